@@ -1,0 +1,1 @@
+"""The terminal itself: driver and signals, glyph sets."""

@@ -1,0 +1,1 @@
+"""Widgets: each takes a value and shows one thing about it; none knows a sibling."""

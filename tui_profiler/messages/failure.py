@@ -1,0 +1,59 @@
+"""What went wrong, as a value; and what the model printed."""
+
+from __future__ import annotations
+
+from tui_profiler.messages.base import OnWire, Part
+
+
+class Remedy(Part):
+    """One thing to try."""
+
+    command: str
+    """What to type, ready: ``--input 1,3,224,224``."""
+    result: str
+    """What it will do: ``4.69 GiB at the peak, fits``."""
+
+
+class Failed(OnWire):
+    """Something could not be done; what is known already stays."""
+
+    stage: str
+    """The stage that failed: ``load model``, ``first run``."""
+    what: str
+    """One sentence with figures."""
+    where: str = ""
+    """Path of the node, or empty."""
+    at: str = ""
+    """``file:line``, or empty."""
+    why: str = ""
+    """The cause, only where it was computed."""
+    likely: str = ""
+    """The cause, where it is a guess."""
+    remedies: tuple[Remedy, ...] = ()
+    traceback: str = ""
+    fatal: bool = True
+    """The probe cannot go on; False where only one request failed."""
+    bad_argument: bool = False
+    """The request itself was wrong (exit code 2), not the model (exit code 1)."""
+
+
+class Printed(OnWire):
+    """What the model or the worker wrote to its output; made by the source, not by the probe."""
+
+    text: str
+    dropped_bytes: int = 0
+    """Left out because it came faster than it is kept."""
+
+
+class Ended(OnWire):
+    """The probe is gone; made by the source."""
+
+    code: int
+    """Exit code, or minus the signal's number."""
+    expected: bool
+    """We asked for it, or it had finished."""
+    last_line: str = ""
+    """Last line that it printed."""
+    pid: int = 0
+    seconds: float = 0.0
+    """How long it lived."""

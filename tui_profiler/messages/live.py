@@ -1,0 +1,187 @@
+"""What a model does while it runs, and the machine under it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.figures import Figure, Unknown
+
+Stage: TypeAlias = Literal[
+    "worker", "import torch", "load model", "trace", "initialise", "first run", "ceilings"
+]
+State: TypeAlias = Literal["starting", "running", "paused", "finished", "failed"]
+
+WIRE_VERSION = 1
+
+
+class Hello(OnWire):
+    """First message of every probe."""
+
+    version: int
+    pid: int
+    accepts: tuple[str, ...]
+    """Names of the requests that this probe carries out; keys for others are dimmed."""
+    refusal: str = ""
+    """Why the others are not accepted; empty where all are."""
+
+
+class StageStarted(OnWire):
+    """The probe began a stage."""
+
+    stage: Stage
+    at: float
+    """Seconds since the command was started."""
+    detail: str = ""
+
+
+class StageDone(OnWire):
+    """The probe finished a stage."""
+
+    stage: Stage
+    at: float
+    """Seconds since the command was started."""
+    seconds: float
+    detail: str = ""
+
+
+class Ceiling(Part):
+    """What this machine can do at most with one dtype, measured."""
+
+    dtype: str
+    flops_per_second: Figure
+    """Of a large matrix product; a multiply-add is two."""
+
+
+class Ceilings(OnWire):
+    """This machine's own roofs."""
+
+    device: str
+    threads: int
+    compute: tuple[Ceiling, ...]
+    bytes_per_second: Figure
+    """Read plus written, of a copy much larger than the caches."""
+    op_seconds: Figure
+    """Least time of one operator on one element: dispatch and call, no work."""
+    measured_at: float
+    """Unix time; they are kept per host."""
+    seconds: float
+    """What measuring took; 0 where they were kept from before."""
+
+
+class LoopState(OnWire):
+    """What the inference loop does now: the answer to a request, or a change of its own."""
+
+    state: State
+    at: float
+    """Seconds since the command was started."""
+    batch: int | None = None
+    detail: str = ""
+
+
+class Heartbeat(OnWire):
+    """The probe is alive; sent every second from a thread of its own."""
+
+    at: float
+    forward_seconds: float
+    """How long the forward that is running now has taken; 0 between forwards."""
+
+
+class Tick(OnWire):
+    """Running totals of everything measured so far; at most one a tick.
+
+    The columns are packed native arrays, one entry for each node that was ever called, in the
+    order of ``nodes``. A viewer that missed ticks has lost nothing but history.
+    """
+
+    at: float
+    """Seconds since the command was started."""
+    forwards: int
+    """Forwards in the steady state, finished so far."""
+    warmup_forwards: int
+    """Forwards before it, not in any figure below."""
+    dropped: int
+    """Events and messages that were dropped so far, because a bounded queue was full."""
+    latency_p50: float
+    """Seconds of one forward, over the last ``window`` forwards."""
+    latency_p95: float
+    per_second: float
+    """Items (forwards x batch) a second over the last 5 s of running, pauses not counted."""
+    window: int
+    """How many of the last calls of a node ``p50``, ``p95`` and ``maximum`` speak of, at most."""
+    nodes: bytes
+    """uint32: index of the node."""
+    calls: bytes
+    """uint64: calls so far."""
+    total: bytes
+    """float64: seconds in all calls so far, inclusive."""
+    own: bytes
+    """float64: seconds in all calls so far without the time of modules called inside."""
+    last: bytes
+    """float32: seconds of the last call."""
+    p50: bytes
+    """float32: median seconds of a call."""
+    p95: bytes
+    """float32."""
+    maximum: bytes
+    """float32: longest call in the window."""
+    per_forward: bytes
+    """float32: median seconds a forward spends in the node, all its calls together."""
+    own_per_forward: bytes
+    """float32: the same without the time of modules called inside."""
+
+
+class Core(Part):
+    """One logical processor."""
+
+    utilisation: float
+    """Share of the last interval that it was busy, 0 to 1."""
+
+
+class Gpu(Part):
+    """One GPU; every figure may be unknown by itself."""
+
+    name: str
+    utilisation: Figure
+    """Share of the last interval with a kernel running, 0 to 1."""
+    memory_bytes: Figure
+    memory_total_bytes: Figure
+    temperature_celsius: Figure
+    power_watts: Figure
+    power_limit_watts: Figure
+    clock_hertz: Figure
+    throttled_by: str
+    """Why the clock is held down; empty where it is not."""
+
+
+class Sample(OnWire):
+    """Hardware counters, once a second, also before torch is imported."""
+
+    at: float
+    """Seconds since the command was started."""
+    cores: tuple[Core, ...]
+    frequency_hertz: Figure
+    memory_bytes: int
+    """Used on the machine."""
+    memory_total_bytes: int
+    process_bytes: Figure
+    """Resident memory of the process that holds the model."""
+    process_cpu: Figure
+    """Cores that this process keeps busy: 1.0 is one whole core."""
+    process_threads: Figure
+    gpus: tuple[Gpu, ...] | Unknown
+    package_watts: Figure
+    """CPU package power."""
+
+
+class Overhead(OnWire):
+    """What watching costs, measured by running watched and bare batches of forwards in turn."""
+
+    ratio: float
+    """Time watched over time bare, less one: 0.008 is 0.8 %."""
+    low: float
+    """Lower end of the 95 % interval of ``ratio``."""
+    high: float
+    """Upper end."""
+    pairs: int
+    """Pairs of batches compared."""

@@ -1,0 +1,215 @@
+"""What a model is on paper: its facts, its tree of nodes, what each costs."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.figures import Figure
+
+Kind: TypeAlias = Literal["module", "op"]
+Method: TypeAlias = Literal["dispatch:fake", "dispatch:real", "dispatch:meta", "fx", "export"]
+
+
+class Environment(OnWire):
+    """The software and machine that the worker runs on."""
+
+    python: str
+    """Version, such as ``3.11.7``."""
+    torch: str
+    """Version with build, such as ``2.15.0+cu130``."""
+    torchvision: str
+    """Version, or an empty string where it was not needed."""
+    cuda: str
+    """CUDA version that torch was built for; an empty string for a CPU build."""
+    cpu: str
+    """Processor name."""
+    cores: int
+    """Logical cores that this process may use."""
+    threads: int
+    """Intra-operator threads of torch."""
+    memory_bytes: int
+    """Physical memory, or the control group's limit where that is lower."""
+
+
+class InputSpec(Part):
+    """One input of ``forward``."""
+
+    name: str
+    """Parameter name in the signature of ``forward``."""
+    shape: tuple[int, ...]
+    """Every axis, the batch axis included."""
+    dtype: str
+    """torch's name without prefix: ``float32``, ``int64``."""
+    why: str
+    """Where the shape came from: ``its transforms``, ``first convolution``, ``--input``."""
+
+
+class ModelFacts(OnWire):
+    """Which model this is; sent once it is loaded, before it is traced."""
+
+    name: str
+    """As asked for on the command line."""
+    type: str
+    """Class name of the root module."""
+    source: str
+    """Where it came from: ``torchvision``, ``demo``, or the file or module of the user's code."""
+    weights: str
+    """``random``, or where the values came from."""
+    inputs: tuple[InputSpec, ...]
+    """In the order in which they are passed."""
+    batch: int | None
+    """Size of the batch axis, None where the inputs have none."""
+    device: str
+    """``cpu`` or ``cuda:0``."""
+    training: bool
+    """The root's training flag, as it is run."""
+    published_gmacs: float | None = None
+    """Billions of multiply-accumulates that torchvision publishes for it; None where it does not."""
+    published_parameters: int | None = None
+    """Parameter count that torchvision publishes for it."""
+
+
+class Tensor(Part, gc=False):
+    """Shape and type of a tensor that went in or came out."""
+
+    shape: tuple[int, ...]
+    """Every axis, the batch axis included."""
+    dtype: str
+    """torch's name without prefix."""
+    bytes: int
+    """Elements times the size of one."""
+    name: str = ""
+    """Parameter name of ``forward``, where there is one."""
+
+
+class Weight(Part, gc=False):
+    """A parameter or buffer that a module owns itself."""
+
+    name: str
+    """Attribute name, as in the state dict."""
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    is_buffer: bool
+    shared_with: str = ""
+    """Full name under which the same storage was seen first; empty where it is only here."""
+
+
+class Node(Part):
+    """A module or an operator: one place in the tree."""
+
+    parent: int
+    """Index of the parent node; -1 for the root. A parent's index is always lower."""
+    kind: Kind
+    name: str
+    """Name relative to the parent: ``conv2``, ``aten::convolution``. The root's is the model's."""
+    path: str
+    """Dotted module path as in the state dict; an operator's is ``path/ordinal``."""
+    type: str
+    """Class name of a module; overload of an operator, ``aten.convolution.default``."""
+    calls: int
+    """Calls in one forward of the model, from this parent."""
+    inputs: tuple[Tensor, ...]
+    """Of the first call."""
+    outputs: tuple[Tensor, ...]
+    """Of the first call."""
+    weights: tuple[Weight, ...]
+    """Owned by this module itself, empty for an operator."""
+    detail: str
+    """Its settings in few words: ``256→256, 3×3, pad 1, no bias``."""
+    source: str
+    """``file:line`` of a module's ``forward``; of an operator, the line of the model that ran it."""
+    called_from: str
+    """``file:line`` of the first call of a module; empty for an operator."""
+    note: str = ""
+    """What the reader must know: ``not called in this trace``, ``also at decoder.embed``."""
+
+
+class Cost(Part, gc=False):
+    """What one node and everything below it costs in one forward of the model."""
+
+    parameters: int
+    """Scalars; a parameter that is shared inside this node is counted once."""
+    parameter_bytes: int
+    macs: int
+    """Multiply-accumulates of convolutions, matrix products and attention."""
+    flops: int
+    """2 x macs plus the arithmetic of everything else that has a formula."""
+    input_bytes: int
+    """Activations read, summed over the operators."""
+    weight_bytes: int
+    """Parameters and buffers read, summed over the operators."""
+    output_bytes: int
+    """Written, summed over the operators."""
+    ops: int
+    """Operators dispatched, repeated calls included."""
+    uncosted: int
+    """Of ``ops``, how many have no formula: above 0, ``flops`` is a lower bound."""
+
+
+class TraceStarted(OnWire):
+    """A tree follows; it replaces the one before."""
+
+    nodes: int
+    """How many nodes will come."""
+    method: Method
+
+
+class Nodes(OnWire):
+    """The next part of the tree, in preorder; at most 2,000 nodes."""
+
+    nodes: tuple[Node, ...]
+    costs: tuple[Cost, ...]
+
+
+class Edges(OnWire):
+    """Which operator reads what another one wrote; at most 20,000 pairs a message."""
+
+    pairs: tuple[tuple[int, int], ...]
+    """(index of the writer, index of the reader), operators only."""
+
+
+class Attempt(Part):
+    """One way of tracing that was tried."""
+
+    method: Method
+    seconds: float
+    error: str
+    """Empty where it succeeded."""
+
+
+class PeakMemory(Part):
+    """Memory at the worst moment of one forward, from tensor lifetimes; bytes."""
+
+    parameters: Figure
+    buffers: Figure
+    activations: Figure
+    """Live at the worst moment, inputs included."""
+    workspace: Figure
+    """Scratch memory of the operators."""
+    at: int
+    """Index of the operator node at the worst moment; -1 where unknown."""
+    tensors: int
+    """Tensor outputs seen."""
+    sized: int
+    """Of those, allocations with a known size."""
+
+
+class TraceDone(OnWire):
+    """The tree is whole."""
+
+    attempts: tuple[Attempt, ...]
+    """In the order tried; the last one gave the tree."""
+    uncosted: tuple[str, ...]
+    """Names of operators without a formula."""
+    bounded: tuple[str, ...]
+    """Names of data-dependent operators whose output is an bound: figures depend on it."""
+    peak_memory: PeakMemory
+
+
+class Listed(OnWire):
+    """Names of models that can be asked for."""
+
+    names: tuple[tuple[str, str], ...]
+    """(source, name)."""

@@ -1,0 +1,76 @@
+"""What a viewer may ask of a probe: the only way back."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tui_profiler.messages.base import OnWire, Part
+
+
+class LoadSpec(Part):
+    """Which model to load, and how to run it: the command line, as data."""
+
+    model: str
+    """``resnet50``, ``demo:cnn``, ``file.py:build``, ``pkg.module:build``."""
+    arguments: str = ""
+    """JSON for the factory: an object is keywords, an array is positional; empty is none."""
+    inputs: tuple[str, ...] = ()
+    """As typed: ``[name=]1,3,224,224[:float32]``."""
+    batch: int | None = None
+    weights: str = ""
+    device: str = "cpu"
+    dtype: str = ""
+    threads: int | None = None
+    tracer: str = "auto"
+    trust: bool = False
+    run: bool = True
+    """False: trace and cost only, never run."""
+    forwards: int | None = None
+    """Stop after so many; None: until asked."""
+    seconds: float | None = None
+    """Stop after so many seconds of running; None: until asked."""
+    budget: float = 0.02
+    """What watching may cost, as a share."""
+    folder: str = ""
+    """The user's working directory, put first on the module path when their code is loaded."""
+    started_at: float = 0.0
+    """``time.time()`` when the command was started: stages are counted from it."""
+    ceilings: bool = True
+    """Measure this machine's roofs where they are not kept from before."""
+
+
+class Start(OnWire):
+    """Load this model and run it. The first request, once."""
+
+    spec: LoadSpec
+
+
+class ListModels(OnWire):
+    """Name the models that can be asked for, and stop. Instead of ``Start``."""
+
+    pattern: str = ""
+
+
+class Pause(OnWire):
+    """Hold the model before its next forward."""
+
+
+class Resume(OnWire):
+    """Let it run again."""
+
+
+class Step(OnWire):
+    """One forward, then hold again."""
+
+
+class SetBatch(OnWire):
+    """Run with another batch size: inputs are made anew, the model is traced anew."""
+
+    batch: int
+
+
+class Stop(OnWire):
+    """End the probe."""
+
+
+Request: TypeAlias = Start | ListModels | Pause | Resume | Step | SetBatch | Stop

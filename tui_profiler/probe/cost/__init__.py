@@ -1,0 +1,1 @@
+"""Arithmetic, traffic and peak memory of operators, on paper."""

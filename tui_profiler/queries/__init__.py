@@ -1,0 +1,1 @@
+"""Pure questions asked of a session."""
