@@ -2,11 +2,12 @@
 
 The probe (the only part that imports torch) loads, traces, costs and measures a model, and sends
 messages. The screens (the only part that imports Textual) draw a session folded from them.
-Data moves one way:
+Data moves one way, and requests are the only way back:
 
-    probe: load -> trace -> cost -> measure -> link == wire ==> source -> session -> queries -> screens
+    probe: load -> trace -> cost -> measure -> link
+    wire -> source -> session -> queries -> screens
 
-Requests are the only way back. Everything between the halves is plain data, tested without either.
+Everything between the halves is plain data, tested without either.
 """
 
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.messages.base import OnWire, Part
 
 
-class Remedy(Part):
+class Remedy(Part, frozen=True):
     """One thing to try."""
 
     command: str
@@ -14,7 +14,7 @@ class Remedy(Part):
     """What it will do: ``4.69 GiB at the peak, fits``."""
 
 
-class Failed(OnWire):
+class Failed(OnWire, frozen=True):
     """Something could not be done; what is known already stays."""
 
     stage: str
@@ -37,7 +37,7 @@ class Failed(OnWire):
     """The request itself was wrong (exit code 2), not the model (exit code 1)."""
 
 
-class Printed(OnWire):
+class Printed(OnWire, frozen=True):
     """What the model or the worker wrote to its output; made by the source, not by the probe."""
 
     text: str
@@ -45,7 +45,7 @@ class Printed(OnWire):
     """Left out because it came faster than it is kept."""
 
 
-class Ended(OnWire):
+class Ended(OnWire, frozen=True):
     """The probe is gone; made by the source."""
 
     code: int

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 
-class Unknown(Struct, frozen=True, array_like=True, tag="?"):
+class Unknown(Struct, frozen=True, rename={"reason": "unavailable"}):
     """A figure that could not be had."""
 
     reason: str

@@ -15,7 +15,7 @@ State: TypeAlias = Literal["starting", "running", "paused", "finished", "failed"
 WIRE_VERSION = 1
 
 
-class Hello(OnWire):
+class Hello(OnWire, frozen=True):
     """First message of every probe."""
 
     version: int
@@ -26,7 +26,7 @@ class Hello(OnWire):
     """Why the others are not accepted; empty where all are."""
 
 
-class StageStarted(OnWire):
+class StageStarted(OnWire, frozen=True):
     """The probe began a stage."""
 
     stage: Stage
@@ -35,7 +35,7 @@ class StageStarted(OnWire):
     detail: str = ""
 
 
-class StageDone(OnWire):
+class StageDone(OnWire, frozen=True):
     """The probe finished a stage."""
 
     stage: Stage
@@ -45,7 +45,7 @@ class StageDone(OnWire):
     detail: str = ""
 
 
-class Ceiling(Part):
+class Ceiling(Part, frozen=True):
     """What this machine can do at most with one dtype, measured."""
 
     dtype: str
@@ -53,7 +53,7 @@ class Ceiling(Part):
     """Of a large matrix product; a multiply-add is two."""
 
 
-class Ceilings(OnWire):
+class Ceilings(OnWire, frozen=True):
     """This machine's own roofs."""
 
     device: str
@@ -69,7 +69,7 @@ class Ceilings(OnWire):
     """What measuring took; 0 where they were kept from before."""
 
 
-class LoopState(OnWire):
+class LoopState(OnWire, frozen=True):
     """What the inference loop does now: the answer to a request, or a change of its own."""
 
     state: State
@@ -79,7 +79,7 @@ class LoopState(OnWire):
     detail: str = ""
 
 
-class Heartbeat(OnWire):
+class Heartbeat(OnWire, frozen=True):
     """The probe is alive; sent every second from a thread of its own."""
 
     at: float
@@ -87,7 +87,7 @@ class Heartbeat(OnWire):
     """How long the forward that is running now has taken; 0 between forwards."""
 
 
-class Tick(OnWire):
+class Tick(OnWire, frozen=True):
     """Running totals of everything measured so far; at most one a tick.
 
     The columns are packed native arrays, one entry for each node that was ever called, in the
@@ -131,14 +131,14 @@ class Tick(OnWire):
     """float32: the same without the time of modules called inside."""
 
 
-class Core(Part):
+class Core(Part, frozen=True):
     """One logical processor."""
 
     utilisation: float
     """Share of the last interval that it was busy, 0 to 1."""
 
 
-class Gpu(Part):
+class Gpu(Part, frozen=True):
     """One GPU; every figure may be unknown by itself."""
 
     name: str
@@ -154,7 +154,7 @@ class Gpu(Part):
     """Why the clock is held down; empty where it is not."""
 
 
-class Sample(OnWire):
+class Sample(OnWire, frozen=True):
     """Hardware counters, once a second, also before torch is imported."""
 
     at: float
@@ -174,7 +174,7 @@ class Sample(OnWire):
     """CPU package power."""
 
 
-class Overhead(OnWire):
+class Overhead(OnWire, frozen=True):
     """What watching costs, measured by running watched and bare batches of forwards in turn."""
 
     ratio: float

@@ -11,7 +11,7 @@ Kind: TypeAlias = Literal["module", "op"]
 Method: TypeAlias = Literal["dispatch:fake", "dispatch:real", "dispatch:meta", "fx", "export"]
 
 
-class Environment(OnWire):
+class Environment(OnWire, frozen=True):
     """The software and machine that the worker runs on."""
 
     python: str
@@ -32,7 +32,7 @@ class Environment(OnWire):
     """Physical memory, or the control group's limit where that is lower."""
 
 
-class InputSpec(Part):
+class InputSpec(Part, frozen=True):
     """One input of ``forward``."""
 
     name: str
@@ -45,7 +45,7 @@ class InputSpec(Part):
     """Where the shape came from: ``its transforms``, ``first convolution``, ``--input``."""
 
 
-class ModelFacts(OnWire):
+class ModelFacts(OnWire, frozen=True):
     """Which model this is; sent once it is loaded, before it is traced."""
 
     name: str
@@ -65,12 +65,12 @@ class ModelFacts(OnWire):
     training: bool
     """The root's training flag, as it is run."""
     published_gmacs: float | None = None
-    """Billions of multiply-accumulates that torchvision publishes for it; None where it does not."""
+    """Billions of multiply-accumulates that torchvision publishes; None where it does not."""
     published_parameters: int | None = None
     """Parameter count that torchvision publishes for it."""
 
 
-class Tensor(Part, gc=False):
+class Tensor(Part, frozen=True, gc=False):
     """Shape and type of a tensor that went in or came out."""
 
     shape: tuple[int, ...]
@@ -83,7 +83,7 @@ class Tensor(Part, gc=False):
     """Parameter name of ``forward``, where there is one."""
 
 
-class Weight(Part, gc=False):
+class Weight(Part, frozen=True, gc=False):
     """A parameter or buffer that a module owns itself."""
 
     name: str
@@ -96,7 +96,7 @@ class Weight(Part, gc=False):
     """Full name under which the same storage was seen first; empty where it is only here."""
 
 
-class Node(Part):
+class Node(Part, frozen=True):
     """A module or an operator: one place in the tree."""
 
     parent: int
@@ -119,14 +119,14 @@ class Node(Part):
     detail: str
     """Its settings in few words: ``256→256, 3×3, pad 1, no bias``."""
     source: str
-    """``file:line`` of a module's ``forward``; of an operator, the line of the model that ran it."""
+    """``file:line`` of a module's ``forward``; of an operator, the line that ran it."""
     called_from: str
     """``file:line`` of the first call of a module; empty for an operator."""
     note: str = ""
     """What the reader must know: ``not called in this trace``, ``also at decoder.embed``."""
 
 
-class Cost(Part, gc=False):
+class Cost(Part, frozen=True, gc=False):
     """What one node and everything below it costs in one forward of the model."""
 
     parameters: int
@@ -148,7 +148,7 @@ class Cost(Part, gc=False):
     """Of ``ops``, how many have no formula: above 0, ``flops`` is a lower bound."""
 
 
-class TraceStarted(OnWire):
+class TraceStarted(OnWire, frozen=True):
     """A tree follows; it replaces the one before."""
 
     nodes: int
@@ -156,21 +156,21 @@ class TraceStarted(OnWire):
     method: Method
 
 
-class Nodes(OnWire):
+class Nodes(OnWire, frozen=True):
     """The next part of the tree, in preorder; at most 2,000 nodes."""
 
     nodes: tuple[Node, ...]
     costs: tuple[Cost, ...]
 
 
-class Edges(OnWire):
+class Edges(OnWire, frozen=True):
     """Which operator reads what another one wrote; at most 20,000 pairs a message."""
 
     pairs: tuple[tuple[int, int], ...]
     """(index of the writer, index of the reader), operators only."""
 
 
-class Attempt(Part):
+class Attempt(Part, frozen=True):
     """One way of tracing that was tried."""
 
     method: Method
@@ -179,7 +179,7 @@ class Attempt(Part):
     """Empty where it succeeded."""
 
 
-class PeakMemory(Part):
+class PeakMemory(Part, frozen=True):
     """Memory at the worst moment of one forward, from tensor lifetimes; bytes."""
 
     parameters: Figure
@@ -196,7 +196,7 @@ class PeakMemory(Part):
     """Of those, allocations with a known size."""
 
 
-class TraceDone(OnWire):
+class TraceDone(OnWire, frozen=True):
     """The tree is whole."""
 
     attempts: tuple[Attempt, ...]
@@ -208,7 +208,7 @@ class TraceDone(OnWire):
     peak_memory: PeakMemory
 
 
-class Listed(OnWire):
+class Listed(OnWire, frozen=True):
     """Names of models that can be asked for."""
 
     names: tuple[tuple[str, str], ...]

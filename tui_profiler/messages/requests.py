@@ -7,7 +7,7 @@ from typing import TypeAlias
 from tui_profiler.messages.base import OnWire, Part
 
 
-class LoadSpec(Part):
+class LoadSpec(Part, frozen=True):
     """Which model to load, and how to run it: the command line, as data."""
 
     model: str
@@ -39,37 +39,37 @@ class LoadSpec(Part):
     """Measure this machine's roofs where they are not kept from before."""
 
 
-class Start(OnWire):
+class Start(OnWire, frozen=True):
     """Load this model and run it. The first request, once."""
 
     spec: LoadSpec
 
 
-class ListModels(OnWire):
+class ListModels(OnWire, frozen=True):
     """Name the models that can be asked for, and stop. Instead of ``Start``."""
 
     pattern: str = ""
 
 
-class Pause(OnWire):
+class Pause(OnWire, frozen=True):
     """Hold the model before its next forward."""
 
 
-class Resume(OnWire):
+class Resume(OnWire, frozen=True):
     """Let it run again."""
 
 
-class Step(OnWire):
+class Step(OnWire, frozen=True):
     """One forward, then hold again."""
 
 
-class SetBatch(OnWire):
+class SetBatch(OnWire, frozen=True):
     """Run with another batch size: inputs are made anew, the model is traced anew."""
 
     batch: int
 
 
-class Stop(OnWire):
+class Stop(OnWire, frozen=True):
     """End the probe."""
 
 
