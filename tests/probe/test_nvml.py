@@ -1,0 +1,290 @@
+"""NVML through the real pynvml, over a library of ours in place of the driver's.
+
+Each test is a program in a fresh process, because the loader looks for the library once. In it,
+``fake`` are the library's controls and ``show`` prints a reading.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tui_profiler.messages import Gpu, Unknown
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+PRELUDE = """
+import ctypes, msgspec
+from tui_profiler.probe.measure.gpus import GpuWatch
+from tui_profiler.probe.measure.nvml import Nvml
+
+def show(reading):
+    print(msgspec.json.encode(reading).decode(), flush=True)
+
+fake = ctypes.CDLL("libnvidia-ml.so.1")
+fake.fake_clock_reasons.argtypes = [ctypes.c_ulonglong]
+nvml = Nvml()
+"""
+NOT_SUPPORTED, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 9, 15, 777
+
+
+def build(folder: Path, *options: str) -> Path:
+    if COMPILER is None:
+        pytest.skip("no C compiler to build the fake driver with")
+    library = folder / "libnvidia-ml.so.1"
+    command = [COMPILER, "-shared", "-fPIC", "-pthread", *options, str(SOURCE), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def run(folder: Path, program: str, prelude: str = PRELUDE) -> list[bytes]:
+    done = subprocess.run(
+        [sys.executable, "-c", prelude + program],
+        env=os.environ
+        | {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML_LOG": str(folder / "sessions")},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stderr == b""
+    return done.stdout.splitlines()
+
+
+def readings(folder: Path, program: str) -> list[tuple[Gpu, ...] | Unknown]:
+    return [
+        msgspec.json.decode(line, type=tuple[Gpu, ...] | Unknown) for line in run(folder, program)
+    ]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
+    [gpus] = readings(driver, "show(nvml.gpus(0.0)); nvml.close()")
+
+    assert gpus == (
+        Gpu("0: NVIDIA Fake 1", 0.37, 5 << 30, 80 << 30, 62, 312.5, 650, 1.755e9, ""),
+        Gpu("1: NVIDIA Fake 2", 0.38, 5 << 30, 80 << 30, 62, 312.5, 650, 1.755e9, ""),
+    )
+
+
+def test_only_the_gpus_asked_for_are_listed(driver: Path) -> None:
+    program = "n = Nvml([1, 7]); show(n.gpus(0.0)); n.close()"
+    [(second, absent)] = readings(driver, program)
+
+    assert second.name == "1: NVIDIA Fake 2"
+    assert absent.name == "7: GPU"
+    assert absent.power_watts == Unknown("no GPU with this index")
+
+
+def test_cuda_visible_devices_hides_no_gpu(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+
+    [gpus] = readings(driver, "show(nvml.gpus(0.0)); nvml.close()")
+
+    assert [gpu.name for gpu in gpus] == ["0: NVIDIA Fake 1", "1: NVIDIA Fake 2"]
+
+
+def test_an_old_driver_is_asked_through_its_older_functions(tmp_path: Path) -> None:
+    [gpus] = readings(build(tmp_path, "-DOLD_DRIVER"), "show(nvml.gpus(0.0)); nvml.close()")
+
+    assert gpus[0] == Gpu("0: NVIDIA Fake 1", 0.37, 6 << 30, 80 << 30, 61, 312.5, 700, 1.755e9, "")
+
+
+def test_a_function_that_the_driver_lacks_leaves_the_other_figures(tmp_path: Path) -> None:
+    [gpus] = readings(build(tmp_path, "-DNO_POWER"), "show(nvml.gpus(0.0)); nvml.close()")
+
+    assert gpus[0].power_watts == Unknown("this NVIDIA driver does not report it")
+    assert gpus[0].power_limit_watts == 650
+
+
+@pytest.mark.parametrize(
+    ("function", "field"),
+    [
+        ("nvmlDeviceGetUtilizationRates", "utilisation"),
+        ("nvmlDeviceGetMemoryInfo_v2", "memory_bytes"),
+        ("nvmlDeviceGetMemoryInfo_v2", "memory_total_bytes"),
+        ("nvmlDeviceGetTemperatureV", "temperature_celsius"),
+        ("nvmlDeviceGetPowerUsage", "power_watts"),
+        ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_watts"),
+        ("nvmlDeviceGetClockInfo", "clock_hertz"),
+    ],
+)
+def test_an_unsupported_figure_is_unknown_on_that_gpu_only(
+    driver: Path, function: str, field: str
+) -> None:
+    [(first, second)] = readings(
+        driver, f"fake.fake_fail(b'{function}', 1, {NOT_SUPPORTED}); show(nvml.gpus(0.0))"
+    )
+
+    assert getattr(second, field) == Unknown("this GPU does not report it")
+    assert all(not isinstance(figure, Unknown) for figure in msgspec.structs.astuple(first))
+
+
+def test_an_error_without_a_word_of_ours_says_what_the_driver_says(driver: Path) -> None:
+    [(first, _)] = readings(
+        driver, f"fake.fake_fail(b'nvmlDeviceGetPowerUsage', 0, {UNNAMED}); show(nvml.gpus(0.0))"
+    )
+
+    assert first.power_watts == Unknown("NVML error 777: Coffee spilt")
+
+
+def test_a_gpu_lost_midway_keeps_its_name_and_hides_no_other(driver: Path) -> None:
+    before, after = readings(
+        driver,
+        f"show(nvml.gpus(0.0)); fake.fake_fail(b'*', 0, {LOST}); show(nvml.gpus(1.0))",
+    )
+
+    lost = Unknown("the GPU was lost")
+    assert after[0] == Gpu("0: NVIDIA Fake 1", lost, lost, lost, lost, lost, lost, lost, "")
+    assert after[1] == before[1]
+
+
+def test_a_lost_gpu_is_asked_again_after_half_a_minute(driver: Path) -> None:
+    program = f"""
+nvml.gpus(0.0)
+fake.fake_fail(b'*', 0, {LOST})
+nvml.gpus(1.0)
+nvml.gpus(31.5)  # asked again, and still lost: the name is kept
+fake.fake_mend()
+show(nvml.gpus(60.0))
+show(nvml.gpus(62.0))
+"""
+    early, late = readings(driver, program)
+
+    assert early[0].power_watts == Unknown("the GPU was lost")
+    assert early[0].name == late[0].name == "0: NVIDIA Fake 1"
+    assert late[0].power_watts == 312.5
+
+
+def test_a_gpu_lost_from_the_start_hides_no_other(driver: Path) -> None:
+    [(first, second)] = readings(
+        driver, f"fake.fake_fail(b'*', 0, {LOST}); show(nvml.gpus(0.0)); nvml.close()"
+    )
+
+    assert first.name == "0: GPU"
+    assert first.memory_bytes == Unknown("the GPU was lost")
+    assert second.power_watts == 312.5
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (0x0, ""),
+        (0x1, ""),
+        (0x4, "power limit"),
+        (0x8, "hardware slowdown"),
+        (0x8 | 0x40, "temperature, by hardware"),
+        (0x4 | 0x20, "power limit, temperature"),
+        (0x1 | 0x8000000000000000, "reason 0x8000000000000000"),
+    ],
+)
+def test_throttle_reasons_are_words(driver: Path, reasons: int, words: str) -> None:
+    [gpus] = readings(driver, f"fake.fake_clock_reasons({reasons}); show(nvml.gpus(0.0))")
+
+    assert gpus[0].throttled_by == words
+
+
+def test_a_driver_that_dies_is_a_reason_and_is_opened_again_later(driver: Path) -> None:
+    program = f"""
+nvml.gpus(0.0)
+fake.fake_fail(b'nvmlDeviceGetCount_v2', -1, {DRIVER_NOT_LOADED})
+show(nvml.gpus(1.0))
+fake.fake_mend()
+before = fake.fake_calls()
+show(nvml.gpus(30.9))
+assert fake.fake_calls() == before, "asked before half a minute had passed"
+show(nvml.gpus(31.0))
+"""
+    died, early, again = readings(driver, program)
+
+    assert died == early == Unknown("the NVIDIA driver is not loaded")
+    assert [gpu.power_watts for gpu in again] == [312.5, 312.5]
+
+
+def test_a_driver_that_dies_between_two_figures_is_a_reason(driver: Path) -> None:
+    program = "nvml.gpus(0.0); fake.fake_fail(b'nvmlDeviceGetPowerUsage', 1, 1); show(nvml.gpus(1))"
+
+    assert readings(driver, program) == [Unknown("the NVIDIA driver was lost")]
+
+
+def test_a_driver_that_is_not_loaded_is_a_reason(driver: Path) -> None:
+    program = f"fake.fake_fail(b'nvmlInitWithFlags', -1, {DRIVER_NOT_LOADED}); show(nvml.gpus(0.0))"
+
+    assert readings(driver, program) == [Unknown("the NVIDIA driver is not loaded")]
+
+
+def test_a_driver_without_gpus_is_a_reason(driver: Path) -> None:
+    program = "fake.fake_gpus(0); show(nvml.gpus(0.0))"
+
+    assert readings(driver, program) == [Unknown("no NVIDIA GPU on this machine")]
+
+
+def test_no_driver_is_a_reason_and_costs_no_import(tmp_path: Path) -> None:
+    (tmp_path / "libnvidia-ml.so.1").write_text("not a library")  # also hides a real driver
+    program = """
+import sys, msgspec
+from tui_profiler.probe.measure.nvml import Nvml
+print(msgspec.json.encode(Nvml().gpus(0.0)).decode())
+print("pynvml" in sys.modules)
+"""
+    [reading, has_imported] = run(tmp_path, program, prelude="")
+
+    assert msgspec.json.decode(reading, type=Unknown).reason == "no NVIDIA driver on this machine"
+    assert has_imported == b"False"
+
+
+def test_a_slow_driver_never_holds_up_a_sample(driver: Path) -> None:
+    program = """
+fake.fake_hold(1)
+watch = GpuWatch(patience=0.01)
+show(watch.gpus(0.0))
+fake.fake_hold(0)
+while isinstance(reading := watch.gpus(1.0), msgspec.Struct):
+    pass  # the answer is on its way
+show(reading)
+fake.fake_hold(1)
+while not isinstance(watch.gpus(2.0), msgspec.Struct):
+    pass  # at most one answer was still to be given
+show(watch.gpus(3.0))
+fake.fake_hold(0)
+watch.close()
+print("[]" if fake.fake_sessions() == 0 else fake.fake_sessions())
+"""
+    starting, awake, held, sessions = readings(driver, program)
+
+    assert starting == Unknown("NVIDIA driver still starting")
+    assert [gpu.power_watts for gpu in awake] == [312.5, 312.5]
+    assert held == Unknown("no answer from the NVIDIA driver")
+    assert sessions == ()
+
+
+def test_a_driver_that_hangs_does_not_hold_up_the_end(driver: Path) -> None:
+    program = "watch = GpuWatch(); watch.gpus(0.0); fake.fake_hold(1); watch.gpus(1.0)"
+
+    assert run(driver, program) == []  # within run's time limit
+
+
+@pytest.mark.parametrize("ending", ["watch.close()", "", "import sys; sys.exit(0)"])
+def test_no_session_is_left_open_at_exit(driver: Path, ending: str) -> None:
+    log = driver / "sessions"
+    log.unlink(missing_ok=True)
+
+    run(driver, f"watch = GpuWatch(patience=30.0)\nshow(watch.gpus(0.0))\n{ending}")
+
+    assert log.read_text().split() == ["init", "shutdown"]
+
+
+def test_a_closed_watch_says_so(driver: Path) -> None:
+    program = "watch = GpuWatch(); watch.close(); watch.close(); show(watch.gpus(0.0))"
+
+    assert readings(driver, program) == [Unknown("device counters are closed")]
