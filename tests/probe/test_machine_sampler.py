@@ -1,0 +1,131 @@
+"""A sample of this machine: against psutil and /proc, after real work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from tui_profiler.messages import Sample, Unknown
+from tui_profiler.probe.measure.sampler import Sampler
+
+
+@pytest.fixture
+def sampler() -> Iterator[Sampler]:
+    made = Sampler(time.time() - 12.5)
+    yield made
+    made.close()
+
+
+def spin(cpu_seconds: float) -> None:
+    """Keep a core busy for as much CPU time of this process."""
+    end = time.process_time() + cpu_seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_the_moment_is_counted_from_the_command(sampler: Sampler) -> None:
+    assert 12.5 <= sampler.sample().at < 13.5
+
+
+def test_a_busy_loop_keeps_one_core_of_this_process_busy(sampler: Sampler) -> None:
+    began = time.monotonic()
+    spin(0.3)
+    share = 0.3 / (time.monotonic() - began)  # less than 1 where others want the core too
+
+    assert sampler.sample().process_cpu == pytest.approx(share, rel=0.15)
+
+
+def test_every_interval_begins_at_the_last_sample(sampler: Sampler) -> None:
+    spin(0.2)
+    busy = sampler.sample().process_cpu
+    subprocess.run([sys.executable, "-c", "import decimal"], check=True)  # another's work, not ours
+    waiting = sampler.sample().process_cpu
+    assert not isinstance(busy, Unknown)
+    assert not isinstance(waiting, Unknown)
+
+    assert waiting < busy / 2
+
+
+def test_cores_are_those_this_process_may_use_and_show_the_work(sampler: Sampler) -> None:
+    spin(0.3)
+    cores = sampler.sample().cores
+
+    assert len(cores) == len(os.sched_getaffinity(0))
+    assert all(0 <= core.utilisation <= 1 for core in cores)
+    assert sum(core.utilisation for core in cores) > 0.5
+
+
+def test_memory_is_what_the_kernel_accounts(sampler: Sampler) -> None:
+    sample = sampler.sample()
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+
+    assert sample.process_bytes == pytest.approx(
+        resident_pages * os.sysconf("SC_PAGE_SIZE"), rel=0.05
+    )
+    assert 0 < sample.memory_bytes < sample.memory_total_bytes <= psutil.virtual_memory().total
+
+
+def test_memory_that_is_taken_is_seen(sampler: Sampler) -> None:
+    before = sampler.sample()
+    taken = b"x" * (64 << 20)
+    after = sampler.sample()
+    assert not isinstance(before.process_bytes, Unknown)
+    assert not isinstance(after.process_bytes, Unknown)
+
+    assert after.process_bytes - before.process_bytes == pytest.approx(len(taken), rel=0.1)
+
+
+def test_threads_are_counted(sampler: Sampler) -> None:
+    sampler.sample()  # starts the thread that asks the GPU driver
+    before = sampler.sample().process_threads
+    release = threading.Event()
+    threads = [threading.Thread(target=release.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    during = sampler.sample().process_threads
+    release.set()
+    for thread in threads:
+        thread.join()
+    assert not isinstance(before, Unknown)
+
+    assert during == before + 3
+
+
+def test_a_sample_survives_the_wire(sampler: Sampler) -> None:
+    sample = sampler.sample()
+
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(sample), type=Sample) == sample
+
+
+def test_a_sample_costs_less_than_three_milliseconds_of_cpu(sampler: Sampler) -> None:
+    sampler.sample()
+    spent = []
+    for _ in range(50):
+        began = time.process_time()
+        sampler.sample()
+        spent.append(time.process_time() - began)
+
+    assert sorted(spent)[len(spent) // 2] < 0.003
+
+
+def test_sampling_needs_neither_torch_nor_numpy() -> None:
+    program = (
+        "import sys, time\n"
+        "from tui_profiler.probe.measure.sampler import Sampler\n"
+        "sampler = Sampler(time.time())\n"
+        "sampler.sample()\n"
+        "sampler.close()\n"
+        "print(*sorted({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert (said.stdout, said.stderr) == (b"\n", b"")
