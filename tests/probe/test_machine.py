@@ -166,9 +166,22 @@ def test_a_container_sees_its_own_group_at_the_mount_point(tmp_path: Path) -> No
     assert memory(memory_group(here)) == (100, GIB)
 
 
-@pytest.mark.parametrize("path", ["/../../other", "/not/mounted/here"])
+def test_a_group_inside_a_containers_own_is_found_below_the_mount_point(tmp_path: Path) -> None:
+    version_1(tmp_path / "memory", most=2 * GIB, used=200)
+    version_1(tmp_path / "memory/job", most=GIB, used=100)
+    here = process(
+        tmp_path / "self",
+        cgroup="4:memory:/docker/4f2a/job\n",
+        mountinfo=mount_1("/docker/4f2a", tmp_path / "memory"),
+    )
+
+    assert memory(memory_group(here)) == (100, GIB)
+
+
+@pytest.mark.parametrize("path", ["/../other", "/not/mounted/here"])
 def test_a_group_outside_the_mount_is_the_mount(tmp_path: Path, path: str) -> None:
     version_2(tmp_path / "mount", most=str(GIB), used=7)
+    version_2(tmp_path / "other", most=str(GIB // 2), used=9)
     here = process(
         tmp_path / "self", cgroup=f"0::{path}\n", mountinfo=mount_2("/", tmp_path / "mount")
     )

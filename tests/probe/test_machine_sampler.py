@@ -100,6 +100,12 @@ def test_threads_are_counted(sampler: Sampler) -> None:
     assert during == before + 3
 
 
+def test_a_closed_sampler_asks_no_gpu(sampler: Sampler) -> None:
+    sampler.close()
+
+    assert sampler.sample().gpus == Unknown("device counters are closed")
+
+
 def test_a_sample_survives_the_wire(sampler: Sampler) -> None:
     sample = sampler.sample()
 

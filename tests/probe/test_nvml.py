@@ -202,6 +202,7 @@ show(nvml.gpus(1.0))
 fake.fake_mend()
 before = fake.fake_calls()
 show(nvml.gpus(30.9))
+assert fake.fake_sessions() == 0, "the dead session was left open"
 assert fake.fake_calls() == before, "asked before half a minute had passed"
 show(nvml.gpus(31.0))
 """

@@ -3,8 +3,8 @@
 Each package counts microjoules up to a range of its own and begins again at 0; power is the
 difference over time. Source: Linux, Documentation/power/powercap/powercap.rst.
 
-1. Only domains named ``package-N`` at the top level are summed. ``core`` and ``uncore`` lie inside
-   their package, ``psys`` (the whole board) contains the packages.
+1. Only domains named ``package-N`` are summed. ``core`` and ``uncore`` lie inside their package,
+   ``psys`` (the whole board) contains the packages, ``dram`` is beside them.
 2. The sum is known only if every package is: a part of it would look like a frugal machine.
 3. Only the root user reads the counters since CVE-2020-8694.
 """
@@ -68,7 +68,7 @@ class Rapl:
 
 
 def _packages(root: Path) -> list[Path] | Unknown:
-    domains = [path for path in sorted(root.glob("intel-rapl:*")) if path.name.count(":") == 1]
+    domains = sorted(root.glob("intel-rapl:*"))
     if not domains:
         return Unknown("no RAPL counters on this machine")
     packages = []
