@@ -1,0 +1,155 @@
+"""The only place where state changes: a session and a message give the next session."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from tui_profiler.messages import (
+    Ceilings,
+    Edges,
+    Ended,
+    Environment,
+    Failed,
+    Heartbeat,
+    Hello,
+    Listed,
+    LoopState,
+    Message,
+    ModelFacts,
+    Nodes,
+    Overhead,
+    Printed,
+    Sample,
+    StageDone,
+    StageStarted,
+    Tick,
+    TraceDone,
+    TraceStarted,
+)
+from tui_profiler.session import tree as trees
+from tui_profiler.session.state import History, Log, Session, StageRecord
+from tui_profiler.session.timing import Timings, column_lengths_agree
+from tui_profiler.text import safe
+
+MAX_TICKS = 480
+MAX_TICK_BYTES = 64 * 1024 * 1024
+MAX_SAMPLES = 300
+MAX_LOG_LINES = 5000
+MAX_LINE = 2000
+
+
+def apply(session: Session, message: Message) -> Session:
+    """Give the session as it is after ``message``."""
+    match message:
+        case Hello():
+            return replace(session, hello=message, failure=None, ended=None)
+        case StageStarted() | StageDone():
+            return _stage(session, message)
+        case Environment():
+            return replace(session, environment=message)
+        case ModelFacts():
+            return replace(session, model=message)
+        case TraceStarted() | Nodes() | Edges() | TraceDone():
+            return _trace(session, message)
+        case Listed():
+            return replace(session, listed=message)
+        case Ceilings():
+            return replace(session, ceilings=message)
+        case LoopState():
+            return replace(session, loop=message, heard_at=message.at)
+        case Heartbeat():
+            return replace(session, heard_at=message.at, forward_seconds=message.forward_seconds)
+        case Tick():
+            return _tick(session, message)
+        case Sample():
+            return _sample(session, message)
+        case Overhead():
+            return replace(session, overhead=message)
+        case Failed():
+            return replace(session, failure=message)
+        case Printed():
+            return replace(session, log=_printed(session.log, message))
+        case Ended():
+            return replace(session, ended=message)
+        case _:
+            assert_never(message)
+
+
+def _stage(session: Session, message: StageStarted | StageDone) -> Session:
+    others = tuple(record for record in session.stages if record.stage != message.stage)
+    if isinstance(message, StageStarted):
+        record = StageRecord(message.stage, message.at, None, message.detail)
+    else:
+        record = StageRecord(
+            message.stage, message.at - message.seconds, message.seconds, message.detail
+        )
+    return replace(session, stages=(*others, record), heard_at=message.at)
+
+
+def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) -> Session:
+    if isinstance(message, TraceStarted):
+        return replace(session, arriving=trees.started(message))
+    arriving = session.arriving
+    if arriving is None:
+        return session
+    if isinstance(message, Nodes):
+        return replace(session, arriving=trees.grown(arriving, message))
+    if isinstance(message, Edges):
+        return replace(session, arriving=trees.connected(arriving, message.pairs))
+    # Figures of the tree before speak of other nodes: they go with it.
+    return replace(
+        session,
+        arriving=None,
+        tree=trees.completed(arriving, message),
+        timings=None,
+        history=replace(session.history, ticks=(), tick_bytes=0),
+    )
+
+
+def _tick(session: Session, tick: Tick) -> Session:
+    if not column_lengths_agree(tick):
+        return session
+    timings = Timings(tick, session.timings)
+    history = session.history
+    ticks = (*history.ticks, timings)
+    total = history.tick_bytes + _tick_bytes(tick)
+    first = 0
+    while len(ticks) - first > 1 and (len(ticks) - first > MAX_TICKS or total > MAX_TICK_BYTES):
+        total -= _tick_bytes(ticks[first].tick)
+        first += 1
+    return replace(
+        session,
+        timings=timings,
+        heard_at=tick.at,
+        history=replace(history, ticks=ticks[first:], tick_bytes=total),
+    )
+
+
+def _tick_bytes(tick: Tick) -> int:
+    return len(tick.nodes) * 13 + 400
+
+
+def _sample(session: Session, sample: Sample) -> Session:
+    samples = (*session.history.samples, sample)[-MAX_SAMPLES:]
+    history: History = replace(session.history, samples=samples)
+    return replace(session, sample=sample, history=history, heard_at=sample.at)
+
+
+def _printed(log: Log, message: Printed) -> Log:
+    whole, _, partial = (log.partial + message.text).replace("\r\n", "\n").rpartition("\n")
+    new = [safe_line(line) for line in whole.split("\n")] if whole else []
+    if len(partial) > MAX_LINE:
+        partial = partial[:MAX_LINE]
+    return Log(
+        lines=(*log.lines, *new)[-MAX_LOG_LINES:],
+        partial=partial,
+        total_lines=log.total_lines + len(new),
+        dropped_bytes=log.dropped_bytes + message.dropped_bytes,
+    )
+
+
+def safe_line(line: str) -> str:
+    """Give one printed line made safe; what a carriage return overwrote is left out."""
+    return safe(line.rstrip("\r").rpartition("\r")[2])

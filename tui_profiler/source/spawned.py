@@ -1,0 +1,175 @@
+"""A worker of our own in a child process.
+
+1. Messages come over an inherited socket, so that nothing the model prints can corrupt them.
+2. What it prints is read from a pipe into ``Printed`` messages, bounded: more is counted, not kept.
+3. It is a session leader: when it is stopped, all that it started is stopped too.
+4. It dies with us: its socket closes, and the kernel sends it SIGKILL when our process goes.
+5. Every way for it to end becomes one ``Ended`` message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+
+from tui_profiler.messages import Ended, Failed, Message, Printed, Request
+from tui_profiler.wire import WireError, encode, message_decoder
+
+READ_BYTES = 256 * 1024
+PRINTED_BYTES_PER_SECOND = 64 * 1024
+GRACE_SECONDS = 2.0
+
+_Item = Message | None
+
+
+class Spawned:
+    """A child process that speaks the wire. It starts at once, before any event loop runs."""
+
+    def __init__(self, command: Sequence[str], first: Sequence[Request] = ()) -> None:
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._started = time.monotonic()
+        with theirs:
+            self._child = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99")},
+            )
+        self._first = tuple(first)
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue(maxsize=1024)
+        self._writer: asyncio.StreamWriter | None = None
+        self._asked_to_stop = False
+        self._last_line = b""
+
+    @property
+    def pid(self) -> int:
+        """Process identity of the child."""
+        return self._child.pid
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Yield what the child sends and prints, then how it ended."""
+        reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=READ_BYTES)
+        for request in self._first:
+            self.send(request)
+        tasks = [
+            asyncio.create_task(self._read_wire(reader)),
+            asyncio.create_task(self._read_output()),
+        ]
+        try:
+            while (item := await self._queue.get()) is not None:
+                yield item
+            code = await self._wait()
+            await tasks[1]
+            while not self._queue.empty():
+                if (item := self._queue.get_nowait()) is not None:
+                    yield item
+            yield self._ended(code)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.close()
+
+    def send(self, request: Request) -> None:
+        """Write a request; it is lost when the child is gone."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(encode(request))
+
+    async def close(self) -> None:
+        """Stop the child and all that it started, and wait until they are gone."""
+        self._asked_to_stop = True
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.close()
+        elif self._writer is None:
+            self._socket.close()
+        if self._child.poll() is None:
+            self._signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self._wait(), GRACE_SECONDS)
+            except TimeoutError:
+                self._signal(signal.SIGKILL)
+                await self._wait()
+        # What it left behind in its own process group has no one else to stop it.
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, number)
+
+    async def _wait(self) -> int:
+        pause = 0.002
+        while (code := self._child.poll()) is None:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.1)
+        return code
+
+    async def _read_wire(self, reader: asyncio.StreamReader) -> None:
+        decoder = message_decoder()
+        try:
+            while data := await reader.read(READ_BYTES):
+                for message in decoder.feed(data):
+                    await self._queue.put(message)
+        except WireError as error:
+            await self._queue.put(
+                Failed("worker", f"the worker sent what is not a message: {error}")
+            )
+            self._signal(signal.SIGKILL)
+        except ConnectionError:
+            pass  # The child is gone; how it ended is told by its exit code.
+        finally:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._queue.put_nowait(None)
+
+    async def _read_output(self) -> None:
+        assert self._child.stdout is not None
+        reader = asyncio.StreamReader(limit=READ_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._child.stdout
+        )
+        second, room, dropped = 0, 0, 0
+        try:
+            while data := await reader.read(READ_BYTES):
+                if int(time.monotonic()) != second:
+                    second, room = int(time.monotonic()), PRINTED_BYTES_PER_SECOND
+                kept, room, dropped = data[:room], max(room - len(data), 0), dropped + len(data)
+                dropped -= len(kept)
+                self._remember_last_line(data)
+                if kept and not self._queue.full():
+                    self._queue.put_nowait(Printed(kept.decode(errors="replace"), dropped))
+                    dropped = 0
+                else:
+                    dropped += len(kept)
+        finally:
+            transport.close()
+            if dropped and not self._queue.full():
+                self._queue.put_nowait(Printed("", dropped))
+
+    def _remember_last_line(self, data: bytes) -> None:
+        lines = (self._last_line + data[-4096:]).rstrip().rsplit(b"\n", 1)
+        self._last_line = lines[-1][-1000:]
+
+    def _ended(self, code: int) -> Ended:
+        return Ended(
+            code=code,
+            expected=self._asked_to_stop or code == 0,
+            last_line=self._last_line.decode(errors="replace").strip(),
+            pid=self._child.pid,
+            seconds=time.monotonic() - self._started,
+        )
+
+
+def worker_command() -> list[str]:
+    """Give the command of our worker; ``-P`` keeps the user's folder from shadowing our imports."""
+    return [sys.executable, "-P", "-m", "tui_profiler.probe"]

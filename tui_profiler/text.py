@@ -1,0 +1,82 @@
+"""Hostile text made safe, and text cut to a width: the one choke point before any widget or file.
+
+1. Names, messages and output come from models and are not trusted: they may hold escape
+   sequences, control and bidirectional characters, markup, or ten thousand letters.
+2. ``safe`` gives printable text on one line; nothing that has not passed it reaches a terminal.
+3. Markup is harmless because no widget of ours parses strings: they draw segments.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+MAX_CHARACTERS = 400
+
+_PLAIN = re.compile(r"[\x20-\x7e]*\Z")
+# C0 and C1 controls and DEL; surrogates; bidirectional and zero-width formatting; line separators.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+@lru_cache(maxsize=16384)
+def safe(text: str) -> str:
+    r"""Give ``text`` as one printable line: unsafe characters are written out as ``\x1b``."""
+    if len(text) > MAX_CHARACTERS:
+        text = text[: MAX_CHARACTERS - 1] + "…"
+    if _PLAIN.match(text):
+        return text
+    return _UNSAFE.sub(_written_out, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x100:
+        return {9: " ", 10: "\\n", 13: "\\r"}.get(code, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def width(text: str) -> int:
+    """Give the number of terminal cells that safe text takes."""
+    return len(text) if text.isascii() else sum(map(_character_width, text))
+
+
+@lru_cache(maxsize=4096)
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def fit(text: str, cells: int, ellipsis: str = "…") -> str:
+    """Cut safe text to at most ``cells`` at its end, and fill with blanks to exactly that many."""
+    if text.isascii() and len(text) <= cells:
+        return text.ljust(cells)
+    total = width(text)
+    if total > cells:
+        text = _head(text, cells - len(ellipsis)) + ellipsis[: max(cells, 0)]
+        total = width(text)
+    return text + " " * (cells - total)
+
+
+def middle(text: str, cells: int, ellipsis: str = "…") -> str:
+    """Cut safe text to at most ``cells`` in its middle: the ends of a name say the most."""
+    if width(text) <= cells:
+        return text
+    room = cells - len(ellipsis)
+    if room < 2:
+        return _head(text, max(cells, 0))
+    tail = room // 2
+    return _head(text, room - tail) + ellipsis + _head(text[::-1], tail)[::-1]
+
+
+def _head(text: str, cells: int) -> str:
+    taken = 0
+    for index, character in enumerate(text):
+        taken += _character_width(character)
+        if taken > cells:
+            return text[:index]
+    return text

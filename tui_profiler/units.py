@@ -1,0 +1,144 @@
+"""Numbers to text: three digits, fixed widths, each rule once.
+
+Counts use decimal prefixes (K M G T = 10³…), bytes binary ones (KiB…), rates decimal ones.
+Rounding carries: 999.5 is ``1.00K``, 9.995 is ``10.0``. A figure that is 0 or does not apply is
+``·``, one that is unavailable is ``–``, one that is not known yet is ``…``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+ZERO = "·"
+UNAVAILABLE = "–"
+PENDING = "…"
+
+TimeUnit: TypeAlias = Literal["µs", "ms", "s"]
+
+_DECIMAL = ("", "K", "M", "G", "T", "P", "E")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_PER_UNIT = {"µs": 1e6, "ms": 1e3, "s": 1.0}
+_DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "qint": "qi"}
+
+
+def three_digits(value: float) -> str:
+    """Give 0 <= value < 1000 with three digits: ``9.41``, ``25.6``, ``118``."""
+    if value < 9.995:
+        return f"{value:.2f}"
+    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def count(value: float) -> str:
+    """Give a count in at most five cells: ``25.6M``, ``9.41K``, ``128``, ``·`` for none."""
+    if value == 0:
+        return ZERO
+    if value < 999.5:
+        return f"{value:.0f}" if float(value).is_integer() else three_digits(value)
+    scaled, prefix = _scaled(value, 1000.0, _DECIMAL)
+    return three_digits(scaled) + prefix
+
+
+def quantity(value: float, unit: str) -> str:
+    """Give a count with its unit: ``116 MMAC``, ``231 MFLOP``, ``259 GFLOP/s``."""
+    scaled, prefix = _scaled(value, 1000.0, _DECIMAL)
+    digits = f"{scaled:.0f}" if not prefix and float(scaled).is_integer() else three_digits(scaled)
+    return f"{digits} {prefix}{unit}"
+
+
+def size(value: float) -> str:
+    """Give bytes: ``2.63 MiB``, ``196 KiB``, ``512 B``; at most eight cells."""
+    scaled, unit = _scaled(value, 1024.0, _BINARY)
+    return f"{scaled:.0f} B" if unit == "B" else f"{three_digits(scaled)} {unit}"
+
+
+def _scaled(value: float, step: float, prefixes: tuple[str, ...]) -> tuple[float, str]:
+    last = len(prefixes) - 1
+    index = 0
+    while index < last and value >= 999.5:
+        value /= step
+        index += 1
+    return value, prefixes[index]
+
+
+def time_unit(seconds: float) -> TimeUnit:
+    """Choose the unit of a column whose largest figure is ``seconds``."""
+    if seconds < 10e-3:
+        return "µs"
+    return "ms" if seconds < 1.0 else "s"
+
+
+def keep_time_unit(unit: TimeUnit | None, seconds: float) -> TimeUnit:
+    """Keep a column's unit until ``seconds`` is twice beyond its limits, so that it stays put."""
+    wanted = time_unit(seconds)
+    if unit is None or wanted == time_unit(seconds * 2) == time_unit(seconds / 2):
+        return wanted
+    return unit
+
+
+def column_time(seconds: float, unit: TimeUnit) -> str:
+    """Give a time in a column of that unit, at most six cells, decimals aligned."""
+    value = seconds * _PER_UNIT[unit]
+    if unit == "µs":
+        return f"{value:.1f}" if value < 999.95 else f"{value:.0f}"
+    return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Give a time with its own unit, three digits: ``0.92 ms``, ``36.5 ms``, ``1.20 s``."""
+    if seconds < 99.95e-6:
+        return f"{three_digits(seconds * 1e6)} µs"
+    if seconds < 0.9995:
+        return f"{three_digits(seconds * 1e3)} ms"
+    return f"{three_digits(seconds)} s" if seconds < 999.5 else clock(seconds)
+
+
+def clock(seconds: float) -> str:
+    """Give a long time: ``16m 40s``, ``3h 05m``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    return f"{hours}h {minutes_rest:02d}m" if hours else f"{minutes}m {rest:02d}s"
+
+
+def share_cell(share: float) -> str:
+    """Give a share of 0 to 1 for a column, in percent without its sign: ``33``, ``<1``."""
+    if share == 0:
+        return ZERO
+    percent = share * 100
+    return "<1" if percent < 0.5 else f"{percent:.0f}"
+
+
+def share(value: float) -> str:
+    """Give a share of 0 to 1 in a panel: ``2.4 %``, ``64 %``."""
+    percent = value * 100
+    return f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
+
+
+def rate(value: float, unit: str) -> str:
+    """Give a rate with a decimal prefix: ``259 GFLOP/s``, ``3.10 GB/s``."""
+    return quantity(value, unit)
+
+
+def thousands(value: int) -> str:
+    """Give a count in full: ``1,284``."""
+    return f"{value:,}"
+
+
+def intensity(flops_per_byte: float) -> str:
+    """Give an arithmetic intensity: ``83.8``."""
+    return three_digits(flops_per_byte) if flops_per_byte < 999.5 else count(flops_per_byte)
+
+
+def shape(axes: tuple[int, ...]) -> str:
+    """Give a shape: ``1×256×14×14``; a scalar has none: ``scalar``."""
+    return "×".join(map(str, axes)) if axes else "scalar"
+
+
+def dtype(name: str) -> str:
+    """Shorten torch's name of a type: ``float32`` is ``f32``, ``bfloat16`` is ``bf16``."""
+    letters = name.rstrip("0123456789")
+    return _DTYPES.get(letters, letters) + name[len(letters) :]
+
+
+def frequency(hertz: float) -> str:
+    """Give a clock: ``2.6 GHz``, ``800 MHz``."""
+    return f"{hertz / 1e9:.1f} GHz" if hertz >= 1e9 else f"{hertz / 1e6:.0f} MHz"

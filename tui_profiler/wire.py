@@ -1,0 +1,88 @@
+"""Messages to bytes and back. No sockets here: bytes in, messages out.
+
+1. A frame is a 4-byte big-endian length, then that many bytes of msgpack.
+2. A frame longer than ``MAX_FRAME_BYTES`` is never made, and ends the conversation when received.
+3. The same bytes give the same messages, however they are split.
+4. What cannot be read is a ``WireError``; after one, the decoder must not be fed again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from tui_profiler.messages import Message, Request
+
+MAX_FRAME_BYTES = 4 * 1024 * 1024
+
+_LENGTH = struct.Struct(">I")
+_encode = msgspec.msgpack.Encoder().encode
+_T = TypeVar("_T")
+
+
+class WireError(Exception):
+    """The bytes are not frames of ours, or a message is too long for one."""
+
+
+def encode(message: Message | Request) -> bytes:
+    """Give one frame.
+
+    Raises:
+        WireError: the message is longer than a frame may be.
+    """
+    body = _encode(message)
+    if len(body) > MAX_FRAME_BYTES:
+        raise WireError(f"message of {len(body)} bytes; the limit is {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+class Decoder(Generic[_T]):
+    """Collects bytes until they are messages."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[_T]) -> None:
+        self._decode = decoder.decode
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[_T]:
+        """Add ``data`` and yield every message that is now complete.
+
+        Raises:
+            WireError: a frame is too long, or is not a message we know.
+        """
+        self._buffer += data
+        start = 0
+        try:
+            while len(self._buffer) - start >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(self._buffer, start)
+                if length > MAX_FRAME_BYTES:
+                    raise WireError(f"frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
+                end = start + _LENGTH.size + length
+                if len(self._buffer) < end:
+                    return
+                body = bytes(self._buffer[start + _LENGTH.size : end])
+                start = end
+                yield self._message(body)
+        finally:
+            del self._buffer[:start]
+
+    def _message(self, body: bytes) -> _T:
+        try:
+            return self._decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+            raise WireError(f"unreadable frame of {len(body)} bytes: {error}") from error
+
+
+def message_decoder() -> Decoder[Message]:
+    """Give a decoder of what a probe sends."""
+    # msgspec takes a union at run time, which no annotation of its own describes.
+    decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+    return Decoder(decoder)
+
+
+def request_decoder() -> Decoder[Request]:
+    """Give a decoder of what a viewer asks."""
+    decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+    return Decoder(decoder)
