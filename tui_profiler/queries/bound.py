@@ -94,9 +94,11 @@ def on_paper(cost: Cost) -> Bound | None:
 def node_dtype(tree: Tree, node: int) -> str:
     """Give the dtype that a node computes in: of its weights, its outputs or its inputs."""
     found = tree.nodes[node]
-    tensors = (*(w for w in found.weights if not w.is_buffer), *found.outputs, *found.inputs)
-    floating = (t.dtype for t in tensors if t.dtype.startswith(("float", "bfloat")))
-    return next(floating, "float32")
+    names = (
+        *(weight.dtype for weight in found.weights if not weight.is_buffer),
+        *(tensor.dtype for tensor in (*found.outputs, *found.inputs)),
+    )
+    return next((name for name in names if name.startswith(("float", "bfloat"))), "float32")
 
 
 def _ceiling(ceilings: Ceilings, dtype: str) -> tuple[str, float | None]:
