@@ -1,0 +1,69 @@
+"""Random values of parameters: left out for a trace, or the same at each run.
+
+A trace needs shapes only, and filling ResNet-50 takes 0.2 s, building it without 0.02 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
+
+_FILLS: frozenset[Callable[..., object]] = frozenset(
+    {
+        torch.Tensor.uniform_,
+        torch.Tensor.normal_,
+        torch.Tensor.erfinv_,
+        torch.Tensor.random_,
+        torch.Tensor.bernoulli_,
+        torch.Tensor.exponential_,
+        # These three hand themselves over to the mode; the others of torch.nn.init end in the
+        # methods above.
+        init.uniform_,
+        init.normal_,
+        init.kaiming_uniform_,
+    }
+)
+
+
+class _WithoutFills(TorchFunctionMode):
+    """Passes over random fills of parameters.
+
+    Only of parameters: ``trunc_normal_`` draws into temporary tensors until every value is inside
+    its bounds, and would never end if those stayed as they are.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        named = kwargs or {}
+        if func in _FILLS:
+            tensor = args[0] if args else named["tensor"]
+            if isinstance(tensor, torch.nn.Parameter):
+                return tensor
+        return func(*args, **named)
+
+
+@contextmanager
+def without_random_values() -> Iterator[None]:
+    """Leave parameters made inside without values; the random state is put back after it."""
+    with torch.random.fork_rng(devices=[]), _WithoutFills():
+        yield
+
+
+@contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """Draw the same values inside each time; the random state is put back after it.
+
+    Only the generator of the CPU: models are built there and moved.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -1,0 +1,42 @@
+"""Layers that take their shape from the first input: given it before anything is traced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.load.errors import model_failed, reason
+from tui_profiler.probe.load.initialisation import seeded
+
+
+def give_shapes(model: torch.nn.Module, candidates: Sequence[Inputs]) -> Inputs:
+    """Run the model once on the first candidate that it takes, and give that candidate.
+
+    A trace on fake tensors would leave fake parameters behind. Each candidate is tried on a copy,
+    as a failed run leaves some layers with the wrong shape.
+
+    Raises:
+        LoadError: It takes none of them.
+    """
+    first_error: Exception | None = None
+    for inputs in candidates:
+        try:
+            with seeded(), torch.no_grad():
+                copy.deepcopy(model)(*inputs.args, **inputs.kwargs)
+                model(*inputs.args, **inputs.kwargs)
+        except Exception as error:
+            first_error = first_error or error
+            continue
+        return inputs
+    if first_error is None:
+        raise model_failed("its lazy layers got no shape: there is no input to try")
+    count = len(candidates)
+    tried = "its input did not run" if count == 1 else f"none of {count} likely inputs ran"
+    raise model_failed(
+        f"its lazy layers got no shape: {tried}: {reason(first_error)}",
+        ("--input 1,3,224,224", "says what it takes"),
+        error=first_error,
+    ) from first_error

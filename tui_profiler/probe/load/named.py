@@ -1,0 +1,161 @@
+"""A model that the user named: an architecture of torchvision's.
+
+The model is built without values for the trace, which needs only shapes, and built again with
+values before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torchvision import models
+from torchvision.models import WeightsEnum
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.load.architectures import (
+    Published,
+    all_names,
+    architecture_names,
+    build,
+    published,
+    reference_weights,
+)
+from tui_profiler.probe.load.demos import PREFIX, demo_names
+from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_request
+from tui_profiler.probe.load.factory import parse_arguments
+from tui_profiler.probe.load.given import candidates_for
+from tui_profiler.probe.load.guesses import guesses
+from tui_profiler.probe.load.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.loaded import Loaded
+from tui_profiler.probe.load.settings import Settings, place
+from tui_profiler.probe.load.state_dict import bind_file, file_of_weights
+from tui_profiler.probe.load.tensors import Candidates
+
+
+def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
+    """Load an architecture by its name.
+
+    Raises:
+        LoadError: There is none of that name, or what goes with it cannot be had.
+    """
+    name = _checked_name(spec.model)
+    keywords = _keywords(spec.arguments, name)
+    entry, bind = _weights(spec, name)
+    with without_random_values():
+        model = build(name, keywords, entry)
+    if bind is not None:
+        bind(model)
+    model = place(model, settings)
+    known = published(name, entry or reference_weights(name), model)
+    is_as_published = known is not None and not keywords
+    return Loaded(
+        model=model,
+        facts_source="torchvision",
+        weights=spec.weights if bind else f"{entry.name}" if entry else "random",
+        candidates=_candidates(model, known, keywords, spec, settings),
+        initialise=None if entry or bind else _initialiser(name, keywords, settings),
+        published_gmacs=known.gmacs if known and is_as_published and not spec.inputs else None,
+        published_parameters=known.parameters if known and is_as_published else None,
+        remake=lambda model, batch: _candidates(
+            model, known, keywords, spec, replace(settings, batch=batch)
+        ),
+    )
+
+
+def _checked_name(name: str) -> str:
+    folded = name.casefold()
+    if folded in architecture_names():
+        return folded
+    if folded in all_names():
+        raise wrong_request(
+            f"{name} cannot be loaded yet: quantised models of torchvision are not supported",
+            *(
+                (f"tui-profiler {near}", "the same without quantisation")
+                for near in [folded.removeprefix("quantized_")]
+                if near in architecture_names()
+            ),
+        )
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> LoadError:
+    demos = [PREFIX + demo for demo in demo_names()]
+    likely = nearest(name, (*architecture_names(), *demos))
+    likely += [PREFIX + demo for demo in demo_names() if demo == name.casefold()]
+    remedies = [(f"tui-profiler {near}", "a name like it") for near in dict.fromkeys(likely)]
+    if "." in name or "/" in name:
+        remedies.append((f"tui-profiler {name}:build", "takes build from that Python module"))
+    return wrong_request(
+        f'no model is named "{name}"',
+        *remedies,
+        ("tui-profiler models", "lists the names there are"),
+    )
+
+
+def _keywords(arguments: str, name: str) -> dict[str, object]:
+    positional, keywords = parse_arguments(arguments)
+    reserved = [key for key in ("weights", "progress") if key in keywords]
+    if positional or reserved:
+        raise wrong_request(
+            f"{name} takes keywords only, and its weights through --weights",
+            ("--args '{\"num_classes\": 10}'", "an object of keywords"),
+        )
+    return keywords
+
+
+def _weights(
+    spec: LoadSpec, name: str
+) -> tuple[WeightsEnum | None, Callable[[torch.nn.Module], None] | None]:
+    """Give the published weights, or what binds the user's own; neither where none were asked."""
+    text = spec.weights
+    if not text:
+        return None, None
+    path = file_of_weights(text, spec.folder)
+    if path is not None:
+        return None, lambda model: bind_file(path, text, model, name)
+    entries = models.get_model_weights(name)
+    names = [entry.name for entry in entries]
+    wanted = text.rpartition(".")[2].upper()
+    if wanted == "DEFAULT":
+        return entries.DEFAULT, None
+    for entry in entries:
+        if entry.name == wanted:
+            return entry, None
+    raise wrong_request(
+        f'{name} has no weights "{text}"; it has {in_words(names)}',
+        *(
+            (f"--weights {near}", "downloads them, once")
+            for near in nearest(text, names) or names[:1]
+        ),
+    )
+
+
+def _initialiser(
+    name: str, keywords: Mapping[str, object], settings: Settings
+) -> Callable[[], torch.nn.Module] | None:
+    if settings.device.type == "meta":
+        return None
+
+    def initialise() -> torch.nn.Module:
+        with seeded():
+            model = build(name, keywords)
+        return place(model, settings)
+
+    return initialise
+
+
+def _candidates(
+    model: torch.nn.Module,
+    known: Published | None,
+    keywords: Mapping[str, object],
+    spec: LoadSpec,
+    settings: Settings,
+) -> Sequence[Inputs]:
+    if spec.inputs or known is None:
+        return candidates_for(model, None, spec, settings)
+    # The user's keywords may have changed what it takes.
+    others = guesses(model) if keywords else ()
+    return Candidates((known.call, *others), settings)

@@ -1,0 +1,111 @@
+"""Weights from a local file, bound to a model that is already built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from tui_profiler.probe.load.errors import in_words, model_failed, reason, wrong_request
+
+# Where training scripts put the weights beside their optimizer's state.
+_INNER_NAMES = ("state_dict", "model_state_dict", "model")
+_FILE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".safetensors")
+
+
+def file_of_weights(text: str, folder: str) -> Path | None:
+    """Give the file that ``--weights`` means, or None where it is the name of published weights.
+
+    Raises:
+        LoadError: It can only be a file, and there is none.
+    """
+    path = Path(folder or ".") / Path(text).expanduser()
+    if path.is_file():
+        return path
+    if "/" in text or Path(text).suffix.casefold() in _FILE_SUFFIXES:
+        raise wrong_request(f"--weights: there is no file {text}")
+    return None
+
+
+def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None:
+    """Put the values of a state dict into a model.
+
+    Nothing but tensors is read: a file that would run code is refused.
+
+    Args:
+        path: The file.
+        shown: The file as the user typed it.
+        model: Changed in place.
+        name: The model as the user typed it.
+
+    Raises:
+        LoadError: The file holds something else, or does not fit the model.
+    """
+    state = _read(path, shown)
+    _check_fit(state, model, shown, name)
+    model.load_state_dict(state)
+
+
+def _read(path: Path, shown: str) -> dict[str, torch.Tensor]:
+    if path.suffix == ".safetensors":
+        raise wrong_request(
+            f"{shown} is a safetensors file, and --weights reads state dicts that torch.save wrote"
+        )
+    try:
+        content: object = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise model_failed(
+            f"{shown} is not a state dict that can be read without running code: {reason(error)}",
+            error=error,
+        ) from error
+    for inner in _INNER_NAMES:
+        if isinstance(content, Mapping) and isinstance(content.get(inner), Mapping):
+            content = content[inner]
+            break
+    state = {
+        str(key): value
+        for key, value in (content.items() if isinstance(content, Mapping) else ())
+        if isinstance(value, torch.Tensor)
+    }
+    if not state:
+        raise model_failed(f"{shown} holds a {type(content).__name__} without tensors")
+    # DataParallel puts everything one level deeper.
+    if all(key.startswith("module.") for key in state):
+        state = {key.removeprefix("module."): value for key, value in state.items()}
+    return state
+
+
+def _check_fit(
+    state: Mapping[str, torch.Tensor], model: torch.nn.Module, shown: str, name: str
+) -> None:
+    wanted = model.state_dict()
+    missing = [key for key in wanted if key not in state]
+    unexpected = [key for key in state if key not in wanted]
+    other = [
+        f"{key} {_axes(state[key])} for {_axes(wanted[key])}"
+        for key in wanted
+        if key in state and state[key].shape != wanted[key].shape
+    ]
+    complaints = [
+        f"{len(keys)} {complaint}: {in_words(keys, 3)}"
+        for keys, complaint in (
+            (missing, "missing"),
+            (unexpected, "unknown to the model"),
+            (other, "of another shape"),
+        )
+        if keys
+    ]
+    if not complaints:
+        return
+    remedies = [(f"tui-profiler {name}", "without --weights")]
+    if not missing and not unexpected:
+        classes = {state[key].shape[:1] for key in wanted if state[key].shape != wanted[key].shape}
+        if len(classes) == 1 and (count := next(iter(classes))):
+            command = f"--args '{{\"num_classes\": {count[0]}}}'"
+            remedies.insert(0, (command, "builds it as wide as the file, if its factory can"))
+    raise model_failed(f"{shown} does not fit {name}: {'; '.join(complaints)}", *remedies)
+
+
+def _axes(tensor: torch.Tensor) -> str:
+    return "×".join(str(axis) for axis in tensor.shape) or "scalar"
