@@ -1,0 +1,116 @@
+"""Every key, once: bindings, footer, the keys screen and README's table are made from this."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from textual.binding import Binding
+
+
+class Key(Struct, frozen=True):
+    """A key and what it does."""
+
+    keys: str
+    """As Textual names them, comma-separated; the first one is shown."""
+    action: str
+    label: str
+    """One word for the footer."""
+    help: str
+    """What it does, for the keys screen."""
+    group: str
+    shown: str = ""
+    """How the key is written; empty: as named."""
+    footer: str = ""
+    """``left``, ``right`` or not in the footer; ``left!`` also at 80 columns."""
+    request: str = ""
+    """The request that the probe must accept for it."""
+
+
+EXPLORER: tuple[Key, ...] = (
+    Key(
+        "slash",
+        "filter",
+        "search",
+        "filter the tree by name or type; it stays",
+        "find",
+        "/",
+        "left!",
+    ),
+    Key("s", "sort", "sort", "sort siblings by the next column", "find", "", "left!"),
+    Key("S", "reverse", "reverse", "reverse the order, or sort anew by a live column", "find"),
+    Key("enter", "open", "open", "block: make it the root; leaf: open it", "move", "↵", "left!"),
+    Key("o", "node", "node", "open the node screen from anywhere", "move"),
+    Key(
+        "escape,backspace", "back", "back", "back: drop the filter, then one root up", "move", "esc"
+    ),
+    Key("z", "hottest", "hottest", "go to the hottest leaf", "find", "", "left"),
+    Key("p", "pause", "pause", "pause the view; the model runs on", "live", "", "left"),
+    Key(
+        "P", "hold", "hold", "hold the model (press twice), or let it run", "live", request="Pause"
+    ),
+    Key(
+        "full_stop",
+        "step",
+        "step",
+        "one forward while the model is held",
+        "live",
+        ".",
+        request="Step",
+    ),
+    Key("B", "batch", "batch", "run with another batch size", "live", request="SetBatch"),
+    Key("down,j", "move(1)", "down", "one row down", "move", "↓ j"),
+    Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k"),
+    Key("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move", "ctrl+d"),
+    Key("ctrl+u,pageup", "page(-1)", "page", "half a page up", "move", "ctrl+u"),
+    Key("g,home", "first", "top", "first row", "move", "g"),
+    Key("G,end", "last", "bottom", "last row", "move", "G"),
+    Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l"),
+    Key("left,h", "fold", "fold", "fold, or go to the parent", "fold", "← h"),
+    Key("space", "toggle", "fold", "fold or unfold", "fold"),
+    Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{"),
+    Key("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}"),
+    Key("a", "operators", "operators", "show or hide operators in the tree", "fold"),
+    Key(
+        "tab",
+        "panels",
+        "panels",
+        "80 columns: the next section of the panel in full",
+        "look",
+        "",
+        "left!",
+    ),
+    Key(
+        "i", "why", "why", "why this figure: where it comes from, or why it is unavailable", "look"
+    ),
+    Key("y", "copy", "copy", "copy the path of the selected node", "look"),
+    Key("T", "theme", "theme", "next theme", "look"),
+    Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
+    Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
+    Key("ctrl+r", "restart", "restart", "restart the worker", "live"),
+    Key("ctrl+z", "suspend_process", "suspend", "back to the shell; fg returns", "screens"),
+    Key("q,ctrl+c", "leave", "quit", "quit", "screens", "q", "right"),
+)
+DEPTHS: tuple[Key, ...] = tuple(
+    Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")
+    for depth in range(1, 10)
+)
+
+
+def bindings(keys: tuple[Key, ...]) -> list[Binding]:
+    """Give Textual's bindings; those of the explorer come before any widget's own."""
+    return [
+        Binding(
+            key.keys, key.action, key.label, show=False, priority=key.keys in ("tab", "q,ctrl+c")
+        )
+        for key in keys
+    ]
+
+
+def shown(key: Key) -> str:
+    """Give a key as it is written on screen."""
+    return key.shown or key.keys.split(",", maxsplit=1)[0]
+
+
+def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
+    """Give (key, label) of one side of the footer."""
+    wanted = (f"{side}!",) if narrow else (side, f"{side}!")
+    return tuple((shown(key), key.label) for key in keys if key.footer in wanted)

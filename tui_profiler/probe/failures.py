@@ -1,0 +1,75 @@
+"""Exceptions to ``Failed`` messages: what, where, why, and what to try."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from types import TracebackType
+
+import torch
+
+from tui_profiler.messages import Failed, Remedy
+
+_TORCH_FOLDER = torch.__path__[0]
+_WANTED = re.compile(r"(?:allocate (\d+) bytes|Tried to allocate ([\d.]+ [KMG]i?B))")
+
+
+class StageError(Exception):
+    """A stage failed, with the message that says so."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.what)
+        self.failed = failed
+
+
+def failure(error: BaseException, stage: str, root: torch.nn.Module | None = None) -> Failed:
+    """Give the message for an exception that came out of ``stage``.
+
+    Args:
+        error: what was raised; one that carries a message of its own (``failed``) speaks for itself.
+        stage: the stage that was under way.
+        root: the model, to name the module whose ``forward`` was running.
+    """
+    carried = getattr(error, "failed", None)
+    if isinstance(carried, Failed):
+        return carried
+    lines = str(error).strip().splitlines() or [""]
+    what = f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
+    wanted = _wanted_bytes(str(error))
+    return Failed(
+        stage=stage,
+        what=f"out of memory: wanted {wanted} more" if wanted else what[:400],
+        where=_running_module(error.__traceback__, root) if root is not None else "",
+        at=_line_of_the_model(error.__traceback__),
+        remedies=(Remedy("--batch 1", "the least memory"),) if wanted else (),
+        traceback="".join(traceback.format_exception(error))[-20_000:],
+    )
+
+
+def _wanted_bytes(text: str) -> str:
+    if not (match := _WANTED.search(text)):
+        return ""
+    count, written = match.groups()
+    return f"{int(count) / 2**30:.2f} GiB" if count else str(written)
+
+
+def _running_module(frames: TracebackType | None, root: torch.nn.Module) -> str:
+    """Give the path of the deepest module of the model whose code was running."""
+    paths = {id(module): path for path, module in root.named_modules()}
+    deepest = ""
+    while frames is not None:
+        path = paths.get(id(frames.tb_frame.f_locals.get("self")))
+        deepest = path or deepest
+        frames = frames.tb_next
+    return deepest
+
+
+def _line_of_the_model(frames: TracebackType | None) -> str:
+    """Give ``file:line`` of the last frame outside torch and outside this package."""
+    found = ""
+    ours = __file__.rpartition("/")[0]
+    for frame, line in traceback.walk_tb(frames):
+        name = frame.f_code.co_filename
+        if not name.startswith((_TORCH_FOLDER, ours, "<")):
+            found = f"{name}:{line}"
+    return found

@@ -1,0 +1,122 @@
+"""The probe's end of the wire, on plain threads.
+
+1. ``send`` never waits: a thread of its own writes. A viewer that stops reading holds up nothing.
+2. What is queued is bounded: of a message whose next one says more (ticks, samples, heartbeats)
+   only the newest waits; the ones it replaced are counted in ``dropped``.
+3. Everything else is sent in order. Its amount is bounded by the model, not by time.
+4. When the viewer is gone, ``is_closed`` is set and ``on_close`` is called once.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tui_profiler.messages import Heartbeat, LoopState, Message, Overhead, Request, Sample, Tick
+from tui_profiler.wire import WireError, encode, request_decoder
+
+_REPLACEABLE = (Tick, Sample, Heartbeat, Overhead, LoopState)
+MAX_REQUESTS = 1000
+READ_BYTES = 65536
+
+
+class Link:
+    """A conversation with one viewer over a connected socket."""
+
+    def __init__(self, connected: socket.socket, on_close: Callable[[], None]) -> None:
+        self._socket = connected
+        self._on_close = on_close
+        self._changed = threading.Condition()
+        self._outgoing: deque[Message] = deque()
+        self._sending = False
+        self._requests: deque[Request] = deque(maxlen=MAX_REQUESTS)
+        self.is_closed = False
+        self.dropped = 0
+        """Messages that a newer one replaced before the viewer took them."""
+        threading.Thread(target=self._write, name="tui-profiler-write", daemon=True).start()
+        threading.Thread(target=self._read, name="tui-profiler-read", daemon=True).start()
+
+    def send(self, message: Message) -> None:
+        """Queue a message; never waits."""
+        with self._changed:
+            if isinstance(message, _REPLACEABLE):
+                self._replace(message)
+            else:
+                self._outgoing.append(message)
+            self._changed.notify_all()
+
+    def _replace(self, message: Message) -> None:
+        kind = type(message)
+        # At most one of each kind waits, so this looks at few messages unless a tree is under way.
+        for index in range(len(self._outgoing) - 1, -1, -1):
+            if type(self._outgoing[index]) is kind:
+                del self._outgoing[index]
+                self.dropped += 1
+                break
+        self._outgoing.append(message)
+
+    def next_request(self, timeout: float | None = 0.0) -> Request | None:
+        """Take the oldest request; wait up to ``timeout`` seconds for one (None: until one comes).
+
+        Gives None when none came in time or the viewer is gone.
+        """
+        with self._changed:
+            if not self._requests and not self.is_closed and timeout != 0.0:
+                self._changed.wait_for(lambda: self._requests or self.is_closed, timeout)
+            return self._requests.popleft() if self._requests else None
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until everything queued was written, at most ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: (not self._outgoing and not self._sending) or self.is_closed, timeout
+            )
+
+    def close(self) -> None:
+        """Hang up."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # The other end hung up first.
+        self._closed()
+
+    def _closed(self) -> None:
+        with self._changed:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            self._outgoing.clear()
+            self._changed.notify_all()
+        self._on_close()
+
+    def _write(self) -> None:
+        while True:
+            with self._changed:
+                self._sending = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._outgoing or self.is_closed)
+                if self.is_closed:
+                    return
+                message = self._outgoing.popleft()
+                self._sending = True
+            try:
+                self._socket.sendall(encode(message))
+            except WireError:
+                self.dropped += 1  # Longer than a frame may be: a tick of more than 80,000 nodes.
+            except OSError:
+                self._closed()
+                return
+
+    def _read(self) -> None:
+        decoder = request_decoder()
+        try:
+            while data := self._socket.recv(READ_BYTES):
+                for request in decoder.feed(data):
+                    with self._changed:
+                        self._requests.append(request)
+                        self._changed.notify_all()
+        except (OSError, WireError):
+            pass  # Either way there is no one to talk to any more.
+        self._closed()

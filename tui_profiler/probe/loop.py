@@ -1,0 +1,179 @@
+"""The inference loop of our own worker: forwards in turn, requests between them, one tick at most.
+
+1. The model runs on the main thread and waits for no one: ``Link.send`` never blocks.
+2. Between two forwards nothing takes long: requests are looked at, and four times a second the
+   events of the clock are added up and sent as running totals.
+3. What watching costs is measured as it goes: now and then a pair of short batches runs, one
+   watched and one bare, in turn; bare forwards are in no figure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from tui_profiler.messages import (
+    LoadSpec,
+    LoopState,
+    Overhead,
+    Pause,
+    Request,
+    Resume,
+    SetBatch,
+    Step,
+    Stop,
+)
+from tui_profiler.messages.live import State
+from tui_profiler.probe.link import Link
+from tui_profiler.probe.measure.aggregate import Aggregator
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.overhead import OverheadMeter
+from tui_profiler.probe.trace.trace import Trace
+
+TICK_SECONDS = 0.25
+PAIR_EVERY_SECONDS = 2.0
+PAIR_BATCH_SECONDS = 0.05
+"""A batch of a pair holds as many forwards as fit in this, at least one."""
+
+
+class Loop:
+    """Runs one model on one set of inputs until asked to stop."""
+
+    def __init__(
+        self,
+        link: Link,
+        spec: LoadSpec,
+        now: Callable[[], float],
+        model: torch.nn.Module,
+        traced: Trace,
+    ) -> None:
+        self._link = link
+        self._spec = spec
+        self._now = now
+        self._model = model
+        self._inputs = traced.inputs
+        self._clock = ModuleClock(model)
+        self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
+        self._overhead = OverheadMeter()
+        self._state: State = "starting"
+        self._steps = 0
+        self._forward_began: float | None = None
+        self._last_seconds = 0.0
+        self._next_tick = 0.0
+        self._next_pair = 0.0
+        self._ran_seconds = 0.0
+        self._ran_forwards = 0
+        self.why_finished = ""
+        self._clock.install()
+
+    def close(self) -> None:
+        """Take the clock off."""
+        self._clock.uninstall()
+
+    def forward_seconds(self) -> float:
+        """Give how long the forward that is running now has taken; called from another thread."""
+        began = self._forward_began
+        return 0.0 if began is None else time.perf_counter() - began
+
+    def first_run(self) -> float:
+        """Run one forward, in no figure; gives its seconds."""
+        self._clock.recording = False
+        return self._forward()
+
+    def run(self) -> Request | None:
+        """Run forwards until stopped or enough were run.
+
+        Gives:
+            the request that ended it (``Stop`` or ``SetBatch``), None when enough was run.
+        """
+        self._clock.recording = True
+        self._become("running")
+        self._next_pair = time.perf_counter() + PAIR_EVERY_SECONDS
+        while not self._is_enough():
+            ending = self._requests()
+            if ending is not None:
+                self._tick()
+                return ending
+            if self._state == "paused" and not self._steps:
+                continue
+            self._steps = max(self._steps - 1, 0)
+            self._one_forward()
+        self._tick()
+        return None
+
+    def _one_forward(self) -> None:
+        self._last_seconds = self._forward()
+        self._ran_seconds += self._last_seconds
+        self._ran_forwards += 1
+        now = time.perf_counter()
+        if now >= self._next_tick or self._state == "paused":
+            self._tick()
+        if now >= self._next_pair and self._state == "running":
+            self._pair()
+
+    def _forward(self) -> float:
+        began = self._forward_began = time.perf_counter()
+        try:
+            with torch.no_grad():
+                self._model(*self._inputs.args, **self._inputs.kwargs)
+        finally:
+            self._forward_began = None
+        return time.perf_counter() - began
+
+    def _is_enough(self) -> bool:
+        forwards, seconds = self._spec.forwards, self._spec.seconds
+        if forwards is not None and self._ran_forwards >= forwards:
+            self.why_finished = f"{self._ran_forwards} forwards were asked for"
+        elif seconds is not None and self._ran_seconds >= seconds:
+            self.why_finished = f"{seconds:g} s were asked for"
+        return bool(self.why_finished)
+
+    def _requests(self) -> Request | None:
+        """Carry out what was asked; gives the request that ends this loop."""
+        wait = None if self._state == "paused" and not self._steps else 0.0
+        while (request := self._link.next_request(wait)) is not None:
+            wait = 0.0
+            match request:
+                case Pause():
+                    self._become("paused")
+                case Resume():
+                    self._become("running")
+                case Step():
+                    self._steps += 1
+                case SetBatch() | Stop():
+                    return request
+                case _:
+                    pass  # Start and ListModels come once, before there is a loop.
+        return Stop() if self._link.is_closed else None
+
+    def _become(self, state: State) -> None:
+        self._state = state
+        self._link.send(LoopState(state, self._now(), self._inputs.batch))
+
+    def _tick(self) -> None:
+        began = time.perf_counter()
+        self._aggregator.add(self._clock.take())
+        dropped = self._link.dropped + self._clock.dropped
+        self._link.send(self._aggregator.tick(self._now(), dropped))
+        ended = time.perf_counter()
+        self._overhead.add_between(ended - began)
+        self._next_tick = ended + TICK_SECONDS
+
+    def _pair(self) -> None:
+        """Run a watched and a bare batch in turn, and tell what watching costs."""
+        forwards = max(1, min(200, int(PAIR_BATCH_SECONDS / max(self._last_seconds, 1e-6))))
+        watched = sum(self._forward() for _ in range(forwards))
+        self._clock.recording = False
+        try:
+            bare = sum(self._forward() for _ in range(forwards))
+        finally:
+            self._clock.recording = True
+        self._ran_seconds += watched
+        self._ran_forwards += forwards
+        self._overhead.add(watched, bare)
+        found: Overhead | None = self._overhead.overhead()
+        if found is not None:
+            self._link.send(found)
+        self._next_pair = time.perf_counter() + max(PAIR_EVERY_SECONDS, 10 * (watched + bare))

@@ -1,0 +1,161 @@
+"""The worker: load, trace, run in a loop; each step told as soon as it is known.
+
+Failures are values: whatever goes wrong at this border becomes a ``Failed`` message, and the worker
+waits for what the viewer says. Its module imports no torch, so that the first message comes at once
+and the machine's counters are live while torch is imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tui_profiler.messages import (
+    Environment,
+    Heartbeat,
+    Hello,
+    ListModels,
+    LoadSpec,
+    SetBatch,
+    StageDone,
+    StageStarted,
+    Start,
+    Stop,
+)
+from tui_profiler.messages.live import WIRE_VERSION, Stage
+from tui_profiler.probe.link import Link
+from tui_profiler.probe.measure.machine import environment_cpu
+from tui_profiler.probe.measure.sampler import Sampler
+
+if TYPE_CHECKING:
+    from tui_profiler.probe.run import Run
+
+ACCEPTS = ("Start", "ListModels", "Pause", "Resume", "Step", "SetBatch", "Stop")
+SAMPLE_SECONDS = 1.0
+
+
+class Worker:
+    """One worker's life, from the first request to the last."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._started_at = time.time()
+        self._run: Run | None = None
+
+    def serve(self) -> None:
+        """Carry out the first request, then others until the viewer is gone or says stop."""
+        self._link.send(Hello(WIRE_VERSION, os.getpid(), ACCEPTS))
+        match self._link.next_request(timeout=None):
+            case Start(spec=spec):
+                self._started_at = spec.started_at or self._started_at
+                self._start(spec)
+            case ListModels(pattern=pattern):
+                self._list(pattern)
+            case _:
+                pass  # Stopped, or hung up, before it was told what to do.
+
+    def now(self) -> float:
+        """Give seconds since the command was started."""
+        return time.time() - self._started_at
+
+    @contextmanager
+    def stage(self, stage: Stage, detail: str = "") -> Iterator[list[str]]:
+        """Tell that a stage begins and, unless it raises, that it is done.
+
+        Yields:
+            a list: what is appended to it is the detail of the stage when it is done.
+        """
+        began = time.perf_counter()
+        self._link.send(StageStarted(stage, self.now(), detail))
+        details: list[str] = []
+        yield details
+        seconds = time.perf_counter() - began
+        self._link.send(StageDone(stage, self.now(), seconds, " ".join(details) or detail))
+
+    def _list(self, pattern: str) -> None:
+        from tui_profiler.probe.load.names import list_models  # noqa: PLC0415
+
+        self._link.send(list_models(pattern))
+
+    def _start(self, spec: LoadSpec) -> None:
+        self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
+        threading.Thread(target=self._sample, name="tui-profiler-sample", daemon=True).start()
+        if not self._attempt(lambda: self._first_attempt(spec)):
+            self._wait_for_stop()
+
+    def _first_attempt(self, spec: LoadSpec) -> Run:
+        self._import_torch(spec)
+        from tui_profiler.probe.run import Run  # noqa: PLC0415
+
+        self._run = run = Run(self, self._link, spec)
+        run.go()
+        return run
+
+    def _attempt(self, attempt: Callable[[], Run]) -> bool:
+        """Run a model, and say what failed; True when the viewer said stop."""
+        try:
+            return attempt().was_stopped
+        except Exception as error:  # The border of the probe: nothing may go by unsaid.
+            from tui_profiler.probe.failures import failure  # noqa: PLC0415
+
+            self._link.send(failure(error, "worker"))
+            return False
+
+    def _import_torch(self, spec: LoadSpec) -> None:
+        with self.stage("import torch") as details:
+            torch = importlib.import_module("torch")
+            vision = ""
+            if ":" not in spec.model:
+                vision = str(importlib.import_module("torchvision").__version__)
+            cuda = str(torch.version.cuda or "")
+            build = f"CUDA {cuda} build" if cuda else "cpu build"
+            details.append(f"{torch.__version__}, {build}")
+        machine = environment_cpu()
+        if spec.threads is not None:
+            torch.set_num_threads(spec.threads)
+        self._link.send(
+            Environment(
+                python=platform.python_version(),
+                torch=str(torch.__version__),
+                torchvision=vision,
+                cuda=cuda,
+                cpu=machine.cpu,
+                cores=machine.cores,
+                threads=int(torch.get_num_threads()),
+                memory_bytes=machine.memory_bytes,
+            )
+        )
+
+    def _sample(self) -> None:
+        sampler = Sampler(self._started_at)
+        wait = 0.1
+        while not self._link.is_closed:
+            time.sleep(wait)
+            wait = SAMPLE_SECONDS
+            running = self._run.forward_seconds() if self._run is not None else 0.0
+            self._link.send(Heartbeat(self.now(), running))
+            self._link.send(sampler.sample())
+        sampler.close()
+
+    def _wait_for_stop(self) -> None:
+        """Stay, so that what is known can be looked at."""
+        while not self._link.is_closed:
+            match self._link.next_request(timeout=None):
+                case Stop() | None:
+                    return
+                case SetBatch(batch=batch) if self._run is not None:
+                    if self._attempt(partial(self._again, self._run, batch)):
+                        return
+                case _:
+                    pass  # There is nothing to pause, resume or step.
+
+    def _again(self, run: Run, batch: int) -> Run:
+        run.retry(batch)
+        return run
