@@ -1,7 +1,7 @@
-"""Textual's Linux driver with a quieter mouse. Private names of Textual that we use are here alone.
+"""Textual's Linux driver with a quieter mouse; the private names of Textual's that we use are here.
 
-``_enable_mouse_support`` is overridden to ask for clicks and wheel only: stock Textual also asks for
-every movement, which costs bytes on a slow link. Should Textual rename it, its own version is used.
+``_enable_mouse_support`` is overridden to ask for clicks and the wheel alone: Textual also asks for
+every movement, which costs bytes on a slow link. Were it renamed, Textual's own would be used.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
     """Give the message for an exception that came out of ``stage``.
 
     Args:
-        error: what was raised; one that carries a message of its own (``failed``) speaks for itself.
+        error: what was raised; one with a message of its own (``failed``) speaks for itself.
         stage: the stage that was under way.
         root: the model, to name the module whose ``forward`` was running.
     """

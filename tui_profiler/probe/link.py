@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections import deque
@@ -76,10 +77,8 @@ class Link:
 
     def close(self) -> None:
         """Hang up."""
-        try:
+        with contextlib.suppress(OSError):  # The other end may have hung up first.
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # The other end hung up first.
         self._closed()
 
     def _closed(self) -> None:
