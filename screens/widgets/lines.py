@@ -1,0 +1,185 @@
+"""Lines of coloured text, and the widget that shows them and repaints only those that changed.
+
+1. A line is spans of (text, role). A role is a meaning, not a colour: the theme gives the colour.
+2. Text in a line is safe already (``tui_profiler.text``); nothing here parses markup.
+3. Functions of this file are pure and count terminal cells, not characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, TypeAlias
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui_profiler.text import fit, width
+
+Span: TypeAlias = tuple[str, str]
+"""Text and its role: a colour, with ``strong``, ``underline``, ``reverse``, ``cursor`` or
+``blurred`` (the row's background) before or after it: ``strong compute``, ``muted cursor``."""
+Line: TypeAlias = tuple[Span, ...]
+
+EMPTY: Line = ()
+COLOURS = (
+    "ink",
+    "muted",
+    "faint",
+    "hairline",
+    "accent",
+    "error",
+    "warning",
+    "compute",
+    "memory",
+    "overhead",
+    "idle",
+)
+BACKGROUNDS = ("cursor", "blurred", "panel")
+_ATTRIBUTES = {
+    "strong": Style(bold=True),
+    "underline": Style(underline=True),
+    "reverse": Style(reverse=True),
+}
+
+
+def text(line: Line) -> str:
+    """Give a line without its roles."""
+    return "".join(part for part, _ in line)
+
+
+def line_width(line: Line) -> int:
+    """Give the number of cells that a line takes."""
+    return sum(width(part) for part, _ in line)
+
+
+def cut(line: Line, cells: int, ellipsis: str = "…") -> Line:
+    """Cut a line to at most ``cells`` at its end; what is cut ends in an ellipsis."""
+    if line_width(line) <= cells:
+        return line
+    kept: list[Span] = []
+    room = max(cells, 0)
+    for part, role in line:
+        taken = width(part)
+        # One more cell must stay for the ellipsis, unless this span is the one that is cut.
+        if taken + width(ellipsis) > room:
+            kept.append((fit(part + ellipsis + " " * room, room, ellipsis), role))
+            break
+        kept.append((part, role))
+        room -= taken
+    return tuple(kept)
+
+
+def exact(line: Line, cells: int, ellipsis: str = "…") -> Line:
+    """Cut or fill a line to exactly ``cells``."""
+    line = cut(line, cells, ellipsis)
+    missing = cells - line_width(line)
+    return (*line, (" " * missing, "ink")) if missing > 0 else line
+
+
+def spread(left: Line, right: Line, cells: int, ellipsis: str = "…") -> Line:
+    """Set ``right`` against the right end; ``left`` yields where both do not fit."""
+    right = cut(right, cells, ellipsis)
+    room = cells - line_width(right)
+    if right and line_width(left) >= room:
+        left = cut(left, max(room - 1, 0), ellipsis)
+    return (*exact(left, room, ellipsis), *right)
+
+
+def with_role(line: Line, role: str) -> Line:
+    """Add a role to every span, such as the background of the row under the cursor."""
+    return tuple((part, f"{own} {role}") for part, own in line)
+
+
+class LinesWidget(Widget):
+    """Shows ``lines``; each is cut or filled to the widget's width.
+
+    Setting ``lines`` compares them with the former ones and repaints the rows that differ.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lines--{role}" for role in (*COLOURS, *BACKGROUNDS)}
+
+    DEFAULT_CSS = """
+    LinesWidget {
+        background: $background;
+        color: $foreground;
+        & > .lines--ink { color: $foreground; }
+        & > .lines--muted { color: $ink-muted; }
+        & > .lines--faint { color: $ink-faint; }
+        & > .lines--hairline { color: $hairline; }
+        & > .lines--accent { color: $accent; }
+        & > .lines--error { color: $error; }
+        & > .lines--warning { color: $warning; }
+        & > .lines--compute { color: $bound-compute; }
+        & > .lines--memory { color: $bound-memory; }
+        & > .lines--overhead { color: $bound-overhead; }
+        & > .lines--idle { color: $bound-idle; }
+        & > .lines--cursor { background: $row-cursor; }
+        & > .lines--blurred { background: $row-cursor-blurred; }
+        & > .lines--panel { background: $panel; }
+    }
+    """
+
+    def __init__(
+        self, *, name: str | None = None, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._lines: tuple[Line, ...] = ()
+        self._strips: dict[int, Strip] = {}
+        self._styles: dict[str, Style] = {}
+        self._painted_width = -1
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that are shown, from the top."""
+        return self._lines
+
+    @lines.setter
+    def lines(self, lines: Iterable[Line]) -> None:
+        before, self._lines = self._lines, tuple(lines)
+        if before is self._lines:
+            return
+        count = max(len(before), len(self._lines))
+        changed = [y for y in range(count) if before[y : y + 1] != self._lines[y : y + 1]]
+        for y in changed:
+            self._strips.pop(y, None)
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def notify_style_update(self) -> None:
+        """Forget what was drawn in the colours of another theme."""
+        self._styles.clear()
+        self._strips.clear()
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one row."""
+        cells = self.size.width
+        if cells != self._painted_width:
+            self._strips.clear()
+            self._painted_width = cells
+        strip = self._strips.get(y)
+        if strip is None:
+            line = self._lines[y] if y < len(self._lines) else EMPTY
+            segments = [Segment(part, self.role_style(role)) for part, role in exact(line, cells)]
+            strip = self._strips[y] = Strip(segments, cells)
+        return strip
+
+    def role_style(self, role: str) -> Style:
+        """Give the style of a role in the theme that is on."""
+        style = self._styles.get(role)
+        if style is None:
+            style = self.rich_style
+            for word in role.split():
+                if word in _ATTRIBUTES:
+                    style += _ATTRIBUTES[word]
+                elif word in COLOURS:
+                    component = self.get_component_rich_style(f"lines--{word}", partial=True)
+                    style += Style(color=component.color)
+                elif word in BACKGROUNDS:
+                    component = self.get_component_rich_style(f"lines--{word}", partial=True)
+                    style += Style(bgcolor=component.bgcolor)
+            self._styles[role] = style
+        return style
