@@ -91,11 +91,12 @@ def published(name: str, entry: WeightsEnum | None, model: torch.nn.Module) -> P
     wish = _wish(name, task, entry)
     names = forward_parameters(model).positional
     count = 2 if task == "optical_flow" else 1
-    gmacs = entry.meta.get("_ops") if task not in ("detection", "optical_flow") else None
+    is_sized = task not in ("detection", "optical_flow")
     return Published(
         call=Call(tuple((parameter, wish) for parameter in names[:count])),
-        gmacs=None if gmacs is None else float(gmacs),
-        parameters=entry.meta.get("num_params"),
+        gmacs=entry.meta.get("_ops") if is_sized else None,
+        # Detectors with published weights have their norms frozen, which are no parameters then.
+        parameters=entry.meta.get("num_params") if task != "detection" else None,
     )
 
 

@@ -25,7 +25,7 @@ def parse_arguments(text: str) -> tuple[tuple[object, ...], dict[str, object]]:
         value: object = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise wrong_request(
-            f"--args is not JSON: {reason(error)}",
+            f"--args is not JSON: {error}",
             ("--args '{\"width\": 64}'", "passes width=64"),
             ("--args '[64]'", "passes 64 as the first argument"),
         ) from error

@@ -73,7 +73,7 @@ def entries(model: nn.Module) -> tuple[Entry, ...]:
     has_token_embedding = any(_is_token_embedding(path, m) for path, m in by_layer)
     found: dict[object, Entry] = {}
     for path, module in by_layer:
-        name = path.rpartition(".")[2] or type(module).__name__
+        name = path or type(module).__name__
         match module:
             case nn.Embedding() | nn.EmbeddingBag():
                 if has_token_embedding and not _is_token_embedding(path, module):
@@ -98,7 +98,7 @@ def entries(model: nn.Module) -> tuple[Entry, ...]:
 def embeddings(model: nn.Module) -> tuple[tuple[str, int], ...]:
     """Give (layer name, number of ids) of the embeddings that look up ids of an input."""
     found = [
-        (path.rpartition(".")[2] or type(module).__name__, module.num_embeddings, path)
+        (path or type(module).__name__, module.num_embeddings, path)
         for path, module in modules_in_order(model)
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag))
     ]

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 
 import torch
+from torch.nn.parameter import UninitializedBuffer
 
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.errors import model_failed, reason
@@ -15,8 +16,8 @@ from tui_profiler.probe.load.initialisation import seeded
 def give_shapes(model: torch.nn.Module, candidates: Sequence[Inputs]) -> Inputs:
     """Run the model once on the first candidate that it takes, and give that candidate.
 
-    A trace on fake tensors would leave fake parameters behind. Each candidate is tried on a copy,
-    as a failed run leaves some layers with the wrong shape.
+    A trace on fake tensors would leave fake parameters behind. Where there are several candidates
+    each is tried on a copy first, as a failed run leaves some layers with the wrong shape.
 
     Raises:
         LoadError: It takes none of them.
@@ -25,7 +26,8 @@ def give_shapes(model: torch.nn.Module, candidates: Sequence[Inputs]) -> Inputs:
     for inputs in candidates:
         try:
             with seeded(), torch.no_grad():
-                copy.deepcopy(model)(*inputs.args, **inputs.kwargs)
+                if len(candidates) > 1:
+                    _copy(model)(*inputs.args, **inputs.kwargs)
                 model(*inputs.args, **inputs.kwargs)
         except Exception as error:
             first_error = first_error or error
@@ -40,3 +42,14 @@ def give_shapes(model: torch.nn.Module, candidates: Sequence[Inputs]) -> Inputs:
         ("--input 1,3,224,224", "says what it takes"),
         error=first_error,
     ) from first_error
+
+
+def _copy(model: torch.nn.Module) -> torch.nn.Module:
+    # torch copies parameters that wait for their shape, but raises on such buffers.
+    waiting = {
+        # Its __new__ takes both, its stub does not.
+        id(buffer): UninitializedBuffer(device=buffer.device, dtype=buffer.dtype)  # type: ignore[call-arg]
+        for buffer in model.buffers()
+        if isinstance(buffer, UninitializedBuffer)
+    }
+    return copy.deepcopy(model, dict(waiting))

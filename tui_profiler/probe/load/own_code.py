@@ -11,7 +11,7 @@ from types import ModuleType
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.demos import PREFIX, demo_file, demo_names
-from tui_profiler.probe.load.errors import nearest, wrong_request
+from tui_profiler.probe.load.errors import LoadError, nearest, wrong_request
 from tui_profiler.probe.load.factory import model_from
 from tui_profiler.probe.load.given import candidates_for
 from tui_profiler.probe.load.layers import is_lazy
@@ -117,15 +117,17 @@ def _find_demo(name: str) -> _Found:
     return _Found(module, named_object(module, "build", shown), shown, "demo")
 
 
-def _no_file(shown: str, path: Path) -> Exception:
+def _no_file(shown: str, path: Path) -> LoadError:
     folder = path.parent
-    beside = [other.name for other in folder.glob("*.py")] if folder.is_dir() else []
-    likely = nearest(path.name, beside)
-    parent = shown.rpartition("/")[0]
+    if not folder.is_dir():
+        return wrong_request(f"there is no file {shown}, nor the folder {folder.resolve()}")
+    beside = sorted(other.name for other in folder.glob("*.py"))
+    typed_folder = shown.rpartition("/")[0]
+    prefix = f"{typed_folder}/" if typed_folder else ""
     return wrong_request(
-        f"there is no file {shown}" + ("" if folder.is_dir() else f", nor a folder {parent}"),
+        f"there is no file {path.name} in {folder.resolve()}",
         *(
-            (f"tui-profiler {parent + '/' if parent else ''}{near}", "takes this file")
-            for near in likely
+            (f"tui-profiler {prefix}{near}", "takes this file")
+            for near in nearest(path.name, beside) or beside[:2]
         ),
     )

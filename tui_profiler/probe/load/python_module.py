@@ -95,7 +95,8 @@ def import_named(name: str, folder: Path) -> ModuleType:
             if found.is_file()
         ]
         raise wrong_request(
-            f'there is no module "{missing}" in {folder} or in this Python environment', *remedies
+            f'there is no module "{missing}" in {folder.resolve()} or in this Python environment',
+            *remedies,
         ) from cause
 
 
@@ -111,10 +112,13 @@ def named_object(module: ModuleType, dotted: str, shown: str) -> object:
             found = getattr(found, part)
         except AttributeError:
             names = loadable_names(module)
-            likely = nearest(dotted, names) or names[:3]
-            what = f'{shown} has no "{dotted}"' + (f"; it has {in_words(names)}" if names else "")
+            likely = nearest(dotted, (name for name in vars(module) if name[0] != "_")) or names
+            what = f'{shown} has no "{dotted}"'
+            if names:
+                what += f"; it has {in_words(names)}"
             raise wrong_request(
-                what, *((f"tui-profiler {shown}:{name}", "takes this one") for name in likely)
+                what,
+                *((f"tui-profiler {shown}:{name}", "takes this one") for name in likely[:3]),
             ) from None
     return found
 
