@@ -1,0 +1,167 @@
+"""The real program in a real pty, read by a real terminal emulator."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+import pyte
+
+COMMAND = [sys.executable, "-m", "tui_profiler"]
+
+
+class Terminal:
+    """Starts a program on a pty of its own and keeps what its screen shows."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        columns: int = 120,
+        rows: int = 40,
+        environment: dict[str, str] | None = None,
+        folder: str | None = None,
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self._lock = threading.Lock()
+        self.bytes_read = 0
+        self.raw = bytearray()
+        self.started = time.perf_counter()
+        self.first_text_after: float | None = None
+        self.master, slave = pty.openpty()
+        self._set_size(columns, rows)
+        self.modes_before = termios.tcgetattr(slave)
+        self._slave = slave
+        environment = {
+            **os.environ,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "LANG": "C.UTF-8",
+            **(environment or {}),
+        }
+        for name in ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM"):
+            if name not in (environment or {}):
+                environment.pop(name, None)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            for descriptor in (0, 1, 2):
+                os.dup2(slave, descriptor)
+            os.closerange(3, 256)
+            if folder is not None:
+                os.chdir(folder)
+            os.execvpe(command[0], list(command), environment)
+        self.exit_status: int | None = None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _set_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self.screen.resize(rows, columns)
+        self._set_size(columns, rows)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                ready, _, _ = select.select([self.master], [], [], 0.5)
+                if not ready:
+                    continue
+                data = os.read(self.master, 65536)
+            except (OSError, ValueError):
+                return
+            if not data:
+                return
+            with self._lock:
+                self.bytes_read += len(data)
+                self.raw += data
+                self._stream.feed(data)
+                if self.first_text_after is None and any(
+                    line.strip() for line in self.screen.display
+                ):
+                    self.first_text_after = time.perf_counter() - self.started
+            if b"\x1b[?2026$p" in data:
+                with contextlib.suppress(OSError):
+                    os.write(self.master, b"\x1b[?2026;0$y")
+
+    def text(self) -> str:
+        """What the screen shows now."""
+        with self._lock:
+            return "\n".join(self.screen.display)
+
+    def send(self, keys: str) -> None:
+        """Type."""
+        os.write(self.master, keys.encode())
+
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 60) -> str:
+        """Wait until the screen shows a text, or a claim about it holds."""
+        holds = wanted if callable(wanted) else lambda shown: wanted in shown
+        deadline = time.monotonic() + seconds
+        while not holds(shown := self.text()):
+            if time.monotonic() > deadline or not self.is_alive():
+                raise AssertionError(f"{wanted!r} is not on the screen:\n{shown}")
+            select.select([], [], [], 0.02)
+        return shown
+
+    def is_alive(self) -> bool:
+        if self.exit_status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exit_status = os.waitstatus_to_exitcode(status)
+        return self.exit_status is None
+
+    def wait_for_exit(self, seconds: float = 15) -> int:
+        deadline = time.monotonic() + seconds
+        while self.is_alive():
+            assert time.monotonic() < deadline, f"still running:\n{self.text()}"
+            select.select([], [], [], 0.02)
+        assert self.exit_status is not None
+        return self.exit_status
+
+    def workers(self) -> list[psutil.Process]:
+        """The worker processes that it started."""
+        if not self.is_alive():
+            return []
+        return [
+            child
+            for child in psutil.Process(self.pid).children(recursive=True)
+            if "tui_profiler.probe" in " ".join(child.cmdline())
+        ]
+
+    def modes_are_restored(self) -> bool:
+        """Whether the terminal's modes are those from before."""
+        return termios.tcgetattr(self._slave) == self.modes_before
+
+    def hang_up(self) -> None:
+        """Close our end, as a lost connection does."""
+        os.close(self._slave)
+        os.close(self.master)
+
+    def close(self) -> None:
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        for descriptor in (self.master, self._slave):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def alternate_screen_is_left(raw: bytes) -> bool:
+    """Whether the last word on the alternate screen was to leave it, with the cursor shown."""
+    return raw.rfind(b"\x1b[?1049l") > raw.rfind(b"\x1b[?1049h") and raw.rfind(
+        b"\x1b[?25h"
+    ) > raw.rfind(b"\x1b[?25l")

@@ -1,0 +1,108 @@
+"""A worker in a child process: every way for it to speak, print and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import psutil
+import pytest
+
+from tui_profiler.messages import Ended, Failed, Hello, Message, Pause, Printed
+from tui_profiler.source.spawned import PRINTED_BYTES_PER_SECOND, Spawned
+
+SPEAK = """
+import os, socket, sys
+from tui_profiler.messages import Hello
+from tui_profiler.wire import encode
+link = socket.socket(fileno=int(sys.argv[-1]))
+def say(*words): link.sendall(encode(Hello(1, os.getpid(), words)))
+"""
+
+
+def child(code: str) -> Spawned:
+    return Spawned([sys.executable, "-c", SPEAK + code])
+
+
+async def everything(source: Spawned) -> list[Message]:
+    return [message async for message in source.messages()]
+
+
+async def test_messages_and_output_arrive_apart() -> None:
+    got = await everything(child("print('a model may print', flush=True); say('ready')"))
+    assert [m.accepts for m in got if isinstance(m, Hello)] == [("ready",)]
+    assert "".join(m.text for m in got if isinstance(m, Printed)) == "a model may print\n"
+    assert isinstance(got[-1], Ended)
+    assert (got[-1].code, got[-1].expected) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("print('no CUDA', flush=True); sys.exit(3)", 3),
+        ("os._exit(7)", 7),
+        ("os.kill(os.getpid(), 9)", -signal.SIGKILL),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV),
+    ],
+)
+async def test_a_child_that_dies_says_how(code: str, expected: int) -> None:
+    got = await everything(child(code))
+    ended = got[-1]
+    assert isinstance(ended, Ended)
+    assert (ended.code, ended.expected) == (expected, False)
+
+
+async def test_the_last_line_is_kept() -> None:
+    got = await everything(child("print('first'); print('no CUDA', flush=True); sys.exit(3)"))
+    assert isinstance(got[-1], Ended)
+    assert got[-1].last_line == "no CUDA"
+
+
+async def test_megabytes_of_output_are_bounded_and_counted() -> None:
+    got = await everything(child("sys.stdout.write('x' * 20_000_000); sys.stdout.flush()"))
+    printed = [m for m in got if isinstance(m, Printed)]
+    kept = sum(len(m.text) for m in printed)
+    assert kept + sum(m.dropped_bytes for m in printed) == 20_000_000
+    assert kept <= 30 * PRINTED_BYTES_PER_SECOND
+
+
+async def test_rubbish_on_the_wire_is_a_failure() -> None:
+    got = await everything(child("link.sendall(b'\\xff' * 100); import time; time.sleep(60)"))
+    assert any(isinstance(m, Failed) for m in got)
+
+
+async def test_closing_ends_the_child_and_what_it_started() -> None:
+    source = child(
+        "import subprocess, time\n"
+        "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "say(str(inner.pid)); time.sleep(60)"
+    )
+    inner = 0
+    async for message in source.messages():
+        if isinstance(message, Hello):
+            inner = int(message.accepts[0])
+            break
+    await source.close()
+    assert not psutil.pid_exists(source.pid)
+    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], timeout=5)
+    assert not psutil.pid_exists(inner)
+
+
+async def test_a_request_to_a_dead_child_is_lost_quietly() -> None:
+    source = child("")
+    await everything(source)
+    source.send(Pause())
+
+
+async def test_a_child_that_ignores_sigterm_is_killed() -> None:
+    source = child(
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(60)"
+    )
+    async for message in source.messages():
+        if isinstance(message, Hello):
+            break
+    await source.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(source.pid, 0)
