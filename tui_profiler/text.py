@@ -73,6 +73,20 @@ def middle(text: str, cells: int, ellipsis: str = "…") -> str:
     return _head(text, room - tail) + ellipsis + _head(text[::-1], tail)[::-1]
 
 
+def wrap(text: str, cells: int, ellipsis: str = "…") -> tuple[str, ...]:
+    """Break safe text into lines of at most ``cells`` between words; a longer word is cut."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        if line and width(line) + 1 + width(word) <= cells:
+            line = f"{line} {word}"
+            continue
+        if line:
+            lines.append(line)
+        line = word if width(word) <= cells else fit(word, cells, ellipsis)
+    return (*lines, line) if line else tuple(lines)
+
+
 def _head(text: str, cells: int) -> str:
     taken = 0
     for index, character in enumerate(text):
