@@ -1,0 +1,115 @@
+"""The keys screen: every key, made from the one table; typing searches it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from .keys import EXPLORER, Key, shown
+from .widgets.key_bar import key_bar
+from .widgets.lines import EMPTY, Line, LinesWidget
+
+_GROUPS = {
+    "move": "move",
+    "fold": "fold",
+    "find": "find and sort",
+    "live": "the running model",
+    "look": "look",
+    "screens": "screens",
+}
+
+
+def key_lines(search: str) -> tuple[Line, ...]:
+    """Give the keys whose key, name or help holds ``search``, by group."""
+    depths = Key("1…9", "", "depth", "unfold to that depth", "fold")
+    wanted = search.casefold()
+    lines: list[Line] = []
+    for group, title in _GROUPS.items():
+        found = [
+            key
+            for key in (*EXPLORER, depths)
+            if key.group == group and wanted in f"{shown(key)} {key.label} {key.help}".casefold()
+        ]
+        if found:
+            lines += [EMPTY, ((f" {title}", "strong"),)]
+            lines += [
+                ((f"   {shown(key):<14}", "strong accent"), (key.help, "ink")) for key in found
+            ]
+    if not lines:
+        lines = [EMPTY, ((f' no key matches "{search}"', "muted"), ("  esc clears", "faint"))]
+    return tuple(lines)
+
+
+class KeysScreen(Screen[None]):
+    """Lists the keys; what is typed filters them."""
+
+    CSS = "KeysScreen #keys { height: 1fr; } KeysScreen #bar, KeysScreen #title { height: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", show=False),
+        Binding("down,pagedown", "scroll_by(1)", show=False),
+        Binding("up,pageup", "scroll_by(-1)", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search = ""
+        self._top = 0
+
+    def compose(self) -> ComposeResult:
+        """A title with what was typed, the keys, the footer."""
+        yield LinesWidget(id="title")
+        yield LinesWidget(id="keys")
+        yield LinesWidget(id="bar")
+
+    def on_mount(self) -> None:
+        """Show all keys."""
+        self._show()
+
+    def on_resize(self) -> None:
+        """Show as many as fit."""
+        self._show()
+
+    def on_key(self, event: events.Key) -> None:
+        """Search for what is typed; an empty search and q or ? leave."""
+        character = event.character or ""
+        if event.key == "backspace":
+            self._search = self._search[:-1]
+        elif not self._search and character in ("q", "?"):
+            self.dismiss()
+            return
+        elif character.isprintable() and character:
+            self._search += character
+        else:
+            return
+        event.stop()
+        self._top = 0
+        self._show()
+
+    def action_back(self) -> None:
+        """Clear the search, then leave."""
+        if self._search:
+            self._search = ""
+            self._show()
+        else:
+            self.dismiss()
+
+    def action_scroll_by(self, direction: int) -> None:
+        """Move by half a page."""
+        self._top += direction * max(self.size.height // 2, 1)
+        self._show()
+
+    def _show(self) -> None:
+        lines = key_lines(self._search)
+        height = max(self.size.height - 2, 1)
+        self._top = max(0, min(self._top, len(lines) - height))
+        title: Line = ((" keys", "strong"), (f"  {self._search}▏", "accent"))
+        if not self._search:
+            title = ((" keys", "strong"), ("  type to search", "faint"))
+        self.query_one("#title", LinesWidget).lines = (title,)
+        self.query_one("#keys", LinesWidget).lines = lines[self._top : self._top + height]
+        bar = key_bar((("esc", "back"), ("↑↓", "scroll")), (), self.size.width)
+        self.query_one("#bar", LinesWidget).lines = (bar,)

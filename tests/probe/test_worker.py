@@ -1,0 +1,226 @@
+"""A real worker over a real socket: stages, tree, figures, requests, and every way to fail."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.worker import Conversation, spec
+from tui_profiler.messages import (
+    LoopState,
+    Pause,
+    Resume,
+    SetBatch,
+    StageDone,
+    Step,
+    Stop,
+    Tick,
+    TraceDone,
+)
+from tui_profiler.session import Session
+
+SLOW_ENOUGH = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+        self.second = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))
+"""
+
+
+def is_live(session: Session) -> bool:
+    return session.tick is not None and session.tick.forwards > 0
+
+
+def has_failed(session: Session) -> bool:
+    return session.failure is not None
+
+
+def has_ended(session: Session) -> bool:
+    return session.ended is not None
+
+
+async def test_a_model_goes_from_the_command_to_live_figures() -> None:
+    talk = Conversation(spec("demo:cnn"))
+    session = await talk.until(is_live)
+    stages = [m.stage for m in talk.heard if isinstance(m, StageDone)]
+    assert stages[:4] == ["worker", "import torch", "load model", "trace"]
+    assert stages[-1] == "first run"
+    assert session.tree is not None
+    assert session.timings is not None
+    root = session.timings.of(0)
+    assert root is not None
+    assert root.per_forward > 0
+    measured = [session.timings.per_forward(i) for i in session.tree.children(0)]
+    assert 0 < sum(t for t in measured if t is not None) <= root.per_forward * 1.05
+    await talk.close()
+
+
+async def test_the_loop_pauses_steps_and_goes_on_when_asked() -> None:
+    talk = Conversation(spec("demo:cnn"))
+    await talk.until(is_live)
+    await talk.ask(Pause(), "paused")
+    talk.source.send(Step())
+    ticks = len([m for m in talk.heard if isinstance(m, Tick)])
+    await talk.until(lambda _: len([m for m in talk.heard if isinstance(m, Tick)]) > ticks)
+    held = talk.session.tick
+    assert held is not None
+    talk.source.send(Step())
+    await talk.until(lambda s: s.tick is not None and s.tick.forwards == held.forwards + 1)
+    await talk.ask(Resume(), "running")
+    await talk.until(lambda s: s.tick is not None and s.tick.forwards > held.forwards + 3)
+    talk.source.send(Stop())
+    session = await talk.until(has_ended)
+    assert session.ended is not None
+    assert session.ended.code == 0
+
+
+async def test_another_batch_size_traces_and_runs_anew() -> None:
+    talk = Conversation(spec("demo:cnn"))
+    first = await talk.until(is_live)
+    assert first.tree is not None
+    talk.source.send(SetBatch(3))
+    second = await talk.until(
+        lambda s: s.model is not None and s.model.batch == 3 and is_live(s) and s.tree is not None
+    )
+    assert second.tree is not None
+    assert second.tree.costs[0].macs == 3 * first.tree.costs[0].macs
+    await talk.close()
+
+
+async def test_so_many_forwards_as_asked_for_are_run() -> None:
+    talk = Conversation(spec("demo:cnn", forwards=40))
+    session = await talk.until(lambda s: s.loop is not None and s.loop.state == "finished")
+    assert session.tick is not None
+    assert session.tick.forwards + session.tick.warmup_forwards == 40
+    await talk.close()
+
+
+async def test_on_paper_only_nothing_is_run() -> None:
+    talk = Conversation(spec("demo:cnn", run=False))
+    session = await talk.until(lambda s: s.loop is not None and s.loop.state == "finished")
+    assert session.tree is not None
+    assert session.tick is None
+    assert not any(isinstance(m, LoopState) and m.state == "running" for m in talk.heard)
+    await talk.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("def build(): raise ValueError('no such width')", "no such width"),
+        ("def build(): return 3", "int"),
+        ("", "build"),
+    ],
+)
+async def test_a_factory_that_does_not_work_is_said(tmp_path: Path, code: str, says: str) -> None:
+    (tmp_path / "net.py").write_text(code)
+    talk = Conversation(spec("net.py:build", tmp_path))
+    session = await talk.until(has_failed)
+    assert session.failure is not None
+    assert says in session.failure.what + session.failure.why + session.failure.likely
+    await talk.close()
+
+
+async def test_a_forward_that_raises_names_the_module_and_the_line(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "class Inner(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        raise ValueError('bad luck')\n"
+        "class Net(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.fc = torch.nn.Linear(4, 4)\n"
+        "        self.inner = Inner()\n"
+        "    def forward(self, x):\n"
+        "        return self.inner(self.fc(x))\n"
+    )
+    talk = Conversation(spec("net.py:Net", tmp_path))
+    session = await talk.until(has_failed)
+    assert session.failure is not None
+    assert "bad luck" in session.failure.what
+    assert session.failure.where == "inner"
+    assert session.failure.at.endswith("net.py:4")
+    await talk.close()
+
+
+async def test_an_input_that_does_not_fit_says_what_to_try(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(SLOW_ENOUGH)
+    talk = Conversation(spec("net.py:Net", tmp_path, inputs=("1,9",)))
+    session = await talk.until(has_failed)
+    assert session.failure is not None
+    assert any("--input" in remedy.command for remedy in session.failure.remedies)
+    await talk.close()
+
+
+async def test_a_model_that_prints_megabytes_is_still_live(tmp_path: Path) -> None:
+    printing = SLOW_ENOUGH.replace(
+        "        return self.second", "        print('x' * 100_000)\n        return self.second"
+    )
+    (tmp_path / "net.py").write_text(printing)
+    talk = Conversation(spec("net.py:Net", tmp_path))
+    session = await talk.until(lambda s: is_live(s) and s.log.dropped_bytes > 0)
+    assert session.log.total_lines > 0
+    await talk.close()
+
+
+@pytest.mark.parametrize(
+    ("death", "code"),
+    [
+        ("os._exit(7)", 7),
+        ("os.kill(os.getpid(), 9)", -signal.SIGKILL),
+        ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV),
+    ],
+)
+async def test_a_model_that_kills_its_process_is_told_apart(
+    tmp_path: Path, death: str, code: int
+) -> None:
+    (tmp_path / "net.py").write_text(
+        SLOW_ENOUGH.replace(
+            "        return self.second", f"        import os; {death}\n        return self.second"
+        )
+    )
+    talk = Conversation(spec("net.py:Net", tmp_path))
+    session = await talk.until(has_ended)
+    assert session.ended is not None
+    assert session.ended.code == code
+    assert not session.ended.expected
+
+
+async def test_a_model_that_wants_too_much_memory_says_how_much(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        SLOW_ENOUGH.replace(
+            "        return self.second",
+            "        self.big = torch.empty(1 << 50) if type(x) is torch.Tensor else x\n"
+            "        return self.second",
+        )
+    )
+    talk = Conversation(spec("net.py:Net", tmp_path))
+    session = await talk.until(has_failed)
+    assert session.failure is not None
+    assert "GiB" in session.failure.what
+    await talk.close()
+
+
+async def test_a_forward_that_never_returns_still_has_a_heartbeat(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        SLOW_ENOUGH.replace(
+            "        return self.second",
+            "        if type(x) is torch.Tensor:\n"
+            "            while True: pass\n"
+            "        return self.second",
+        )
+    )
+    talk = Conversation(spec("net.py:Net", tmp_path))
+    session = await talk.until(lambda s: s.forward_seconds > 1.0)
+    assert session.tree is not None
+    assert any(isinstance(m, TraceDone) for m in talk.heard)
+    await talk.close()
