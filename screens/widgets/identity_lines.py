@@ -1,0 +1,147 @@
+"""The first sections of a node's panel: which node it is, its tensors, and its work on paper."""
+
+from __future__ import annotations
+
+from tui_profiler.messages import Cost, Node, Tensor, Weight
+from tui_profiler.queries.bound import bound, intensity
+from tui_profiler.session import Tree
+from tui_profiler.text import middle, safe, width
+from tui_profiler.units import ZERO, count, dtype, quantity, shape, size, thousands
+from tui_profiler.units import intensity as intensity_text
+
+from .bound_lines import verdict
+from .lines import EMPTY, Line, line_width
+from .parts import LABEL, Look, columns, pending, row
+
+MOST_TENSORS = 3
+
+
+def identity_lines(look: Look) -> tuple[Line, ...]:
+    """Give path and class, then type and settings."""
+    tree = look.session.tree
+    if tree is None:
+        return _unknown(look)
+    node = tree.nodes[look.node]
+    right = verdict(bound(look.session, look.node), look)
+    room = max(look.inner - line_width(right) - 1, 8)
+    path = middle(title_of(tree, look.node), room, look.glyphs.ellipsis)
+    note = (row(((safe(node.note), "muted"),), EMPTY, look),) if node.note else ()
+    return (
+        row(((path, "strong ink"),), right, look),
+        row(((detail_of(tree, look.node), "muted"),), EMPTY, look),
+        *note,
+    )
+
+
+def title_of(tree: Tree, index: int) -> str:
+    """Give what a node is called: its path, an operator's name, the root's own name."""
+    node = tree.nodes[index]
+    return safe(node.name) if node.kind == "op" or not node.path else safe(node.path)
+
+
+def detail_of(tree: Tree, index: int) -> str:
+    """Give a node's type and settings in a few words."""
+    node = tree.nodes[index]
+    words = f"{safe(node.type)} {safe(node.detail)}".strip()
+    if node.kind == "op" and node.parent >= 0:
+        return f"{words}, in {title_of(tree, node.parent)}"
+    return words
+
+
+def _unknown(look: Look) -> tuple[Line, ...]:
+    arriving = look.session.arriving
+    if arriving is not None:
+        reason = f"{thousands(len(arriving.nodes))} of {thousands(arriving.expected)} nodes"
+    else:
+        reason = "after the trace"
+    return pending("node", reason, look)
+
+
+def tensor_lines(look: Look) -> tuple[Line, ...]:
+    """Give what goes in and comes out, and the weights, one row each."""
+    tree = look.session.tree
+    if tree is None:
+        return ()
+    node, cost = tree.nodes[look.node], tree.costs[look.node]
+    return (
+        *_tensors("in", node.inputs, look),
+        *_tensors("out", node.outputs, look),
+        *_weights(node, cost, look),
+    )
+
+
+def _tensors(label: str, tensors: tuple[Tensor, ...], look: Look) -> tuple[Line, ...]:
+    if not tensors:
+        return (row(((label.ljust(LABEL), "muted"), ("no tensor", "faint")), EMPTY, look),)
+    shown = [_tensor(label, t.shape, t.dtype, t.bytes, look) for t in tensors[:MOST_TENSORS]]
+    return (*shown, *_more(len(tensors) - MOST_TENSORS, look))
+
+
+def _weights(node: Node, cost: Cost, look: Look) -> tuple[Line, ...]:
+    own = node.weights
+    if own:
+        shown = [_weight(weight, look) for weight in own[:MOST_TENSORS]]
+        return (*shown, *_more(len(own) - MOST_TENSORS, look))
+    if not cost.parameters:
+        return ()
+    left: Line = (
+        ("params".ljust(LABEL), "muted"),
+        (count(cost.parameters), "ink"),
+        (" read" if node.kind == "op" else " in its modules", "muted"),
+    )
+    return (row(left, ((size(cost.parameter_bytes), "ink"),), look),)
+
+
+def _weight(weight: Weight, look: Look) -> Line:
+    label = middle(safe(weight.name), LABEL - 1, look.glyphs.ellipsis)
+    return _tensor(label, weight.shape, weight.dtype, weight.bytes, look)
+
+
+def _tensor(label: str, axes: tuple[int, ...], kind: str, number: int, look: Look) -> Line:
+    # Nearly every tensor is float32: only another type is worth its cells.
+    type_name = "" if kind == "float32" else f" {dtype(safe(kind))}"
+    label += " " * max(LABEL - width(label), 0)
+    left: Line = ((label, "muted"), (shape(axes), "ink"), (type_name, "muted"))
+    return row(left, ((size(number), "ink"),), look)
+
+
+def _more(number: int, look: Look) -> tuple[Line, ...]:
+    if number <= 0:
+        return ()
+    return (row(((" " * LABEL + f"{thousands(number)} more", "faint"),), EMPTY, look),)
+
+
+def work_lines(look: Look) -> tuple[Line, ...]:
+    """Give MACs, FLOPs and intensity; a lower bound says so."""
+    tree = look.session.tree
+    if tree is None:
+        return ()
+    cost = tree.costs[look.node]
+    ratio = intensity(cost)
+    right: Line = EMPTY
+    if ratio is not None:
+        right = ((intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
+    figures: list[Line] = [(("work".ljust(LABEL), "muted"), *macs(cost))]
+    figures.append((("  ", "ink"), *flops(cost)))
+    lines = (columns(figures, right, look),)
+    if not cost.uncosted:
+        return lines
+    missing = f"{thousands(cost.uncosted)} of {thousands(cost.ops)} operators have no formula"
+    return (*lines, row(((" " * LABEL + missing, "muted"),), EMPTY, look))
+
+
+def macs(cost: Cost) -> Line:
+    """Give multiply-accumulates with their unit."""
+    return _figure(cost.macs, "MAC", "")
+
+
+def flops(cost: Cost) -> Line:
+    """Give FLOPs with their unit; marked where operators without formula make it a lower bound."""
+    return _figure(cost.flops, "FLOP", "≥ " if cost.uncosted else "")
+
+
+def _figure(value: int, unit: str, before: str) -> Line:
+    if not value:
+        return ((ZERO, "faint"), (f" {unit}", "muted"))
+    figure, _, prefixed = quantity(value, unit).partition(" ")
+    return ((before + figure, "ink"), (f" {prefixed}", "muted"))

@@ -1,0 +1,40 @@
+"""The right pane: one node in full, and the machine."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.session import EMPTY, Session
+
+from .inspector_lines import inspector_lines
+from .lines import LinesWidget
+from .parts import Look
+
+
+class Inspector(LinesWidget):
+    """Shows what is known of the selected node."""
+
+    DEFAULT_CSS = """
+    Inspector { width: 48; height: 1fr; }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.glyphs = glyphs
+        self._shown: tuple[Session, int, float] = (EMPTY, 0, 0.0)
+
+    def show(self, session: Session, node: int, now: float) -> None:
+        """Show a node of a session as it is at ``now``, seconds on the probe's clock."""
+        self._shown = (session, node, now)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the panel out anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        session, node, now = self._shown
+        cells, rows = self.size
+        if cells > 2 and rows > 0:
+            self.lines = inspector_lines(Look(session, node, now, cells, self.glyphs), rows)

@@ -1,0 +1,65 @@
+"""The inspector: everything about one node, the machine pinned to its bottom.
+
+When rows are short, ``inside`` goes first, then the sparkline shrinks to one row, then the tensors
+go. The machine never goes.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.queries.panel_state import is_stale
+
+from .bound_lines import bound_lines
+from .identity_lines import identity_lines, tensor_lines, work_lines
+from .inside_lines import inside_lines
+from .lines import EMPTY, Line
+from .machine_lines import machine_lines
+from .parts import Look, finished, without_colour
+from .timing_lines import timing_lines
+
+Block = tuple[Line, ...]
+
+
+def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
+    """Give exactly ``rows`` lines of exactly the look's width."""
+    machine = machine_lines(look)
+    room = rows - len(machine)
+    if room <= 0:
+        return finished(machine, look, rows)
+    above = next(
+        (form for form in _forms(look) if len(form) <= room - 1),
+        _forms(look)[-1][: max(room - 1, 0)],
+    )
+    blank = (EMPTY,) * (room - len(above))
+    return finished((*above, *blank, *machine), look, rows)
+
+
+def _forms(look: Look) -> tuple[Block, ...]:
+    """Give what stands above the machine, the fullest form first."""
+    identity, tensors, work = identity_lines(look), tensor_lines(look), work_lines(look)
+    tall, flat = _live(look, 3), _live(look, 1)
+    inside = inside_lines(look)
+    with_tensors = (*tensors, *work)
+    return (
+        _stacked(identity, with_tensors, *tall, inside),
+        _stacked(identity, with_tensors, *tall),
+        _stacked(identity, with_tensors, *flat),
+        _stacked(identity, work, *flat),
+    )
+
+
+def _live(look: Look, spark_rows: int) -> tuple[Block, Block]:
+    timing, bound = timing_lines(look, spark_rows), bound_lines(look)
+    if is_stale(look.session, look.now):
+        # The title keeps its ink: only figures are old.
+        return (timing[0], *without_colour(timing[1:])), (bound[0], *without_colour(bound[1:]))
+    return timing, bound
+
+
+def _stacked(*blocks: Block) -> Block:
+    """Set blocks below each other, a blank row between; an empty block takes none."""
+    lines: list[Line] = []
+    for block in blocks:
+        if block and lines:
+            lines.append(EMPTY)
+        lines += block
+    return tuple(lines)

@@ -1,0 +1,137 @@
+"""The machine section: processor, memory, GPUs and power, live from the first frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.canvas import sparkline
+from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
+from tui_profiler.queries.panel_state import is_stale
+from tui_profiler.queries.series import gpu_utilisation, process_memory, utilisation
+from tui_profiler.text import safe
+from tui_profiler.units import frequency, share, size, three_digits
+
+from .lines import EMPTY, Line
+from .parts import Look, absent, pending, row, section, without_colour
+
+LABEL = 8
+MAX_GPUS = 4
+
+
+def machine_lines(look: Look) -> tuple[Line, ...]:
+    """Give the section with its title."""
+    title = section("machine", "every 1 s", look)
+    sample = look.session.sample
+    if sample is None:
+        if look.session.ended is not None:
+            return (title, *absent("cpu", "the worker is gone", look, LABEL))
+        return (title, *pending("cpu", "the first sample", look, LABEL))
+    lines = (_cpu(look, sample), _memory(look, sample), *_gpus(look, sample), *_power(look, sample))
+    if is_stale(look.session, look.now) or look.session.ended is not None:
+        return (title, *without_colour(lines))
+    return (title, *lines)
+
+
+def busy(sample: Sample) -> float | None:
+    """Give the mean share that the cores were busy, 0 to 1."""
+    cores = sample.cores
+    return sum(core.utilisation for core in cores) / len(cores) if cores else None
+
+
+def memory_text(sample: Sample) -> str:
+    """Give the worker's resident memory; the machine's used memory where that is not readable."""
+    own = known(sample.process_bytes)
+    return size(own if own is not None else sample.memory_bytes)
+
+
+def _columns(look: Look) -> int:
+    return max(look.inner - 32, 1)
+
+
+def _cpu(look: Look, sample: Sample) -> Line:
+    columns = _columns(look)
+    drawn = sparkline(utilisation(look.session, columns), 1.0, 1, look.glyphs)[0]
+    mean = busy(sample)
+    hertz = known(sample.frequency_hertz)
+    cores = str(len(sample.cores))
+    clock = f"{cores} × {frequency(hertz)}" if hertz else f"{cores} cores"
+    left: Line = (
+        ("cpu".ljust(LABEL), "muted"),
+        (drawn, "faint"),
+        ((share(mean) if mean is not None else look.glyphs.dash).rjust(8), "ink"),
+    )
+    return row(left, ((clock, "muted"),), look)
+
+
+def _memory(look: Look, sample: Sample) -> Line:
+    columns = _columns(look)
+    drawn = sparkline(process_memory(look.session, columns), 1.0, 1, look.glyphs)[0]
+    left: Line = (
+        ("memory".ljust(LABEL), "muted"),
+        (drawn, "faint"),
+        (memory_text(sample).rjust(10), "ink"),
+    )
+    used = "" if known(sample.process_bytes) is not None else "used "
+    return row(left, ((f"{used}of {size(sample.memory_total_bytes)}", "muted"),), look)
+
+
+def _gpus(look: Look, sample: Sample) -> tuple[Line, ...]:
+    if isinstance(sample.gpus, Unknown):
+        return absent("gpu", safe(sample.gpus.reason), look, LABEL)
+    if not sample.gpus:
+        return absent("gpu", "no GPU on this machine", look, LABEL)
+    many = len(sample.gpus) > 1
+    lines: list[Line] = []
+    for index, gpu in enumerate(sample.gpus[:MAX_GPUS]):
+        lines += _gpu(look, gpu, index, f"gpu {index}" if many else "gpu")
+    left_out = len(sample.gpus) - MAX_GPUS
+    if left_out > 0:
+        lines.append(row(((" " * LABEL + f"{left_out} more", "muted"),), EMPTY, look))
+    return tuple(lines)
+
+
+def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
+    columns = look.inner - 45
+    left: list[tuple[str, str]] = [(label.ljust(LABEL), "muted")]
+    if columns >= 8:
+        values = gpu_utilisation(look.session, index, columns)
+        left.append((sparkline(values, 1.0, 1, look.glyphs)[0] + " ", "faint"))
+    left.append((_or_dash(gpu.utilisation, share, look).rjust(5), "ink"))
+    left.append((_gpu_memory(gpu, look).rjust(17), "ink"))
+    degrees = _or_dash(gpu.temperature_celsius, lambda value: f"{value:.0f} °C", look)
+    watts = _or_dash(gpu.power_watts, lambda value: f"{value:.0f} W", look)
+    lines = [row(tuple(left), ((f"{degrees}  {watts.rjust(5)}", "ink"),), look)]
+    if gpu.throttled_by:
+        held = f"held down by {safe(gpu.throttled_by)}"
+        lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
+    return (*lines, *_missing(gpu, look))
+
+
+def _gpu_memory(gpu: Gpu, look: Look) -> str:
+    used, total = known(gpu.memory_bytes), known(gpu.memory_total_bytes)
+    if used is None:
+        return look.glyphs.dash
+    if total is None:
+        return size(used)
+    gib = 2**30
+    return f"{three_digits(used / gib)} of {three_digits(total / gib)} GiB"
+
+
+def _missing(gpu: Gpu, look: Look) -> tuple[Line, ...]:
+    """Give the reasons of the figures that a GPU does not tell, each once."""
+    figures = (gpu.utilisation, gpu.memory_bytes, gpu.temperature_celsius, gpu.power_watts)
+    reasons = dict.fromkeys(figure.reason for figure in figures if isinstance(figure, Unknown))
+    return tuple(line for why in reasons for line in absent("", safe(why), look, LABEL))
+
+
+def _or_dash(figure: Figure, written: Callable[[float], str], look: Look) -> str:
+    value = known(figure)
+    return look.glyphs.dash if value is None else written(value)
+
+
+def _power(look: Look, sample: Sample) -> tuple[Line, ...]:
+    if isinstance(sample.package_watts, Unknown):
+        return absent("power", safe(sample.package_watts.reason), look, LABEL)
+    watts = f"{three_digits(sample.package_watts)} W"
+    left: Line = (("power".ljust(LABEL), "muted"), (watts, "ink"))
+    return (row(left, (("processor package", "muted"),), look),)

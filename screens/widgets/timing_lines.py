@@ -1,0 +1,121 @@
+"""The timing section: the last calls as a sparkline, and what they add up to."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import nice_ceiling, sparkline
+from tui_profiler.messages import Node
+from tui_profiler.queries.panel_state import has_failed, running_stage
+from tui_profiler.queries.seconds import node_seconds, share
+from tui_profiler.queries.series import last_calls
+from tui_profiler.session import Session, Timing
+from tui_profiler.text import safe
+from tui_profiler.units import count, duration, thousands, three_digits
+from tui_profiler.units import share as share_text
+
+from .lines import EMPTY, Line
+from .parts import Look, absent, columns, pending, row, section
+
+VALUE = 11
+"""Cells of the last value, right of the sparkline."""
+_PER_UNIT = {"µs": 1e6, "ms": 1e3, "s": 1.0}
+
+
+def timing_lines(look: Look, rows: int = 3) -> tuple[Line, ...]:
+    """Give the section with its title; the sparkline takes ``rows`` rows."""
+    session, node = look.session, look.node
+    timing = session.timings.of(node) if session.timings is not None else None
+    if timing is None or session.tree is None:
+        return (section("timing", "", look), *_not_measured(look))
+    return (
+        section("timing", provenance(session, timing), look),
+        *_sparkline(look, timing, rows),
+        _quantiles(look, timing),
+        _per_forward(look, session.tree.nodes[node], timing),
+    )
+
+
+def provenance(session: Session, timing: Timing) -> str:
+    """Say what the figures speak of: at most the last calls in the window."""
+    window = session.tick.window if session.tick is not None else 0
+    calls = min(window, timing.calls) if window else timing.calls
+    return "measured, 1 call" if calls == 1 else f"measured, last {thousands(calls)} calls"
+
+
+def unit_of(timing: Timing) -> str:
+    """Choose the one unit of a node's times: that of its median."""
+    return duration(timing.p50).rpartition(" ")[2] if timing.p50 < 999 else "s"
+
+
+def in_unit(seconds: float, unit: str) -> str:
+    """Give seconds as a figure in ``unit``, three digits, more only above 999."""
+    value = seconds * _PER_UNIT[unit]
+    return three_digits(value) if value < 999.5 else thousands(round(value))
+
+
+def calls_text(timing: Timing) -> str:
+    """Give the number of calls so far: in full up to a million."""
+    return thousands(timing.calls) if timing.calls < 1_000_000 else count(timing.calls)
+
+
+def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
+    """Say if times are still to come, and what they wait for or why there are none."""
+    tree = session.tree
+    if session.timings is not None and tree is not None:
+        found = tree.nodes[node]
+        if found.kind == "op":
+            return False, "times of operators need an operator window"
+        if node_seconds(session, node) is not None:
+            return False, "never called itself: the time of its modules"
+        return False, safe(found.note) or "not called in any forward so far"
+    if session.ended is not None or has_failed(session):
+        return False, "no forward finished"
+    if session.loop is not None and session.loop.state == "finished":
+        return False, safe(session.loop.detail) or "no forward was run"
+    stage = running_stage(session)
+    return True, f"after the first run; now: {stage.stage}" if stage else "after the first run"
+
+
+def _not_measured(look: Look) -> tuple[Line, ...]:
+    is_coming, reason = why_not_measured(look.session, look.node)
+    if is_coming:
+        return pending("times", reason, look)
+    seconds = node_seconds(look.session, look.node)
+    if seconds is None:
+        return absent("times", reason, look)
+    whole = share(look.session, look.node)
+    value: Line = (("per forward  ", "muted"), (duration(seconds), "ink"))
+    end: Line = (("share  ", "muted"), (share_text(whole or 0.0), "ink"))
+    return (row(value, end, look), row(((reason, "muted"),), EMPTY, look))
+
+
+def _sparkline(look: Look, timing: Timing, rows: int) -> tuple[Line, ...]:
+    values = last_calls(look.session, look.node, max(look.inner - VALUE, 1))
+    top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
+    drawn = sparkline(values, top, rows, look.glyphs)
+    unit = unit_of(timing)
+    value: Line = ((in_unit(timing.last, unit), "strong ink"), (f" {unit}", "muted"))
+    return (
+        *(row(((part, "faint"),), EMPTY, look) for part in drawn[:-1]),
+        row(((drawn[-1], "faint"),), value, look),
+    )
+
+
+def _quantiles(look: Look, timing: Timing) -> Line:
+    unit = unit_of(timing)
+    named = (("p50", timing.p50), ("   p95", timing.p95), ("   max", timing.maximum))
+    parts: list[Line] = [
+        ((label, "muted"), (in_unit(seconds, unit).rjust(6), "ink")) for label, seconds in named
+    ]
+    return columns(parts, (("n  ", "muted"), (calls_text(timing), "ink")), look)
+
+
+def _per_forward(look: Look, node: Node, timing: Timing) -> Line:
+    whole = share(look.session, look.node)
+    own = in_unit(timing.own_per_forward, unit_of(timing))
+    part = share_text(whole) if whole is not None else look.glyphs.dash
+    left: tuple[Line, ...] = (
+        (("self", "muted"), (own.rjust(5), "ink")),
+        (("   share", "muted"), (f"  {part}", "ink")),
+    )
+    calls = "1 call" if node.calls == 1 else f"{thousands(node.calls)} calls"
+    return columns(left, ((f"{calls} per forward", "muted"),), look)

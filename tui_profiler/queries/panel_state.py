@@ -1,0 +1,124 @@
+"""What the process does now, in words: the header's right end, and whether figures are stale."""
+
+from __future__ import annotations
+
+import signal
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.messages import Ended
+from tui_profiler.session import Session, StageRecord
+from tui_profiler.text import safe
+from tui_profiler.units import clock, three_digits
+
+StateKind: TypeAlias = Literal[
+    "live", "loading", "paused", "held", "failed", "silent", "gone", "finished"
+]
+STALE_SECONDS = 5.0
+_SIGNALS = {
+    "SIGKILL": "was killed by SIGKILL",
+    "SIGSEGV": "crashed in native code (SIGSEGV, a segmentation fault)",
+    "SIGABRT": "aborted itself (SIGABRT)",
+    "SIGBUS": "crashed in native code (SIGBUS)",
+    "SIGFPE": "crashed in native code (SIGFPE)",
+    "SIGILL": "met an instruction that this processor lacks (SIGILL)",
+    "SIGTERM": "was ended by SIGTERM",
+}
+
+
+class State(Struct, frozen=True):
+    """The state of the process, with the words for it."""
+
+    kind: StateKind
+    words: str
+    """``live``, ``loading``, ``first run failed``, ``no data``."""
+    detail: str = ""
+    """What follows, such as how long: ``3.42 s``."""
+
+
+def running_stage(session: Session) -> StageRecord | None:
+    """Give the stage under way."""
+    return next((record for record in reversed(session.stages) if record.seconds is None), None)
+
+
+def is_stale(session: Session, now: float) -> bool:
+    """Tell whether nothing was heard for so long that figures are old, though the probe lives."""
+    over = session.ended is not None or session.heard_at <= 0
+    return not over and now - session.heard_at > STALE_SECONDS
+
+
+def has_failed(session: Session) -> bool:
+    """Tell whether a failure ended the work, as against one request that failed."""
+    return session.failure is not None and session.failure.fatal
+
+
+def state(session: Session, now: float, paused_at: float | None = None) -> State:
+    """Give the state that the header names.
+
+    Args:
+        session: what is known.
+        now: seconds since the command was started, on the probe's clock.
+        paused_at: when the view was paused, on the same clock; None where it was not.
+    """
+    failure = session.failure
+    if session.ended is not None and not session.ended.expected:
+        return State("gone", "worker gone")
+    if failure is not None and failure.fatal:
+        return State("failed", f"{safe(failure.stage)} failed")
+    if paused_at is not None:
+        return State("paused", "paused", whole_seconds(now - paused_at))
+    if session.ended is not None:
+        return State("finished", "finished")
+    if is_stale(session, now):
+        return State("silent", "no data", whole_seconds(now - session.heard_at))
+    return _working(session, now)
+
+
+def _working(session: Session, now: float) -> State:
+    loop = session.loop
+    if loop is not None and loop.state == "paused":
+        return State("held", "model held", whole_seconds(now - loop.at))
+    if loop is not None and loop.state == "finished":
+        return State("finished", "finished", safe(loop.detail))
+    stage = running_stage(session)
+    if session.timings is None or (stage is not None and loop is None):
+        if session.tree is not None and stage is not None:
+            return State("loading", stage.stage, seconds_text(now - stage.started_at))
+        return State("loading", "loading", seconds_text(now))
+    if session.forward_seconds > STALE_SECONDS:
+        return State("live", "in one forward", whole_seconds(session.forward_seconds))
+    return State("live", "live")
+
+
+def whole_seconds(seconds: float) -> str:
+    """Give how long something lasts: ``12 s``, ``16m 40s``."""
+    seconds = max(seconds, 0.0)
+    return f"{seconds:.0f} s" if seconds < 999.5 else clock(seconds)
+
+
+def seconds_text(seconds: float) -> str:
+    """Give a stage's time, in seconds whatever its size: ``0.04 s``, ``12.4 s``."""
+    seconds = max(seconds, 0.0)
+    return f"{three_digits(seconds)} s" if seconds < 999.5 else clock(seconds)
+
+
+def ended_text(ended: Ended) -> str:
+    """Give one sentence on how the worker went: ``worker 48213 was killed by SIGKILL after …``."""
+    worker = f"worker {ended.pid}" if ended.pid else "the worker"
+    after = f" after {seconds_text(ended.seconds)}" if ended.seconds > 0 else ""
+    if ended.code == -signal.SIGKILL:
+        return f"{worker} {_SIGNALS['SIGKILL']}{after}, probably out of memory"
+    if ended.code < 0:
+        name = _signal_name(-ended.code)
+        return f"{worker} {_SIGNALS.get(name, f'was ended by {name}')}{after}"
+    if ended.code == 0:
+        return f"{worker} ended by itself{after}"
+    return f"{worker} ended with exit code {ended.code}{after}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
