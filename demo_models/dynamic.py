@@ -49,7 +49,7 @@ class EarlyExit(nn.Module):
 
 
 def build(
-    features: int = 64, classes: int = 4, width: int = 256, stages: int = 8, sure: float = 0.6
+    features: int = 64, classes: int = 4, width: int = 256, stages: int = 8, sure: float = 0.38
 ) -> nn.Module:
     """Build one that stops once every item's best class has a probability above ``sure``."""
     return EarlyExit(features, classes, width, stages, sure)

@@ -122,14 +122,12 @@ def build(
         own |= {"aux_loss": True} if "aux_loss" in known else {}
     try:
         model = builder(weights=entry, progress=False, **{**own, **keywords})
-    except (TypeError, ValueError, KeyError, AssertionError) as error:
-        if not keywords:
-            raise
-        raise wrong_request(
-            f"{name} cannot be built with these --args: {reason(error)}",
-            (f"tui-profiler {name}", "without --args"),
-        ) from error
-    except (OSError, RuntimeError) as error:
+    except (TypeError, ValueError, KeyError, AssertionError, OSError, RuntimeError) as error:
+        if keywords:
+            raise wrong_request(
+                f"{name} cannot be built with these --args: {reason(error)}",
+                (f"tui-profiler {name}", "without --args"),
+            ) from error
         if entry is None:
             raise
         raise model_failed(

@@ -23,7 +23,8 @@ class Loaded:
     facts_source: str
     """``torchvision``, ``demo``, or the file or module of the user's code, as typed."""
     weights: str
-    """``random``, or where the values came from."""
+    """Goes before the word "weights": ``random``, ``its own`` (the user's factory made them), or
+    the name of the published ones or of the file they came from."""
     candidates: Sequence[Inputs]
     """What to pass, likeliest first: the first that runs is right. Each is made when it is asked
     for. There is exactly one where the user, the model or its weights said what it takes."""

@@ -5,6 +5,7 @@ The demo models that come with us are files that are loaded the same way.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from tui_profiler.probe.load.demos import PREFIX, demo_file, demo_names
 from tui_profiler.probe.load.errors import LoadError, nearest, wrong_request
 from tui_profiler.probe.load.factory import model_from
 from tui_profiler.probe.load.given import candidates_for
+from tui_profiler.probe.load.initialisation import seeded
 from tui_profiler.probe.load.layers import is_lazy
 from tui_profiler.probe.load.lazy_layers import give_shapes
 from tui_profiler.probe.load.loaded import Loaded
@@ -47,8 +49,11 @@ def load_own_code(spec: LoadSpec, settings: Settings) -> Loaded:
         LoadError: Something that was named is not there, or their code does not run.
     """
     found = _find(spec)
-    model = model_from(found.value, spec.arguments, found.shown)
-    weights = "random" if found.source == "demo" else f"as {found.shown} made them"
+    is_demo = found.source == "demo"
+    # A demo has the same random values each time; the user's random state is the user's.
+    with seeded() if is_demo else nullcontext():
+        model = model_from(found.value, spec.arguments, found.shown)
+    weights = "random" if is_demo else "its own"
     if spec.weights:
         path = file_of_weights(spec.weights, spec.folder)
         if path is None:

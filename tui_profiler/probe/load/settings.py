@@ -66,8 +66,8 @@ def place(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
     Raises:
         LoadError: It cannot be moved or cast.
     """
-    model.eval()
     try:
+        model.eval()
         return model.to(device=settings.device, dtype=settings.dtype)
     except (RuntimeError, TypeError, NotImplementedError) as error:
         wanted = " in ".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tui_profiler.probe.load.errors import in_words, model_failed, reason, wrong
 
 # Where training scripts put the weights beside their optimizer's state.
 _INNER_NAMES = ("state_dict", "model_state_dict", "model")
+_VERSIONS = "_metadata"
 _FILE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".safetensors")
 
 
@@ -44,10 +46,13 @@ def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None
     """
     state = _read(path, shown)
     _check_fit(state, model, shown, name)
-    model.load_state_dict(state)
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise model_failed(f"{shown} does not fit {name}: {reason(error)}", error=error) from error
 
 
-def _read(path: Path, shown: str) -> dict[str, torch.Tensor]:
+def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
     if path.suffix == ".safetensors":
         raise wrong_request(
             f"{shown} is a safetensors file, and --weights reads state dicts that torch.save wrote"
@@ -63,16 +68,21 @@ def _read(path: Path, shown: str) -> dict[str, torch.Tensor]:
         if isinstance(content, Mapping) and isinstance(content.get(inner), Mapping):
             content = content[inner]
             break
-    state = {
-        str(key): value
-        for key, value in (content.items() if isinstance(content, Mapping) else ())
-        if isinstance(value, torch.Tensor)
-    }
+    tensors = content.items() if isinstance(content, Mapping) else ()
+    state = OrderedDict(
+        (str(key), value) for key, value in tensors if isinstance(value, torch.Tensor)
+    )
     if not state:
         raise model_failed(f"{shown} holds a {type(content).__name__} without tensors")
+    # Versions of the modules that wrote it, by which some of them read old files.
+    metadata = getattr(content, _VERSIONS, {})
     # DataParallel puts everything one level deeper.
     if all(key.startswith("module.") for key in state):
-        state = {key.removeprefix("module."): value for key, value in state.items()}
+        state = OrderedDict((key.removeprefix("module."), value) for key, value in state.items())
+        metadata = {
+            key.removeprefix("module").removeprefix("."): value for key, value in metadata.items()
+        }
+    setattr(state, _VERSIONS, metadata)
     return state
 
 
