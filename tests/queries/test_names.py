@@ -1,0 +1,61 @@
+"""Names that tracers mangled, made readable."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_profiler.queries.names import abbreviated, short
+from tui_profiler.text import width
+
+READABLE = [
+    ("g__model___model_0_conv", "model.0.conv"),
+    # The seed's own example says 22 on the right where the left says 23.
+    (
+        "getattr_getattr_L__yolo_model___model_23_cv3_0___0_____0___conv",
+        "model.23.cv3.0[0][0].conv",
+    ),
+    ("L__self___layer1_0_conv1", "layer1.0.conv1"),
+    ("L__self___encoder_layers_0_self_attn", "encoder_layers.0.self_attn"),
+    ("L__self___layers_0", "layers.0"),
+    ("getattr_L__self___layers_1_2_norm", "layers.1.2.norm"),
+    ("backbone_23_conv", "backbone.23.conv"),
+    ("model.model.x", "model.x"),
+    ("model.model.model.x", "model.x"),
+    ("blocks_____0___", "blocks[0]"),
+]
+
+UNCHANGED = [
+    "layer1.0.conv1",
+    "layer1_conv1",
+    "relu_1",
+    "model.x",
+    "self_attn",
+    "__init__",
+    "",
+    "L__",
+    "x" * 5000,
+]
+
+
+@pytest.mark.parametrize(("mangled", "readable"), READABLE)
+def test_a_mangled_name_becomes_readable(mangled: str, readable: str) -> None:
+    assert abbreviated(mangled) == readable
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_a_plain_name_stays(name: str) -> None:
+    assert abbreviated(name) == name
+
+
+def test_a_long_name_keeps_its_start_and_its_end() -> None:
+    assert short("backbone.body.layer4.2.downsample.conv", 16) == "backbon...e.conv"
+
+
+@given(st.text(alphabet="LgG_.[]012ab\x1b\u0301漢", max_size=60), st.integers(0, 30))
+def test_a_name_never_takes_more_than_its_cells(name: str, cells: int) -> None:
+    assert width(short(name, cells)) <= cells
+
+
+@given(st.text(alphabet="Lg_01ab", min_size=1, max_size=40))
+def test_no_name_is_lost(name: str) -> None:
+    assert abbreviated(name)

@@ -1,0 +1,45 @@
+"""Names that tracers mangled, made readable again, and long ones cut.
+
+FX and Dynamo spell a module's path as one identifier: ``g__model___model_0_conv``. What is lost in
+that cannot be had back with certainty (``self_attn`` is one name, not a path): this is for showing
+only. The paths of our own tree come from the module stack and are never changed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tui_profiler.text import middle, safe
+
+LONGEST = 1000
+"""Characters; longer names are left as they are, so that hostile ones cost no time."""
+
+# What Dynamo puts before a path: nested getattr calls, then the local or global it starts from.
+_SCOPE = re.compile(r"^(?=getattr_|[LgG]__)(?:getattr_)*(?:[LgG]__(?:\w+?___)?)?")
+_INDEX = re.compile(r"_{2,}(\d+)(?=_{2,}|\Z)")
+_LAST_INDEX = re.compile(r"(?<=\])_+\Z")
+_AFTER_INDEX = re.compile(r"(?<=\])_+")
+_NUMBER = re.compile(r"(?<=[^_.])_(\d+)(?=_(?!_)|\[)")
+_AFTER_NUMBER = re.compile(r"(\.\d+)_(?=[^_])")
+_LAST_NUMBER = re.compile(r"(?<=[^_.])_(\d+)\Z")
+_REPEATED = re.compile(r"^(model\.)(?:model\.)+")
+
+
+def abbreviated(name: str) -> str:
+    """Give a readable form of a name that a tracer mangled; plain names come back unchanged."""
+    if len(name) > LONGEST:
+        return name
+    plain = _SCOPE.sub("", name)
+    was_mangled = plain != name
+    plain = _LAST_INDEX.sub("", _INDEX.sub(r"[\1]", plain))
+    plain = _AFTER_INDEX.sub(".", plain)
+    plain = _AFTER_NUMBER.sub(r"\1.", _NUMBER.sub(r".\1", plain))
+    if was_mangled:
+        # Elsewhere a last number tells equal operators apart: ``relu_1``.
+        plain = _LAST_NUMBER.sub(r".\1", plain).strip("_.").replace("___", ".")
+    return _REPEATED.sub(r"\1", plain) or name
+
+
+def short(name: str, cells: int) -> str:
+    """Give a name in at most ``cells``: readable, safe, and a long one as ``start...end``."""
+    return middle(safe(abbreviated(name)), cells, "...")
