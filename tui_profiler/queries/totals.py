@@ -1,0 +1,105 @@
+"""What a whole model costs, and its most expensive nodes."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.messages import PeakMemory, Unknown, known
+from tui_profiler.messages.figures import Figure
+from tui_profiler.queries.bound import bytes_moved, intensity
+from tui_profiler.session import Session, Tree
+
+Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
+
+
+class Totals(Struct, frozen=True):
+    """A model in one forward."""
+
+    parameters: int
+    parameter_bytes: int
+    macs: int
+    flops: int
+    input_bytes: int
+    weight_bytes: int
+    output_bytes: int
+    memory_bytes: int
+    """Read and written by all operators: inputs, weights and outputs."""
+    intensity: float | None
+    """FLOPs a byte; None where nothing is moved."""
+    ops: int
+    uncosted: int
+
+
+def totals(tree: Tree) -> Totals | None:
+    """Give the figures of the root, None for a tree without nodes."""
+    if not len(tree):
+        return None
+    cost = tree.costs[0]
+    return Totals(
+        parameters=cost.parameters,
+        parameter_bytes=cost.parameter_bytes,
+        macs=cost.macs,
+        flops=cost.flops,
+        input_bytes=cost.input_bytes,
+        weight_bytes=cost.weight_bytes,
+        output_bytes=cost.output_bytes,
+        memory_bytes=bytes_moved(cost),
+        intensity=intensity(cost),
+        ops=cost.ops,
+        uncosted=cost.uncosted,
+    )
+
+
+def peak_bytes(peak: PeakMemory) -> Figure:
+    """Give the sum of the four parts, unknown where one of them is."""
+    parts = (peak.parameters, peak.buffers, peak.activations, peak.workspace)
+    for part in parts:
+        if isinstance(part, Unknown):
+            return part
+    return sum(known(part) or 0.0 for part in parts)
+
+
+def top_modules(session: Session, column: Column, count: int) -> tuple[int, ...]:
+    """Give the modules that cost the most by themselves, most first.
+
+    A module counts without the modules inside it, so that a block does not hide its layers; its
+    parameters are those that it owns. Modules at 0 are left out.
+
+    Args:
+        session: whose tree is looked at.
+        column: what is compared; ``seconds`` are those of one forward.
+        count: how many at most.
+    """
+    tree = session.tree
+    if tree is None:
+        return ()
+    own = [0.0] * len(tree)
+    for index, node in enumerate(tree.nodes):
+        if node.kind == "module":
+            own[index] += _figure(session, tree, index, column)
+            if column == "parameters" and node.parent >= 0:
+                own[node.parent] -= tree.costs[index].parameters
+        elif column in ("macs", "flops", "memory"):
+            own[node.parent] += _figure(session, tree, index, column)
+    modules = (i for i, node in enumerate(tree.nodes) if node.kind == "module" and own[i] > 0)
+    return tuple(nlargest(count, modules, key=lambda index: own[index]))
+
+
+def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
+    cost = tree.costs[index]
+    is_op = tree.nodes[index].kind == "op"
+    match column:
+        case "parameters":
+            return cost.parameters
+        case "seconds":
+            timings = session.timings
+            return (timings.own_per_forward(index) if timings is not None else None) or 0.0
+        case "macs":
+            return cost.macs if is_op else 0
+        case "flops":
+            return cost.flops if is_op else 0
+        case "memory":
+            return bytes_moved(cost) if is_op else 0
