@@ -1,0 +1,237 @@
+"""A session as one JSON object on one line: the contract that other programs read.
+
+1. Names and units never change within one ``schema``; ``docs/report.schema.json`` describes them.
+2. Times are seconds, sizes bytes, shares 0 to 1. Every number is finite.
+3. What is not known is null, and ``unavailable`` says why, by path. A path through ``layers[]``
+   or ``layers[kind=op]`` speaks of every such layer in which that field is null.
+4. The text is ASCII: whatever a model calls its modules is escaped, and read back exactly.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone
+from tui_profiler.queries.bound import bound, bytes_moved, intensity
+from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
+from tui_profiler.queries.totals import peak_bytes, top_modules
+from tui_profiler.reports.json_measured import NOT_MEASURED, measured, timing
+from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.session import Session, Tree
+
+SCHEMA = "tui-profiler/report/1"
+
+_NOTHING_MOVED = "it moves no bytes"
+_MEASURED_ONLY = ("latency", "throughput", "overhead", "hardware", "energy")
+
+
+def json_report(session: Session, *, top: int | None = None) -> str:
+    """Give the report of a session whose tree is whole, without a line end.
+
+    Args:
+        session: as it was left.
+        top: give only the layers that cost most by themselves: by time, else by FLOPs.
+    """
+    text = json.dumps(as_json(session, top=top), allow_nan=False, separators=(",", ":"))
+    # The only control character that JSON does not escape by itself.
+    return text.replace("\x7f", "\\u007f")
+
+
+def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
+    """Give the same as plain values.
+
+    Raises:
+        ValueError: there is no whole tree yet.
+    """
+    tree, done = session.tree, session.tree.done if session.tree is not None else None
+    if tree is None or done is None or not len(tree):
+        raise ValueError("the model was not traced")
+    unavailable = Unavailable()
+    was_measured = session.timings is not None
+    report: dict[str, Json] = {
+        "schema": SCHEMA,
+        "environment": _environment(session, unavailable),
+        **_model(session.model),
+        "tracer": _tracer(tree, done),
+        "stages": [{"stage": record.stage, "seconds": record.seconds} for record in session.stages],
+        **_totals(tree, unavailable),
+        "peak_memory": _peak_memory(done.peak_memory, unavailable),
+        "coverage": _coverage(tree, done),
+        **_kinds(tree),
+        "bottlenecks": _bottlenecks(session, unavailable),
+        "layers": _layers(session, tree, top, unavailable),
+    }
+    if was_measured:
+        report |= measured(session, unavailable)
+    else:
+        for name in _MEASURED_ONLY:
+            report[name] = unavailable.missing(name, NOT_MEASURED)
+    report["failure"] = _failure(session.failure)
+    report["unavailable"] = unavailable.reasons
+    return report
+
+
+def _environment(session: Session, unavailable: Unavailable) -> Json:
+    found = session.environment
+    if found is None:
+        return unavailable.missing("environment", "the worker did not tell it")
+    return {
+        "python": found.python,
+        "torch": found.torch,
+        "torchvision": found.torchvision or None,
+        "cuda": found.cuda or None,
+        "cpu": found.cpu,
+        "cores": found.cores,
+        "threads": found.threads,
+        "memory_bytes": found.memory_bytes,
+    }
+
+
+def _model(model: ModelFacts | None) -> dict[str, Json]:
+    if model is None:
+        return dict.fromkeys(("model", "type", "source", "weights", "inputs", "batch"))
+    return {
+        "model": model.name,
+        "type": model.type,
+        "source": model.source,
+        "weights": model.weights,
+        "device": model.device,
+        "training": model.training,
+        "batch": model.batch,
+        "inputs": [
+            {"name": part.name, "shape": part.shape, "dtype": part.dtype, "why": part.why}
+            for part in model.inputs
+        ],
+        "published": {
+            "gmacs": model.published_gmacs,
+            "parameters": model.published_parameters,
+        },
+    }
+
+
+def _tracer(tree: Tree, done: TraceDone) -> Json:
+    return {
+        "method": tree.method,
+        "attempts": [
+            {
+                "method": attempt.method,
+                "seconds": attempt.seconds,
+                "error": attempt.error or None,
+            }
+            for attempt in done.attempts
+        ],
+    }
+
+
+def _totals(tree: Tree, unavailable: Unavailable) -> dict[str, Json]:
+    cost = tree.costs[0]
+    return {
+        "total_parameters": cost.parameters,
+        "total_parameter_bytes": cost.parameter_bytes,
+        "total_macs": cost.macs,
+        "total_flops": cost.flops,
+        "total_memory": bytes_moved(cost),
+        "arithmetic_intensity": unavailable.figure(
+            "arithmetic_intensity", intensity(cost), _NOTHING_MOVED
+        ),
+    }
+
+
+def _peak_memory(peak: PeakMemory, unavailable: Unavailable) -> Json:
+    figure = unavailable.figure
+    return {
+        "parameters": figure("peak_memory.parameters", peak.parameters),
+        "buffers": figure("peak_memory.buffers", peak.buffers),
+        "activations": figure("peak_memory.activations", peak.activations),
+        "workspace": figure("peak_memory.workspace", peak.workspace),
+        "total": figure("peak_memory.total", peak_bytes(peak)),
+        "coverage": {"tensors": peak.tensors, "sized": peak.sized},
+    }
+
+
+def _coverage(tree: Tree, done: TraceDone) -> Json:
+    cost = tree.costs[0]
+    return {
+        "ops": cost.ops,
+        "costed": cost.ops - cost.uncosted,
+        "uncosted": done.uncosted,
+        "bounded": done.bounded,
+    }
+
+
+def _kinds(tree: Tree) -> dict[str, Json]:
+    parts = breakdown(tree)
+    return {
+        "architecture": architecture(parts),
+        "breakdown": [
+            {"type": part.type, "count": part.count, "flops": part.flops, "share": part.share}
+            for part in parts
+        ],
+    }
+
+
+def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
+    shares = bound_shares(session)
+    by_time = "only times show overhead, and operators are not timed in this version"
+    not_timed = "needs times and this machine's ceilings"
+    return {
+        kind: {
+            "ops": unavailable.figure(f"bottlenecks.{kind}.ops", share.ops, by_time),
+            "flops_share": unavailable.figure(
+                f"bottlenecks.{kind}.flops_share",
+                share.flops_share,
+                by_time if share.ops is None else "no operator has FLOPs",
+            ),
+            "time_share": unavailable.figure(
+                f"bottlenecks.{kind}.time_share", share.time_share, not_timed
+            ),
+        }
+        for kind, share in shares.items()
+    }
+
+
+def _layers(session: Session, tree: Tree, top: int | None, unavailable: Unavailable) -> Json:
+    chosen: tuple[int, ...] | range = range(len(tree))
+    if top is not None:
+        chosen = top_modules(session, "seconds" if session.timings else "flops", top)
+    return [_layer(session, tree, index, unavailable) for index in chosen]
+
+
+def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -> Json:
+    node, cost = tree.nodes[index], tree.costs[index]
+    found = bound(session, index)
+    layer: dict[str, Json] = {
+        "name": node.name,
+        "path": node.path,
+        "kind": node.kind,
+        "type": node.type,
+        "depth": tree.depths[index],
+        "calls": node.calls,
+        "parameters": cost.parameters,
+        "macs": cost.macs,
+        "flops": cost.flops,
+        "uncosted": cost.uncosted,
+        "memory": bytes_moved(cost),
+        "input_bytes": cost.input_bytes,
+        "weight_bytes": cost.weight_bytes,
+        "output_bytes": cost.output_bytes,
+        "output_shape": node.outputs[0].shape if node.outputs else None,
+        "arithmetic_intensity": unavailable.figure(
+            "layers[].arithmetic_intensity", intensity(cost), _NOTHING_MOVED
+        ),
+        "bottleneck": None if found is None else found.kind,
+        "bottleneck_measured": found is not None and found.measured,
+    }
+    if found is None:
+        unavailable.missing("layers[].bottleneck", _NOTHING_MOVED)
+    if not node.outputs:
+        unavailable.missing("layers[].output_shape", "it gave no tensor")
+    if session.timings is not None:
+        layer["timing"] = timing(session, index, unavailable)
+    return layer
+
+
+def _failure(failure: Failed | None) -> Json:
+    if failure is None:
+        return None
+    return {"stage": failure.stage, "what": failure.what, "where": failure.where or None}

@@ -1,0 +1,212 @@
+"""A session as text for reading: summary, bottlenecks, layers; plain lines without colour.
+
+1. No line is wider than ``columns`` cells, and none holds anything but safe text.
+2. Names are cut first; figures never.
+3. What was measured and what is on paper stand under headings that say which.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.messages import Failed, ModelFacts, TraceDone
+from tui_profiler.queries.bound import KINDS
+from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
+from tui_profiler.queries.totals import Totals, peak_bytes, totals
+from tui_profiler.reports.layer_lines import layer_lines
+from tui_profiler.reports.text_parts import field, figure, heading, in_cells
+from tui_profiler.session import Session, Tree
+from tui_profiler.text import safe
+from tui_profiler.units import (
+    UNAVAILABLE,
+    count,
+    dtype,
+    duration,
+    intensity,
+    quantity,
+    rate,
+    shape,
+    share,
+    size,
+    thousands,
+)
+
+LEAST_COLUMNS = 60
+
+
+def table(session: Session, *, columns: int, top: int | None = None) -> tuple[str, ...]:
+    """Give the report as lines.
+
+    Args:
+        session: as it was left.
+        columns: cells of the widest line; at least 60 are taken.
+        top: show only the layers that cost most by themselves, by time or else by FLOPs.
+    """
+    cells = max(columns, LEAST_COLUMNS)
+    tree = session.tree
+    found = totals(tree) if tree is not None else None
+    if tree is None or found is None or tree.done is None:
+        return ("the model was not traced: there is nothing to report",)
+    lines = [
+        *_identity(session.model),
+        *_summary(found, tree, tree.done),
+        *_measured(session),
+        *_types(tree, cells),
+        *_bounds(session, cells),
+        *layer_lines(session, tree, cells, top),
+        *_uncosted(tree.done, cells),
+        *_stopped(session.failure, cells),
+    ]
+    return tuple(in_cells(line, cells) for line in lines)
+
+
+def _identity(model: ModelFacts | None) -> list[str]:
+    if model is None:
+        return ["unknown model"]
+    inputs = [
+        f"{safe(part.name)} {shape(part.shape)} {dtype(safe(part.dtype))} ({safe(part.why)})"
+        for part in model.inputs
+    ]
+    return [
+        f"{safe(model.name)}  {safe(model.type)}  from {safe(model.source)}",
+        field("weights", safe(model.weights)),
+        field("device", safe(model.device)),
+        *(field("input" if first else "", text) for text, first in _with_first(inputs)),
+    ]
+
+
+def _with_first(items: list[str]) -> list[tuple[str, bool]]:
+    return [(item, index == 0) for index, item in enumerate(items)]
+
+
+def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
+    at_least = "at least " if found.uncosted else ""
+    seconds = sum(attempt.seconds for attempt in done.attempts)
+    moved = (
+        f"{size(found.memory_bytes)}: inputs {size(found.input_bytes)}, "
+        f"weights {size(found.weight_bytes)}, outputs {size(found.output_bytes)}"
+    )
+    ratio = UNAVAILABLE if found.intensity is None else f"{intensity(found.intensity)} FLOP/B"
+    return [
+        "",
+        heading("on paper", "one forward; a multiply-add is one MAC and two FLOP"),
+        field("parameters", f"{thousands(found.parameters)}  {size(found.parameter_bytes)}"),
+        field("work", f"{quantity(found.macs, 'MAC')}  {at_least}{quantity(found.flops, 'FLOP')}"),
+        field("bytes moved", moved),
+        field("intensity", ratio),
+        field("peak memory", _peak(done)),
+        field("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
+        field("traced by", f"{tree.method}, {duration(seconds)}"),
+        *(
+            field("", f"{attempt.method} failed: {safe(attempt.error)}")
+            for attempt in done.attempts
+            if attempt.error
+        ),
+    ]
+
+
+def _peak(done: TraceDone) -> str:
+    peak = done.peak_memory
+    parts = (
+        ("parameters", peak.parameters),
+        ("buffers", peak.buffers),
+        ("activations", peak.activations),
+        ("workspace", peak.workspace),
+    )
+    named = ", ".join(f"{name} {figure(part, size)}" for name, part in parts)
+    return f"{figure(peak_bytes(peak), size)}: {named} (predicted)"
+
+
+def _measured(session: Session) -> list[str]:
+    tick = session.tick
+    if tick is None or not tick.forwards:
+        return []
+    latency = f"p50 {duration(tick.latency_p50)}  p95 {duration(tick.latency_p95)}"
+    counted = f"{thousands(tick.forwards)}, and {thousands(tick.warmup_forwards)} to warm up"
+    overhead = session.overhead
+    cost = (
+        "– too short to tell"
+        if overhead is None
+        else f"{share(overhead.ratio)} ({share(overhead.low)} to {share(overhead.high)})"
+    )
+    return [
+        "",
+        heading("measured", "on this machine"),
+        field("latency", latency),
+        field("throughput", rate(tick.per_second, "items/s")),
+        field("forwards", counted),
+        field("profiling costs", cost),
+        field("energy", f"{UNAVAILABLE} no energy counter is read in this version"),
+    ]
+
+
+def _types(tree: Tree, cells: int) -> list[str]:
+    parts = breakdown(tree)
+    named = f"{architecture(parts)} by its FLOPs"
+    lines = [
+        "",
+        heading("operators by type", named),
+        f"{'type':<20}{'count':>8}{'FLOP':>9}{'%':>6}",
+    ]
+    for part in parts:
+        percent = UNAVAILABLE if part.share is None else f"{part.share * 100:.1f}"
+        lines.append(f"{part.type:<20}{thousands(part.count):>8}{count(part.flops):>9}{percent:>6}")
+    return [in_cells(line, cells) for line in lines]
+
+
+def _bounds(session: Session, cells: int) -> list[str]:
+    shares = bound_shares(session)
+    was_timed = any(part.time_share is not None for part in shares.values())
+    says = "operators on paper, time against this machine" if was_timed else "on paper, by FLOP/B"
+    lines = ["", heading("bottlenecks", says), f"{'class':<20}{'count':>8}{'%FLOP':>9}{'%time':>8}"]
+    for kind in KINDS:
+        part = shares[kind]
+        ops = UNAVAILABLE if part.ops is None else thousands(part.ops)
+        lines.append(
+            f"{kind:<20}{ops:>8}{_percent(part.flops_share):>9}{_percent(part.time_share):>8}"
+        )
+    lines.append(_wants(session))
+    return [in_cells(line, cells) for line in lines if line]
+
+
+def _percent(value: float | None) -> str:
+    return UNAVAILABLE if value is None else f"{value * 100:.1f}"
+
+
+def _wants(session: Session) -> str:
+    """Say what the greatest share says about the hardware that the model wants."""
+    shares = bound_shares(session)
+    timed = {kind: part.time_share for kind, part in shares.items() if part.time_share is not None}
+    paper = {
+        kind: part.flops_share for kind, part in shares.items() if part.flops_share is not None
+    }
+    decided = timed or paper
+    if not decided:
+        return ""
+    wants = {
+        "compute": "wants compute: faster arithmetic helps most",
+        "memory": "wants bandwidth: faster memory helps most",
+        "overhead": "wants less calling: a larger batch or a compiled model helps most",
+    }
+    largest = max(decided, key=lambda kind: decided[kind])
+    return f"{'by its time' if timed else 'by its FLOPs'} it {wants[largest]}"
+
+
+def _uncosted(done: TraceDone, cells: int) -> list[str]:
+    lines: list[str] = []
+    if done.uncosted:
+        lines += ["", heading("not costed", "no formula: FLOP above are a lower bound")]
+        lines += [in_cells(safe(name), cells) for name in done.uncosted]
+    if done.bounded:
+        lines += ["", heading("upper bounds", "outputs whose size depends on the data")]
+        lines += [in_cells(safe(name), cells) for name in done.bounded]
+    return lines
+
+
+def _stopped(failure: Failed | None, cells: int) -> list[str]:
+    if failure is None:
+        return []
+    what = f"{safe(failure.stage)}: {safe(failure.what)}"
+    return [
+        "",
+        heading("stopped early", "what was known until then is above"),
+        in_cells(what, cells),
+    ]

@@ -1,0 +1,55 @@
+"""``report``: follow one model until its figures are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.messages import LoopState, Message, StageDone
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source
+from tui_profiler.text import safe
+from tui_profiler.units import duration
+
+
+async def report(source: Source, *, measuring: bool, progress: Callable[[str], None]) -> Session:
+    """Fold what a source says until the tree is whole and, where asked for, measured.
+
+    Args:
+        source: a probe that was told to start; it is closed before this returns or raises.
+        measuring: wait until the model has run for as long as was asked for.
+        progress: is given one line for each stage that is done.
+
+    Returns:
+        The session as it was left; ``outcome`` says whether it holds what was wanted.
+    """
+    session = EMPTY
+    try:
+        async for message in source.messages():
+            session = apply(session, message)
+            if (line := _progress(message)) is not None:
+                progress(line)
+            if is_complete(session, measuring=measuring):
+                break
+    finally:
+        await source.close()
+    return session
+
+
+def is_complete(session: Session, *, measuring: bool) -> bool:
+    """Tell whether nothing more is to be waited for."""
+    if session.ended is not None or (session.failure is not None and session.failure.fatal):
+        return True
+    if not measuring:
+        return session.tree is not None
+    return session.loop is not None and session.loop.state in ("finished", "failed")
+
+
+def _progress(message: Message) -> str | None:
+    match message:
+        case StageDone(stage=stage, seconds=seconds, detail=detail):
+            said = f", {safe(detail)}" if detail else ""
+            return f"{safe(stage)}: {duration(seconds)}{said}"
+        case LoopState(state="running"):
+            return "measuring"
+        case _:
+            return None
