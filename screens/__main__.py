@@ -1,0 +1,7 @@
+"""``python -m screens`` in a checkout, ``python -m tui_profiler`` once installed."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,170 @@
+"""Composition root: arguments to a source, then the app or a headless verb.
+
+Only what every verb needs is imported here; each verb imports the rest itself, the app after its
+worker was started, so that torch is imported there while Textual is imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from tui_profiler import __version__
+from tui_profiler.messages import ListModels, Start
+
+from .options import Chosen, model_options
+
+_EPILOG = """\b
+Examples:
+  tui-profiler resnet50                         explore it, running
+  tui-profiler demo:transformer --batch 4
+  tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
+  tui-profiler report resnet50 --measure 5      a table, with times
+  tui-profiler report vgg16 resnet18 --format json > two.jsonl
+  tui-profiler models 'efficientnet*'
+
+Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
+130 interrupted."""
+
+
+class _Verbs(click.Group):
+    """A group whose first argument may be a model instead of a verb: then it is explored."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help", "--version"):
+            args = ["explore", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_Verbs,
+    epilog=_EPILOG,
+    subcommand_metavar="MODEL | VERB [ARGUMENTS]",
+    context_settings={"max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="tui-profiler")
+def _verbs() -> None:
+    """See the inside of a running PyTorch model.
+
+    MODEL is a torchvision name (resnet50), a demo (demo:cnn), or your own class or factory
+    (path/to/file.py:build, package.module:Class). With a MODEL alone it is explored on screen;
+    the options are those of explore.
+    """
+
+
+@_verbs.command("explore", short_help="Run a model and look inside, on screen.")
+@click.argument("model")
+@model_options
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.pass_obj
+def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) -> int:
+    """Run MODEL and look inside, on screen. The verb may be left out."""
+    _require_terminal()
+    from tui_profiler.messages import LoadSpec  # noqa: PLC0415
+    from tui_profiler.source.spawned import Spawned, worker_command  # noqa: PLC0415
+
+    def restart(spec: LoadSpec) -> Spawned:
+        return Spawned(worker_command(), first=[Start(spec)])
+
+    spec = chosen.spec(model, started_at=started_at)
+    # Before the app is imported: both take their time, and this way at the same time.
+    first = restart(spec)
+    from .app import run_explorer  # noqa: PLC0415
+
+    return run_explorer(first, restart, spec, ascii_only=ascii_only)
+
+
+@_verbs.command("report", short_help="Print what models cost, and with --measure take.")
+@click.argument("names", metavar="MODEL...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
+@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@click.option(
+    "--measure",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Run the model for so long, and report its times.",
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
+)
+@model_options
+@click.pass_obj
+def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+    """Print what each MODEL costs on paper, and with --measure how long it takes."""
+    from .headless import ReportOptions, run_report  # noqa: PLC0415
+
+    options = msgspec.convert(typed, ReportOptions)
+    if options.measure is not None and not chosen.run:
+        raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
+    return run_report(options, chosen, started_at=started_at)
+
+
+@_verbs.command("models", short_help="List the names of models.")
+@click.argument("pattern", default="")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def _models(pattern: str, debug: bool) -> int:
+    """List the models that have names: all, or those with PATTERN in their name (or a glob)."""
+    from .headless import run_models  # noqa: PLC0415
+
+    return run_models(ListModels(pattern), debug=debug)
+
+
+def _require_terminal() -> None:
+    """Refuse to draw where no one could see it or answer.
+
+    Raises:
+        UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
+    """
+    instead = 'try "tui-profiler report MODEL", which needs none.'
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None or not stream.isatty():
+            raise click.UsageError(
+                f"The explorer needs a terminal and standard {name} is none: {instead}"
+            )
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        raise click.UsageError(f"The explorer needs a terminal that can move its cursor: {instead}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line and give the exit code.
+
+    Args:
+        arguments: without the program's name; None takes those of this process.
+    """
+    started_at = time.time()
+    try:
+        result = _verbs.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="tui-profiler",
+            obj=started_at,
+            standalone_mode=False,
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        return _hung_up()
+    return result if isinstance(result, int) else 0
+
+
+def _hung_up() -> int:
+    """Stay quiet where the reader of our output went away, also when Python flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

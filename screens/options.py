@@ -1,0 +1,146 @@
+"""The options that say which model to load and how to run it: typed text to a ``LoadSpec``."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+import msgspec
+from msgspec import Struct
+
+from tui_profiler.messages import LoadSpec
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class Chosen(Struct, frozen=True):
+    """What was typed after the model."""
+
+    arguments: str
+    inputs: tuple[str, ...]
+    batch: int | None
+    weights: str
+    device: str
+    dtype: str
+    threads: int | None
+    tracer: str
+    trust: bool
+    run: bool
+    budget: float
+    debug: bool
+
+    def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
+        """Give the request for one model.
+
+        Args:
+            model: as typed.
+            started_at: Unix time at which the command was started.
+            seconds: stop after running for so long; None runs until asked.
+        """
+        return LoadSpec(
+            model=model,
+            arguments=self.arguments,
+            inputs=self.inputs,
+            batch=self.batch,
+            weights=self.weights,
+            device=self.device,
+            dtype=self.dtype,
+            threads=self.threads,
+            tracer=self.tracer,
+            trust=self.trust,
+            run=self.run,
+            seconds=seconds,
+            budget=self.budget,
+            folder=os.getcwd(),
+            started_at=started_at,
+        )
+
+
+class Share(click.ParamType[float]):
+    """A share above 0 and up to 1, typed as ``2%`` or ``0.02``."""
+
+    name = "share"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Give the share."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f'"{text}" is not a share such as 2% or 0.02', param, ctx)
+        if not 0 < share <= 1:
+            self.fail(f'"{text}" is not above 0% and up to 100%', param, ctx)
+        return share
+
+
+_OPTIONS = (
+    click.option(
+        "--args",
+        "arguments",
+        default="",
+        metavar="JSON",
+        help="For the factory: an object gives keywords, an array positions.",
+    ),
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="[NAME=]SHAPE[:DTYPE]",
+        help="An input in place of the one that is inferred: 1,3,224,224 or tokens=1,16:int64."
+        " May be repeated.",
+    ),
+    click.option("--batch", type=click.IntRange(min=1), help="Size of the batch axis."),
+    click.option(
+        "--weights",
+        default="",
+        metavar="FILE|NAME|DEFAULT",
+        help="Values of the parameters; random ones without it. Only this ever downloads.",
+    ),
+    click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]"),
+    click.option(
+        "--dtype", default="", metavar="DTYPE", help="Cast the model: float16, bfloat16, …"
+    ),
+    click.option("--threads", type=click.IntRange(min=1), help="Threads inside an operator."),
+    click.option(
+        "--tracer",
+        type=click.Choice(["auto", "dispatch", "fx", "export"]),
+        default="auto",
+        show_default=True,
+        help="How the tree is found.",
+    ),
+    click.option("--trust", is_flag=True, help="Run code that a model file carries."),
+    click.option(
+        "--no-run", "run", is_flag=True, default=True, flag_value=False, help="Trace only."
+    ),
+    click.option(
+        "--budget",
+        type=Share(),
+        default="2%",
+        show_default=True,
+        metavar="SHARE",
+        help="What watching may cost.",
+    ),
+    click.option("--debug", is_flag=True, help="Show tracebacks."),
+)
+
+
+def model_options(command: _Command) -> Callable[..., object]:
+    """Add the options to a command, which gets them as one ``chosen``."""
+
+    @functools.wraps(command)
+    def with_chosen(**typed: object) -> object:
+        names = Chosen.__struct_fields__
+        own = {name: value for name, value in typed.items() if name not in names}
+        return command(chosen=msgspec.convert({name: typed[name] for name in names}, Chosen), **own)
+
+    decorated: Callable[..., object] = with_chosen
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
