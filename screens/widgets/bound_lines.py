@@ -17,7 +17,7 @@ _RATE = 7
 
 def bound_lines(look: Look) -> tuple[Line, ...]:
     """Give the section with its title."""
-    if look.session.tree is None:
+    if look.tree is None:
         return (section("bound", "", look), *pending("compute", "after the trace", look))
     found = bound(look.session, look.node)
     if found is None:
@@ -104,10 +104,10 @@ def _rate(per_second: float | None, unit: str) -> Line:
 
 def _calling(look: Look) -> Line:
     """Give what calling a node's operators takes at least, as one product."""
-    session = look.session
-    ceilings = session.ceilings
-    if session.tree is None or ceilings is None or isinstance(ceilings.op_seconds, Unknown):
+    ceilings = look.session.ceilings
+    tree = look.tree
+    if tree is None or ceilings is None or isinstance(ceilings.op_seconds, Unknown):
         return EMPTY
-    ops = session.tree.costs[look.node].ops
+    ops = tree.costs[look.node].ops
     number = thousands(ops) if ops < 10_000 else quantity(ops, "").strip()
     return ((f"{number} × {duration(ceilings.op_seconds)}", "muted"),)

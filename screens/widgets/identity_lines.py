@@ -18,7 +18,7 @@ MOST_TENSORS = 3
 
 def identity_lines(look: Look) -> tuple[Line, ...]:
     """Give path and class, then type and settings."""
-    tree = look.session.tree
+    tree = look.tree
     if tree is None:
         return _unknown(look)
     node = tree.nodes[look.node]
@@ -59,7 +59,7 @@ def _unknown(look: Look) -> tuple[Line, ...]:
 
 def tensor_lines(look: Look) -> tuple[Line, ...]:
     """Give what goes in and comes out, and the weights, one row each."""
-    tree = look.session.tree
+    tree = look.tree
     if tree is None:
         return ()
     node, cost = tree.nodes[look.node], tree.costs[look.node]
@@ -113,7 +113,7 @@ def _more(number: int, look: Look) -> tuple[Line, ...]:
 
 def work_lines(look: Look) -> tuple[Line, ...]:
     """Give MACs, FLOPs and intensity; a lower bound says so."""
-    tree = look.session.tree
+    tree = look.tree
     if tree is None:
         return ()
     cost = tree.costs[look.node]

@@ -21,7 +21,7 @@ MOST = 5
 
 def inside_lines(look: Look) -> tuple[Line, ...]:
     """Give the section with its title; nothing where a node has nothing inside."""
-    tree = look.session.tree
+    tree = look.tree
     if tree is None:
         return ()
     if is_block(tree, look.node):

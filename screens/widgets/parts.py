@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs, bar, half_cells
 from tui_profiler.queries.bound import BoundKind
-from tui_profiler.session import Session
+from tui_profiler.session import Session, Tree
 from tui_profiler.text import width, wrap
 
 from .lines import EMPTY, Line, exact, line_width, spread
@@ -33,6 +33,12 @@ class Look(Struct, frozen=True, eq=False):
     cells: int
     """Width of every row, one blank at both ends included."""
     glyphs: Glyphs = UNICODE
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree, None where it is missing or does not hold the node."""
+        tree = self.session.tree
+        return tree if tree is not None and 0 <= self.node < len(tree) else None
 
     @property
     def inner(self) -> int:

@@ -24,13 +24,14 @@ def timing_lines(look: Look, rows: int = 3) -> tuple[Line, ...]:
     """Give the section with its title; the sparkline takes ``rows`` rows."""
     session, node = look.session, look.node
     timing = session.timings.of(node) if session.timings is not None else None
-    if timing is None or session.tree is None:
+    tree = look.tree
+    if timing is None or tree is None:
         return (section("timing", "", look), *_not_measured(look))
     return (
         section("timing", provenance(session, timing), look),
         *_sparkline(look, timing, rows),
         _quantiles(look, timing),
-        _per_forward(look, session.tree.nodes[node], timing),
+        _per_forward(look, tree.nodes[node], timing),
     )
 
 
@@ -77,7 +78,7 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
 
 def _not_measured(look: Look) -> tuple[Line, ...]:
     is_coming, reason = why_not_measured(look.session, look.node)
-    if is_coming:
+    if is_coming or look.tree is None:
         return pending("times", reason, look)
     seconds = node_seconds(look.session, look.node)
     if seconds is None:

@@ -1,0 +1,165 @@
+"""The first row: which model this is, and what it does now."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.panel_state import State, StateKind, state
+from tui_profiler.queries.panel_words import (
+    device_text,
+    input_text,
+    macs_text,
+    model_name,
+    parameters_text,
+)
+from tui_profiler.session import EMPTY as NOTHING
+from tui_profiler.session import Session
+from tui_profiler.text import middle, safe
+from tui_profiler.units import duration
+
+from .lines import Line, LinesWidget, line_width
+from .parts import Look, finished, row
+
+NARROW = 100
+"""Below this many columns the short form is used."""
+_GAP: Line = (("  ", "ink"),)
+_ROLES: dict[StateKind, str] = {
+    "live": "accent",
+    "loading": "accent",
+    "paused": "accent",
+    "held": "accent",
+    "failed": "error",
+    "gone": "error",
+    "silent": "muted",
+    "finished": "muted",
+}
+
+
+def header_lines(
+    look: Look, *, spec: LoadSpec | None = None, paused_at: float | None = None
+) -> tuple[Line, ...]:
+    """Give the row: parts are left out, the least important first, none is cut.
+
+    Args:
+        look: the session, the time and the width.
+        spec: what was asked for, shown until the model is loaded.
+        paused_at: when the view was paused, on the probe's clock; None where it was not.
+    """
+    rights = _states(look, state(look.session, look.now, paused_at))
+    narrow = look.cells < NARROW
+    names = _names(look, spec)
+    for left in names[2:] if narrow else names:
+        for right in rights[1:2] if narrow else rights[:1]:
+            if line_width(left) + line_width(right) + 2 <= look.inner:
+                return finished((row(left, right, look),), look)
+    return finished((_tight(look, names[-1], rights),), look)
+
+
+def _tight(look: Look, name: Line, rights: tuple[Line, ...]) -> Line:
+    """Give the row where even the name alone leaves too little: its middle is cut at last."""
+    fitting = (r for r in rights if line_width(name) + line_width(r) + 2 <= look.inner)
+    right = next(fitting, rights[-1])
+    room = max(look.inner - line_width(right) - 1, 1)
+    text, role = name[0]
+    return row(((middle(text, room, look.glyphs.ellipsis), role),), right, look)
+
+
+def _names(look: Look, spec: LoadSpec | None) -> tuple[Line, ...]:
+    """Give the left end, the longest form first."""
+    session = look.session
+    name: Line = ((model_name(session, spec), "strong ink"),)
+    source = safe(session.model.source) if session.model is not None else ""
+    parameters, macs = parameters_text(session), macs_text(session)
+    long = f"{parameters} params" if parameters else ""
+    shapes, device = input_text(session), device_text(session)
+    forms = (
+        (source, long, macs, shapes, device),
+        (source, long, macs, shapes, device.partition(",")[0]),
+        (parameters, macs, shapes),
+        (parameters, macs),
+        (macs,),
+        (),
+    )
+    return tuple((*name, *_parts(form)) for form in forms)
+
+
+def _parts(texts: tuple[str, ...]) -> Line:
+    return tuple(span for text in texts if text for span in (*_GAP, (text, "muted")))
+
+
+def _states(look: Look, now: State) -> tuple[Line, ...]:
+    """Give the right end, the longest form first."""
+    sign = _sign(now, look)
+    role = _ROLES[now.kind]
+    plain = now.kind in ("live", "loading", "paused", "held", "finished")
+    head: Line = ((sign, role), (f" {now.words}", "ink" if plain else role))
+    tick = look.session.tick
+    if now.kind == "live" and not now.detail and tick is not None:
+        rate, time = f"{tick.per_second:.1f} it/s", duration(tick.latency_p50)
+        return (
+            (*head, ("   " + rate, "ink"), ("   " + time, "ink"), (" p50", "muted")),
+            (*head, ("   " + rate, "ink"), ("  " + time, "ink")),
+            (*head, ("  " + time, "ink")),
+            head,
+        )
+    if now.kind == "failed" and tick is None:
+        return ((*head, ("   no times", "muted")), head)
+    if now.kind == "held":
+        how: Line = ((f" {now.detail}", "ink"), (" · P lets it run", "muted"))
+        return ((*head, *how), (*head, *how), (*head, how[0]), head)
+    wide = "   " if now.kind == "loading" else " "
+    with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
+    return (with_detail, with_detail, head)
+
+
+def _sign(now: State, look: Look) -> str:
+    glyphs = look.glyphs
+    match now.kind:
+        case "live":
+            return glyphs.live
+        case "loading":
+            return glyphs.spinner[int(max(look.now, 0.0) * 4) % len(glyphs.spinner)]
+        case "paused" | "held":
+            return glyphs.paused
+        case "failed" | "gone":
+            return glyphs.failed
+        case "silent":
+            return glyphs.empty
+        case "finished":
+            return glyphs.done
+
+
+class Header(LinesWidget):
+    """Shows the first row."""
+
+    DEFAULT_CSS = """
+    Header { dock: top; width: 1fr; height: 1; }
+    """
+
+    def __init__(
+        self,
+        glyphs: Glyphs = UNICODE,
+        spec: LoadSpec | None = None,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.glyphs = glyphs
+        self.spec = spec
+        self._shown: tuple[Session, float, float | None] = (NOTHING, 0.0, None)
+
+    def show(self, session: Session, now: float, paused_at: float | None = None) -> None:
+        """Show a session as it is at ``now``; times are seconds on the probe's clock."""
+        self._shown = (session, now, paused_at)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the row out anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        session, now, paused_at = self._shown
+        if self.size.width > 2:
+            look = Look(session, 0, now, self.size.width, self.glyphs)
+            self.lines = header_lines(look, spec=self.spec, paused_at=paused_at)

@@ -1,0 +1,64 @@
+"""The row above the keys: the last thing that happened, and what watching costs."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries.panel_words import dropped, last_events, overhead_text
+from tui_profiler.session import EMPTY as NOTHING
+from tui_profiler.session import Session
+from tui_profiler.text import safe, width
+from tui_profiler.units import thousands
+
+from .lines import EMPTY, Line, LinesWidget, line_width
+from .parts import Look, finished, row
+
+
+def status_lines(look: Look, said: str = "") -> tuple[Line, ...]:
+    """Give the row; ``said`` is what the user was told last and stands before the last event."""
+    session = look.session
+    bad = session.failure is not None or (session.ended is not None and not session.ended.expected)
+    events = (safe(said),) if said else last_events(session)
+    role = "ink" if bad or said else "muted"
+    left = next((e for e in events if width(e) <= look.inner), events[-1])
+    for right in _costs(session):
+        if width(left) + line_width(right) + 2 <= look.inner:
+            return finished((row(((left, role),), right, look),), look)
+    # The event matters more: it takes the whole row, and is cut only where that is too short.
+    return finished((row(((left, role),), EMPTY, look),), look)
+
+
+def _costs(session: Session) -> tuple[Line, ...]:
+    if session.tree is None:
+        return ()
+    cost: Line = (("profiling costs ", "muted"), (overhead_text(session), "ink"))
+    lost: Line = (("  dropped ", "muted"), (thousands(dropped(session)), "ink"))
+    return ((*cost, *lost), cost)
+
+
+class Status(LinesWidget):
+    """Shows the row."""
+
+    DEFAULT_CSS = """
+    Status { width: 1fr; height: 1; }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.glyphs = glyphs
+        self._shown: tuple[Session, float, str] = (NOTHING, 0.0, "")
+
+    def show(self, session: Session, now: float, said: str = "") -> None:
+        """Show a session as it is at ``now``, seconds on the probe's clock."""
+        self._shown = (session, now, said)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the row out anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        session, now, said = self._shown
+        if self.size.width > 2:
+            self.lines = status_lines(Look(session, 0, now, self.size.width, self.glyphs), said)

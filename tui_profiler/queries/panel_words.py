@@ -1,0 +1,121 @@
+"""A session in short phrases: what the model is, what happened last, what watching costs."""
+
+from __future__ import annotations
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.panel_state import (
+    ended_text,
+    has_failed,
+    running_stage,
+    seconds_text,
+)
+from tui_profiler.session import Session
+from tui_profiler.text import safe
+from tui_profiler.units import PENDING, count, dtype, quantity, shape, thousands
+
+
+def model_name(session: Session, spec: LoadSpec | None = None) -> str:
+    """Give the model's name; the one asked for until it is loaded."""
+    if session.model is not None:
+        return safe(session.model.name)
+    return safe(spec.model) if spec is not None else "no model"
+
+
+def parameters_text(session: Session) -> str:
+    """Give the number of parameters: ``25.6M``; empty before the trace."""
+    tree = session.tree
+    return count(tree.costs[0].parameters) if tree is not None and len(tree) else ""
+
+
+def macs_text(session: Session) -> str:
+    """Give the multiply-accumulates of one forward: ``4.09 GMAC``; empty before the trace."""
+    tree = session.tree
+    if tree is None or not len(tree):
+        return ""
+    macs = tree.costs[0].macs
+    return quantity(macs, "MAC") if macs else "no MAC"
+
+
+def input_text(session: Session) -> str:
+    """Give the first input: ``1×3×224×224 f32``, and how many more there are."""
+    inputs = session.model.inputs if session.model is not None else ()
+    if not inputs:
+        return ""
+    more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
+    return f"{shape(inputs[0].shape)} {dtype(safe(inputs[0].dtype))}{more}"
+
+
+def device_text(session: Session) -> str:
+    """Give where it runs: ``cpu, 2 threads``."""
+    model, machine = session.model, session.environment
+    if model is None:
+        return ""
+    device = safe(model.device)
+    if machine is None or device != "cpu":
+        return device
+    return f"{device}, {machine.threads} thread{'' if machine.threads == 1 else 's'}"
+
+
+def last_events(session: Session) -> tuple[str, ...]:
+    """Give the last thing that happened, in one sentence, the longest form first."""
+    ended = session.ended
+    if ended is not None and not ended.expected:
+        long = ended_text(ended)
+        short = long.partition(",")[0]
+        return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
+    return (_last_event(session),)
+
+
+def _last_event(session: Session) -> str:
+    failure = session.failure
+    if failure is not None and not failure.fatal:
+        return f"{safe(failure.stage)} failed: {safe(failure.what)}"
+    if failure is not None:
+        return f"{_worker(session)} is alive and waits for you"
+    printed = session.log.total_lines
+    if session.tree is None and printed:
+        lines = "1 line" if printed == 1 else f"{thousands(printed)} lines"
+        return f"the worker prints to the log  {lines} so far"
+    return _last_stage(session)
+
+
+def _worker(session: Session) -> str:
+    return f"worker {session.hello.pid}" if session.hello is not None else "the worker"
+
+
+def _last_stage(session: Session) -> str:
+    loop = session.loop
+    if loop is not None and loop.state == "finished":
+        return f"finished: {safe(loop.detail)}" if loop.detail else "finished"
+    stage = running_stage(session)
+    if stage is not None and not has_failed(session):
+        detail = f"  {safe(stage.detail)}" if stage.detail else ""
+        return f"{stage.stage}{detail}"
+    if not session.stages:
+        return "waiting for the worker"
+    done = session.stages[-1]
+    detail = f"  {safe(done.detail)}" if done.detail else ""
+    # What was kept from before took no time worth its cells.
+    seconds = f"  {seconds_text(done.seconds)}" if done.seconds and done.seconds > 0.005 else ""
+    return f"{done.stage}{detail}{seconds}"
+
+
+def overhead_text(session: Session) -> str:
+    """Give what watching costs: ``0.8 % ± 0.3``; ``…`` until it is measured."""
+    overhead = session.overhead
+    if overhead is None:
+        return PENDING
+    percent = overhead.ratio * 100
+    half = (overhead.high - overhead.low) * 50
+    return f"{_signed(percent)} % ± {half:.1f}"
+
+
+def _signed(percent: float) -> str:
+    text = f"{abs(percent):.1f}"
+    # Less time watched than bare is noise, and is shown as what was measured.
+    return f"−{text}" if percent < 0 and text != "0.0" else text
+
+
+def dropped(session: Session) -> int:
+    """Give how many events and messages were dropped so far."""
+    return session.tick.dropped if session.tick is not None else 0
