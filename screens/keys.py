@@ -87,7 +87,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key("ctrl+r", "restart", "restart", "restart the worker", "live"),
     Key("ctrl+z", "suspend_process", "suspend", "back to the shell; fg returns", "screens"),
-    Key("q,ctrl+c", "leave", "quit", "quit", "screens", "q", "right"),
+    Key("q", "leave", "quit", "quit", "screens", "", "right"),
 )
 DEPTHS: tuple[Key, ...] = tuple(
     Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")
@@ -96,13 +96,8 @@ DEPTHS: tuple[Key, ...] = tuple(
 
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
-    """Give Textual's bindings; those of the explorer come before any widget's own."""
-    return [
-        Binding(
-            key.keys, key.action, key.label, show=False, priority=key.keys in ("tab", "q,ctrl+c")
-        )
-        for key in keys
-    ]
+    """Give Textual's bindings."""
+    return [Binding(key.keys, key.action, key.label, show=False) for key in keys]
 
 
 def shown(key: Key) -> str:

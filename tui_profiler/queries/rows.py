@@ -1,0 +1,215 @@
+"""The visible rows of a tree: node indexes in the order of the screen.
+
+1. Rows are a flat array; a node's visible descendants follow it in one run.
+2. Folding and unfolding cut out or put in one run: the rest is copied as a block, never walked.
+3. Rows change only when asked: a new session never changes their order.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.queries import filter as filters
+from tui_profiler.queries import focus as focuses
+from tui_profiler.queries.focus import Focus
+from tui_profiler.queries.sort import sorted_siblings
+from tui_profiler.session import Session, Tree
+
+
+class Shape(Struct, frozen=True, eq=False):
+    """What of a tree may be shown, apart from folds."""
+
+    shown: bytes
+    """One byte for each node: 1 where it may be shown."""
+    branches: bytes
+    """One byte for each node: 1 where one of its children may be shown."""
+    total: int
+    """Nodes that could be shown without a filter."""
+    found: int
+    """Nodes that the filter found; 0 without one."""
+
+
+class Outline(Struct, frozen=True, eq=False):
+    """A tree as it is looked at: its visible rows and the focus that gave them."""
+
+    tree: Tree
+    focus: Focus
+    shape: Shape
+    rows: array[int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def is_unfolded(self, node: int) -> bool:
+        """Say if the children of a node are shown."""
+        if self.focus.filter_text:
+            return bool(self.shape.branches[node]) and node not in self.focus.folded_in_filter
+        return bool(self.shape.branches[node]) and bool(self.focus.unfolded[node])
+
+    def depth(self, node: int) -> int:
+        """Give the levels between a node and the root of the view."""
+        return self.tree.depths[node] - self.tree.depths[self.focus.root]
+
+    def row_of(self, node: int) -> int | None:
+        """Give the row that shows a node, None where it is hidden."""
+        if self.focus.sort != "order":
+            return self.rows.index(node) if node in self.rows else None
+        row = bisect_left(self.rows, node)
+        return row if row < len(self.rows) and self.rows[row] == node else None
+
+    def row_near(self, node: int) -> int:
+        """Give the row of a node or of the nearest ancestor that is shown."""
+        row = self.row_of(node)
+        while row is None and node > self.focus.root:
+            node = self.tree.nodes[node].parent
+            row = self.row_of(node)
+        return row or 0
+
+
+def outline(session: Session, focus: Focus) -> Outline:
+    """Lay out the tree of a session, all rows anew and in order of their present figures.
+
+    Raises:
+        ValueError: the session has no tree, or one without nodes.
+    """
+    tree = session.tree
+    if tree is None or not len(tree):
+        raise ValueError("nothing to lay out: the session has no tree")
+    shape = _shape(tree, focus)
+    return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
+
+
+def relaid(before: Outline, session: Session, focus: Focus) -> Outline:
+    """Lay out with another focus; what does not depend on the change is kept."""
+    old = before.focus
+    tree = before.tree
+    same_shape = (old.filter_text, old.show_operators) == (focus.filter_text, focus.show_operators)
+    shape = before.shape if same_shape else _shape(tree, focus)
+    return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
+
+
+def toggled(before: Outline, session: Session, node: int) -> Outline:
+    """Fold or unfold one node whose row is shown; every other row stays where it is."""
+    row = before.row_of(node)
+    if row is None or not before.shape.branches[node]:
+        return before
+    focus = focuses.toggled(before.focus, node)
+    rows = before.rows[: row + 1]
+    if before.is_unfolded(node):
+        rest = _end_of_run(before, row)
+        inside = node < before.focus.selected < before.tree.ends[node]
+        if inside:
+            focus = replace(focus, selected=node)
+    else:
+        rest = row + 1
+        _add_descendants(rows, session, before.tree, focus, before.shape, node)
+    rows += before.rows[rest:]
+    return Outline(before.tree, focus, before.shape, rows)
+
+
+def selecting(before: Outline, node: int) -> Outline:
+    """Move the cursor to a node that is shown."""
+    return replace(before, focus=replace(before.focus, selected=node))
+
+
+def filtered(before: Outline, session: Session, text: str) -> Outline:
+    """Keep what the text finds; the cursor stays where it can, else goes to the first found."""
+    focus = replace(before.focus, filter_text=text, folded_in_filter=frozenset())
+    if not text:
+        focus = focuses.revealing(focus, before.tree, focus.selected)
+        return relaid(before, session, focus)
+    after = relaid(before, session, focus)
+    if before.shape.shown[focus.selected] and after.shape.shown[focus.selected]:
+        return after
+    found = filters.matches(before.tree, text, operators=focus.show_operators)
+    return selecting(after, next((n for n in found if after.row_of(n) is not None), focus.root))
+
+
+def _settled(laid: Outline) -> Outline:
+    row = laid.row_near(laid.focus.selected)
+    node = laid.rows[row]
+    return laid if node == laid.focus.selected else selecting(laid, node)
+
+
+def _shape(tree: Tree, focus: Focus) -> Shape:
+    modules = bytes(node.kind == "module" for node in tree.nodes)
+    allowed = b"\1" * len(tree) if focus.show_operators else modules
+    shown, found = allowed, 0
+    if focus.filter_text:
+        matches = filters.matches(tree, focus.filter_text, operators=focus.show_operators)
+        found = len(matches)
+        shown = filters.with_ancestors(tree, matches)
+    branches = bytearray(len(tree))
+    for node, visible in zip(tree.nodes, shown, strict=True):
+        if visible and node.parent >= 0:
+            branches[node.parent] = 1
+    return Shape(shown, bytes(branches), allowed.count(1), found)
+
+
+def _all_rows(session: Session, tree: Tree, focus: Focus, shape: Shape) -> array[int]:
+    rows = array("I", (focus.root,))
+    if _open_mask(focus, shape)[focus.root]:
+        _add_descendants(rows, session, tree, focus, shape, focus.root)
+    return rows
+
+
+def _open_mask(focus: Focus, shape: Shape) -> bytes:
+    if not focus.filter_text:
+        return focus.unfolded
+    mask = bytearray(shape.branches)
+    for node in focus.folded_in_filter:
+        mask[node] = 0
+    return bytes(mask)
+
+
+def _add_descendants(
+    rows: array[int], session: Session, tree: Tree, focus: Focus, shape: Shape, node: int
+) -> None:
+    opened = _open_mask(focus, shape)
+    if focus.sort != "order":
+        order = sorted_siblings(session, focus)
+        _add_sorted(rows, tree, shape.shown, opened, order, node)
+        return
+    shown, ends, append = shape.shown, tree.ends, rows.append
+    index, stop = node + 1, ends[node]
+    while index < stop:
+        if shown[index]:
+            append(index)
+            if opened[index]:
+                index += 1
+                continue
+        index = ends[index]
+
+
+def _add_sorted(
+    rows: array[int],
+    tree: Tree,
+    shown: bytes,
+    opened: bytes,
+    order: Callable[[list[int]], list[int]],
+    node: int,
+) -> None:
+    def children(parent: int) -> list[int]:
+        return order([child for child in tree.children(parent) if shown[child]])
+
+    waiting = children(node)[::-1]
+    while waiting:
+        index = waiting.pop()
+        rows.append(index)
+        if opened[index]:
+            waiting += children(index)[::-1]
+
+
+def _end_of_run(laid: Outline, row: int) -> int:
+    node = laid.rows[row]
+    stop = laid.tree.ends[node]
+    rows = laid.rows
+    # Rule 1: "is below this node" holds for one run of rows, then no more; bisection finds its end.
+    return bisect_left(
+        range(len(rows)), True, lo=row + 1, key=lambda at: not node < rows[at] < stop
+    )

@@ -1,0 +1,75 @@
+"""How long a forward spends in a node, and what share of the whole that is."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from functools import lru_cache
+
+from tui_profiler.session import Session, Tree
+
+
+def node_seconds(session: Session, node: int) -> float | None:
+    """Give the median seconds a forward spends in a node, None where nothing was measured.
+
+    A container that is never called itself, such as a ModuleList, takes what its children take.
+    """
+    tree, timings = session.tree, session.timings
+    if tree is None or timings is None:
+        return None
+    seconds = timings.per_forward(node)
+    if seconds is not None or tree.nodes[node].kind == "op":
+        return seconds
+    measured = _measured(timings.tick.nodes)
+    stop = tree.ends[node]
+    position = bisect_left(measured, node + 1)
+    total: float | None = None
+    while position < len(measured) and (inside := measured[position]) < stop:
+        total = (total or 0.0) + (timings.per_forward(inside) or 0.0)
+        position = bisect_left(measured, tree.ends[inside], lo=position + 1)
+    return total
+
+
+@lru_cache(maxsize=4)
+def _measured(packed: bytes) -> array[int]:
+    """Give the indexes of the measured nodes in preorder; they change seldom, so they are kept."""
+    return array("I", sorted(memoryview(packed).cast("I")))
+
+
+def root_seconds(session: Session) -> float | None:
+    """Give the seconds of one whole forward, None before the first times."""
+    seconds = node_seconds(session, 0) if session.tree is not None and len(session.tree) else None
+    return seconds or None
+
+
+def share(session: Session, node: int) -> float | None:
+    """Give a node's share of one forward: of its time, or of its MACs before the first times."""
+    if session.tree is None:
+        return None
+    whole = root_seconds(session)
+    if whole is None:
+        return macs_share(session.tree, node)
+    seconds = node_seconds(session, node)
+    return None if seconds is None else seconds / whole
+
+
+def macs_share(tree: Tree, node: int) -> float | None:
+    """Give a node's share of the multiply-accumulates of one forward, None if there are none."""
+    whole = tree.costs[0].macs
+    return tree.costs[node].macs / whole if whole else None
+
+
+def hottest(session: Session, start: int = 0) -> int:
+    """Walk down to the leaf that takes the most: by time, by MACs before the first times."""
+    tree = session.tree
+    if tree is None or not len(tree):
+        return 0
+    node = start
+    while True:
+        inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+        if not inside:
+            return node
+        largest = max(inside, key=lambda child: share(session, child) or 0.0)
+        if not share(session, largest):
+            return node
+        node = largest

@@ -1,0 +1,185 @@
+"""One forward from left to right: how wide each child of the root is, and where a node lies in it.
+
+1. Widths are shares of the forward's time; before the first times, of its multiply-accumulates.
+2. Children too narrow for a cell of their own are drawn together with their neighbours in order.
+3. The segments and the gaps between them take exactly the cells given.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.canvas import split_cells
+from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.session import Session, Tree
+
+LEAST_CELLS = 1.0
+"""A child narrower than this has no segment of its own."""
+ELSEWHERE = -1
+
+
+class Segment(Struct, frozen=True):
+    """A run of cells: one child, or several narrow ones."""
+
+    first: int
+    """Index of its first node; ``ELSEWHERE`` for what the root does outside its children."""
+    stop: int
+    """One past the last node in preorder."""
+    start: int
+    """First cell."""
+    cells: int
+    share: float
+    """Of the whole forward."""
+    alone: bool
+    """It is one child, which may be named."""
+
+
+class Strip(Struct, frozen=True):
+    """Segments from left to right."""
+
+    segments: tuple[Segment, ...]
+    measured: bool
+    """False: widths are shares of the MACs."""
+
+
+class _Part(Struct, frozen=True):
+    first: int
+    stop: int
+    weight: float
+    alone: bool
+
+
+def divided(tree: Tree) -> int:
+    """Give the node whose children the strip shows: the root, or below it the first with two."""
+    node = 0
+    while True:
+        inside = _modules(tree, node)
+        if len(inside) != 1:
+            return node
+        node = inside[0]
+
+
+def strip(session: Session, cells: int) -> Strip:
+    """Share out ``cells`` over the children of the root."""
+    tree = session.tree
+    if tree is None or not len(tree) or cells <= 0:
+        return Strip((), measured=False)
+    measured = root_seconds(session) is not None
+    node = divided(tree)
+    weights = [
+        _Part(child, tree.ends[child], _weight(session, child, measured=measured), True)
+        for child in _modules(tree, node) or [node]
+    ]
+    whole = _weight(session, 0, measured=measured)
+    inside = sum(part.weight for part in weights)
+    whole = max(whole, inside)
+    if whole <= 0:
+        return Strip((), measured)
+    parts = _joined(weights, whole / cells)
+    if (whole - inside) / whole * cells >= LEAST_CELLS:
+        parts.append(_Part(ELSEWHERE, ELSEWHERE, whole - inside, True))
+    return Strip(_placed(parts, whole, cells), measured)
+
+
+def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
+    """Give (first cell, cells) under which a node lies, None where it has no place in the strip."""
+    tree = session.tree
+    if tree is None:
+        return None
+    for segment in shown.segments:
+        if segment.first <= node < segment.stop:
+            break
+    else:
+        return None
+    if segment.alone and node == segment.first:
+        return segment.start, segment.cells
+    before, within, whole = _position(session, segment, node, measured=shown.measured)
+    if whole <= 0:
+        return segment.start, min(1, segment.cells)
+    first = min(int(before / whole * segment.cells), segment.cells - 1)
+    cells = max(round(within / whole * segment.cells), 1)
+    return segment.start + first, min(cells, segment.cells - first)
+
+
+def _modules(tree: Tree, node: int) -> list[int]:
+    return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+
+
+def _weight(session: Session, node: int, *, measured: bool) -> float:
+    assert session.tree is not None
+    if measured:
+        return node_seconds(session, node) or 0.0
+    return float(session.tree.costs[node].macs)
+
+
+def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
+    """Join neighbours narrower than a cell until together they have one."""
+    joined: list[_Part] = []
+    open_run = False
+    for part in parts:
+        narrow = part.weight < of_one_cell * LEAST_CELLS
+        if narrow and open_run and joined[-1].weight < of_one_cell:
+            last = joined[-1]
+            joined[-1] = _Part(last.first, part.stop, last.weight + part.weight, False)
+        else:
+            joined.append(part)
+        open_run = narrow
+    return joined
+
+
+def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]:
+    """Give each part its cells; parts that get none are left out and their gap is shared again."""
+    while True:
+        # A hundred gaps would tell more about gaps than about time.
+        gap = 1 if len(parts) * 4 <= cells else 0
+        widths = split_cells([part.weight for part in parts], cells - gap * (len(parts) - 1))
+        if all(widths) or not any(widths):
+            break
+        parts = [part for part, width in zip(parts, widths, strict=True) if width]
+    segments: list[Segment] = []
+    start = 0
+    for part, width in zip(parts, widths, strict=True):
+        share = part.weight / whole
+        segments.append(Segment(part.first, part.stop, start, width, share, part.alone))
+        start += width + gap
+    return tuple(segments)
+
+
+def moved(shown: Strip, by: int) -> Strip:
+    """Shift every segment to the right."""
+    return replace(
+        shown, segments=tuple(replace(one, start=one.start + by) for one in shown.segments)
+    )
+
+
+def _position(
+    session: Session, segment: Segment, node: int, *, measured: bool
+) -> tuple[float, float, float]:
+    """Give the weight before a node in its segment, of the node, and of the segment."""
+    tree = session.tree
+    assert tree is not None
+    own = _own_seconds(session, segment) if measured else _own_macs(tree, segment)
+    sums = array("d", accumulate(own, initial=0.0))
+    at, stop = node - segment.first, tree.ends[node] - segment.first
+    return sums[at], sums[stop] - sums[at], sums[-1]
+
+
+def _own_seconds(session: Session, segment: Segment) -> list[float]:
+    timings = session.timings
+    assert timings is not None
+    return [timings.own_per_forward(node) or 0.0 for node in range(segment.first, segment.stop)]
+
+
+def _own_macs(tree: Tree, segment: Segment) -> list[float]:
+    own = [0.0] * (segment.stop - segment.first)
+    for node in range(segment.first, segment.stop):
+        macs = tree.costs[node].macs
+        own[node - segment.first] += macs
+        parent = tree.nodes[node].parent
+        if parent >= segment.first:
+            own[parent - segment.first] -= macs
+    return own
