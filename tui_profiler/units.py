@@ -80,6 +80,8 @@ def column_time(seconds: float, unit: TimeUnit) -> str:
     value = seconds * _PER_UNIT[unit]
     if unit == "µs":
         return f"{value:.1f}" if value < 999.95 else f"{value:.0f}"
+    if unit == "s" and value < 99.9995:
+        return f"{value:.3f}"
     return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
 
 
@@ -104,13 +106,15 @@ def share_cell(share: float) -> str:
     if share == 0:
         return ZERO
     percent = share * 100
-    return "<1" if percent < 0.5 else f"{percent:.0f}"
+    # At exactly one half, rounding goes to the even 0, which would say that there is nothing.
+    return "<1" if percent < 0.5 else f"{max(percent, 1):.0f}"
 
 
 def share(value: float) -> str:
-    """Give a share of 0 to 1 in a panel: ``2.4 %``, ``64 %``."""
+    """Give a share of 0 to 1 in a panel: ``2.4 %``, ``64 %``, ``−6.0 %``."""
     percent = value * 100
-    return f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
+    text = f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
+    return text.replace("-", "−")
 
 
 def rate(value: float, unit: str) -> str:
@@ -141,4 +145,4 @@ def dtype(name: str) -> str:
 
 def frequency(hertz: float) -> str:
     """Give a clock: ``2.6 GHz``, ``800 MHz``."""
-    return f"{hertz / 1e9:.1f} GHz" if hertz >= 1e9 else f"{hertz / 1e6:.0f} MHz"
+    return f"{hertz / 1e9:.1f} GHz" if hertz >= 999.5e6 else f"{hertz / 1e6:.0f} MHz"

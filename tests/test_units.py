@@ -1,0 +1,221 @@
+"""Numbers to text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_profiler import units
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "·"),
+        (1, "1"),
+        (128, "128"),
+        (999, "999"),
+        (999.4, "999"),
+        (999.5, "1.00K"),
+        (1000, "1.00K"),
+        (9408, "9.41K"),
+        (9994, "9.99K"),
+        (9995, "10.0K"),
+        (99_950, "100K"),
+        (999_499, "999K"),
+        (999_500, "1.00M"),
+        (25_557_032, "25.6M"),
+        (4_089_184_256, "4.09G"),
+        (1e12, "1.00T"),
+        (1e21, "1000E"),
+    ],
+)
+def test_a_count_has_three_digits_and_carries(value: float, text: str) -> None:
+    assert units.count(value) == text
+
+
+@given(st.floats(min_value=0, max_value=9.99e20))
+def test_a_count_takes_at_most_five_cells(value: float) -> None:
+    assert len(units.count(value)) <= 5
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9.41, "9.41"), (9.995, "10.0"), (99.95, "100"), (118.2, "118"), (0, "0.00")],
+)
+def test_three_digits_carry(value: float, text: str) -> None:
+    assert units.three_digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (999, "999 B"),
+        (1000, "0.98 KiB"),
+        (1024, "1.00 KiB"),
+        (200_704, "196 KiB"),
+        (1023.6 * 1024, "1.00 MiB"),
+        (2_757_755, "2.63 MiB"),
+        (2**30, "1.00 GiB"),
+        (2**40, "1.00 TiB"),
+    ],
+)
+def test_bytes_have_binary_prefixes(value: float, text: str) -> None:
+    assert units.size(value) == text
+
+
+@given(st.floats(min_value=0, max_value=2.0**69))
+def test_bytes_take_at_most_eight_cells(value: float) -> None:
+    assert len(units.size(value)) <= 8
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (115_605_504, "MAC", "116 MMAC"),
+        (231_211_008, "FLOP", "231 MFLOP"),
+        (259e9, "FLOP/s", "259 GFLOP/s"),
+        (3.1e9, "B/s", "3.10 GB/s"),
+        (7, "FLOP", "7 FLOP"),
+        (27.4, "it/s", "27.4 it/s"),
+        (999.6, "it/s", "1.00 Kit/s"),
+    ],
+)
+def test_a_quantity_has_its_unit(value: float, unit: str, text: str) -> None:
+    assert units.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 µs"),
+        (0.4e-6, "0.40 µs"),
+        (99.9e-6, "99.9 µs"),
+        (99.96e-6, "0.10 ms"),
+        (0.92e-3, "0.92 ms"),
+        (36.5e-3, "36.5 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.00 s"),
+        (1.2, "1.20 s"),
+        (999.4, "999 s"),
+        (999.6, "16m 40s"),
+        (3600 * 3 + 300, "3h 05m"),
+    ],
+)
+def test_a_duration_has_its_own_unit(seconds: float, text: str) -> None:
+    assert units.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("root", "unit"), [(0.5e-3, "µs"), (9.9e-3, "µs"), (10e-3, "ms"), (0.99, "ms"), (1.0, "s")]
+)
+def test_a_column_has_the_unit_of_its_largest(root: float, unit: units.TimeUnit) -> None:
+    assert units.time_unit(root) == unit
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds", "unit"),
+    [
+        (None, 0.012, "ms"),
+        ("µs", 0.012, "µs"),
+        ("µs", 0.021, "ms"),
+        ("ms", 0.006, "ms"),
+        ("ms", 0.004, "µs"),
+        ("ms", 1.5, "ms"),
+        ("ms", 2.1, "s"),
+    ],
+)
+def test_a_column_keeps_its_unit_until_twice_beyond(
+    before: units.TimeUnit | None, seconds: float, unit: str
+) -> None:
+    assert units.keep_time_unit(before, seconds) == unit
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "text"),
+    [
+        (0.5e-3, "µs", "500.0"),
+        (4.25e-3, "µs", "4250"),
+        (36.5e-3, "ms", "36.50"),
+        (0.89e-3, "ms", "0.89"),
+        (12.3456, "s", "12.346"),
+        (123.456, "s", "123.46"),
+        (0.0, "ms", "0.00"),
+    ],
+)
+def test_a_time_in_a_column_is_aligned(seconds: float, unit: units.TimeUnit, text: str) -> None:
+    assert units.column_time(seconds, unit) == text
+
+
+@given(st.floats(min_value=0, max_value=9999), st.sampled_from(["ms", "s"]))
+def test_a_time_in_a_column_takes_at_most_six_cells(value: float, unit: units.TimeUnit) -> None:
+    seconds = value if unit == "s" else value / 1e3
+    assert len(units.column_time(seconds, unit)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0, "·"),
+        (0.0001, "<1"),
+        (0.00499, "<1"),
+        (0.005, "1"),
+        (0.0149, "1"),
+        (0.33, "33"),
+        (1, "100"),
+    ],
+)
+def test_a_share_in_a_column_is_whole(share: float, text: str) -> None:
+    assert units.share_cell(share) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.024, "2.4 %"), (0.0995, "10 %"), (0.64, "64 %"), (-0.06, "−6.0 %")]
+)
+def test_a_share_in_a_panel_has_one_digit_below_ten(share: float, text: str) -> None:
+    assert units.share(share) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(83.8, "83.8"), (0.124, "0.12"), (999.4, "999"), (999.6, "1.00K")]
+)
+def test_an_intensity_has_three_digits(ratio: float, text: str) -> None:
+    assert units.intensity(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("float32", "f32"),
+        ("bfloat16", "bf16"),
+        ("int64", "i64"),
+        ("uint8", "u8"),
+        ("bool", "bool"),
+        ("complex64", "c64"),
+        ("qint8", "qi8"),
+        ("float8_e4m3fn", "float8_e4m3fn"),
+        ("", ""),
+    ],
+)
+def test_a_dtype_is_shortened(name: str, text: str) -> None:
+    assert units.dtype(name) == text
+
+
+def test_a_shape_has_every_axis() -> None:
+    assert units.shape((1, 256, 14, 14)) == "1×256×14×14"
+
+
+def test_a_scalar_has_no_axes() -> None:
+    assert units.shape(()) == "scalar"
+
+
+@pytest.mark.parametrize(
+    ("hertz", "text"), [(2.6e9, "2.6 GHz"), (800e6, "800 MHz"), (999.6e6, "1.0 GHz")]
+)
+def test_a_clock_is_in_gigahertz_or_megahertz(hertz: float, text: str) -> None:
+    assert units.frequency(hertz) == text
+
+
+def test_large_counts_have_commas() -> None:
+    assert units.thousands(1284) == "1,284"
