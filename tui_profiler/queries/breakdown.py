@@ -48,10 +48,10 @@ _RECURRENT = """lstm gru rnn_tanh rnn_relu mkldnn_rnn_layer _cudnn_rnn miopen_rn
     _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell quantized_lstm quantized_gru"""
 _ELEMENTWISE = """add sub rsub mul div pow exp exp2 expm1 log log1p log2 log10 sqrt rsqrt neg abs
     sign sin cos tan asin acos atan atan2 sinh cosh erf erfc clamp clamp_min clamp_max maximum
-    minimum where masked_fill eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and
-    bitwise_or bitwise_not bitwise_xor floor ceil round trunc frac fmod remainder floor_divide
-    addcmul addcdiv lerp reciprocal square true_divide isnan isinf isfinite nan_to_num bernoulli
-    native_dropout dropout"""
+    minimum where masked_fill eq ne lt le gt ge logical_and logical_or logical_not logical_xor
+    bitwise_and bitwise_or bitwise_not bitwise_xor floor ceil round trunc frac fmod remainder
+    floor_divide addcmul addcdiv lerp reciprocal square true_divide isnan isinf isfinite nan_to_num
+    bernoulli native_dropout dropout"""
 _LAYOUT = """view _unsafe_view reshape _reshape_alias permute transpose t expand expand_as slice
     select unsqueeze squeeze split split_with_sizes unsafe_split chunk unsafe_chunk unbind narrow
     flatten unflatten cat concat stack clone copy _to_copy contiguous as_strided alias detach roll
