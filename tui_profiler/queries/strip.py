@@ -8,14 +8,17 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import accumulate
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.canvas import split_cells
 from tui_profiler.queries.seconds import node_seconds, root_seconds
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Session, Timings, Tree
 
 LEAST_CELLS = 1.0
 """A child narrower than this has no segment of its own."""
@@ -33,7 +36,7 @@ class Segment(Struct, frozen=True):
     """First cell."""
     cells: int
     share: float
-    """Of the whole forward."""
+    """Of the whole forward, rounded to what is written."""
     alone: bool
     """It is one child, which may be named."""
 
@@ -44,6 +47,10 @@ class Strip(Struct, frozen=True):
     segments: tuple[Segment, ...]
     measured: bool
     """False: widths are shares of the MACs."""
+
+
+Mix: TypeAlias = Callable[[int, int], tuple[float, ...]]
+"""Seconds of a run of nodes in preorder, in the order of ``bound.KINDS``."""
 
 
 class _Part(Struct, frozen=True):
@@ -105,6 +112,24 @@ def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
     return segment.start + first, min(cells, segment.cells - first)
 
 
+def moved(shown: Strip, by: int) -> Strip:
+    """Shift every segment to the right."""
+    return replace(
+        shown, segments=tuple(replace(one, start=one.start + by) for one in shown.segments)
+    )
+
+
+def colours(shown: Strip, mix: Mix) -> tuple[tuple[int, ...], ...]:
+    """Share out the cells of each segment over the bounds; none where nothing is known."""
+    if not shown.measured:
+        return tuple(() for _ in shown.segments)
+    widths = (
+        () if one.first == ELSEWHERE else split_cells(mix(one.first, one.stop), one.cells)
+        for one in shown.segments
+    )
+    return tuple(each if any(each) else () for each in widths)
+
+
 def _modules(tree: Tree, node: int) -> list[int]:
     return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
 
@@ -144,16 +169,11 @@ def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]
     start = 0
     for part, width in zip(parts, widths, strict=True):
         share = part.weight / whole
-        segments.append(Segment(part.first, part.stop, start, width, share, part.alone))
+        # Unrounded it would differ at every tick, and nothing that differs is held still.
+        written = round(share, 2 if share >= 0.01 else 3)
+        segments.append(Segment(part.first, part.stop, start, width, written, part.alone))
         start += width + gap
     return tuple(segments)
-
-
-def moved(shown: Strip, by: int) -> Strip:
-    """Shift every segment to the right."""
-    return replace(
-        shown, segments=tuple(replace(one, start=one.start + by) for one in shown.segments)
-    )
 
 
 def _position(
@@ -162,24 +182,24 @@ def _position(
     """Give the weight before a node in its segment, of the node, and of the segment."""
     tree = session.tree
     assert tree is not None
-    own = _own_seconds(session, segment) if measured else _own_macs(tree, segment)
-    sums = array("d", accumulate(own, initial=0.0))
-    at, stop = node - segment.first, tree.ends[node] - segment.first
-    return sums[at], sums[stop] - sums[at], sums[-1]
+    sums = _own_sums(tree, session.timings if measured else None)
+    start, stop = sums[segment.first], sums[segment.stop]
+    return sums[node] - start, sums[tree.ends[node]] - sums[node], stop - start
 
 
-def _own_seconds(session: Session, segment: Segment) -> list[float]:
-    timings = session.timings
-    assert timings is not None
-    return [timings.own_per_forward(node) or 0.0 for node in range(segment.first, segment.stop)]
-
-
-def _own_macs(tree: Tree, segment: Segment) -> list[float]:
-    own = [0.0] * (segment.stop - segment.first)
-    for node in range(segment.first, segment.stop):
-        macs = tree.costs[node].macs
-        own[node - segment.first] += macs
-        parent = tree.nodes[node].parent
-        if parent >= segment.first:
-            own[parent - segment.first] -= macs
-    return own
+@lru_cache(maxsize=2)
+def _own_sums(tree: Tree, timings: Timings | None) -> array[float]:
+    """Add up in preorder what each module does itself; kept for one tick, both by identity."""
+    own = array("d", bytes(8 * len(tree)))
+    if timings is not None:
+        nodes = memoryview(timings.tick.nodes).cast("I")
+        seconds = memoryview(timings.tick.own_per_forward).cast("f")
+        for node, spent in zip(nodes, seconds, strict=True):
+            if node < len(own):
+                own[node] = spent
+    else:
+        for index, (at, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+            own[index] += cost.macs
+            if at.parent >= 0:
+                own[at.parent] -= cost.macs
+    return array("d", accumulate(own, initial=0.0))

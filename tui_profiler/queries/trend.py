@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Literal, TypeAlias
 
@@ -58,7 +59,7 @@ def trend(ticks: Sequence[Timings], node: int) -> Trend:
 def _seconds_per_forward(ticks: Sequence[Timings], node: int) -> list[tuple[float, float]]:
     """Give (at, seconds a forward spent in the node since the tick before), from running totals."""
     figures: list[tuple[float, float]] = []
-    for earlier, later in zip(ticks, ticks[1:], strict=False):
+    for earlier, later in pairwise(ticks):
         before, after = earlier.of(node), later.of(node)
         forwards = later.tick.forwards - earlier.tick.forwards
         if before is not None and after is not None and forwards > 0:

@@ -1,0 +1,117 @@
+"""One forward from left to right, above the tree: where the time goes, before anything is read."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries import mixes
+from tui_profiler.queries import strip as strips
+from tui_profiler.queries.steady import Steady
+from tui_profiler.session import EMPTY, Session
+
+from . import strip_lines
+from .lines import LinesWidget
+
+HOLD_SECONDS = 2.0
+REFRESH_SECONDS = 1.0
+MARGIN = 1
+
+_Drawn: TypeAlias = tuple[strips.Strip, tuple[tuple[int, ...], ...]]
+"""Segments, and how many cells of each belong to each bound."""
+
+
+class ForwardStrip(LinesWidget):
+    """Three rows; set ``session`` and ``selected``."""
+
+    DEFAULT_CSS: ClassVar[str] = "ForwardStrip { width: 1fr; height: 3; }"
+
+    def __init__(
+        self, session: Session = EMPTY, *, glyphs: Glyphs = UNICODE, id: str | None = None
+    ) -> None:
+        super().__init__(id=id)
+        self._session = session
+        self._selected = 0
+        self._glyphs = glyphs
+        self._limits: mixes.Limits | None = None
+        self._mixes: mixes.Mixes | None = None
+        self._mixed_at = 0.0
+        self._widths: Steady[_Drawn] = Steady(HOLD_SECONDS)
+        self._drawn: _Drawn = (strips.Strip((), measured=False), ())
+
+    @property
+    def session(self) -> Session:
+        """What is known; segments move only when their shares have been other for two seconds."""
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        before, self._session = self._session, session
+        if session.tree is not before.tree or session.ceilings is not before.ceilings:
+            self._limits = self._mixes = None
+        if session.tree is not before.tree or (session.timings is None) != (before.timings is None):
+            self._widths.clear()
+        self._lay()
+
+    @property
+    def selected(self) -> int:
+        """The node whose place is marked."""
+        return self._selected
+
+    @selected.setter
+    def selected(self, node: int) -> None:
+        self._selected = node
+        self._draw()
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The characters to draw with."""
+        return self._glyphs
+
+    @glyphs.setter
+    def glyphs(self, glyphs: Glyphs) -> None:
+        self._glyphs = glyphs
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Share out the new width at once."""
+        self._widths.clear()
+        self._lay()
+
+    def _lay(self) -> None:
+        cells = self.size.width - 2 * MARGIN
+        if cells <= 0:
+            return
+        session = self._session
+        self._mix()
+        wanted = strips.moved(strips.strip(session, cells), MARGIN)
+        colours = strips.colours(wanted, self._between)
+        self._drawn = self._widths.show(cells, (wanted, colours), session.heard_at)
+        self._draw()
+
+    def _mix(self) -> None:
+        tree, timings, ceilings = self._session.tree, self._session.timings, self._session.ceilings
+        if tree is None or timings is None or ceilings is None:
+            self._mixes = None
+            return
+        if self._mixes is not None and 0 <= timings.tick.at - self._mixed_at < REFRESH_SECONDS:
+            return
+        if self._limits is None:
+            self._limits = mixes.limits(tree, ceilings)
+        self._mixes, self._mixed_at = mixes.Mixes(tree, self._limits, timings), timings.tick.at
+
+    def _between(self, start: int, stop: int) -> tuple[float, ...]:
+        return self._mixes.between(start, stop) if self._mixes is not None else (0.0, 0.0, 0.0)
+
+    def _draw(self) -> None:
+        cells, tree = self.size.width, self._session.tree
+        shown, colours = self._drawn
+        if tree is None or not shown.segments:
+            self.lines = ()
+            return
+        at = strips.place(self._session, shown, self._selected)
+        self.lines = (
+            strip_lines.labels(shown, tree, self._selected, cells),
+            strip_lines.bars(shown, colours, cells, self._glyphs),
+            strip_lines.marker(at, cells, self._glyphs),
+        )

@@ -1,0 +1,148 @@
+"""The tree of nodes, the place one lives in: what its keys do. The screen binds them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from tui_profiler.queries import focus as focuses
+from tui_profiler.queries import rows
+from tui_profiler.queries.focus import SORT_KEYS, SortKey
+from tui_profiler.queries.seconds import hottest
+
+from .tree_canvas import TreeCanvas
+
+
+class NodeTree(TreeCanvas):
+    """Shows the tree of a session; set ``session``, ``form``, ``glyphs``, ``stale``, ``view``."""
+
+    DEFAULT_CSS: ClassVar[str] = "NodeTree { width: 1fr; height: 1fr; }"
+
+    def move(self, by: int) -> None:
+        """Move the cursor by so many rows."""
+        self._go(self._cursor() + by)
+
+    def page(self, pages: float) -> None:
+        """Move the cursor by so many screens of rows: 0.5 is half a page down."""
+        by = round(pages * self._body_rows())
+        self.move(by or (1 if pages > 0 else -1))
+
+    def goto_first(self) -> None:
+        """Move the cursor to the first row."""
+        self._go(0)
+
+    def goto_last(self) -> None:
+        """Move the cursor to the last row."""
+        self._go(len(self._outline) - 1 if self._outline is not None else 0)
+
+    def select(self, node: int) -> None:
+        """Move the cursor to a node; what hides it is unfolded, a filter that hides it dropped."""
+        laid = self._outline
+        if laid is None or not 0 <= node < len(laid.tree):
+            return
+        row = laid.row_of(node)
+        if row is not None:
+            self._go(row)
+            return
+        view = focuses.revealing(laid.focus, laid.tree, node)
+        found = bool(laid.shape.shown[node])
+        self._look(view if found else replace(view, filter_text=""))
+
+    def hottest(self) -> None:
+        """Move the cursor to the leaf that takes the most, below the root of the view."""
+        if self._outline is not None:
+            self.select(hottest(self.session, self.view.root))
+
+    def toggle(self) -> None:
+        """Fold or unfold the node under the cursor."""
+        if self._outline is not None:
+            self._lay(rows.toggled(self._outline, self.session, self.view.selected))
+            self._draw()
+
+    def unfold(self) -> None:
+        """Unfold the node under the cursor; on one that is unfolded, go to its first child."""
+        laid = self._outline
+        if laid is None or not laid.shape.branches[self.view.selected]:
+            return
+        if laid.is_unfolded(self.view.selected):
+            self.move(1)
+        else:
+            self.toggle()
+
+    def fold(self) -> None:
+        """Fold the node under the cursor; on one that is folded, go to its parent."""
+        laid = self._outline
+        if laid is None:
+            return
+        node = self.view.selected
+        if laid.is_unfolded(node):
+            self.toggle()
+        elif node != self.view.root:
+            self._go(laid.row_near(laid.tree.nodes[node].parent))
+
+    def unfold_to_depth(self, depth: int) -> None:
+        """Unfold to so many levels below the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.unfolded_to_depth(self.view, self._outline.tree, depth))
+
+    def fold_all(self) -> None:
+        """Fold everything but the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.all_folded(self.view, self._outline.tree))
+
+    def unfold_all(self) -> None:
+        """Unfold everything below the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.all_unfolded(self.view, self._outline.tree))
+
+    def open(self) -> None:
+        """Say that the node under the cursor was opened; what that means is the screen's."""
+        if self._outline is not None:
+            self.post_message(self.Opened(self.view.selected))
+
+    def drill_down(self) -> bool:
+        """Make the node under the cursor the root of the view; False where nothing is inside."""
+        laid = self._outline
+        node = self.view.selected
+        if laid is None or not laid.shape.branches[node] or node == self.view.root:
+            return False
+        self._look(focuses.drilled_down(laid.focus, node))
+        return True
+
+    def drill_up(self) -> bool:
+        """Make the parent of the root of the view the root; False where it is the model already."""
+        laid = self._outline
+        if laid is None or self.view.root == 0:
+            return False
+        self._look(focuses.drilled_up(laid.focus, laid.tree))
+        return True
+
+    def sort_by(self, key: SortKey, *, descending: bool | None = None) -> None:
+        """Sort siblings; by default figures start with the largest, names with the first."""
+        falling = key != "name" if descending is None else descending
+        view = replace(self.view, sort=key, descending=falling and key != "order")
+        self._look(view)
+
+    def sort_by_next(self) -> None:
+        """Sort by the next column."""
+        at = SORT_KEYS.index(self.view.sort)
+        self.sort_by(SORT_KEYS[(at + 1) % len(SORT_KEYS)])
+
+    def reverse(self) -> None:
+        """Turn the order of siblings round."""
+        self.sort_by(self.view.sort, descending=not self.view.descending)
+
+    def resort(self) -> None:
+        """Sort anew by what the figures are now; the selected row keeps its line."""
+        self._look(self.view)
+
+    def filter_by(self, text: str) -> None:
+        """Show what contains the text, with everything above it; an empty text shows all."""
+        if self._outline is not None and text != self.view.filter_text:
+            self._lay(rows.filtered(self._outline, self.session, text))
+            self._draw()
+
+    def show_operators(self, shown: bool) -> None:
+        """Show or hide operators below their modules."""
+        self._look(replace(self.view, show_operators=shown))

@@ -1,0 +1,268 @@
+"""The tree's lines as text: header, rows, footer; each exactly as wide as its columns say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.canvas import UNICODE, Glyphs, bar
+from tui_profiler.queries.bound import KINDS, LETTERS
+from tui_profiler.queries.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
+from tui_profiler.queries.focus import SORT_LABELS
+from tui_profiler.queries.rows import Outline
+from tui_profiler.session import Tree
+from tui_profiler.text import fit, middle, safe, width
+from tui_profiler.units import column_time, count, intensity, share_cell, size, thousands
+
+from .lines import Line, Span, exact, line_width, with_role
+from .tree_columns import Column, Columns
+
+LEAST_NAME = 12
+"""Cells that a name keeps however deep it lies; the indent yields."""
+
+
+def row(
+    laid: Outline, figures: Figures, node: int, columns: Columns, *, glyphs: Glyphs = UNICODE
+) -> Line:
+    """Give the row of a node, without its cursor and its divider cell."""
+    cells = figures.cells(node, columns.bar_cells)
+    spans: list[Span] = list(_name(laid, figures, node, columns, glyphs))
+    for column in columns.columns:
+        if column.gap:
+            spans.append((" " * column.gap, "ink"))
+        spans += _cell(column, cells, figures, glyphs)
+    spans.append((" " * columns.pad, "ink"))
+    return tuple(spans)
+
+
+def with_cursor(line: Line, mark: Span, background: str) -> Line:
+    """Put the cursor cell before a row; ``background`` is empty where the row has none."""
+    if not background:
+        return ((" ", "ink"), *line)
+    return with_role((mark, *line), background)
+
+
+def header(
+    laid: Outline | None, figures: Figures, first: int, columns: Columns, glyphs: Glyphs = UNICODE
+) -> Line:
+    """Give the title and the names of the columns.
+
+    Args:
+        laid: what is shown, None before there is a tree.
+        figures: of the session that is shown.
+        first: node of the first visible row; the title is its breadcrumb when the root is gone.
+        columns: of the rows below.
+        glyphs: the set to draw with.
+    """
+    room = columns.name_cells
+    title = _title(laid, figures, first, room, glyphs)
+    spans: list[Span] = [(" ", "ink"), *exact(title, room, glyphs.ellipsis)]
+    for column in columns.columns:
+        text = _heading(column, figures, glyphs)
+        if column.name != "bar" and width(text) > column.cells:
+            # ``%MAC`` and the like may use the gap, so that nothing moves when it becomes ``%``.
+            text = text[-column.cells - column.gap :]
+        padded = text.rjust(column.gap + column.cells)
+        spans.append((padded, "faint" if column.name == "bar" else "muted"))
+    spans.append((" " * columns.pad, "ink"))
+    return tuple(spans)
+
+
+def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> Line:
+    """Give the place of the cursor among the rows, and how many nodes there are."""
+    cells = columns.cells - columns.divider
+    if laid is None:
+        return exact((), cells)
+    focus = laid.focus
+    if focus.filter_text and not laid.shape.found:
+        said = f' no node matches "{safe(focus.filter_text)}"  esc clears'
+    else:
+        at = thousands(laid.row_near(focus.selected) + 1)
+        dot = glyphs.zero
+        said = f" {at} of {thousands(len(laid))} shown {dot} {thousands(laid.shape.total)} nodes"
+        if focus.filter_text:
+            found = thousands(laid.shape.found)
+            said += f' {dot} {found} match "{safe(focus.filter_text)}"'
+    return exact(((said, "faint"),), cells, glyphs.ellipsis)
+
+
+def thumb(top: int, rows: int, body: int) -> range:
+    """Give the body rows that the scrollbar's thumb covers; none where everything is shown."""
+    if rows <= body or body <= 0:
+        return range(0)
+    length = max(1, body * body // rows)
+    first = round(top / (rows - body) * (body - length))
+    return range(first, first + length)
+
+
+def divider(in_thumb: bool, glyphs: Glyphs = UNICODE) -> Span:
+    """Give the right edge of one row: a hairline, or the thumb of the scrollbar."""
+    return (glyphs.thumb, "muted") if in_thumb else (glyphs.divider, "hairline")
+
+
+def indent_cells(laid: Outline, node: int, columns: Columns) -> int:
+    """Give the blank cells before a node's fold glyph: deep nodes yield theirs to the name."""
+    return min(2 * laid.depth(node), max(columns.name_cells - 2 - LEAST_NAME, 0))
+
+
+def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs: Glyphs) -> Line:
+    graph: Span = ("graph", "strong")
+    if laid is None:
+        return (graph,)
+    tree, focus = laid.tree, laid.focus
+    if focus.filter_text:
+        found = safe(focus.filter_text)
+        if not laid.shape.found:
+            return (graph, (f'  no node matches "{found}"', "muted"))
+        return (graph, (f"  /{found}", "accent"))
+    if focus.root == 0 and first == 0:
+        on_paper = not figures.measured and focus.sort == "order"
+        return (graph, (f"  {'on paper' if on_paper else SORT_LABELS[focus.sort]}", "faint"))
+    # The root of the view names itself; once it has scrolled off, the first row names its parents.
+    node = focus.root if first == focus.root else tree.nodes[first].parent
+    return (graph, *_breadcrumb(tree, node, room - len("graph"), glyphs))
+
+
+def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
+    """Give the way to a node; what lies far above it yields."""
+    between: Span = (f" {glyphs.crumb} ", "faint")
+    spans: list[Span] = []
+    left_out = width(between[0]) + width(glyphs.ellipsis)
+    while node >= 0:
+        name = safe(tree.nodes[node].name)
+        parent = tree.nodes[node].parent
+        room -= width(between[0]) + width(name)
+        if spans and room < (left_out if parent >= 0 else 0):
+            spans[:0] = [between, (glyphs.ellipsis, "muted")]
+            break
+        spans[:0] = [between, (name, "muted")]
+        node = parent
+    return tuple(spans)
+
+
+def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: Glyphs) -> Line:
+    found = laid.tree.nodes[node]
+    cells = columns.name_cells
+    indent = indent_cells(laid, node, columns)
+    blank = " " * indent
+    if indent < 2 * laid.depth(node) and indent >= width(glyphs.ellipsis):
+        blank = glyphs.ellipsis + " " * (indent - width(glyphs.ellipsis))
+    fold = "  "
+    if laid.shape.branches[node]:
+        fold = (glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded) + " "
+    room = max(cells - indent - 2, 0)
+    name = middle(safe(found.name), room, glyphs.ellipsis)
+    rest = room - width(name) - 1
+    kind = safe(figures.type_of(node).replace("×", glyphs.times))
+    shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
+    strong = "strong" if node in (laid.focus.selected, laid.focus.root) else "ink"
+    line: Line = ((blank + fold, "muted"), (name, strong), (shown_kind, "faint"))
+    missing = cells - line_width(line)
+    return (*line, (" " * missing, "ink")) if missing > 0 else exact(line, cells, glyphs.ellipsis)
+
+
+def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
+    match column.name:
+        case "params":
+            return _figure(column, cells.parameters, _text(cells.parameters, count), glyphs)
+        case "macs":
+            return _figure(column, cells.macs, _text(cells.macs, count), glyphs)
+        case "bytes":
+            return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, size), glyphs)
+        case "intensity":
+            return _figure(column, cells.intensity, _text(cells.intensity, intensity), glyphs)
+        case "seconds":
+            return _time(column, cells.seconds, cells, figures, glyphs)
+        case "p95":
+            return _time(column, cells.p95, cells, figures, glyphs)
+        case "share":
+            role = "faint" if _is_faint(cells) else "muted"
+            text = _text(cells.share, share_cell)
+            return ((_aligned(cells.share, text, column.cells, glyphs), role),)
+        case "trend":
+            return (({"up": glyphs.up, "down": glyphs.down, "": " "}[cells.trend], "ink"),)
+        case "bar":
+            return _bar(column, cells.bar, glyphs)
+        case "bound":
+            return (_bound(cells, glyphs),)
+
+
+def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:
+    role = "faint" if isinstance(value, str) else "muted"
+    return ((_aligned(value, text, column.cells, glyphs), role),)
+
+
+def _time(column: Column, value: Value, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
+    text = "" if isinstance(value, str) else column_time(value, figures.unit)
+    share = cells.measured_share
+    if isinstance(value, str) or _is_faint(cells) or not text.strip("0."):
+        role = "faint"
+    else:
+        strong = column.name == "seconds" and share is not None and share >= STRONG_SHARE
+        role = "strong" if strong else "ink"
+        role = "muted" if figures.stale else role
+    return ((_aligned(value, text, column.cells, glyphs), role),)
+
+
+def _is_faint(cells: Cells) -> bool:
+    return cells.measured_share is not None and cells.measured_share < FAINT_SHARE
+
+
+def _text(value: Value, write: Callable[[float], str]) -> str:
+    return "" if isinstance(value, str) else write(value)
+
+
+def _aligned(value: Value, text: str, cells: int, glyphs: Glyphs) -> str:
+    if isinstance(value, str):
+        signs = {"zero": glyphs.zero, "unavailable": glyphs.dash, "pending": glyphs.ellipsis}
+        text = signs[value]
+    return text.rjust(cells)
+
+
+def _bar(column: Column, shown: Bar, glyphs: Glyphs) -> Line:
+    drawn = bar(shown.halves, glyphs)
+    spans: list[Span] = []
+    start, role = 0, "faint"
+    for kind, cells in zip(KINDS, shown.mix, strict=False):
+        if cells:
+            role = kind
+            spans.append((drawn[start : start + cells], role))
+            start += cells
+    if start < len(drawn):
+        spans.append((drawn[start:], role))
+    if shown.beyond:
+        spans.append((glyphs.beyond, role))
+    blank = column.cells - len(drawn) - shown.beyond
+    return (*spans, (" " * blank, "ink"))
+
+
+def _bound(cells: Cells, glyphs: Glyphs) -> Span:
+    if cells.failed:
+        return glyphs.failed, "strong error"
+    if cells.bound is None:
+        return " ", "ink"
+    role = "faint" if _is_faint(cells) else f"strong {cells.bound}"
+    return LETTERS[cells.bound], role
+
+
+def _heading(column: Column, figures: Figures, glyphs: Glyphs) -> str:
+    match column.name:
+        case "params":
+            return "params"
+        case "macs":
+            return "MAC"
+        case "bytes":
+            return "B"
+        case "intensity":
+            return "F/B"
+        case "seconds":
+            unit = figures.unit
+            return "us" if unit == "µs" and glyphs.zero != "·" else unit
+        case "p95":
+            return "p95"
+        case "share":
+            return "%" if figures.measured else "%MAC"
+        case "bar":
+            end = f"{figures.scale * 100:.0f} %"
+            return "0" + glyphs.rule * (column.cells - 1 - len(end)) + end
+        case "trend" | "bound":
+            return ""
