@@ -1,0 +1,257 @@
+"""FLOP of everything that is not a multiply-accumulate: the documented table.
+
+1. One addition, multiplication, division, comparison of numbers, minimum or maximum is 1 FLOP. So
+   is one elementary function (exp, log, sqrt, rsqrt, sin, tanh, erf, pow): hardware has a unit or a
+   short polynomial for each, and no count of its steps would hold on two machines.
+2. A composed function is the sum of its steps: sigmoid 1/(1+exp(-x)) is 4, softmax 5 an element.
+3. Arithmetic on integers and booleans is not floating point: 0. A complex addition is 2, a complex
+   multiplication 6, other complex operations twice the real ones.
+4. Constants of a channel or row (epsilon, scale of a running variance) are not counted, nor is the
+   arithmetic of addresses: reading, moving, padding and choosing values costs 0, see ``free.py``.
+5. What is in none of the three tables is uncosted, and listed by name.
+
+| what | FLOP |
+|---|---|
+| element-wise | per element of the output: ``PER_OUTPUT`` |
+| reductions, softmax, scans | per element of the input: ``PER_INPUT`` |
+| layer, group and batch norm with statistics of the input | 5 per element (mean 1, deviation 1, \
+square 1, sum 1, scale 1) + 1 with weight + 1 with bias |
+| batch norm with running statistics | 2 per element: folded into one scale and one shift |
+| RMS norm | 3 per element (square, sum, scale) + 1 with weight |
+| max and average pooling | elements of the window, per output |
+| linear, quadratic, cubic interpolation | 2·points − 1 per output; nearest 0 |
+| bias of a convolution or linear layer | 1 per output |
+| attention | 6 per score: scale 1, softmax 5; + 1 with a mask |
+| LSTM, GRU, plain step | 30, 22, 4 per hidden unit with biases: ``matrix_arithmetic.py`` |
+| sort, top-k | n·⌈log2 n⌉ comparisons along the axis |
+| FFT | 5·n·log2 n complex, half of it real (Frigo & Johnson, FFTW: fftw.org/speed) |
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2, prod
+
+from tui_profiler.probe.cost.call import Call
+from tui_profiler.probe.cost.macs import trilinear_shape
+from tui_profiler.probe.cost.table import Formula, FormulaTable
+
+ARITHMETIC = FormulaTable()
+
+PER_OUTPUT = {
+    1: """abs add sub rsub mul div divide true_divide floor_divide neg negative reciprocal square
+        maximum minimum fmax fmin relu ceil floor round trunc frac sign sgn positive exp exp2 expm1
+        log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh
+        atanh erf erfc erfinv lgamma digamma pow float_power fmod remainder eq ne lt le gt ge isnan
+        isinf isfinite isposinf isneginf clamp_min clamp_max threshold copysign heaviside nextafter
+        ldexp logaddexp2 nan_to_num logical_and logical_or logical_not logical_xor bitwise_and
+        bitwise_or bitwise_not bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__
+        __xor__ __lshift__ __rshift__ ger outer special_entr special_i0 special_erfcx conj_physical
+        _conj_physical angle""",
+    2: """clamp hardtanh relu6 leaky_relu _prelu_kernel prelu hardshrink native_dropout
+        _fused_dropout rrelu""",
+    3: """lerp addcmul addcdiv softshrink softplus logit hypot sinc xlogy special_xlog1py logaddexp
+        cross linalg_cross""",
+    4: "sigmoid hardsigmoid elu celu selu",
+    5: """silu swish gelu hardswish mish glu log_sigmoid_forward quantize_per_tensor
+        quantize_per_channel""",
+}
+"""FLOP per element of the first output. gelu: x·½·(1+erf(x/√2)); silu: x·sigmoid(x); mish:
+x·tanh(log(1+exp x)); hardswish: x·clamp(x+3, 0, 6)/6; glu: a·sigmoid(b)."""
+
+PER_INPUT = {
+    1: """sum nansum prod max min amax amin argmax argmin any all mean cumsum cumprod cummax cummin
+        _cummax_helper _cummin_helper count_nonzero nanmean trace
+        _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d mkldnn_adaptive_avg_pool2d
+        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+        nll_loss_forward nll_loss2d_forward""",
+    2: "aminmax norm linalg_vector_norm logcumsumexp dequantize",
+    3: "mse_loss",
+    4: "var std var_mean std_mean logsumexp special_logsumexp",
+    5: "_softmax _log_softmax _safe_softmax softmax log_softmax _masked_softmax",
+}
+"""FLOP per element of the first input. var: mean, deviation, square, sum; softmax: maximum,
+difference, exp, sum, quotient."""
+
+
+def _per_output(flops: int) -> Formula:
+    def count(call: Call) -> int:
+        elements = _elements(call)
+        if call.is_complex():
+            return elements * _complex_factor(call, flops)
+        return flops * elements if call.is_floating() else 0
+
+    return count
+
+
+def _elements(call: Call) -> int:
+    """Elements of the output; of an operator on lists (``_foreach_add_``), of its first list."""
+    if not call.signature.name.startswith("aten::_foreach_"):
+        return call.output_elements()
+    tensors = call.args[0]
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(f"{call.signature.name}: first argument is not a list")
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def _complex_factor(call: Call, flops: int) -> int:
+    is_product = call.signature.name in ("aten::mul", "aten::mul_")
+    return 6 if is_product else 2 * flops
+
+
+def _per_input(flops: int) -> Formula:
+    def count(call: Call) -> int:
+        return flops * call.first().numel() if call.first().is_floating_point() else 0
+
+    return count
+
+
+def _enter_tables() -> None:
+    for flops, names in PER_OUTPUT.items():
+        for name in names.split():
+            ARITHMETIC.add(_per_output(flops), f"aten::{name}", f"aten::_foreach_{name}")
+    for flops, names in PER_INPUT.items():
+        ARITHMETIC.add(_per_input(flops), *(f"aten::{name}" for name in names.split()))
+
+
+_enter_tables()
+
+
+@ARITHMETIC.register("aten::native_layer_norm", "aten::native_group_norm", "aten::layer_norm")
+def _norm_with_own_statistics(call: Call) -> int:
+    return (5 + call.has("weight") + call.has("bias")) * call.output_elements()
+
+
+@ARITHMETIC.register(
+    "aten::native_batch_norm",
+    "aten::_native_batch_norm_legit",
+    "aten::cudnn_batch_norm",
+    "aten::miopen_batch_norm",
+)
+def _batch_norm(call: Call) -> int:
+    trains = call.flag("training") or not call.has("running_mean")
+    per_element = 5 + call.has("weight") + call.has("bias") if trains else 2
+    return per_element * call.output_elements()
+
+
+@ARITHMETIC.register("aten::_native_batch_norm_legit_no_training")
+def _batch_norm_at_inference(call: Call) -> int:
+    return 2 * call.output_elements()
+
+
+@ARITHMETIC.register("aten::_batch_norm_with_update")
+def _batch_norm_in_training(call: Call) -> int:
+    return (5 + call.has("weight") + call.has("bias")) * call.output_elements()
+
+
+@ARITHMETIC.register("aten::_fused_rms_norm", "aten::rms_norm")
+def _rms_norm(call: Call) -> int:
+    return (3 + call.has("weight")) * call.output_elements()
+
+
+@ARITHMETIC.register(
+    "aten::max_pool2d_with_indices",
+    "aten::max_pool3d_with_indices",
+    "aten::max_pool1d",
+    "aten::max_pool2d",
+    "aten::mkldnn_max_pool2d",
+    "aten::mkldnn_max_pool3d",
+    "aten::quantized_max_pool2d",
+    "aten::avg_pool1d",
+    "aten::avg_pool2d",
+    "aten::avg_pool3d",
+)
+def _pooling(call: Call) -> int:
+    kernel = call.numbers("kernel_size")
+    axes = {"1": 1, "2": 2, "3": 3}[call.signature.name.partition("pool")[2][0]]
+    window = prod(kernel) if len(kernel) == axes else kernel[0] ** axes
+    return window * call.output_elements()
+
+
+def _interpolation(points: int) -> Formula:
+    def count(call: Call) -> int:
+        return (2 * points - 1) * call.output_elements()
+
+    return count
+
+
+ARITHMETIC.add(_interpolation(2), "aten::upsample_linear1d")
+ARITHMETIC.add(_interpolation(4), "aten::upsample_bilinear2d")
+ARITHMETIC.add(_interpolation(8), "aten::upsample_trilinear3d")
+ARITHMETIC.add(_interpolation(16), "aten::upsample_bicubic2d")
+
+
+@ARITHMETIC.register("aten::grid_sampler_2d", "aten::grid_sampler_3d")
+def _grid_sample(call: Call) -> int:
+    """interpolation_mode: 0 linear, 1 nearest, 2 cubic."""
+    axes = len(call.output()) - 2
+    per_axis = {0: 2, 1: 0, 2: 4}[call.number("interpolation_mode")]
+    return max(0, 2 * prod((per_axis,) * axes) - 1) * call.output_elements()
+
+
+@ARITHMETIC.register("torchvision::roi_align")
+def _roi_align(call: Call) -> int | None:
+    """Bilinear samples (7) added up, and one quotient; adaptive sampling depends on the boxes."""
+    samples = call.number("sampling_ratio") ** 2
+    if call.number("sampling_ratio") <= 0:
+        return None
+    return (8 * samples + 1) * call.output_elements()
+
+
+@ARITHMETIC.register("torchvision::nms")
+def _suppression(call: Call) -> int:
+    """Each pair of boxes once: 4 comparisons and 9 steps of the overlap, 1 comparison."""
+    boxes = call.shape("dets")[0]
+    return 14 * (boxes * (boxes - 1) // 2)
+
+
+@ARITHMETIC.register("aten::sort", "aten::argsort", "aten::topk", "aten::msort", "aten::kthvalue")
+@ARITHMETIC.register("aten::median", "aten::nanmedian", "aten::mode")
+def _sorting(call: Call) -> int:
+    given = call.first()
+    axis = call.get("dim")
+    length = given.shape[axis] if isinstance(axis, int) and given.dim() else given.numel()
+    if length <= 1 or not given.is_floating_point():
+        return 0
+    return given.numel() * ceil(log2(length))
+
+
+@ARITHMETIC.register("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
+def _fourier(call: Call) -> int:
+    given = call.first()
+    is_real = not call.signature.name.endswith("c2c")
+    real = given if given.numel() > call.output_elements() else call.outputs[0]
+    axes = call.numbers("dim")
+    length = prod(real.shape[axis] for axis in axes)
+    elements = real.numel()
+    flops = 5 * elements * log2(length) if length > 1 else 0.0
+    return int(flops / 2) if is_real else int(flops)
+
+
+@ARITHMETIC.register("aten::_cdist_forward")
+def _distances(call: Call) -> int:
+    """x1: (..., n, width): difference, power and sum for each pair, one root."""
+    return call.output_elements() * (3 * call.shape("x1")[-1] + 1)
+
+
+@ARITHMETIC.register("aten::scatter_add", "aten::index_add", "aten::scatter_reduce")
+def _adding_scatter(call: Call) -> int:
+    name = "src" if call.has("src") else "source"
+    return call.elements(name) if call.is_floating() else 0
+
+
+@ARITHMETIC.register("aten::col2im")
+def _folding(call: Call) -> int:
+    return call.elements("self")
+
+
+@ARITHMETIC.register("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def _bags(call: Call) -> int:
+    """Rows added up (or compared); with a weight each, that is already a multiply-accumulate."""
+    if call.has("per_sample_weights"):
+        return 0
+    return call.elements("indices") * call.shape("weight")[-1]
+
+
+@ARITHMETIC.register("aten::_trilinear")
+def _second_multiplication(call: Call) -> int:
+    return prod(trilinear_shape(call))

@@ -1,0 +1,164 @@
+"""One operator call as formulas see it: arguments by the names of the operator's schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import torch
+
+from tui_profiler.probe.torch_internals import Operator, OpOverload
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What an operator's schema says, looked up once per operator."""
+
+    name: str
+    """``aten::convolution``."""
+    type: str
+    """``aten.convolution.default``."""
+    arguments: tuple[str, ...]
+    """Names in order, keyword-only ones last."""
+    defaults: dict[str, object]
+    is_view: bool
+    """Its outputs are other shapes of its first input, or it only changes the shape in place."""
+    written: tuple[str, ...]
+    """Names of the arguments that it writes into."""
+
+
+@lru_cache(maxsize=4096)
+def signature_of(operator: Operator) -> Signature:
+    """Read the schema of ``operator``; one that takes functions has none."""
+    if not isinstance(operator, OpOverload):
+        name = str(operator)
+        return Signature(f"higher_order::{name}", f"higher_order.{name}", (), {}, False, ())
+    schema = operator._schema
+    changes_shape_only = torch.Tag.inplace_view in operator.tags
+    written = () if changes_shape_only else _written(operator)
+    return Signature(
+        name=schema.name,
+        type=str(operator),
+        arguments=tuple(argument.name for argument in schema.arguments),
+        defaults={a.name: a.default_value for a in schema.arguments if a.has_default_value()},
+        is_view=operator.is_view or changes_shape_only,
+        written=written,
+    )
+
+
+def _written(operator: OpOverload) -> tuple[str, ...]:
+    arguments = operator._schema.arguments
+    return tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+
+
+class Call:
+    """The arguments and outputs of one operator call; shapes are what formulas ask for."""
+
+    __slots__ = ("_args", "_kwargs", "_outputs", "signature")
+
+    def __init__(
+        self,
+        signature: Signature,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        outputs: tuple[torch.Tensor, ...],
+    ) -> None:
+        self.signature = signature
+        self._args = args
+        self._kwargs = kwargs
+        self._outputs = outputs
+
+    def get(self, name: str) -> object:
+        """Give an argument, or its default; None where the operator has no such argument."""
+        if name in self._kwargs:
+            return self._kwargs[name]
+        names = self.signature.arguments
+        position = names.index(name) if name in names else len(self._args)
+        if position < len(self._args):
+            return self._args[position]
+        return self.signature.defaults.get(name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether an optional argument was given."""
+        return self.get(name) is not None
+
+    def flag(self, name: str) -> bool:
+        """Give a boolean argument."""
+        return bool(self.get(name))
+
+    def number(self, name: str) -> int:
+        """Give an integer argument."""
+        value = self.get(name)
+        if not isinstance(value, int):
+            raise TypeError(f"{self.signature.name}: {name} is not an integer")
+        return value
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Give a list of integers; one integer is a list of one."""
+        value = self.get(name)
+        if isinstance(value, int):
+            return (value,)
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"{self.signature.name}: {name} is not a list")
+        return tuple(int(item) for item in value)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Give a tensor argument."""
+        value = self.get(name)
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{self.signature.name}: {name} is not a tensor")
+        return value
+
+    def shape(self, name: str) -> Shape:
+        """Give every axis of a tensor argument."""
+        return tuple(self.tensor(name).shape)
+
+    def elements(self, name: str) -> int:
+        """Count the elements of a tensor argument, 0 where it was not given."""
+        value = self.get(name)
+        return value.numel() if isinstance(value, torch.Tensor) else 0
+
+    def output(self, index: int = 0) -> Shape:
+        """Give every axis of an output."""
+        return tuple(self._outputs[index].shape)
+
+    def output_elements(self, index: int = 0) -> int:
+        """Count the elements of an output."""
+        return prod(self.output(index))
+
+    def first(self) -> torch.Tensor:
+        """Give the first tensor among the arguments, lists of tensors included."""
+        for value in (*self._args, *self._kwargs.values()):
+            if isinstance(value, torch.Tensor):
+                return value
+            if isinstance(value, list | tuple) and value and isinstance(value[0], torch.Tensor):
+                return value[0]
+        raise TypeError(f"{self.signature.name} has no tensor argument")
+
+    def is_floating(self) -> bool:
+        """Tell whether floating-point or complex numbers go in or come out."""
+        values = (*self._outputs, *self._args, *self._kwargs.values())
+        tensors = (value for value in values if isinstance(value, torch.Tensor))
+        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
+
+    def is_complex(self) -> bool:
+        """Tell whether complex numbers come out."""
+        return any(output.is_complex() for output in self._outputs)
+
+    @property
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        """Every output tensor."""
+        return self._outputs
+
+    @property
+    def args(self) -> tuple[object, ...]:
+        """Positional arguments, as they were passed."""
+        return self._args
+
+    @property
+    def kwargs(self) -> dict[str, object]:
+        """Keyword arguments, as they were passed."""
+        return self._kwargs

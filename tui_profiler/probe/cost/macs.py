@@ -1,0 +1,262 @@
+"""Multiply-accumulates of convolutions, matrix products, attention and recurrent layers.
+
+1. The count is of the dense definition: zeros, padding, causal masks and early exits save nothing.
+2. What ``torch.utils.flop_counter`` has a formula for is counted by it, halved (its multiply-add is
+   two FLOP). The table here is asked first, and holds what that registry does not.
+3. torchvision publishes the same count as ``weights.meta["_ops"]`` (GMACs); ``tests/probe/
+   test_published.py`` holds ours equal to it.
+
+Letters in the docstrings: B batch, L target length, S source length, E width, H hidden width.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch.utils.flop_counter import flop_registry
+
+from tui_profiler.probe.cost.call import Call, Shape
+from tui_profiler.probe.cost.table import Formula, FormulaTable
+from tui_profiler.probe.torch_internals import Operator, OpOverload
+
+MACS = FormulaTable()
+
+_GATES = {0: 1, 1: 1, 2: 4, 3: 3}
+"""Gates by cuDNN's mode: ReLU, tanh, LSTM, GRU. Source: aten/src/ATen/native/cudnn/RNN.cpp."""
+
+
+def macs_formula(operator: Operator, name: str) -> Formula | None:
+    """Give the formula for an operator's multiply-accumulates; None where it has none."""
+    return MACS.find(name) or _from_torch(operator)
+
+
+def _from_torch(operator: Operator) -> Formula | None:
+    key = operator.overloadpacket if isinstance(operator, OpOverload) else operator
+    count_flop = flop_registry.get(key)
+    if count_flop is None:
+        return None
+
+    def halved(call: Call) -> int:
+        outputs = call.outputs
+        value = outputs[0] if len(outputs) == 1 else outputs
+        return int(count_flop(*call.args, **call.kwargs, out_val=value)) // 2
+
+    return halved
+
+
+def attention_macs(query: Shape, key: Shape, value: Shape) -> int:
+    """Count the scores and their product with the values.
+
+    query: (..., heads, L, E), key: (..., heads, S, E), value: (..., heads, S, width of the output).
+    With fewer heads in key and value, each serves several of the query's.
+    """
+    rows = prod(query[:-1])
+    return rows * key[-2] * (query[-1] + value[-1])
+
+
+def fused_attention_macs(query: Shape, key: Shape, width: int) -> int:
+    """Count in-projection, scores, product with the values and out-projection.
+
+    query: (B, L, E), key: (B, S, E). The in-projection of the query is L·E², of key and value
+    2·S·E², the two products 2·L·S·E, the out-projection L·E².
+    """
+    batch, target, _ = query
+    source = key[1]
+    projections = (2 * target + 2 * source) * width * width
+    return batch * (projections + 2 * target * source * width)
+
+
+@MACS.register(
+    "aten::_scaled_dot_product_attention_math",
+    "aten::_scaled_dot_product_fused_attention_overrideable",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_attention_math_for_mps",
+    "aten::scaled_dot_product_attention",
+)
+def _scaled_dot_product(call: Call) -> int:
+    return attention_macs(call.shape("query"), call.shape("key"), call.shape("value"))
+
+
+@MACS.register("aten::_native_multi_head_attention", "aten::_triton_multi_head_attention")
+def _multi_head_attention(call: Call) -> int:
+    return fused_attention_macs(call.shape("query"), call.shape("key"), call.number("embed_dim"))
+
+
+@MACS.register("aten::_transformer_encoder_layer_fwd")
+def _transformer_encoder_layer(call: Call) -> int:
+    source = call.shape("src")
+    weights = call.elements("ffn_weight_1") + call.elements("ffn_weight_2")
+    attention = fused_attention_macs(source, source, call.number("embed_dim"))
+    return attention + prod(source[:-1]) * weights
+
+
+@MACS.register("aten::linear", "aten::mkldnn_linear", "aten::_sparse_semi_structured_linear")
+def _linear(call: Call) -> int:
+    """input: (..., in), weight: (out, in)."""
+    return call.output_elements() * call.first().shape[-1]
+
+
+@MACS.register(
+    "mkldnn::_linear_pointwise",
+    "mkl::_mkl_linear",
+    "quantized::linear",
+    "quantized::linear_relu",
+    "quantized::linear_dynamic",
+    "quantized::linear_relu_dynamic",
+    "quantized::linear_dynamic_fp16",
+    "quantized::linear_relu_dynamic_fp16",
+    "onednn::qlinear_pointwise",
+    "aten::_int_mm",
+    "aten::_weight_int8pack_mm",
+    "aten::_weight_int4pack_mm",
+    "aten::_weight_int4pack_mm_for_cpu",
+    "aten::mv",
+    "aten::dot",
+    "aten::vdot",
+    "aten::matmul",
+)
+def _contracts_last_axis(call: Call) -> int:
+    """First operand: (..., in); each output is a sum over its last axis."""
+    return call.output_elements() * call.first().shape[-1]
+
+
+@MACS.register("aten::_grouped_mm", "aten::_scaled_grouped_mm")
+def _grouped_product(call: Call) -> int:
+    """self: (rows, in) or (groups, rows, in); every output is one sum over ``in``.
+
+    With both operands 2-D (rows are grouped along the contraction) the groups share it.
+    """
+    one, two = call.shape("self"), call.shape("mat2")
+    if len(one) == 2 and len(two) == 2:
+        return one[0] * one[1] * two[1]
+    return call.output_elements() * one[-1]
+
+
+@MACS.register("aten::_addmm_activation")
+def _product_with_activation(call: Call) -> int:
+    return call.output_elements() * call.shape("mat1")[-1]
+
+
+@MACS.register("aten::addmv")
+def _matrix_times_vector(call: Call) -> int:
+    return prod(call.shape("mat"))
+
+
+@MACS.register("aten::addbmm")
+def _summed_batched_product(call: Call) -> int:
+    """batch1: (B, n, k), batch2: (B, k, m)."""
+    return prod(call.shape("batch1")) * call.shape("batch2")[-1]
+
+
+@MACS.register("aten::linalg_vecdot")
+def _vector_products(call: Call) -> int:
+    return call.output_elements() * call.shape("x")[call.number("dim")]
+
+
+@MACS.register("aten::addr")
+def _outer_product(call: Call) -> int:
+    return call.output_elements()
+
+
+@MACS.register(
+    "aten::mkldnn_convolution",
+    "aten::cudnn_convolution_relu",
+    "aten::cudnn_convolution_add_relu",
+    "aten::miopen_convolution",
+    "aten::miopen_convolution_relu",
+    "aten::miopen_depthwise_convolution",
+    "aten::_conv_depthwise2d",
+    "aten::conv_depthwise3d",
+    "aten::slow_conv3d_forward",
+    "aten::slow_conv_dilated2d",
+    "aten::slow_conv_dilated3d",
+    "aten::mps_convolution",
+    "mkldnn::_convolution_pointwise",
+    "torchvision::deform_conv2d",
+)
+def _convolution(call: Call) -> int:
+    """weight: (out, in / groups, *kernel); every output channel at every place is one kernel."""
+    output = call.output()
+    weight = _convolution_weight(call)
+    return output[0] * prod(output[2:]) * prod(weight)
+
+
+def _convolution_weight(call: Call) -> Shape:
+    return call.shape("weight") if call.has("weight") else call.shape("W")
+
+
+@MACS.register("aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d")
+@MACS.register("aten::cudnn_convolution_transpose", "aten::miopen_convolution_transpose")
+def _transposed_convolution(call: Call) -> int:
+    """self: (B, in, *size), weight: (in, out / groups, *kernel)."""
+    given = call.shape("self")
+    return given[0] * prod(given[2:]) * prod(call.shape("weight"))
+
+
+@MACS.register("quantized::conv1d", "quantized::conv2d", "quantized::conv3d")
+@MACS.register("quantized::conv1d_relu", "quantized::conv2d_relu", "quantized::conv3d_relu")
+def _quantized_convolution(call: Call) -> int:
+    """The weight is packed with its bias: (out, in / groups, *kernel) once unpacked."""
+    unpack = getattr(call.get("packed_weight"), "unpack")  # noqa: B009 - a ScriptObject's method
+    output = call.output()
+    return int(output[0] * prod(output[2:]) * unpack()[0].numel())
+
+
+@MACS.register("aten::mkldnn_rnn_layer")
+def _one_recurrent_layer(call: Call) -> int:
+    """input: (L, B, E), weights: (gates·H, E) and (gates·H, H), one direction of one layer."""
+    length, batch, _ = call.shape("input")
+    return length * batch * (call.elements("weight0") + call.elements("weight1"))
+
+
+@MACS.register("aten::_cudnn_rnn", "aten::miopen_rnn")
+def _recurrent_layers(call: Call) -> int:
+    """weight: a list; those with two axes are multiplied once per step and sample."""
+    weights = call.get("weight")
+    if not isinstance(weights, list | tuple):
+        raise TypeError("weights of a recurrent layer are not a list")
+    steps = prod(call.shape("input")[:-1])
+    return int(steps * sum(w.numel() for w in weights if w.dim() == 2))
+
+
+@MACS.register("aten::quantized_lstm", "aten::quantized_gru")
+def _quantized_recurrent(call: Call) -> None:
+    """The weights are packed, and their shapes cannot be asked for."""
+    return None
+
+
+@MACS.register("aten::_trilinear")
+def _trilinear(call: Call) -> int:
+    """Sum of i1·i2·i3 over ``sumdim``: one multiply-accumulate per element of the full product.
+
+    The other multiplication of each element is in the arithmetic table.
+    """
+    return prod(trilinear_shape(call))
+
+
+def trilinear_shape(call: Call) -> Shape:
+    """Give every axis of the product before it is summed: of Bilinear (B, out, in1, in2)."""
+    shapes = []
+    for operand, expanded in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
+        shape = list(call.shape(operand))
+        for axis in sorted(call.numbers(expanded)):
+            shape.insert(axis, 1)
+        shapes.append(shape)
+    return tuple(max(axes) for axes in zip(*shapes, strict=True))
+
+
+@MACS.register("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def _embedding_bag(call: Call) -> int:
+    """With a weight for each index, every row found is multiplied and added; else only added."""
+    if not call.has("per_sample_weights"):
+        return 0
+    return call.elements("indices") * call.shape("weight")[-1]
+
+
+@MACS.register("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell")
+def _fused_cell(call: Call) -> int:
+    """The products came before; only the gates' arithmetic is left."""
+    return 0

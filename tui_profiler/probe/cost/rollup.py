@@ -1,0 +1,104 @@
+"""Costs of single nodes, summed up the tree.
+
+1. Everything but parameters adds up: a node is the sum of its children.
+2. A parameter counts once in every subtree that holds it. With the occurrences of one parameter in
+   preorder, each adds its size where it stands, and the lowest common ancestor of every two
+   neighbours takes it off once: above it, one of the two is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tui_profiler.messages import Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A parameter and the nodes that hold it, in preorder."""
+
+    scalars: int
+    size_bytes: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Own:
+    """Cost of one node without its children."""
+
+    macs: int = 0
+    flops: int = 0
+    input_bytes: int = 0
+    weight_bytes: int = 0
+    output_bytes: int = 0
+    ops: int = 0
+    uncosted: int = 0
+
+    def take(self, other: Own) -> None:
+        """Add another node's cost."""
+        self.macs += other.macs
+        self.flops += other.flops
+        self.input_bytes += other.input_bytes
+        self.weight_bytes += other.weight_bytes
+        self.output_bytes += other.output_bytes
+        self.ops += other.ops
+        self.uncosted += other.uncosted
+
+
+def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) -> tuple[Cost, ...]:
+    """Give every node's cost with everything below it.
+
+    Args:
+        parents: index of each node's parent, lower than its own; -1 for the root.
+        own: cost of each node alone.
+        held: every parameter with the nodes that hold it.
+    """
+    total = [Own() for _ in own]
+    for mine, given in zip(total, own, strict=True):
+        mine.take(given)
+    scalars, sizes = _distinct(parents, held)
+    for index in range(len(parents) - 1, 0, -1):
+        parent = parents[index]
+        total[parent].take(total[index])
+        scalars[parent] += scalars[index]
+        sizes[parent] += sizes[index]
+    return tuple(_cost(mine, scalars[index], sizes[index]) for index, mine in enumerate(total))
+
+
+def _distinct(parents: Sequence[int], held: Iterable[Held]) -> tuple[list[int], list[int]]:
+    scalars = [0] * len(parents)
+    sizes = [0] * len(parents)
+    for parameter in held:
+        for node in parameter.nodes:
+            scalars[node] += parameter.scalars
+            sizes[node] += parameter.size_bytes
+        for one, other in zip(parameter.nodes, parameter.nodes[1:], strict=False):
+            common = _common_ancestor(parents, one, other)
+            scalars[common] -= parameter.scalars
+            sizes[common] -= parameter.size_bytes
+    return scalars, sizes
+
+
+def _common_ancestor(parents: Sequence[int], one: int, other: int) -> int:
+    """The higher index cannot be an ancestor of the lower: it climbs until both are one."""
+    while one != other:
+        if one > other:
+            one = parents[one]
+        else:
+            other = parents[other]
+    return one
+
+
+def _cost(own: Own, parameters: int, parameter_bytes: int) -> Cost:
+    return Cost(
+        parameters=parameters,
+        parameter_bytes=parameter_bytes,
+        macs=own.macs,
+        flops=own.flops,
+        input_bytes=own.input_bytes,
+        weight_bytes=own.weight_bytes,
+        output_bytes=own.output_bytes,
+        ops=own.ops,
+        uncosted=own.uncosted,
+    )

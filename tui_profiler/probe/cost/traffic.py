@@ -1,0 +1,141 @@
+"""Bytes that one operator call reads and writes.
+
+1. Every tensor argument is read once and every output is written once, whatever the caches do; the
+   same tensor passed twice is read once. It is what the operator must move if nothing is kept.
+2. A view moves nothing, nor does an output that is its input under another shape.
+3. A tensor has as many bytes as its elements, but not more than its storage: an expanded axis is
+   read once.
+4. In place: the tensor is read and written. What is only overwritten (``copy_``, ``fill_``,
+   ``zero_``, random filling) is not read. An allocation without values (``empty``) moves nothing.
+5. Looking up rows (``embedding``, ``index_select``, ``gather`` …) reads as much of the table as it
+   gives out, not the whole table; writing some elements (``index_put_``, ``scatter_``) writes as
+   many bytes as the values have.
+6. Parameters and buffers, and views of them, are weights; everything else read is an activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import torch
+
+from tui_profiler.probe.cost.call import Call, Signature
+from tui_profiler.probe.torch_internals import storage_key
+
+
+def _named(names: str, ending: str = "") -> frozenset[str]:
+    return frozenset(f"aten::{name}{ending}" for name in names.split())
+
+
+_OVERWRITES = _named(
+    "copy fill zero random uniform normal bernoulli exponential log_normal geometric cauchy", "_"
+)
+_ALLOCATES = _named(
+    """empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ set_
+    lift_fresh _efficientzerotensor _empty_affine_quantized"""
+)
+_LOOKS_AT_SHAPE = _named(
+    """zeros_like ones_like full_like new_zeros new_ones new_full rand_like randn_like
+    randint_like"""
+)
+_LOOKS_UP = {
+    "aten::embedding": "weight",
+    "aten::index": "self",
+    "aten::_unsafe_index": "self",
+    "aten::index_select": "self",
+    "aten::gather": "self",
+    "aten::take": "self",
+}
+_WRITES_SOME = {
+    "aten::index_put_": "values",
+    "aten::_index_put_impl_": "values",
+    "aten::scatter_": "src",
+    "aten::scatter_add_": "src",
+    "aten::index_copy_": "source",
+    "aten::index_add_": "source",
+}
+
+
+def tensors_in(value: object) -> list[torch.Tensor]:
+    """Give the tensors in lists, tuples and dictionaries, in order."""
+    found: list[torch.Tensor] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, list | tuple):
+            pending.extend(reversed(item))
+        elif isinstance(item, dict):
+            pending.extend(reversed(item.values()))
+    return found
+
+
+def tensor_bytes(tensor: torch.Tensor) -> int:
+    """Count the bytes of all elements."""
+    return tensor.numel() * tensor.element_size()
+
+
+def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
+    """Give (activation bytes read, weight bytes read, bytes written).
+
+    Args:
+        call: the operator and its tensors.
+        weights: storage keys of the model's parameters and buffers.
+    """
+    signature = call.signature
+    if signature.is_view or signature.name in _ALLOCATES:
+        return 0, 0, 0
+    inputs = {id(tensor): tensor for tensor in tensors_in((call.args, call.kwargs))}
+    storages = {storage_key(tensor) for tensor in inputs.values()}
+    written = _written_bytes(call, storages - {None})
+    if written == 0 and call.outputs and not signature.written:
+        return 0, 0, 0
+    activations = weight = 0
+    for tensor in _read(call, inputs):
+        if storage_key(tensor) in weights:
+            weight += _bytes_read(call, tensor)
+        else:
+            activations += _bytes_read(call, tensor)
+    return activations, weight, written
+
+
+def _read(call: Call, inputs: dict[int, torch.Tensor]) -> Iterator[torch.Tensor]:
+    signature = call.signature
+    if signature.name in _LOOKS_AT_SHAPE:
+        return
+    unread = _unread_arguments(signature)
+    skipped = {id(call.get(name)) for name in unread}
+    yield from (tensor for key, tensor in inputs.items() if key not in skipped)
+
+
+def _unread_arguments(signature: Signature) -> tuple[str, ...]:
+    if signature.name in _OVERWRITES or signature.name in _WRITES_SOME:
+        return signature.written
+    return ("out",) if "out" in signature.written else ()
+
+
+def _bytes_read(call: Call, tensor: torch.Tensor) -> int:
+    table = _LOOKS_UP.get(call.signature.name)
+    if table is not None and tensor is call.get(table):
+        return min(_bytes_at_most_of_storage(tensor), tensor_bytes(call.outputs[0]))
+    return _bytes_at_most_of_storage(tensor)
+
+
+def _bytes_at_most_of_storage(tensor: torch.Tensor) -> int:
+    if storage_key(tensor) is None:
+        return tensor_bytes(tensor)
+    return min(tensor_bytes(tensor), tensor.untyped_storage().nbytes())
+
+
+def _written_bytes(call: Call, input_storages: set[int | None]) -> int:
+    """Outputs in storages of their own, and what the schema says is written."""
+    values = _WRITES_SOME.get(call.signature.name)
+    if values is not None:
+        return sum(tensor_bytes(tensor) for tensor in tensors_in(call.get(values)))
+    written = {id(t): t for name in call.signature.written for t in tensors_in(call.get(name))}
+    total = sum(tensor_bytes(tensor) for tensor in written.values())
+    for output in call.outputs:
+        if id(output) not in written and storage_key(output) not in input_storages:
+            total += tensor_bytes(output)
+    return total

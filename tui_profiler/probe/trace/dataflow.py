@@ -1,0 +1,49 @@
+"""Which operator reads what another one wrote.
+
+A tensor's writer is the operator that gave it; a view's is the view, which reads from the writer of
+its base. After a write in place, every tensor on that storage comes from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from tui_profiler.probe.torch_internals import storage_key, tensor_key
+from tui_profiler.probe.trace.places import Place
+
+
+class Dataflow:
+    """Pairs of places, in the order in which they were seen."""
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._writers: dict[int, tuple[int, Place]] = {}
+        self._in_place: dict[int | None, tuple[int, Place]] = {}
+        self.edges: dict[tuple[Place, Place], None] = {}
+
+    def add(
+        self,
+        place: Place,
+        read: Iterable[torch.Tensor],
+        given: Iterable[torch.Tensor],
+        written: Iterable[torch.Tensor],
+    ) -> None:
+        """Enter one operator call: what it read, what it returned, what it wrote in place."""
+        self._tick += 1
+        for tensor in read:
+            self._join(place, tensor)
+        stamp = (self._tick, place)
+        for tensor in given:
+            self._writers[tensor_key(tensor)] = stamp
+        for tensor in written:
+            self._writers[tensor_key(tensor)] = stamp
+            self._in_place[storage_key(tensor)] = stamp
+
+    def _join(self, reader: Place, tensor: torch.Tensor) -> None:
+        tick, writer = self._writers.get(tensor_key(tensor), (0, None))
+        changed, changer = self._in_place.get(storage_key(tensor), (0, None))
+        for source in (writer, changer if changed > tick else None):
+            if source is not None and source is not reader:
+                self.edges[(source, reader)] = None

@@ -1,0 +1,74 @@
+"""Why a trace could not be made: an error of the model's code as a message."""
+
+from __future__ import annotations
+
+import traceback
+
+from tui_profiler.messages import Attempt, Failed, Remedy
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.trace.frames import raising_line
+
+_MOST_CHARACTERS = 300
+_MOST_FRAMES = 60
+_MOST_TRACEBACK = 20_000
+
+
+class TraceError(Exception):
+    """No way of tracing gave a tree."""
+
+    def __init__(self, failed: Failed, attempts: tuple[Attempt, ...] = ()) -> None:
+        super().__init__(failed.what)
+        self.failed = failed
+        self.attempts = attempts
+
+
+def one_line(error: BaseException) -> str:
+    """Give an error as ``Type: first line of its message``, shortened."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001, RUF100 - its own __str__ fails: its type must do
+        message = ""
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
+    """Describe what ``forward`` raised.
+
+    Args:
+        error: what it raised, with its traceback.
+        where: path of the innermost module that it came out of.
+        inputs: what it was given.
+    """
+    lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    return Failed(
+        stage="trace",
+        what=f"forward raised {one_line(error)}",
+        where=where,
+        at=raising_line(error.__traceback__),
+        remedies=_remedies(error, inputs),
+        traceback="".join(lines)[-_MOST_TRACEBACK:],
+    )
+
+
+def refused(what: str, remedy: Remedy) -> TraceError:
+    """Describe a request that cannot be carried out."""
+    return TraceError(Failed(stage="trace", what=what, remedies=(remedy,), bad_argument=True))
+
+
+def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
+    if isinstance(error, MemoryError):
+        return (Remedy("--batch 1", "the least memory"),)
+    if not inputs.specs:
+        return (Remedy("--input 1,3,224,224", "passes one tensor of this shape to forward"),)
+    typed = " ".join(_option(spec.name, spec.shape, spec.dtype) for spec in inputs.specs)
+    reasons = ", ".join(dict.fromkeys(spec.why for spec in inputs.specs if spec.why))
+    tried = "what was tried" + (f" ({reasons})" if reasons else "")
+    return (Remedy(typed, f"{tried}: give other shapes in this form"),)
+
+
+def _option(name: str, shape: tuple[int, ...], dtype: str) -> str:
+    sizes = ",".join(str(size) for size in shape)
+    label = f"{name}=" if name else ""
+    return f"--input {label}{sizes}" + ("" if dtype == "float32" else f":{dtype}")

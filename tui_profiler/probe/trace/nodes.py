@@ -1,0 +1,104 @@
+"""The grown tree as messages: nodes in preorder, their costs, the edges between operators."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from types import CodeType
+
+import torch
+
+from tui_profiler.messages import Cost, Node, Weight
+from tui_profiler.probe.cost.rollup import rolled_up
+from tui_profiler.probe.trace.detail import detail
+from tui_profiler.probe.trace.places import Place, Places
+from tui_profiler.probe.trace.weights import Weights
+
+_MOST_ALIASES = 3
+
+
+class Frozen:
+    """Places with their indices; an index names a node in every message."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._order = list(places.in_preorder())
+        self._index = {id(place): index for index, place in enumerate(self._order)}
+        self._weights = Weights(self._order)
+
+    def index_of(self, place: Place | None) -> int:
+        """Give a place's node, -1 for none."""
+        return -1 if place is None else self._index[id(place)]
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Give every node's cost with all below it."""
+        parents = [self.index_of(place.parent) for place in self._order]
+        return rolled_up(parents, [place.own for place in self._order], self._weights.held())
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Give every node."""
+        self._number_operators()
+        busy = self._busy()
+        rows = zip(self._order, self._weights.of_place, strict=True)
+        return tuple(self._node(place, weights, id(place) in busy) for place, weights in rows)
+
+    def edges(self, pairs: Iterable[tuple[Place, Place]]) -> tuple[tuple[int, int], ...]:
+        """Give pairs of places as pairs of nodes."""
+        return tuple((self.index_of(one), self.index_of(other)) for one, other in pairs)
+
+    def _number_operators(self) -> None:
+        """An operator's path is its position among its module's: two branches never share one."""
+        for place in self._order:
+            for ordinal, op in enumerate(place.ops.values()):
+                op.path = f"{place.path}/{ordinal}"
+
+    def _busy(self) -> set[int]:
+        """Give the places in which anything was called."""
+        busy: set[int] = set()
+        for place in reversed(self._order):
+            if place.calls or id(place) in busy:
+                busy.add(id(place))
+                busy.add(id(place.parent))
+        return busy
+
+    def _node(self, place: Place, weights: tuple[Weight, ...], is_busy: bool) -> Node:
+        module = place.module
+        return Node(
+            parent=self.index_of(place.parent),
+            kind=place.kind,
+            name=place.name,
+            path=place.path,
+            type=place.type,
+            calls=place.calls,
+            inputs=place.inputs,
+            outputs=place.outputs,
+            weights=weights,
+            detail="" if module is None else detail(module),
+            source=place.source if module is None else forward_line(module),
+            called_from=place.called_from,
+            note=self._note(place, is_busy),
+        )
+
+    def _note(self, place: Place, is_busy: bool) -> str:
+        notes = [place.note] if place.note else []
+        if place.module is not None:
+            if not is_busy:
+                notes.append("not called in this trace")
+            others = self._places.elsewhere(place)
+            notes += [f"also at {path}" for path in others[:_MOST_ALIASES]]
+            if len(others) > _MOST_ALIASES:
+                notes.append(f"and at {len(others) - _MOST_ALIASES} more")
+        return "; ".join(notes)
+
+
+def forward_line(module: torch.nn.Module) -> str:
+    """Give ``file:line`` of a module's ``forward``; empty where it is not Python."""
+    own = vars(module).get("forward")
+    code = getattr(own, "__code__", None) if own is not None else _code_of(type(module))
+    return f"{code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else ""
+
+
+def _code_of(type_: type[torch.nn.Module]) -> CodeType | None:
+    forward = inspect.unwrap(type_.forward)
+    code = getattr(forward, "__code__", None)
+    return code if isinstance(code, CodeType) else None

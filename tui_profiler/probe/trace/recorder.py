@@ -1,0 +1,123 @@
+"""The one recorder: whatever runs under it becomes nodes with costs, edges and lifetimes.
+
+1. Every operator that the dispatcher sees is recorded under the module that is running, views and
+   allocations too; ``prim::device``, which asks a fake tensor where it lives, is not one.
+2. It keeps no tensor: what it kept would live longer than in the model, and peak memory would be
+   the recorder's.
+3. An allocation of no elements, which batch norm makes each time, is left out.
+4. ``aten::detach`` and ``aten::alias`` that autograd's bookkeeping inserts are recorded as the
+   views that they are: they cost nothing, and a real run has the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import torch
+
+from tui_profiler.probe.cost.call import Call, signature_of
+from tui_profiler.probe.cost.cost import op_cost
+from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.torch_internals import (
+    DATA_DEPENDENT,
+    Operator,
+    TorchDispatchMode,
+    storage_key,
+)
+from tui_profiler.probe.trace.bounds import Bounds
+from tui_profiler.probe.trace.calls import ModuleStack
+from tui_profiler.probe.trace.dataflow import Dataflow
+from tui_profiler.probe.trace.frames import calling_line
+from tui_profiler.probe.trace.lifetimes import Lifetimes
+from tui_profiler.probe.trace.places import Place
+from tui_profiler.probe.trace.shortcuts import shortcut
+from tui_profiler.probe.trace.snapshot import Snapshot
+from tui_profiler.probe.trace.tensors import described, described_by_name
+
+_DEVICE = torch.ops.prim.device.default
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+    """Records what is dispatched while it is entered."""
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        stack: ModuleStack,
+        weights: Container[int],
+        lifetimes: Lifetimes,
+        snapshot: Snapshot,
+        bounds: Bounds,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
+        self._stack = stack
+        self._weights = weights
+        self._snapshot = snapshot
+        self.lifetimes = lifetimes
+        self.bounds = bounds
+        self.dataflow = Dataflow()
+        self.uncosted: dict[str, None] = {}
+        """Operators without a formula, in order of first use."""
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Run one operator, or answer for it, and record it."""
+        keywords = kwargs or {}
+        if func is _DEVICE:
+            return func(*args, **keywords)
+        call = Call(signature_of(func), args, keywords, ())
+        written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
+        self._snapshot.before_write(t for t in written if not self._began_here(t))
+        result = self._run(func, call)
+        self._record(func, call, written, result)
+        return result
+
+    def _run(self, operator: Operator, call: Call) -> object:
+        sooner = shortcut(operator, call.args)
+        if sooner is not None:
+            return sooner
+        try:
+            return operator(*call.args, **call.kwargs)
+        except DATA_DEPENDENT:
+            return self.bounds.answer(operator, call)
+
+    def _record(
+        self, operator: Operator, call: Call, written: list[torch.Tensor], result: object
+    ) -> None:
+        signature = call.signature
+        outputs = tuple(tensors_in(result))
+        if _is_nothing(signature.name, outputs):
+            return
+        place = self._stack.places.of_op(self._stack.running, signature.name, signature.type)
+        if place.calls == 0:
+            place.inputs = described_by_name(
+                (*signature.arguments[: len(call.args)], *call.kwargs),
+                (*call.args, *call.kwargs.values()),
+            )
+            place.outputs = described(result)
+            place.source = calling_line()
+        place.calls += 1
+        self._count(operator, call, outputs, place)
+        self.dataflow.add(place, tensors_in((call.args, call.kwargs)), outputs, written)
+        self.lifetimes.add(place, outputs)
+
+    def _count(
+        self, operator: Operator, call: Call, outputs: tuple[torch.Tensor, ...], place: Place
+    ) -> None:
+        cost = op_cost(operator, call.args, call.kwargs, outputs, weights=self._weights)
+        place.own.take(cost)
+        if cost.uncosted:
+            self.uncosted[call.signature.name] = None
+
+    def _began_here(self, tensor: torch.Tensor) -> bool:
+        return self.lifetimes.began_here(storage_key(tensor))
+
+
+def _is_nothing(name: str, outputs: tuple[torch.Tensor, ...]) -> bool:
+    return name == "aten::empty" and not any(output.numel() for output in outputs)

@@ -1,0 +1,121 @@
+"""Parameters and buffers of the places: who owns them, who shares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from tui_profiler.messages import Weight
+from tui_profiler.probe.cost.rollup import Held
+from tui_profiler.probe.torch_internals import (
+    buffers_of,
+    children_of,
+    parameters_of,
+    storage_key,
+)
+from tui_profiler.probe.trace.places import Place, joined
+from tui_profiler.probe.trace.tensors import dtype_name
+
+Key = tuple[object, ...]
+"""What tells one weight from another: the part of a storage that it covers."""
+
+
+def all_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Give every module once, without recursion: 3,000 may be nested."""
+    seen: dict[int, torch.nn.Module] = {}
+    pending = [model]
+    while pending:
+        module = pending.pop()
+        if id(module) not in seen:
+            seen[id(module)] = module
+            pending.extend(child for child in children_of(module).values() if child is not None)
+    return list(seen.values())
+
+
+def own_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Give (name, tensor, whether it is a buffer) of what a module owns itself."""
+    held: tuple[tuple[Mapping[str, torch.Tensor | None], bool], ...] = (
+        (parameters_of(module), False),
+        (buffers_of(module), True),
+    )
+    for tensors, is_buffer in held:
+        for name, tensor in tensors.items():
+            if tensor is not None:
+                yield name, tensor, is_buffer
+
+
+def weight_key(tensor: torch.Tensor) -> Key:
+    """Identify what a weight covers; one without a storage is itself."""
+    storage = storage_key(tensor)
+    if storage is None:
+        return (id(tensor),)
+    return (storage, tensor.storage_offset(), *tensor.shape)
+
+
+class Weights:
+    """The weights of a tree, with the nodes that hold each."""
+
+    def __init__(self, places: list[Place]) -> None:
+        """Take the places in preorder: the first owner of a weight names it."""
+        self.of_place: list[tuple[Weight, ...]] = []
+        self._first: dict[Key, str] = {}
+        self._holders: dict[Key, list[int]] = {}
+        self._parameters: dict[Key, torch.Tensor] = {}
+        for index, place in enumerate(places):
+            module = place.module
+            self.of_place.append(() if module is None else self._owned(place, module))
+            if module is not None and place.is_registered:
+                self._hold(index, place, module)
+
+    def held(self) -> list[Held]:
+        """Give every parameter with the nodes that hold it."""
+        return [
+            Held(
+                self._parameters[key].numel(),
+                self._parameters[key].numel() * self._parameters[key].element_size(),
+                tuple(nodes),
+            )
+            for key, nodes in self._holders.items()
+        ]
+
+    def _owned(self, place: Place, module: torch.nn.Module) -> tuple[Weight, ...]:
+        found = []
+        for name, tensor, is_buffer in own_tensors(module):
+            full_name = joined(place.path, name)
+            first = self._first.setdefault(weight_key(tensor), full_name)
+            found.append(
+                Weight(
+                    name=name,
+                    shape=tuple(tensor.shape),
+                    dtype=dtype_name(tensor.dtype),
+                    bytes=tensor.numel() * tensor.element_size(),
+                    is_buffer=is_buffer,
+                    shared_with="" if first == full_name else first,
+                )
+            )
+        return tuple(found)
+
+    def _hold(self, index: int, place: Place, module: torch.nn.Module) -> None:
+        """A place that was not expanded stands for everything below it."""
+        for inner in (module,) if place.is_expanded else all_modules(module):
+            for _, tensor, is_buffer in own_tensors(inner):
+                if not is_buffer:
+                    key = weight_key(tensor)
+                    self._parameters[key] = tensor
+                    nodes = self._holders.setdefault(key, [])
+                    if not nodes or nodes[-1] != index:
+                        nodes.append(index)
+
+
+def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, int]]:
+    """Give the bytes of each storage of parameters, and of each that only buffers are in."""
+    parameters: dict[int, int] = {}
+    buffers: dict[int, int] = {}
+    for module in all_modules(model):
+        for _, tensor, is_buffer in own_tensors(module):
+            key = storage_key(tensor)
+            if key is not None:
+                sizes = buffers if is_buffer else parameters
+                sizes[key] = tensor.untyped_storage().nbytes()
+    return parameters, {key: size for key, size in buffers.items() if key not in parameters}
