@@ -1,0 +1,237 @@
+"""The body while a model is on its way: the stages with their seconds, and what is asked for."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.messages import LoadSpec
+from tui_profiler.messages.live import Stage
+from tui_profiler.queries.panel_failure import trouble
+from tui_profiler.queries.panel_state import has_failed, running_stage, seconds_text
+from tui_profiler.queries.panel_words import device_text, input_text, model_name
+from tui_profiler.session import EMPTY as NOTHING
+from tui_profiler.session import Session, StageRecord
+from tui_profiler.text import safe
+from tui_profiler.units import thousands
+
+from .failure import failure_lines
+from .lines import EMPTY, Line, LinesWidget
+from .machine_lines import machine_lines
+from .parts import LABEL, Look, finished, meter, row, words
+
+STAGES: dict[Stage, str] = {
+    "worker": "",
+    "import torch": "will give the versions",
+    "load model": "will give the model",
+    "trace": "will give the tree, parameters, MACs and bytes",
+    "initialise": "will give the weights their values",
+    "first run": "will give times",
+    "ceilings": "will give the bounds",
+}
+_ONLY_TO_RUN: tuple[Stage, ...] = ("initialise", "first run", "ceilings")
+_NAME = 13
+_NO_WEIGHTS = "random (--weights for trained)"
+INSPECTOR = 48
+BESIDE_FROM = 100
+"""At this many columns what was asked for stands beside the stages, where the inspector will."""
+
+
+def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
+    """Give the stages that a request goes through, in order."""
+    left_out: set[Stage] = set()
+    if spec is not None and not spec.run:
+        left_out.update(_ONLY_TO_RUN)
+    if spec is not None and not spec.ceilings:
+        left_out.add("ceilings")
+    return tuple(stage for stage in STAGES if stage not in left_out)
+
+
+def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
+    """Give the stage table, exactly ``rows`` lines."""
+    session = look.session
+    records = {record.stage: record for record in session.stages}
+    stages = stages_of(spec)
+    last = max((stages.index(stage) for stage in records if stage in stages), default=-1)
+    shown: list[Stage] = [
+        # Not every model needs its values made: what was skipped is not waited for.
+        stage
+        for index, stage in enumerate(stages)
+        if stage in records or index > last
+    ]
+    table = tuple(_stage(stage, records.get(stage), look) for stage in shown)
+    title = row((("starting", "strong ink"),), EMPTY, look)
+    body = (title, EMPTY, *table, EMPTY, *_progress(look, shown, records))
+    return finished(body, look, rows)
+
+
+def _stage(stage: Stage, record: StageRecord | None, look: Look) -> Line:
+    name = f" {stage}".ljust(_NAME + 2)
+    over = has_failed(look.session) or look.session.ended is not None
+    if record is None and stage == "worker" and not over:
+        record = StageRecord("worker", 0.0, detail="starting")
+    if record is None:
+        words = "not reached" if over else STAGES[stage]
+        return row((("·", "faint"), (name, "muted"), (words, "muted")), EMPTY, look)
+    if record.seconds is not None:
+        done: Line = (
+            (look.glyphs.done, "accent"),
+            (name, "ink"),
+            (safe(record.detail), "muted"),
+        )
+        return row(done, ((seconds_text(record.seconds), "ink"),), look)
+    detail = safe(record.detail) or _arrived(stage, look.session) or STAGES[stage]
+    if over:
+        failed: Line = ((look.glyphs.failed, "error"), (name, "error"), ("failed", "muted"))
+        return row(failed, EMPTY, look)
+    spinner = look.glyphs.spinner
+    turning = spinner[int(max(look.now, 0.0) * 4) % len(spinner)]
+    current: Line = ((turning, "accent"), (name, "strong ink"), (detail, "muted"))
+    return row(current, ((seconds_text(look.now - record.started_at), "ink"),), look)
+
+
+def _arrived(stage: Stage, session: Session) -> str:
+    arriving = session.arriving
+    if stage != "trace" or arriving is None:
+        return ""
+    return f"{thousands(len(arriving.nodes))} of {thousands(arriving.expected)} nodes"
+
+
+def _progress(
+    look: Look, stages: list[Stage], records: dict[Stage, StageRecord]
+) -> tuple[Line, ...]:
+    if has_failed(look.session) or look.session.ended is not None:
+        return ()
+    done = sum(stage in records and records[stage].seconds is not None for stage in stages)
+    bar = meter(done / len(stages), look.inner, "accent", look)
+    stage = running_stage(look.session)
+    now = f", now: {stage.stage}" if stage is not None else ""
+    said: Line = ((f"{done} of {len(stages)} stages done{now}", "muted"),)
+    return (row(bar, EMPTY, look), row(said, EMPTY, look))
+
+
+def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
+    """Give what was asked for, the machine pinned below it; exactly ``rows`` lines."""
+    facts = _facts(look.session, spec)
+    above = (
+        row(((model_name(look.session, spec), "strong ink"),), EMPTY, look),
+        *words("as asked for on the command line", look),
+        EMPTY,
+        *(line for label, value in facts for line in _fact(label, value, look)),
+    )
+    machine = machine_lines(look)
+    room = max(rows - len(machine) - 1, 0)
+    blank = (EMPTY,) * (max(room - len(above), 0) + 1)
+    return finished((*above[:room], *blank, *machine), look, rows)
+
+
+def _fact(label: str, value: str, look: Look) -> tuple[Line, ...]:
+    first, *rest = words(value, look, "ink", LABEL) or (EMPTY,)
+    blank, (text, role), *end = first[:1], first[1], *first[2:]
+    labelled: Line = (*blank, (label.ljust(LABEL), "muted"), (text[LABEL:], role), *end)
+    return (labelled, *rest)
+
+
+def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ...]:
+    model = session.model
+    asked = spec or LoadSpec("")
+    shapes = input_text(session)
+    why = f", by {safe(model.inputs[0].why)}" if model is not None and model.inputs else ""
+    device = device_text(session) or _device(session, asked)
+    return (
+        ("source", safe(model.source) if model is not None else _source(asked.model)),
+        ("weights", safe(model.weights if model is not None else asked.weights) or _NO_WEIGHTS),
+        (
+            "input",
+            shapes + why
+            if shapes
+            else safe(" ".join(asked.inputs)) or "…  inferred once it is loaded",
+        ),
+        ("device", device),
+        ("tracer", safe(asked.tracer)),
+    )
+
+
+def _source(model: str) -> str:
+    name, colon, attribute = model.partition(":")
+    if name == "demo" and colon:
+        return f"demo model {safe(attribute)}"
+    if colon:
+        return f"{safe(attribute)} of {safe(name)}"
+    return f"torchvision.models.{safe(model)}"
+
+
+def _device(session: Session, spec: LoadSpec) -> str:
+    threads = session.environment.threads if session.environment is not None else spec.threads
+    return safe(spec.device) + (f", {threads} threads" if threads else "")
+
+
+def loading_body(
+    look: Look, rows: int, spec: LoadSpec | None = None, *, marked: int = 0, hint: str = ""
+) -> tuple[Line, ...]:
+    """Give the whole body: stages left, the request right with the explorer's geometry.
+
+    A failure takes the place of the request. Below ``BESIDE_FROM`` columns it takes that of the
+    stages too; without one the machine stands below them.
+    """
+    failed = trouble(look.session) is not None
+    if look.cells < BESIDE_FROM:
+        if failed:
+            return failure_lines(look, rows, marked, hint)
+        machine = machine_lines(look)
+        table = loading_lines(look, max(rows - len(machine), 0), spec)
+        return finished((*table, *machine), look, rows)
+    left = loading_lines(_at(look, look.cells - INSPECTOR - 1), rows, spec)
+    beside = _at(look, INSPECTOR)
+    if failed:
+        right = failure_lines(beside, rows, marked, hint)
+    else:
+        right = request_lines(beside, rows, spec)
+    divider: Line = ((look.glyphs.divider, "hairline"),)
+    return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
+
+
+def _at(look: Look, cells: int) -> Look:
+    return Look(look.session, look.node, look.now, cells, look.glyphs)
+
+
+class Loading(LinesWidget):
+    """Shows the stages, and beside them what was asked for where there is room."""
+
+    DEFAULT_CSS = """
+    Loading { width: 1fr; height: 1fr; }
+    """
+
+    def __init__(
+        self,
+        glyphs: Glyphs = UNICODE,
+        spec: LoadSpec | None = None,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.glyphs = glyphs
+        self.spec = spec
+        self._shown: tuple[Session, float, int, str] = (NOTHING, 0.0, 0, "")
+
+    def show(self, session: Session, now: float, marked: int = 0, hint: str = "") -> None:
+        """Show a session as it is at ``now``, seconds on the probe's clock.
+
+        Args:
+            session: what is known.
+            now: for how long the present stage has gone on.
+            marked: of a failure, which remedy the cursor is on.
+            hint: what a key does with the marked line; empty where there is no such key.
+        """
+        self._shown = (session, now, marked, hint)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the body out anew."""
+        self._draw()
+
+    def _draw(self) -> None:
+        session, now, marked, hint = self._shown
+        cells, rows = self.size
+        if cells > 2 and rows > 0:
+            look = Look(session, 0, now, cells, self.glyphs)
+            self.lines = loading_body(look, rows, self.spec, marked=marked, hint=hint)
