@@ -15,11 +15,6 @@ from functools import lru_cache
 MAX_CHARACTERS = 400
 
 _PLAIN = re.compile(r"[\x20-\x7e]*\Z")
-# C0 and C1 controls and DEL; surrogates; bidirectional and zero-width formatting; line separators.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
 
 
 @lru_cache(maxsize=16384)
@@ -29,13 +24,17 @@ def safe(text: str) -> str:
         text = text[: MAX_CHARACTERS - 1] + "…"
     if _PLAIN.match(text):
         return text
-    return _UNSAFE.sub(_written_out, text)
+    # Controls, formatting (bidirectional, zero-width), surrogates, private and unassigned
+    # characters, separators: terminals differ in what they do with them, and in how wide they are.
+    return "".join(c if c.isprintable() else _written_out(c) for c in text)
 
 
-def _written_out(match: re.Match[str]) -> str:
-    code = ord(match.group())
+def _written_out(character: str) -> str:
+    if character == "\t" or unicodedata.category(character) == "Zs":
+        return " "
+    code = ord(character)
     if code < 0x100:
-        return {9: " ", 10: "\\n", 13: "\\r"}.get(code, f"\\x{code:02x}")
+        return {10: "\\n", 13: "\\r"}.get(code, f"\\x{code:02x}")
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 

@@ -1,0 +1,110 @@
+"""Hostile text made safe, and text cut to a width."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui_profiler.text import MAX_CHARACTERS, fit, middle, safe, width
+
+HOSTILE = [
+    ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+    ("\x1b]52;c;cm0gLXJm\x07", "\\x1b]52;c;cm0gLXJm\\x07"),
+    ("\x9b31mred", "\\x9b31mred"),
+    ("one\ntwo\r\nthree", "one\\ntwo\\r\\nthree"),
+    ("a\tb", "a b"),
+    ("no\u00a0break", "no break"),
+    ("del\x7fete", "del\\x7fete"),
+    ("abc\u202edcba", "abc\\u202edcba"),
+    ("zero\u200bwidth", "zero\\u200bwidth"),
+    ("line\u2028end", "line\\u2028end"),
+    ("soft\u00adhyphen", "soft\\xadhyphen"),
+    ("tag\U000e0041", "tag\\U000e0041"),
+    ("half\ud800", "half\\ud800"),
+    ("private\ue000", "private\\ue000"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), HOSTILE)
+def test_what_could_move_the_terminal_is_written_out(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["", "layer1.0.conv1", "[/nope]", "[bold]", "多层", "é", "e\u0301"]
+)
+def test_what_is_printable_stays(text: str) -> None:
+    assert safe(text) == text
+
+
+def test_ten_thousand_characters_are_cut() -> None:
+    assert safe("x" * 10_000) == "x" * (MAX_CHARACTERS - 1) + "…"
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_safe_text_holds_only_printable_characters(text: str) -> None:
+    assert safe(text).isprintable()
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_safe_text_holds_no_formatting(text: str) -> None:
+    assert not {unicodedata.category(character) for character in safe(text)} & {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }
+
+
+@given(st.text(st.characters(), max_size=600))
+def test_safe_text_is_safe_already(text: str) -> None:
+    once = safe(text[:40])
+    assert safe(once) == once
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"), [("abc", 3), ("多层", 4), ("e\u0301", 1), ("ｆ", 2), ("", 0), ("─━▸", 3)]
+)
+def test_width_is_counted_in_cells(text: str, cells: int) -> None:
+    assert width(text) == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "shown"),
+    [
+        ("abc", 5, "abc  "),
+        ("abcdef", 4, "abc…"),
+        ("abcd", 4, "abcd"),
+        ("多层网络", 5, "多层…"),
+        ("多层网络", 4, "多… "),
+        ("abc", 1, "…"),
+        ("abc", 0, ""),
+    ],
+)
+def test_text_is_cut_at_its_end_and_filled(text: str, cells: int, shown: str) -> None:
+    assert fit(text, cells) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "shown"),
+    [
+        ("layer3.2.conv2", 20, "layer3.2.conv2"),
+        ("layer3.2.conv2", 9, "laye…onv2"),
+        ("layer3.2.conv2", 2, "la"),
+        ("多层网络", 5, "多…络"),
+    ],
+)
+def test_a_name_is_cut_in_its_middle(text: str, cells: int, shown: str) -> None:
+    assert middle(text, cells) == shown
+
+
+@given(st.text("ab多e\u0301…", max_size=30), st.integers(0, 20))
+def test_fitted_text_takes_exactly_its_cells(text: str, cells: int) -> None:
+    assert width(fit(text, cells)) == cells
+
+
+@given(st.text("ab多e\u0301…", max_size=30), st.integers(0, 20), st.sampled_from(["…", ".."]))
+def test_text_cut_in_its_middle_fits(text: str, cells: int, ellipsis: str) -> None:
+    assert width(middle(text, cells, ellipsis)) <= cells
