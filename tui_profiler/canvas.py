@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -107,7 +108,7 @@ def split_cells(parts: Sequence[float], cells: int) -> tuple[int, ...]:
 
 def nice_ceiling(value: float) -> float:
     """Give the next of 1, 2, 5 x 10ⁿ that is at least ``value``: a scale that seldom changes."""
-    if value <= 0:
+    if not 0 < value < math.inf:
         return 1.0
     step = 1e-9
     while True:
@@ -131,10 +132,7 @@ def sparkline(
     levels = glyphs.levels
     steps = len(levels) - 1
     full = rows * steps
-    heights = [
-        -1 if value is None else max(min(round(value / top * full) if top > 0 else 0, full), 1)
-        for value in values
-    ]
+    heights = [-1 if value is None else _height(value, top, full) for value in values]
     return tuple(
         "".join(
             levels[0]
@@ -144,3 +142,10 @@ def sparkline(
         )
         for row in range(rows)
     )
+
+
+def _height(value: float, top: float, full: int) -> int:
+    """Give a column's height in steps; what was measured is at least one, so that it is seen."""
+    if top <= 0 or math.isnan(value):
+        return 1
+    return max(round(min(value / top, 1.0) * full), 1)
