@@ -1,0 +1,201 @@
+"""Messages to bytes and back."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterator
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.small_model import MEASURED
+from tui_profiler.messages import (
+    Ceilings,
+    Core,
+    Cost,
+    Edges,
+    Ended,
+    Failed,
+    Gpu,
+    Heartbeat,
+    Listed,
+    ListModels,
+    LoadSpec,
+    Message,
+    Node,
+    Nodes,
+    Pause,
+    Printed,
+    Remedy,
+    Request,
+    Resume,
+    Sample,
+    SetBatch,
+    StageStarted,
+    Start,
+    Step,
+    Stop,
+    Tensor,
+    Unknown,
+    Weight,
+)
+from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
+
+GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
+NODE = Node(
+    -1,
+    "module",
+    "net\x1b[31m\ud7ff多",
+    "",
+    "Net",
+    1,
+    (Tensor((1, 3), "float32", 12, "x"),),
+    (),
+    (Weight("w", (3,), "float32", 12, False, "other.w"),),
+    "",
+    "net.py:1",
+    "",
+)
+MESSAGES: tuple[Message, ...] = (
+    *MEASURED,
+    Nodes((NODE,), (Cost(*range(9)),)),
+    Edges(((0, 1), (1, 2))),
+    Listed((("demo", "demo:cnn"),)),
+    Heartbeat(1.0, 0.5),
+    Sample(1.0, (Core(0.5),), Unknown("no"), 1, 2, 3.0, 4.0, 5.0, (GPU,), 6.0),
+    Failed("trace", "no", "a.b", "f.py:1", "why", "likely", (Remedy("--batch 1", "fits"),), "tb"),
+    Printed("out\n", 3),
+    Ended(-9, False, "Killed", 42, 1.5),
+)
+REQUESTS: tuple[Request, ...] = (
+    Start(LoadSpec("resnet18", inputs=("x=1,3",), batch=2, seconds=1.5)),
+    ListModels("res"),
+    Pause(),
+    Resume(),
+    Step(),
+    SetBatch(4),
+    Stop(),
+)
+
+
+def classes(messages: tuple[object, ...]) -> set[type]:
+    return {type(message) for message in messages}
+
+
+def test_every_message_has_an_example_here() -> None:
+    assert classes(MESSAGES) == set(get_args(Message))
+
+
+def test_every_request_has_an_example_here() -> None:
+    assert classes(REQUESTS) == set(get_args(Request))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_a_round_trip(message: Message) -> None:
+    assert list(message_decoder().feed(encode(message))) == [message]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
+def test_a_request_survives_a_round_trip(request_: Request) -> None:
+    assert list(request_decoder().feed(encode(request_))) == [request_]
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return (data[start:end] for start, end in itertools.pairwise(edges))
+
+
+@given(st.lists(st.integers(min_value=0), max_size=30))
+def test_any_split_of_the_bytes_gives_the_same_messages(cuts: list[int]) -> None:
+    decoder = message_decoder()
+    data = b"".join(map(encode, MESSAGES))
+    got = [message for piece in pieces(data, cuts) for message in decoder.feed(piece)]
+    assert tuple(got) == MESSAGES
+
+
+def test_single_bytes_give_the_same_messages() -> None:
+    decoder = message_decoder()
+    data = b"".join(map(encode, MESSAGES))
+    got = [message for byte in data for message in decoder.feed(bytes([byte]))]
+    assert tuple(got) == MESSAGES
+
+
+def test_half_a_message_is_no_message() -> None:
+    assert list(message_decoder().feed(encode(MESSAGES[0])[:-1])) == []
+
+
+def test_what_was_yielded_is_not_yielded_again_when_the_reader_stops_early() -> None:
+    decoder = message_decoder()
+    first = decoder.feed(b"".join(map(encode, MESSAGES[:3])))
+    assert next(first) == MESSAGES[0]
+    first.close()
+    assert list(decoder.feed(b"")) == list(MESSAGES[1:3])
+
+
+def test_a_frame_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with pytest.raises(WireError, match="limit"):
+        list(message_decoder().feed(struct.pack(">I", MAX_FRAME_BYTES + 1)))
+
+
+def test_a_message_that_is_too_long_is_not_made() -> None:
+    with pytest.raises(WireError, match="limit"):
+        encode(Printed("x" * (MAX_FRAME_BYTES + 1)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        msgspec.msgpack.encode("text"),
+        msgspec.msgpack.encode(["NoSuchMessage", 1]),
+        msgspec.msgpack.encode(["Printed"]),
+        msgspec.msgpack.encode(["Printed", 7]),
+        msgspec.msgpack.encode({"_": "Printed"}),
+        b"\x91" * 100_000,
+        b"\x92\xa7Printed\xa2\xff\xfe",
+    ],
+)
+def test_rubbish_is_a_wire_error(body: bytes) -> None:
+    with pytest.raises(WireError):
+        list(message_decoder().feed(struct.pack(">I", len(body)) + body))
+
+
+def test_a_newer_peer_may_add_a_field() -> None:
+    body = msgspec.msgpack.encode(["StageStarted", "trace", 1.5, "detail", "of a later version"])
+    (got,) = message_decoder().feed(struct.pack(">I", len(body)) + body)
+    assert got == StageStarted("trace", 1.5, "detail")
+
+
+@given(st.sampled_from(MESSAGES), st.lists(st.tuples(st.integers(0), st.integers(0, 255))))
+def test_a_damaged_frame_gives_messages_or_a_wire_error(
+    message: Message, damage: list[tuple[int, int]]
+) -> None:
+    data = bytearray(encode(message))
+    for position, value in damage:
+        data[position % len(data)] = value
+    try:
+        got = list(message_decoder().feed(bytes(data)))
+    except WireError:
+        return
+    assert classes(tuple(got)) <= set(get_args(Message))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_give_messages_or_a_wire_error(data: bytes) -> None:
+    try:
+        got = list(message_decoder().feed(data))
+    except WireError:
+        return
+    assert classes(tuple(got)) <= set(get_args(Message))
+
+
+def test_a_number_where_ceilings_may_be_unknown_keeps_its_kind() -> None:
+    (ceilings,) = (message for message in MESSAGES if isinstance(message, Ceilings))
+    (got,) = message_decoder().feed(encode(ceilings))
+    assert isinstance(got, Ceilings)
+    assert [type(part.flops_per_second) for part in got.compute] == [float, Unknown]
