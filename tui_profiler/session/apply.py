@@ -138,16 +138,21 @@ def _sample(session: Session, sample: Sample) -> Session:
 
 
 def _printed(log: Log, message: Printed) -> Log:
-    whole, _, partial = (log.partial + message.text).replace("\r\n", "\n").rpartition("\n")
-    new = [safe_line(line) for line in whole.split("\n")] if whole else []
-    if len(partial) > MAX_LINE:
-        partial = partial[:MAX_LINE]
+    whole, ended, partial = (log.partial + message.text).replace("\r\n", "\n").rpartition("\n")
+    new = [safe_line(line) for line in whole.split("\n")] if ended else []
     return Log(
         lines=(*log.lines, *new)[-MAX_LOG_LINES:],
-        partial=partial,
+        partial=_newest(partial),
         total_lines=log.total_lines + len(new),
         dropped_bytes=log.dropped_bytes + message.dropped_bytes,
     )
+
+
+def _newest(partial: str) -> str:
+    """Give what a line shows before it ends: a progress bar never ends, and returns for ever."""
+    # A return at the very end may be the first half of a line end.
+    text = partial.removesuffix("\r")
+    return text.rpartition("\r")[2][:MAX_LINE] + partial[len(text) :]
 
 
 def safe_line(line: str) -> str:

@@ -1,0 +1,257 @@
+"""A session grows by messages, and by nothing else."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from msgspec.structs import replace
+
+from tests.small_model import (
+    ACT,
+    CEILINGS,
+    CONV,
+    CONV_OP,
+    COSTS,
+    DONE,
+    FC,
+    MEASURED,
+    NODES,
+    ROOT,
+    SAMPLE,
+    TICK,
+    TRACED,
+    folded,
+    tick,
+)
+from tui_profiler.messages import (
+    Edges,
+    Ended,
+    Failed,
+    Heartbeat,
+    Hello,
+    LoopState,
+    Nodes,
+    Printed,
+    Sample,
+    StageDone,
+    StageStarted,
+    TraceDone,
+    TraceStarted,
+)
+from tui_profiler.session import EMPTY, apply
+from tui_profiler.session.apply import (
+    MAX_LINE,
+    MAX_LOG_LINES,
+    MAX_SAMPLES,
+    MAX_TICK_BYTES,
+    MAX_TICKS,
+)
+
+
+def test_a_tree_is_shown_only_when_it_is_whole() -> None:
+    session = folded(TRACED[:-1])
+    assert (session.tree, session.arriving is not None) == (None, True)
+
+
+def test_a_whole_tree_holds_its_nodes_in_order() -> None:
+    tree = folded(TRACED).tree
+    assert tree is not None
+    assert (tree.nodes, tree.costs) == (NODES, COSTS)
+
+
+def test_subtrees_end_where_the_next_sibling_begins() -> None:
+    tree = folded(TRACED).tree
+    assert tree is not None
+    assert list(tree.ends) == [8, 3, 3, 5, 5, 7, 7, 8]
+
+
+def test_depths_are_counted_from_the_root() -> None:
+    tree = folded(TRACED).tree
+    assert tree is not None
+    assert list(tree.depths) == [0, 1, 2, 1, 2, 1, 2, 1]
+
+
+def test_children_and_ancestors_are_found() -> None:
+    tree = folded(TRACED).tree
+    assert tree is not None
+    assert list(tree.children(ROOT)) == [CONV, FC, ACT, 7]
+    assert list(tree.ancestors(CONV_OP)) == [CONV, ROOT]
+    assert (tree.find("fc"), tree.find("nowhere")) == (FC, None)
+
+
+def test_edges_are_collected() -> None:
+    session = folded((*TRACED[:-1], Edges(((2, 4),)), Edges(((4, 6),)), DONE))
+    assert session.tree is not None
+    assert session.tree.edges == ((2, 4), (4, 6))
+
+
+@pytest.mark.parametrize("message", [Nodes(NODES, COSTS), Edges(((0, 1),)), DONE])
+def test_parts_of_no_tree_are_ignored(message: Nodes | Edges | TraceDone) -> None:
+    assert apply(EMPTY, message) is EMPTY
+
+
+def test_a_failure_keeps_what_was_learned() -> None:
+    before = folded(MEASURED)
+    after = apply(before, Failed("run", "out of memory"))
+    assert (after.tree, after.timings, after.history) == (
+        before.tree,
+        before.timings,
+        before.history,
+    )
+
+
+def test_an_end_keeps_what_was_learned() -> None:
+    before = folded(MEASURED)
+    after = apply(before, Ended(-9, False))
+    assert (after.tree, after.timings) == (before.tree, before.timings)
+
+
+def test_a_failure_stays_until_a_new_start() -> None:
+    failed = folded((Failed("trace", "no"), LoopState("running", 1.0), Heartbeat(1.0, 0.0)))
+    assert failed.failure == Failed("trace", "no")
+    assert apply(failed, Hello(1, 43, ())).failure is None
+
+
+def test_a_new_start_forgets_the_end() -> None:
+    assert folded((Ended(0, True), Hello(1, 43, ()))).ended is None
+
+
+def test_the_old_tree_stays_until_the_new_one_is_whole() -> None:
+    before = folded(MEASURED)
+    during = folded((TraceStarted(1, "dispatch:fake"), Nodes(NODES[:1], COSTS[:1])), before)
+    assert (during.tree, during.timings) == (before.tree, before.timings)
+
+
+def test_a_new_tree_drops_timings_of_the_old_one() -> None:
+    traced_again = TRACED[-4:]
+    session = folded(traced_again, folded(MEASURED))
+    assert (session.timings, session.history.ticks, session.history.tick_bytes) == (None, (), 0)
+
+
+def test_a_new_tree_keeps_the_samples() -> None:
+    session = folded(TRACED[-4:], folded(MEASURED))
+    assert session.history.samples == (SAMPLE,)
+
+
+def test_what_was_measured_is_found_by_node() -> None:
+    timings = folded(MEASURED).timings
+    assert timings is not None
+    timing = timings.of(CONV)
+    assert timing is not None
+    assert (timing.calls, timing.mean) == (100, pytest.approx(0.0005))
+    assert timings.own_per_forward(ROOT) == pytest.approx(0.0001)
+    assert timings.last(FC) == pytest.approx(0.00025)
+
+
+def test_a_node_that_was_not_called_has_no_timing() -> None:
+    timings = folded(MEASURED).timings
+    assert timings is not None
+    assert (timings.of(CONV_OP), timings.per_forward(CONV_OP), CONV_OP in timings) == (
+        None,
+        None,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    "column", ["nodes", "calls", "total", "own", "last", "p50", "p95", "maximum", "per_forward"]
+)
+def test_a_tick_with_a_column_cut_short_is_ignored(column: str) -> None:
+    session = folded(TRACED)
+    assert apply(session, replace(TICK, **{column: getattr(TICK, column)[:-1]})) is session
+
+
+def test_ticks_are_bounded_in_number() -> None:
+    session = EMPTY
+    for at in range(MAX_TICKS + 5):
+        session = apply(session, tick({ROOT: (1.0, 1.0)}, at=float(at)))
+    kept = session.history.ticks
+    assert (len(kept), kept[0].tick.at, kept[-1].tick.at) == (MAX_TICKS, 5.0, MAX_TICKS + 4.0)
+
+
+def test_ticks_are_bounded_in_bytes() -> None:
+    nodes = MAX_TICK_BYTES // (52 * 3)
+    wide, narrow = bytes(8 * nodes), bytes(4 * nodes)
+    indexes = array("I", range(nodes)).tobytes()
+    columns = dict.fromkeys(("calls", "total", "own"), wide) | dict.fromkeys(
+        ("last", "p50", "p95", "maximum", "per_forward", "own_per_forward"), narrow
+    )
+    large = replace(TICK, nodes=indexes, **columns)
+    session = folded((large,) * 4)
+    assert (len(session.history.ticks), session.history.tick_bytes <= MAX_TICK_BYTES) == (2, True)
+
+
+def test_one_tick_is_kept_however_large() -> None:
+    session = apply(EMPTY, TICK)
+    assert [timings.tick for timings in session.history.ticks] == [TICK]
+
+
+def test_samples_are_bounded() -> None:
+    session = EMPTY
+    for at in range(MAX_SAMPLES + 5):
+        session = apply(session, replace(SAMPLE, at=float(at)))
+    kept: tuple[Sample, ...] = session.history.samples
+    assert (len(kept), kept[0].at) == (MAX_SAMPLES, 5.0)
+
+
+def test_a_stage_that_is_done_replaces_its_beginning() -> None:
+    session = folded((StageStarted("trace", 2.0, "begins"), StageDone("trace", 3.5, 1.5, "ends")))
+    (record,) = session.stages
+    assert (record.started_at, record.seconds, record.detail) == (2.0, 1.5, "ends")
+
+
+def test_lines_are_joined_across_messages() -> None:
+    log = folded((Printed("one\ntw"), Printed("o\nthr"))).log
+    assert (log.lines, log.partial, log.total_lines) == (("one", "two"), "thr", 2)
+
+
+def test_a_line_end_that_is_cut_in_two_is_one_line_end() -> None:
+    log = folded((Printed("one\r"), Printed("\ntwo\r\n"))).log
+    assert log.lines == ("one", "two")
+
+
+def test_a_carriage_return_overwrites_its_line() -> None:
+    assert folded((Printed("10 %\r50 %\r100 %\n"),)).log.lines == ("100 %",)
+
+
+def test_a_progress_bar_that_never_ends_its_line_shows_its_newest() -> None:
+    session = folded(tuple(Printed(f"\r{percent} %" + "." * 90) for percent in range(100)))
+    assert session.log.partial == "99 %" + "." * 90
+
+
+def test_empty_lines_are_kept() -> None:
+    assert folded((Printed("one\n\n\ntwo\n"),)).log.lines == ("one", "", "", "two")
+
+
+def test_a_single_line_end_is_an_empty_line() -> None:
+    assert folded((Printed("\n"),)).log.lines == ("",)
+
+
+def test_printed_lines_are_made_safe() -> None:
+    assert folded((Printed("\x1b[2Jgone\n"),)).log.lines == ("\\x1b[2Jgone",)
+
+
+def test_the_log_is_bounded_and_counts_on() -> None:
+    log = folded((Printed("x\n" * (MAX_LOG_LINES + 7)),)).log
+    assert (len(log.lines), log.total_lines) == (MAX_LOG_LINES, MAX_LOG_LINES + 7)
+
+
+def test_a_line_without_an_end_is_bounded() -> None:
+    session = EMPTY
+    for _ in range(5):
+        session = apply(session, Printed("x" * MAX_LINE))
+    assert len(session.log.partial) == MAX_LINE
+
+
+def test_what_was_left_out_is_counted() -> None:
+    assert folded((Printed("a\n", 3), Printed("", 4))).log.dropped_bytes == 7
+
+
+def test_a_sign_of_life_is_remembered() -> None:
+    session = folded((Heartbeat(7.5, 0.25),))
+    assert (session.heard_at, session.forward_seconds) == (7.5, 0.25)
+
+
+def test_ceilings_are_kept_through_a_new_tree() -> None:
+    assert folded(TRACED[-4:], folded(MEASURED)).ceilings == CEILINGS
