@@ -146,6 +146,19 @@ def test_a_model_without_layers_is_read_by_its_matrix_or_given_an_image():
     assert first_that_runs(nn.ReLU()).specs[0].shape == (1, 3, 224, 224)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@pytest.mark.parametrize(
+    ("model", "shape", "why"),
+    [
+        (nn.Sequential(nn.Linear(7, 3)), (1, 7), "first matrix 0.weight"),
+        (nn.Sequential(nn.Conv2d(3, 4, 3)), (1, 3, 224, 224), "first matrix 0.weight"),
+    ],
+)
+def test_a_scripted_model_is_read_by_its_parameters(model, shape, why):
+    inputs = first_that_runs(torch.jit.script(model))
+    assert [(spec.shape, spec.why) for spec in inputs.specs] == [(shape, why)]
+
+
 def test_a_forward_without_parameters_gets_none():
     class Constant(nn.Module):
         def forward(self):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.probe.test_load_own_code import NET, failed_in, folder, write
+from tests.probe.test_load_own_code import NET, failed_in, folder, load_in, write
 
 __all__ = ["folder"]
 
@@ -193,3 +193,50 @@ def test_nothing_stays_imported_of_a_file_that_failed(folder):
     failed_in(folder, "m13.py:build")
     write(path, NET, "def build(): raise KeyError('second')")
     assert "KeyError: 'second'" in failed_in(folder, "m13.py:build").what
+
+
+def test_attributes_that_raise_are_said_or_passed_over(folder):
+    path = write(
+        folder / "m14.py",
+        NET,
+        """
+        class Own(Net):
+            @property
+            def example_inputs(self):
+                raise ValueError("not yet")  # here
+        class Closed(Net):
+            def __getattr__(self, name):
+                if name in ("config", "image_size", "default_cfg"):
+                    raise RuntimeError(name)
+                return super().__getattr__(name)
+        """,
+    )
+    failed = failed_in(folder, "m14.py:Own")
+    assert "its example_inputs raised ValueError: not yet" in failed.what
+    assert failed.at == line_of(path, "# here")
+    assert load_in(folder, "m14.py:Closed").candidates[0].specs[0].shape == (1, 4)
+
+
+def test_a_model_nested_too_deep_for_python_says_so(folder):
+    write(
+        folder / "m15.py",
+        NET,
+        """
+        def build():
+            model = Net()
+            for _ in range(3000):
+                model = nn.Sequential(model)
+            return model
+        """,
+    )
+    failed = failed_in(folder, "m15.py:build")
+    assert "nested deeper than Python's limit" in failed.what
+    assert "setrecursionlimit" in commands(failed)[0]
+
+
+def test_a_file_that_is_not_python_says_what_it_could_be(folder):
+    (folder / "weights.pt").write_bytes(b"PK")
+    failed = failed_in(folder, "weights.pt")
+    assert failed.bad_argument
+    assert "not a Python file" in failed.what
+    assert commands(failed) == ["tui-profiler resnet50 --weights weights.pt"]

@@ -97,16 +97,12 @@ def reason(error: BaseException) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """Give ``file:line`` of the innermost line of the user's own code.
-
-    Falls back to the innermost line of all where only libraries were running.
-    """
+    """Give ``file:line`` of the innermost line of the user's own code; empty where none ran."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno or 1}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not _is_library(frame.filename)]
-    for frame in reversed(own or frames):
-        return f"{frame.filename}:{frame.lineno}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not _is_library(frame.filename):
+            return f"{frame.filename}:{frame.lineno}"
     return ""
 
 

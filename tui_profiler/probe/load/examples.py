@@ -23,8 +23,15 @@ WHY = "its own example_inputs"
 
 
 def example_inputs(model: torch.nn.Module, source: object) -> object | None:
-    """Give what the model or its class holds as ``example_inputs``, else its Python module."""
-    found = getattr(model, NAME, None)
+    """Give what the model or its class holds as ``example_inputs``, else its Python module.
+
+    Raises:
+        LoadError: Looking it up runs code of the model's that raised.
+    """
+    try:
+        found = getattr(model, NAME, None)
+    except Exception as error:
+        raise model_failed(f"its {NAME} raised {reason(error)}", error=error) from error
     return getattr(source, NAME, None) if found is None else found
 
 

@@ -107,21 +107,27 @@ def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None
 def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
     """Give the image side that a model states, and where; torchvision, timm and HF style."""
     for attribute in ("image_size", "img_size"):
-        side = _side(getattr(model, attribute, None))
+        side = _side(_attribute(model, attribute))
         if side is not None:
             return side, f"its {attribute}"
-    config = getattr(model, "config", None)
-    side = _side(getattr(config, "image_size", None))
+    side = _side(_attribute(_attribute(model, "config"), "image_size"))
     if side is not None:
         return side, "its config's image_size"
-    defaults = getattr(model, "default_cfg", None)
-    if isinstance(defaults, Mapping):
-        size = defaults.get("input_size")
-        if isinstance(size, (tuple, list)) and len(size) == 3:
-            side = _side(size[-1])
-            if side is not None:
-                return side, "its default_cfg"
+    defaults = _attribute(model, "default_cfg")
+    size = defaults.get("input_size") if isinstance(defaults, Mapping) else None
+    if isinstance(size, (tuple, list)) and len(size) == 3:
+        side = _side(size[-1])
+        if side is not None:
+            return side, "its default_cfg"
     return None
+
+
+def _attribute(owner: object, name: str) -> object:
+    """Give an attribute; None where there is none, or where the user's code for it raises."""
+    try:
+        return getattr(owner, name, None)
+    except Exception:
+        return None  # a hint that cannot be had: the layers are asked instead
 
 
 def _side(value: object) -> int | None:

@@ -148,18 +148,24 @@ def _of_convolution(layer: _Forward | _Transposed, name: str) -> Entry:
     channels, why = layer.in_channels, f"first convolution {name}"
     if isinstance(layer, LazyModuleMixin) and channels == 0:
         channels, why = _LAZY_CHANNELS, f"first convolution {name}, its channels guessed"
-    axes = _spatial_axes(layer)
     if isinstance(layer, _Transposed):
-        grids: tuple[tuple[int, ...], ...] = tuple((side,) * axes for side in _LATENT_SIDES)
-    elif axes == 1:
-        grids = tuple((length,) for length in _SIGNAL_LENGTHS)
-    elif axes == 3:
-        cubes = tuple((side,) * 3 for side in _VOLUME_SIDES)
-        grids = (*_CLIPS, *cubes) if channels == 3 else (*cubes, *_CLIPS)
+        grids: tuple[tuple[int, ...], ...] = tuple(
+            (side,) * _spatial_axes(layer) for side in _LATENT_SIDES
+        )
     else:
-        sides = _INNER_SIDES if channels > _INNER_CHANNELS else IMAGE_SIDES
-        grids = tuple((side, side) for side in sides)
+        grids = _grids(channels, _spatial_axes(layer))
     return Entry("image", tuple(Wish((1, channels, *grid), why) for grid in grids))
+
+
+def _grids(channels: int, axes: int) -> tuple[tuple[int, ...], ...]:
+    """Give the usual sizes of signals, images, or clips and volumes."""
+    if axes == 1:
+        return tuple((length,) for length in _SIGNAL_LENGTHS)
+    if axes == 2:
+        sides = _INNER_SIDES if channels > _INNER_CHANNELS else IMAGE_SIDES
+        return tuple((side, side) for side in sides)
+    cubes = tuple((side,) * 3 for side in _VOLUME_SIDES)
+    return (*_CLIPS, *cubes) if channels == 3 else (*cubes, *_CLIPS)
 
 
 def _of_sequence_layer(layer: nn.RNNBase | nn.MultiheadAttention, name: str) -> Entry:
@@ -188,14 +194,19 @@ def _of_linear(
 
 
 def _of_anything(model: nn.Module) -> tuple[Entry, ...]:
-    """Give guesses for a model without a layer that is known here."""
-    for _, module in modules_in_order(model):
+    """Give guesses for a model without a layer that is known here, such as a scripted one."""
+    for path, module in modules_in_order(model):
         for name, weight in module.named_parameters(recurse=False):
+            why = f"first matrix {path}.{name}" if path else f"first matrix {name}"
             if weight.dim() == 2:
-                widths = dict.fromkeys((weight.shape[0], weight.shape[1]))
-                why = f"first matrix {name}"
+                # (out, in), as torch's own layers have it, or (in, out).
+                widths = dict.fromkeys((weight.shape[1], weight.shape[0]))
                 flat = tuple(Wish((1, width), why) for width in widths)
                 sequences = tuple(Wish((1, SEQUENCE_LENGTH, width), why) for width in widths)
                 return (Entry("features", flat + sequences),)
+            if weight.dim() in (3, 4, 5):
+                channels = weight.shape[1]
+                grids = _grids(channels, weight.dim() - 2)
+                return (Entry("image", tuple(Wish((1, channels, *grid), why) for grid in grids)),)
     why = "a usual image, as nothing in the model says more"
     return (Entry("image", image_wishes(3, why)),)

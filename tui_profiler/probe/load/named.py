@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torchvision import models
@@ -41,7 +42,7 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
     Raises:
         LoadError: There is none of that name, or what goes with it cannot be had.
     """
-    name = _checked_name(spec.model)
+    name = _checked_name(spec)
     keywords = _keywords(spec.arguments, name)
     entry, bind = _weights(spec, name)
     with without_random_values():
@@ -65,18 +66,21 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
     )
 
 
-def _checked_name(name: str) -> str:
+def _checked_name(spec: LoadSpec) -> str:
+    name = spec.model
     folded = name.casefold()
     if folded in architecture_names():
         return folded
     if folded in all_names():
+        plain = folded.removeprefix("quantized_")
         raise wrong_request(
             f"{name} cannot be loaded yet: quantised models of torchvision are not supported",
-            *(
-                (f"tui-profiler {near}", "the same without quantisation")
-                for near in [folded.removeprefix("quantized_")]
-                if near in architecture_names()
-            ),
+            (f"tui-profiler {plain}", "the same without quantisation"),
+        )
+    if name and (Path(spec.folder or ".") / name).is_file():
+        raise wrong_request(
+            f"{name} is not a Python file, and no other file can be loaded as a model yet",
+            (f"tui-profiler resnet50 --weights {name}", "if it holds weights of a resnet50"),
         )
     raise _unknown(name)
 
@@ -86,7 +90,7 @@ def _unknown(name: str) -> LoadError:
     likely = nearest(name, (*architecture_names(), *demos))
     likely += [PREFIX + demo for demo in demo_names() if demo == name.casefold()]
     remedies = [(f"tui-profiler {near}", "a name like it") for near in dict.fromkeys(likely)]
-    if "." in name or "/" in name:
+    if "." in name and all(part.isidentifier() for part in name.split(".")):
         remedies.append((f"tui-profiler {name}:build", "takes build from that Python module"))
     return wrong_request(
         f'no model is named "{name}"',

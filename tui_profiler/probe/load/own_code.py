@@ -126,7 +126,7 @@ def _no_file(shown: str, path: Path) -> LoadError:
     folder = path.parent
     if not folder.is_dir():
         return wrong_request(f"there is no file {shown}, nor the folder {folder.resolve()}")
-    beside = sorted(other.name for other in folder.glob("*.py"))
+    beside = sorted(other.name for other in folder.glob("*.py") if other.is_file())
     typed_folder = shown.rpartition("/")[0]
     prefix = f"{typed_folder}/" if typed_folder else ""
     return wrong_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -69,15 +70,17 @@ def place(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
     try:
         model.eval()
         return model.to(device=settings.device, dtype=settings.dtype)
-    except (RuntimeError, TypeError, NotImplementedError) as error:
-        wanted = " in ".join(
-            str(part).removeprefix("torch.")
-            for part in (settings.device, settings.dtype)
-            if part is not None
-        )
+    except RecursionError as error:
         raise model_failed(
-            f"the model cannot be put on {wanted}: {reason(error)}",
-            ("--device cpu", "runs on the processor"),
+            f"its modules are nested deeper than Python's limit of {sys.getrecursionlimit()} calls",
+            ("sys.setrecursionlimit(100_000)", "in the file that builds it"),
+        ) from error
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        parts = [str(settings.device), str(settings.dtype or "").removeprefix("torch.")]
+        remedies = [("--device cpu", "runs on the processor")] if parts[0] != "cpu" else []
+        raise model_failed(
+            f"the model cannot be put on {' in '.join(filter(None, parts))}: {reason(error)}",
+            *remedies,
             error=error,
         ) from error
 
