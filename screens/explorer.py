@@ -11,28 +11,31 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Container
 from textual.reactive import var
 from textual.screen import Screen
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Pause, Request, Resume, SetBatch, Step
 from tui_profiler.queries.focus import SORT_KEYS
+from tui_profiler.queries.panel_failure import trouble
+from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.why import why
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
 from .prompt import Prompt
+from .remedy import with_option
 from .widgets.compact import Compact
-from .widgets.failure import Failure
+from .widgets.failure import FailurePanel
 from .widgets.header import Header
 from .widgets.inspector import Inspector
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
 from .widgets.status import Status
-from .widgets.strip import NodeStrip
+from .widgets.strip import ForwardStrip
 from .widgets.tree import NodeTree
 
 NARROW_COLUMNS = 100
@@ -42,6 +45,8 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 HOLD_SECONDS = 3.0
+SAID_SECONDS = 8.0
+HINT = "x tries the marked line"
 
 
 class ExplorerScreen(Screen[None]):
@@ -58,7 +63,7 @@ class ExplorerScreen(Screen[None]):
         glyphs: Glyphs,
         now: Callable[[], float],
         send: Callable[[Request], None],
-        restart: Callable[[], None],
+        restart: Callable[[LoadSpec | None], None],
     ) -> None:
         super().__init__()
         self._spec = spec
@@ -71,18 +76,18 @@ class ExplorerScreen(Screen[None]):
         self._said_at = -1e9
         self._hold_asked_at = -1e9
         self._section = 0
+        self._marked = 0
 
     def compose(self) -> ComposeResult:
         """Header, strip, body, status, keys; the form is one CSS class."""
-        yield Header(self._spec, self._glyphs, id="header")
+        yield Header(self._glyphs, self._spec, id="header")
         yield LinesWidget(classes="blank wide-only")
-        yield NodeStrip(glyphs=self._glyphs, id="strip")
-        with Horizontal(id="body"):
-            with Vertical(id="left"):
-                yield Loading(self._spec, self._glyphs, id="loading")
-                yield NodeTree(glyphs=self._glyphs, id="tree")
+        yield ForwardStrip(glyphs=self._glyphs, id="strip")
+        with Container(id="body"):
+            yield Loading(self._glyphs, self._spec, id="loading")
+            yield NodeTree(glyphs=self._glyphs, id="tree")
             yield Inspector(self._glyphs, id="inspector")
-            yield Failure(self._glyphs, id="failure")
+            yield FailurePanel(self._glyphs, HINT, id="failure")
         yield Compact(self._glyphs, id="compact")
         yield LinesWidget(classes="blank wide-only")
         yield Status(self._glyphs, id="status")
@@ -130,7 +135,7 @@ class ExplorerScreen(Screen[None]):
         """Draw everything from the session, the selection and the clock."""
         session = self._shown()
         self.set_class(session.tree is None, "loading")
-        self.set_class(self._has_failed(session), "failed")
+        self.set_class(trouble(session) is not None, "failed")
         tree = self.query_one(NodeTree)
         tree.session = session
         self._draw_panels()
@@ -139,38 +144,31 @@ class ExplorerScreen(Screen[None]):
         """The session that is on screen: the newest, or the one at which the view was paused."""
         return self._held_view[0] if self._held_view is not None else self.session
 
-    @staticmethod
-    def _has_failed(session: Session) -> bool:
-        gone = session.ended is not None and not session.ended.expected
-        return session.failure is not None or gone
-
     def _draw_panels(self) -> None:
         session, now, tree = self._shown(), self._now(), self.query_one(NodeTree)
         node = tree.view.selected
-        paused_for = now - self._held_view[1] if self._held_view is not None else None
-        tree.stale = self._is_stale(session, now)
-        self.query_one(Header).show(session, now, paused_for)
-        self.query_one(NodeStrip).show(session, tree.view.root, node)
+        paused_at = self._held_view[1] if self._held_view is not None else None
+        tree.stale = paused_at is None and is_stale(session, now)
+        self.query_one(Header).show(session, now, paused_at)
+        strip = self.query_one(ForwardStrip)
+        strip.session, strip.selected = session, node
         if session.tree is None:
-            self.query_one(Loading).show(session, now)
-        if self._has_failed(session):
-            self.query_one(Failure).show(session, now)
-        self.query_one(Inspector).show(session, node, now)
-        self.query_one(Compact).show(session, node, now, SECTIONS[self._section])
-        said = self._said if now - self._said_at < 8 else ""
+            self.query_one(Loading).show(session, now, self._marked, HINT)
+        elif trouble(session) is not None:
+            self.query_one(FailurePanel).show(session, now, self._marked)
+        elif self.is_narrow:
+            self.query_one(Compact).show(session, node, now, SECTIONS[self._section])
+        else:
+            self.query_one(Inspector).show(session, node, now)
+        said = self._said if now - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
         self._draw_keys(session)
-
-    def _is_stale(self, session: Session, now: float) -> bool:
-        return (
-            session.timings is not None and now - session.heard_at > 5 and self._held_view is None
-        )
 
     def _draw_keys(self, session: Session) -> None:
         narrow = self.is_narrow
         left = footer(EXPLORER, "left", narrow=narrow)
-        if self._has_failed(session):
-            left = (("ctrl+r", "restart"), ("B", "input"), ("L", "traceback and log"))
+        if trouble(session) is not None:
+            left = (("x", "try this"), ("ctrl+r", "restart"), ("L", "traceback and log"))
         elif session.tree is None:
             left = (("L", "log"), ("ctrl+r", "restart"))
         bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width)
@@ -271,7 +269,10 @@ class ExplorerScreen(Screen[None]):
     # Looking.
 
     def action_panels(self) -> None:
-        """Show the next section of the narrow panel in full."""
+        """Show the next section of the narrow panel in full; mark the next remedy of a failure."""
+        found = trouble(self._shown())
+        if found is not None and found.remedies:
+            self._marked = (self._marked + 1) % len(found.remedies)
         self._section = (self._section + 1) % len(SECTIONS)
         self._draw_panels()
 
@@ -386,6 +387,23 @@ class ExplorerScreen(Screen[None]):
 
     def action_restart(self) -> None:
         """Start a new worker."""
-        self._held_view = None
-        self._restart()
-        self.say("a new worker is started")
+        self._start_again(None, "a new worker is started")
+
+    def action_try(self) -> None:
+        """Restart the worker with the marked remedy of a failure."""
+        found = trouble(self.session)
+        remedies = found.remedies if found is not None else ()
+        if not remedies:
+            return
+        remedy = remedies[min(self._marked, len(remedies) - 1)]
+        changed = with_option(self._spec, remedy.command)
+        if changed is None:
+            self.say(f"{safe(remedy.command)} is to be typed in a shell")
+        else:
+            self._start_again(changed, f"started again with {safe(remedy.command)}")
+
+    def _start_again(self, spec: LoadSpec | None, said: str) -> None:
+        self._held_view, self._marked = None, 0
+        self._spec = spec or self._spec
+        self._restart(self._spec)
+        self.say(said)

@@ -85,6 +85,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("T", "theme", "theme", "next theme", "look"),
     Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
+    Key("x", "try", "try", "try the marked remedy of a failure; tab marks the next", "live"),
     Key("ctrl+r", "restart", "restart", "restart the worker", "live"),
     Key("ctrl+z", "suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens", "", "right"),

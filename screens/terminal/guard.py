@@ -45,13 +45,3 @@ def end_on_hang_up(descriptor: int, end: Callable[[int], None]) -> None:
 
     threading.Thread(target=wait, name="tui-profiler-hang-up", daemon=True).start()
 
-
-def refusal() -> str | None:
-    """Say why the explorer cannot run here, None where it can."""
-    if not os.isatty(0):
-        return "standard input is not a terminal"
-    if not os.isatty(2):
-        return "standard error is not a terminal"
-    if os.environ.get("TERM", "dumb") == "dumb":
-        return "this terminal says that it is dumb (TERM=dumb): it cannot move its cursor"
-    return None

@@ -4,11 +4,14 @@
 2. Between two forwards nothing takes long: requests are looked at, and four times a second the
    events of the clock are added up and sent as running totals.
 3. What watching costs is measured as it goes: now and then a pair of short batches runs, one
-   watched and one bare, in turn; bare forwards are in no figure.
+   watched and one without the clock, in turn; bare forwards are in no figure. The clock is taken
+   off a bounded number of times (rule 2 of ``measure/clock.py``), first often, then seldom.
+4. Where watching costs more than the budget, only a share of the forwards is recorded.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -17,7 +20,6 @@ import torch
 from tui_profiler.messages import (
     LoadSpec,
     LoopState,
-    Overhead,
     Pause,
     Request,
     Resume,
@@ -29,11 +31,14 @@ from tui_profiler.messages.live import State
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
-from tui_profiler.probe.measure.overhead import OverheadMeter
+from tui_profiler.probe.measure.overhead import Governor, OverheadMeter
 from tui_profiler.probe.trace.trace import Trace
 
 TICK_SECONDS = 0.25
-PAIR_EVERY_SECONDS = 2.0
+FIRST_PAIRS = 30
+MOST_PAIRS = 300
+PAIR_EVERY_SECONDS = 1.0
+LATER_PAIR_EVERY_SECONDS = 30.0
 PAIR_BATCH_SECONDS = 0.05
 """A batch of a pair holds as many forwards as fit in this, at least one."""
 
@@ -57,6 +62,9 @@ class Loop:
         self._clock = ModuleClock(model)
         self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
         self._overhead = OverheadMeter()
+        self._governor = Governor(spec.budget)
+        self._pairs = 0
+        self._since_tick_seconds = 0.0
         self._state: State = "starting"
         self._steps = 0
         self._forward_began: float | None = None
@@ -104,8 +112,11 @@ class Loop:
         return None
 
     def _one_forward(self) -> None:
+        if self._governor.share < 1.0:
+            self._clock.recording = self._governor.records_next()
         self._last_seconds = self._forward()
         self._ran_seconds += self._last_seconds
+        self._since_tick_seconds += self._last_seconds
         self._ran_forwards += 1
         now = time.perf_counter()
         if now >= self._next_tick or self._state == "paused":
@@ -158,22 +169,34 @@ class Loop:
         dropped = self._link.dropped + self._clock.dropped
         self._link.send(self._aggregator.tick(self._now(), dropped))
         ended = time.perf_counter()
-        self._overhead.add_between(ended - began)
+        if self._since_tick_seconds >= TICK_SECONDS / 2:
+            self._overhead.add_between(ended - began, self._since_tick_seconds)
+        self._since_tick_seconds = 0.0
         self._next_tick = ended + TICK_SECONDS
 
     def _pair(self) -> None:
         """Run a watched and a bare batch in turn, and tell what watching costs."""
         forwards = max(1, min(200, int(PAIR_BATCH_SECONDS / max(self._last_seconds, 1e-6))))
+        self._pairs += 1
+        # Which of the two goes first changes with each pair, so that a drift falls on both.
+        bare = self._bare(forwards) if self._pairs % 2 else 0.0
+        self._clock.recording = True
         watched = sum(self._forward() for _ in range(forwards))
-        self._clock.recording = False
-        try:
-            bare = sum(self._forward() for _ in range(forwards))
-        finally:
-            self._clock.recording = True
+        bare = bare or self._bare(forwards)
         self._ran_seconds += watched
+        self._since_tick_seconds += watched
         self._ran_forwards += forwards
         self._overhead.add(watched, bare)
-        found: Overhead | None = self._overhead.overhead()
-        if found is not None:
-            self._link.send(found)
-        self._next_pair = time.perf_counter() + max(PAIR_EVERY_SECONDS, 10 * (watched + bare))
+        whole = self._overhead.overhead()
+        if whole is not None:
+            self._governor.update(whole)
+            self._link.send(self._overhead.overhead(self._governor.share) or whole)
+        often = self._pairs < FIRST_PAIRS
+        pause = PAIR_EVERY_SECONDS if often else LATER_PAIR_EVERY_SECONDS
+        if self._pairs >= MOST_PAIRS:
+            pause = math.inf
+        self._next_pair = time.perf_counter() + max(pause, 5 * (watched + bare))
+
+    def _bare(self, forwards: int) -> float:
+        with self._clock.removed():
+            return sum(self._forward() for _ in range(forwards))

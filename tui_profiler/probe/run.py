@@ -79,7 +79,7 @@ class Run:
     def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> Trace:
         candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
         with self._stages.stage("trace", "will give the tree") as details:
-            traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
+            traced = trace(model, tuple(candidates), self._spec.tracer, name=self._spec.model)
             self._link.send(self._facts(model, loaded, traced.inputs))
             for message in messages(traced):
                 self._link.send(message)
