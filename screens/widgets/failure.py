@@ -134,11 +134,11 @@ def _log(look: Look) -> tuple[Line, ...]:
     )
 
 
-class FailurePanel(LinesWidget):
+class Failure(LinesWidget):
     """Shows what went wrong."""
 
     DEFAULT_CSS = """
-    FailurePanel { width: 48; height: 1fr; }
+    Failure { width: 48; height: 1fr; }
     """
 
     def __init__(

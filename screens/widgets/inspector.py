@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.messages import LoadSpec
 from tui_profiler.session import EMPTY, Session
 
 from .inspector_lines import inspector_lines
 from .lines import LinesWidget
 from .parts import Look
+from .request_lines import request_lines
 
 
 class Inspector(LinesWidget):
@@ -18,10 +20,17 @@ class Inspector(LinesWidget):
     """
 
     def __init__(
-        self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None
+        self,
+        glyphs: Glyphs = UNICODE,
+        spec: LoadSpec | None = None,
+        *,
+        id: str | None = None,
+        classes: str | None = None,
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
+        self.spec = spec
+        """What was asked for: shown until there is a tree."""
         self._shown: tuple[Session, int, float] = (EMPTY, 0, 0.0)
 
     def show(self, session: Session, node: int, now: float) -> None:
@@ -37,4 +46,9 @@ class Inspector(LinesWidget):
         session, node, now = self._shown
         cells, rows = self.size
         if cells > 2 and rows > 0:
-            self.lines = inspector_lines(Look(session, node, now, cells, self.glyphs), rows)
+            look = Look(session, node, now, cells, self.glyphs)
+            self.lines = (
+                request_lines(look, rows, self.spec)
+                if session.tree is None
+                else inspector_lines(look, rows)
+            )

@@ -1,22 +1,18 @@
-"""The body while a model is on its way: the stages with their seconds, and what is asked for."""
+"""The body while a model is on its way: the stages with their seconds."""
 
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.live import Stage
-from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import has_failed, running_stage, seconds_text
-from tui_profiler.queries.panel_words import device_text, input_text, model_name
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session, StageRecord
 from tui_profiler.text import safe
 from tui_profiler.units import thousands
 
-from .failure import failure_lines
 from .lines import EMPTY, Line, LinesWidget
-from .machine_lines import machine_lines
-from .parts import LABEL, Look, finished, meter, row, words
+from .parts import Look, finished, meter, row
 
 STAGES: dict[Stage, str] = {
     "worker": "",
@@ -29,10 +25,6 @@ STAGES: dict[Stage, str] = {
 }
 _ONLY_TO_RUN: tuple[Stage, ...] = ("initialise", "first run", "ceilings")
 _NAME = 13
-_NO_WEIGHTS = "random (--weights for trained)"
-INSPECTOR = 48
-BESIDE_FROM = 100
-"""At this many columns what was asked for stands beside the stages, where the inspector will."""
 
 
 def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
@@ -108,93 +100,8 @@ def _progress(
     return (row(bar, EMPTY, look), row(said, EMPTY, look))
 
 
-def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
-    """Give what was asked for, the machine pinned below it; exactly ``rows`` lines."""
-    facts = _facts(look.session, spec)
-    above = (
-        row(((model_name(look.session, spec), "strong ink"),), EMPTY, look),
-        *words("as asked for on the command line", look),
-        EMPTY,
-        *(line for label, value in facts for line in _fact(label, value, look)),
-    )
-    machine = machine_lines(look)
-    room = max(rows - len(machine) - 1, 0)
-    blank = (EMPTY,) * (max(room - len(above), 0) + 1)
-    return finished((*above[:room], *blank, *machine), look, rows)
-
-
-def _fact(label: str, value: str, look: Look) -> tuple[Line, ...]:
-    first, *rest = words(value, look, "ink", LABEL) or (EMPTY,)
-    blank, (text, role), *end = first[:1], first[1], *first[2:]
-    labelled: Line = (*blank, (label.ljust(LABEL), "muted"), (text[LABEL:], role), *end)
-    return (labelled, *rest)
-
-
-def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ...]:
-    model = session.model
-    asked = spec or LoadSpec("")
-    shapes = input_text(session)
-    why = f", by {safe(model.inputs[0].why)}" if model is not None and model.inputs else ""
-    device = device_text(session) or _device(session, asked)
-    return (
-        ("source", safe(model.source) if model is not None else _source(asked.model)),
-        ("weights", safe(model.weights if model is not None else asked.weights) or _NO_WEIGHTS),
-        (
-            "input",
-            shapes + why
-            if shapes
-            else safe(" ".join(asked.inputs)) or "…  inferred once it is loaded",
-        ),
-        ("device", device),
-        ("tracer", safe(asked.tracer)),
-    )
-
-
-def _source(model: str) -> str:
-    name, colon, attribute = model.partition(":")
-    if name == "demo" and colon:
-        return f"demo model {safe(attribute)}"
-    if colon:
-        return f"{safe(attribute)} of {safe(name)}"
-    return f"torchvision.models.{safe(model)}"
-
-
-def _device(session: Session, spec: LoadSpec) -> str:
-    threads = session.environment.threads if session.environment is not None else spec.threads
-    return safe(spec.device) + (f", {threads} threads" if threads else "")
-
-
-def loading_body(
-    look: Look, rows: int, spec: LoadSpec | None = None, *, marked: int = 0, hint: str = ""
-) -> tuple[Line, ...]:
-    """Give the whole body: stages left, the request right with the explorer's geometry.
-
-    A failure takes the place of the request. Below ``BESIDE_FROM`` columns it takes that of the
-    stages too; without one the machine stands below them.
-    """
-    failed = trouble(look.session) is not None
-    if look.cells < BESIDE_FROM:
-        if failed:
-            return failure_lines(look, rows, marked, hint)
-        machine = machine_lines(look)
-        table = loading_lines(look, max(rows - len(machine), 0), spec)
-        return finished((*table, *machine), look, rows)
-    left = loading_lines(_at(look, look.cells - INSPECTOR - 1), rows, spec)
-    beside = _at(look, INSPECTOR)
-    if failed:
-        right = failure_lines(beside, rows, marked, hint)
-    else:
-        right = request_lines(beside, rows, spec)
-    divider: Line = ((look.glyphs.divider, "hairline"),)
-    return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
-
-
-def _at(look: Look, cells: int) -> Look:
-    return Look(look.session, look.node, look.now, cells, look.glyphs)
-
-
 class Loading(LinesWidget):
-    """Shows the stages, and beside them what was asked for where there is room."""
+    """Shows the stages."""
 
     DEFAULT_CSS = """
     Loading { width: 1fr; height: 1fr; }
@@ -202,8 +109,8 @@ class Loading(LinesWidget):
 
     def __init__(
         self,
-        glyphs: Glyphs = UNICODE,
         spec: LoadSpec | None = None,
+        glyphs: Glyphs = UNICODE,
         *,
         id: str | None = None,
         classes: str | None = None,
@@ -211,27 +118,20 @@ class Loading(LinesWidget):
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
         self.spec = spec
-        self._shown: tuple[Session, float, int, str] = (NOTHING, 0.0, 0, "")
+        self._shown: tuple[Session, float] = (NOTHING, 0.0)
 
-    def show(self, session: Session, now: float, marked: int = 0, hint: str = "") -> None:
-        """Show a session as it is at ``now``, seconds on the probe's clock.
-
-        Args:
-            session: what is known.
-            now: for how long the present stage has gone on.
-            marked: of a failure, which remedy the cursor is on.
-            hint: what a key does with the marked line; empty where there is no such key.
-        """
-        self._shown = (session, now, marked, hint)
+    def show(self, session: Session, now: float) -> None:
+        """Show a session as it is at ``now``, seconds on the probe's clock."""
+        self._shown = (session, now)
         self._draw()
 
     def on_resize(self) -> None:
-        """Lay the body out anew."""
+        """Lay the table out anew."""
         self._draw()
 
     def _draw(self) -> None:
-        session, now, marked, hint = self._shown
+        session, now = self._shown
         cells, rows = self.size
         if cells > 2 and rows > 0:
             look = Look(session, 0, now, cells, self.glyphs)
-            self.lines = loading_body(look, rows, self.spec, marked=marked, hint=hint)
+            self.lines = loading_lines(look, rows, self.spec)

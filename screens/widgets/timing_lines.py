@@ -61,7 +61,7 @@ def calls_text(timing: Timing) -> str:
 def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
     """Say if times are still to come, and what they wait for or why there are none."""
     tree = session.tree
-    if session.timings is not None and tree is not None:
+    if session.timings is not None and tree is not None and node < len(tree):
         found = tree.nodes[node]
         if found.kind == "op":
             return False, "times of operators need an operator window"

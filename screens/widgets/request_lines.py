@@ -1,0 +1,70 @@
+"""What was asked for, beside the stages while a model is on its way."""
+
+from __future__ import annotations
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.panel_words import device_text, input_text, model_name
+from tui_profiler.session import Session
+from tui_profiler.text import safe
+
+from .lines import EMPTY, Line
+from .machine_lines import machine_lines
+from .parts import LABEL, Look, finished, row, words
+
+_NO_WEIGHTS = "random (--weights for trained)"
+
+
+def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
+    """Give what was asked for, the machine pinned below it; exactly ``rows`` lines."""
+    facts = _facts(look.session, spec)
+    above = (
+        row(((model_name(look.session, spec), "strong ink"),), EMPTY, look),
+        *words("as asked for on the command line", look),
+        EMPTY,
+        *(line for label, value in facts for line in _fact(label, value, look)),
+    )
+    machine = machine_lines(look)
+    room = max(rows - len(machine) - 1, 0)
+    blank = (EMPTY,) * (max(room - len(above), 0) + 1)
+    return finished((*above[:room], *blank, *machine), look, rows)
+
+
+def _fact(label: str, value: str, look: Look) -> tuple[Line, ...]:
+    first, *rest = words(value, look, "ink", LABEL) or (EMPTY,)
+    blank, (text, role), *end = first[:1], first[1], *first[2:]
+    labelled: Line = (*blank, (label.ljust(LABEL), "muted"), (text[LABEL:], role), *end)
+    return (labelled, *rest)
+
+
+def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ...]:
+    model = session.model
+    asked = spec or LoadSpec("")
+    shapes = input_text(session)
+    why = f", by {safe(model.inputs[0].why)}" if model is not None and model.inputs else ""
+    device = device_text(session) or _device(session, asked)
+    return (
+        ("source", safe(model.source) if model is not None else _source(asked.model)),
+        ("weights", safe(model.weights if model is not None else asked.weights) or _NO_WEIGHTS),
+        (
+            "input",
+            shapes + why
+            if shapes
+            else safe(" ".join(asked.inputs)) or "…  inferred once it is loaded",
+        ),
+        ("device", device),
+        ("tracer", safe(asked.tracer)),
+    )
+
+
+def _source(model: str) -> str:
+    name, colon, attribute = model.partition(":")
+    if name == "demo" and colon:
+        return f"demo model {safe(attribute)}"
+    if colon:
+        return f"{safe(attribute)} of {safe(name)}"
+    return f"torchvision.models.{safe(model)}"
+
+
+def _device(session: Session, spec: LoadSpec) -> str:
+    threads = session.environment.threads if session.environment is not None else spec.threads
+    return safe(spec.device) + (f", {threads} threads" if threads else "")
