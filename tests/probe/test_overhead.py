@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import random
+from statistics import median
+
+import pytest
+
+from tui_profiler.messages import Overhead
+from tui_profiler.probe.measure.overhead import (
+    LEAST_SHARE,
+    Governor,
+    OverheadMeter,
+    interval_of_median,
+)
+
+
+def overhead(ratio: float, low: float, high: float) -> Overhead:
+    return Overhead(ratio=ratio, low=low, high=high, pairs=30)
+
+
+@pytest.mark.parametrize(
+    ("count", "rank"),
+    # Tabulated ranks of the 95 % interval of a median: Conover, and many a table after him.
+    [(6, 1), (8, 1), (9, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10), (50, 18), (100, 40)],
+)
+def test_the_interval_has_the_tabulated_ranks(count: int, rank: int) -> None:
+    assert interval_of_median([float(place) for place in range(1, count + 1)]) == (
+        rank,
+        count + 1 - rank,
+    )
+
+
+def test_fewer_than_six_pairs_give_no_interval() -> None:
+    assert interval_of_median([1.0] * 5) is None
+    meter = OverheadMeter()
+    for _ in range(5):
+        meter.add(1.0, 1.0)
+    assert meter.overhead() is None
+
+
+def test_the_interval_holds_the_median_as_often_as_promised() -> None:
+    chance = random.Random(4)
+    held = 0
+    for _ in range(2_000):
+        values = [chance.expovariate(1.0) for _ in range(31)]
+        low, high = interval_of_median(values) or (0.0, 0.0)
+        held += low <= 0.6931 <= high
+    assert held / 2_000 > 0.95
+
+
+def test_the_ratio_is_the_median_of_the_pairs_less_one() -> None:
+    meter = OverheadMeter()
+    watched = [1.01, 1.03, 1.02, 1.05, 1.00, 9.0, 1.02]
+    for seconds in watched:
+        meter.add(seconds, 1.0)
+    found = meter.overhead()
+    assert found is not None
+    assert found.ratio == pytest.approx(median(watched) - 1)
+    assert found.low == pytest.approx(0.0)
+    assert found.high == pytest.approx(8.0)
+    assert found.pairs == 7
+
+
+def test_a_drift_that_falls_on_both_halves_of_a_pair_is_not_overhead() -> None:
+    meter = OverheadMeter()
+    for pair in range(20):
+        slowness = 1 + pair
+        meter.add(1.02 * slowness, 1.0 * slowness)
+    found = meter.overhead()
+    assert found is not None
+    assert found.low == pytest.approx(0.02)
+    assert found.high == pytest.approx(0.02)
+
+
+def test_pairs_without_time_are_left_out() -> None:
+    meter = OverheadMeter()
+    for _ in range(6):
+        meter.add(0.0, 1.0)
+        meter.add(1.0, 0.0)
+    assert meter.overhead() is None
+
+
+def test_only_the_latest_pairs_count() -> None:
+    meter = OverheadMeter()
+    for _ in range(500):
+        meter.add(2.0, 1.0)
+    for _ in range(200):
+        meter.add(1.0, 1.0)
+    found = meter.overhead()
+    assert found is not None
+    assert (found.ratio, found.pairs) == (0.0, 200)
+
+
+def test_what_is_done_between_forwards_is_added() -> None:
+    meter = OverheadMeter()
+    for _ in range(6):
+        meter.add(1.01, 1.0)
+    for _ in range(4):
+        meter.add_between(0.002, running_seconds=0.4)
+    found = meter.overhead()
+    assert found is not None
+    assert found.ratio == pytest.approx(0.015)
+
+
+def test_a_share_of_the_forwards_costs_a_share() -> None:
+    meter = OverheadMeter()
+    for _ in range(6):
+        meter.add(1.10, 1.0)
+    found = meter.overhead(share=0.2)
+    assert found is not None
+    assert found.ratio == pytest.approx(0.02)
+
+
+def test_every_forward_is_recorded_within_the_budget() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.01, 0.005, 0.015))
+    assert all(governor.records_next() for _ in range(100))
+
+
+def test_a_cost_above_the_budget_is_cut_to_a_share_evenly_spread() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.08, 0.07, 0.09))
+    recorded = [governor.records_next() for _ in range(100)]
+    assert sum(recorded) == 25
+    assert recorded[3::4] == [True] * 25
+
+
+def test_a_cost_that_is_not_certainly_too_high_changes_nothing() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.04, -0.01, 0.09))
+    assert governor.share == 1.0
+    governor.update(overhead(0.08, 0.07, 0.09))
+    governor.update(overhead(0.04, -0.01, 0.09))
+    assert governor.share == pytest.approx(0.25)
+
+
+def test_every_forward_is_recorded_again_when_it_costs_less() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.08, 0.07, 0.09))
+    governor.update(overhead(0.015, 0.01, 0.02))
+    assert governor.share == 1.0
+
+
+def test_some_forwards_are_recorded_whatever_it_costs() -> None:
+    governor = Governor(budget=0.0)
+    governor.update(overhead(5.0, 4.0, 6.0))
+    assert governor.share == LEAST_SHARE
+    assert sum(governor.records_next() for _ in range(1_000)) == pytest.approx(5, abs=1)

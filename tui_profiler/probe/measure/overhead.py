@@ -1,0 +1,118 @@
+"""What watching costs, and how much of it a budget allows.
+
+Both are arithmetic on seconds that the loop measures: pairs of short batches, one watched and one
+bare, in turn, so that what else the machine does falls on both alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from math import comb
+from statistics import median
+
+from tui_profiler.messages import Overhead
+
+PAIRS = 200
+"""The latest pairs that count: a model whose speed changed is not held to what it was."""
+TICKS = 64
+LEAST_SHARE = 1 / 200
+"""A forward in so many is recorded at least, or the figures would stand still."""
+TICK_SECONDS = 0.25
+
+
+class OverheadMeter:
+    """Collects pairs of batches of forwards, and what is done between forwards."""
+
+    def __init__(self) -> None:
+        self._ratios: deque[float] = deque(maxlen=PAIRS)
+        self._between: deque[tuple[float, float]] = deque(maxlen=TICKS)
+
+    def add(self, watched_seconds: float, bare_seconds: float) -> None:
+        """Take in one pair: the same number of forwards, watched and bare.
+
+        What was not measurable, such as no time at all, is left out.
+        """
+        if watched_seconds > 0 and bare_seconds > 0:
+            self._ratios.append(watched_seconds / bare_seconds)
+
+    def add_between(self, seconds: float, running_seconds: float = TICK_SECONDS) -> None:
+        """Take in what was added up and sent between two forwards.
+
+        Args:
+            seconds: that it took.
+            running_seconds: of forwards since the last time; the default is the least.
+        """
+        self._between.append((seconds, running_seconds))
+
+    def overhead(self, share: float = 1.0) -> Overhead | None:
+        """Give what watching costs, None while there are too few pairs for an interval.
+
+        Args:
+            share: of the forwards that are recorded.
+        """
+        found = interval_of_median(self._ratios)
+        if found is None:
+            return None
+        low, high = found
+        between = self._between_share()
+        return Overhead(
+            ratio=share * (median(self._ratios) - 1) + between,
+            low=share * (low - 1) + between,
+            high=share * (high - 1) + between,
+            pairs=len(self._ratios),
+        )
+
+    def _between_share(self) -> float:
+        running = sum(running for _, running in self._between)
+        return sum(seconds for seconds, _ in self._between) / running if running > 0 else 0.0
+
+
+class Governor:
+    """Decides which forwards are recorded, so that watching stays within a budget."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        """What watching may cost, as a share of the time without it."""
+        self.share = 1.0
+        """Of the forwards that are recorded; starts with all."""
+        self._due = 0.0
+
+    def update(self, whole: Overhead) -> None:
+        """Decide anew.
+
+        Args:
+            whole: what it costs to record every forward.
+        """
+        # Only what is certainly too much is cut: with few pairs, the interval is wide.
+        if whole.low > self.budget:
+            self.share = max(self.budget / whole.ratio, LEAST_SHARE)
+        elif whole.ratio <= self.budget:
+            self.share = 1.0
+
+    def records_next(self) -> bool:
+        """Say whether the next forward is recorded: ``share`` of them, evenly spread."""
+        self._due += self.share
+        if self._due < 1.0:
+            return False
+        self._due -= 1.0
+        return True
+
+
+def interval_of_median(values: Sequence[float] | deque[float]) -> tuple[float, float] | None:
+    """Give an interval that holds the true median with at least 95 % probability.
+
+    It lies between two of the values themselves, whatever their distribution, and is the same for
+    the same values. None for fewer than six: even the widest would hold it less often.
+
+    Source: W. J. Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2: the number of
+    values below the median is binomial with probability one half.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    # The rank is the highest with at most 1 of 40 equally likely cases below it, and as many above.
+    rank, cases = 0, comb(count, 0)
+    while 40 * cases <= 2**count:
+        rank += 1
+        cases += comb(count, rank)
+    return (ordered[rank - 1], ordered[count - rank]) if rank > 0 else None
