@@ -46,6 +46,8 @@ class ForwardStrip(LinesWidget):
 
     @session.setter
     def session(self, session: Session) -> None:
+        if session is self._session:
+            return
         before, self._session = self._session, session
         if session.tree is not before.tree or session.ceilings is not before.ceilings:
             self._limits = self._mixes = None
@@ -60,8 +62,9 @@ class ForwardStrip(LinesWidget):
 
     @selected.setter
     def selected(self, node: int) -> None:
-        self._selected = node
-        self._draw()
+        if node != self._selected:
+            self._selected = node
+            self._draw()
 
     @property
     def glyphs(self) -> Glyphs:

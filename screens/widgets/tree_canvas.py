@@ -28,7 +28,7 @@ WHEEL_ROWS = 3
 class TreeCanvas(LinesWidget, can_focus=True):
     """Draws the rows of a session's tree; knows where the cursor is, but binds nothing to it."""
 
-    class Changed(Message):
+    class Changed(Message, namespace="node_tree"):
         """The view changed: selection, folds, order, filter or root."""
 
         def __init__(self, view: Focus) -> None:
@@ -39,7 +39,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
             """Let the latest of a burst stand for all."""
             return isinstance(message, TreeCanvas.Changed)
 
-    class Selected(Message):
+    class Selected(Message, namespace="node_tree"):
         """The cursor moved to another node."""
 
         def __init__(self, node: int) -> None:
@@ -50,7 +50,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
             """Let the latest of a burst stand for all."""
             return isinstance(message, TreeCanvas.Selected)
 
-    class Opened(Message):
+    class Opened(Message, namespace="node_tree"):
         """A node was opened: by a key of the screen, or by a double click."""
 
         def __init__(self, node: int) -> None:
@@ -81,6 +81,8 @@ class TreeCanvas(LinesWidget, can_focus=True):
 
     @session.setter
     def session(self, session: Session) -> None:
+        if session is self._figures.session:
+            return
         before, tree = self._outline, session.tree
         if tree is None or not len(tree):
             self._figures.update(session)
@@ -193,7 +195,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
         if before is None:
             self._top = 0
         elif before.focus.selected == laid.focus.selected:
-            self._top += self._cursor() - before.row_near(before.focus.selected)
+            self._top += laid.cursor - before.cursor
         self._keep_in_sight()
         self._tell(before.focus if before is not None else None)
 
@@ -202,12 +204,10 @@ class TreeCanvas(LinesWidget, can_focus=True):
         laid = self._outline
         if laid is None:
             return
-        before = laid.focus
-        node = laid.rows[max(0, min(row, len(laid) - 1))]
-        if node != before.selected:
-            self._outline = rows.selecting(laid, node)
+        self._outline = rows.at_row(laid, row)
         self._keep_in_sight()
-        self._tell(before)
+        if self._outline.cursor != laid.cursor:
+            self._tell(laid.focus)
         self._draw()
 
     def _tell(self, before: Focus | None) -> None:
@@ -219,8 +219,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
             self.post_message(self.Selected(view.selected))
 
     def _cursor(self) -> int:
-        laid = self._outline
-        return laid.row_near(laid.focus.selected) if laid is not None else 0
+        return self._outline.cursor if self._outline is not None else 0
 
     def _body_rows(self) -> int:
         return max(self.size.height - 1 - self._has_footer(), 0)

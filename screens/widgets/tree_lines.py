@@ -76,7 +76,7 @@ def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> 
     if focus.filter_text and not laid.shape.found:
         said = f' no node matches "{safe(focus.filter_text)}"  esc clears'
     else:
-        at = thousands(laid.row_near(focus.selected) + 1)
+        at = thousands(laid.cursor + 1)
         dot = glyphs.zero
         said = f" {at} of {thousands(len(laid))} shown {dot} {thousands(laid.shape.total)} nodes"
         if focus.filter_text:

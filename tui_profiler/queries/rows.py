@@ -41,6 +41,8 @@ class Outline(Struct, frozen=True, eq=False):
     focus: Focus
     shape: Shape
     rows: array[int]
+    cursor: int = 0
+    """Row of the selected node."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,7 +60,10 @@ class Outline(Struct, frozen=True, eq=False):
     def row_of(self, node: int) -> int | None:
         """Give the row that shows a node, None where it is hidden."""
         if self.focus.sort != "order":
-            return self.rows.index(node) if node in self.rows else None
+            try:
+                return self.rows.index(node)
+            except ValueError:
+                return None
         row = bisect_left(self.rows, node)
         return row if row < len(self.rows) and self.rows[row] == node else None
 
@@ -109,12 +114,13 @@ def toggled(before: Outline, session: Session, node: int) -> Outline:
         rest = row + 1
         _add_descendants(rows, session, before.tree, focus, before.shape, node)
     rows += before.rows[rest:]
-    return Outline(before.tree, focus, before.shape, rows)
+    return _settled(Outline(before.tree, focus, before.shape, rows))
 
 
-def selecting(before: Outline, node: int) -> Outline:
-    """Move the cursor to a node that is shown."""
-    return replace(before, focus=replace(before.focus, selected=node))
+def at_row(before: Outline, row: int) -> Outline:
+    """Move the cursor to a row, or to the last one before it."""
+    row = max(0, min(row, len(before.rows) - 1))
+    return replace(before, focus=replace(before.focus, selected=before.rows[row]), cursor=row)
 
 
 def filtered(before: Outline, session: Session, text: str) -> Outline:
@@ -127,13 +133,12 @@ def filtered(before: Outline, session: Session, text: str) -> Outline:
     if before.shape.shown[focus.selected] and after.shape.shown[focus.selected]:
         return after
     found = filters.matches(before.tree, text, operators=focus.show_operators)
-    return selecting(after, next((n for n in found if after.row_of(n) is not None), focus.root))
+    first = next((row for node in found if (row := after.row_of(node)) is not None), 0)
+    return at_row(after, first)
 
 
 def _settled(laid: Outline) -> Outline:
-    row = laid.row_near(laid.focus.selected)
-    node = laid.rows[row]
-    return laid if node == laid.focus.selected else selecting(laid, node)
+    return at_row(laid, laid.row_near(laid.focus.selected))
 
 
 def _shape(tree: Tree, focus: Focus) -> Shape:
