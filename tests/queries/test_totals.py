@@ -1,0 +1,66 @@
+"""What a whole model costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded
+from tui_profiler.messages import Failed, PeakMemory, Unknown
+from tui_profiler.queries.totals import Column, peak_bytes, top_modules, totals
+from tui_profiler.session import Tree
+
+
+def test_totals_are_those_of_the_root() -> None:
+    tree = folded(TRACED).tree
+    assert tree is not None
+    found = totals(tree)
+    assert found is not None
+    assert (found.parameters, found.macs, found.flops, found.memory_bytes, found.uncosted) == (
+        2678,
+        9472,
+        18964,
+        13728,
+        1,
+    )
+    assert found.intensity == pytest.approx(18964 / 13728)
+
+
+def test_a_tree_without_nodes_has_no_totals() -> None:
+    assert totals(Tree("fx", 0)) is None
+
+
+def test_the_peak_is_the_sum_of_its_parts() -> None:
+    assert peak_bytes(DONE.peak_memory) == 13272.0
+
+
+def test_a_peak_with_an_unknown_part_is_unknown() -> None:
+    peak = PeakMemory(1.0, 2.0, 3.0, Unknown("not modelled on cuda"), 0, 1, 1)
+    assert peak_bytes(peak) == Unknown("not modelled on cuda")
+
+
+@pytest.mark.parametrize(
+    ("column", "first"),
+    [
+        ("parameters", (FC, CONV)),
+        ("macs", (CONV, FC)),
+        ("flops", (CONV, FC, ACT)),
+        ("memory", (FC, CONV, ROOT, ACT)),
+        ("seconds", (CONV, FC, ACT, ROOT)),
+    ],
+)
+def test_the_most_expensive_come_first(column: Column, first: tuple[int, ...]) -> None:
+    found = top_modules(folded(MEASURED), column, 10)
+    assert set(found) == set(first)
+    assert found[:2] == first[:2]
+
+
+def test_only_so_many_are_given() -> None:
+    assert top_modules(folded(MEASURED), "flops", 1) == (CONV,)
+
+
+def test_before_times_none_is_slowest() -> None:
+    assert top_modules(folded(TRACED), "seconds", 3) == ()
+
+
+def test_without_a_tree_there_is_none() -> None:
+    assert top_modules(folded((Failed("load model", "no"),)), "flops", 3) == ()
