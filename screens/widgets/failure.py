@@ -134,11 +134,11 @@ def _log(look: Look) -> tuple[Line, ...]:
     )
 
 
-class Failure(LinesWidget):
+class FailurePanel(LinesWidget):
     """Shows what went wrong."""
 
     DEFAULT_CSS = """
-    Failure { width: 48; height: 1fr; }
+    FailurePanel { width: 48; height: 1fr; }
     """
 
     def __init__(
@@ -152,6 +152,7 @@ class Failure(LinesWidget):
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
         self.hint = hint
+        """What a key does with the marked line; empty where there is no such key."""
         self._shown: tuple[Session, float, int] = (NOTHING, 0.0, 0)
 
     def show(self, session: Session, now: float, marked: int = 0) -> None:

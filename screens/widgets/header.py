@@ -36,16 +36,16 @@ _ROLES: dict[StateKind, str] = {
 
 
 def header_lines(
-    look: Look, *, spec: LoadSpec | None = None, paused_for: float | None = None
+    look: Look, *, spec: LoadSpec | None = None, paused_at: float | None = None
 ) -> tuple[Line, ...]:
     """Give the row: parts are left out, the least important first, none is cut.
 
     Args:
         look: the session, the time and the width.
         spec: what was asked for, shown until the model is loaded.
-        paused_for: how many seconds ago the view was paused; None where it was not.
+        paused_at: when the view was paused, on the probe's clock; None where it was not.
     """
-    rights = _states(look, state(look.session, look.now, paused_for))
+    rights = _states(look, state(look.session, look.now, paused_at))
     narrow = look.cells < NARROW
     names = _names(look, spec)
     for left in names[2:] if narrow else names:
@@ -138,8 +138,8 @@ class Header(LinesWidget):
 
     def __init__(
         self,
-        spec: LoadSpec | None = None,
         glyphs: Glyphs = UNICODE,
+        spec: LoadSpec | None = None,
         *,
         id: str | None = None,
         classes: str | None = None,
@@ -149,9 +149,9 @@ class Header(LinesWidget):
         self.spec = spec
         self._shown: tuple[Session, float, float | None] = (NOTHING, 0.0, None)
 
-    def show(self, session: Session, now: float, paused_for: float | None = None) -> None:
-        """Show a session as it is at ``now``; both are seconds."""
-        self._shown = (session, now, paused_for)
+    def show(self, session: Session, now: float, paused_at: float | None = None) -> None:
+        """Show a session as it is at ``now``; times are seconds on the probe's clock."""
+        self._shown = (session, now, paused_at)
         self._draw()
 
     def on_resize(self) -> None:
@@ -159,7 +159,7 @@ class Header(LinesWidget):
         self._draw()
 
     def _draw(self) -> None:
-        session, now, paused_for = self._shown
+        session, now, paused_at = self._shown
         if self.size.width > 2:
             look = Look(session, 0, now, self.size.width, self.glyphs)
-            self.lines = header_lines(look, spec=self.spec, paused_for=paused_for)
+            self.lines = header_lines(look, spec=self.spec, paused_at=paused_at)

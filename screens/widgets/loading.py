@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.live import Stage
+from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import has_failed, running_stage, seconds_text
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session, StageRecord
 from tui_profiler.text import safe
 from tui_profiler.units import thousands
 
+from .failure import failure_lines
 from .lines import EMPTY, Line, LinesWidget
+from .machine_lines import machine_lines
 from .parts import Look, finished, meter, row
+from .request_lines import request_lines
 
 STAGES: dict[Stage, str] = {
     "worker": "",
@@ -25,6 +31,9 @@ STAGES: dict[Stage, str] = {
 }
 _ONLY_TO_RUN: tuple[Stage, ...] = ("initialise", "first run", "ceilings")
 _NAME = 13
+BESIDE = 48
+"""Columns of what stands beside the stages, where the inspector will be."""
+BESIDE_FROM = 100
 
 
 def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
@@ -100,8 +109,33 @@ def _progress(
     return (row(bar, EMPTY, look), row(said, EMPTY, look))
 
 
+def loading_body(
+    look: Look, rows: int, spec: LoadSpec | None = None, *, marked: int = 0, hint: str = ""
+) -> tuple[Line, ...]:
+    """Give the whole body: stages left, the request right with the explorer's geometry.
+
+    A failure takes the place of the request. Below ``BESIDE_FROM`` columns it takes that of the
+    stages too; without one the machine stands below them.
+    """
+    failed = trouble(look.session) is not None
+    if look.cells < BESIDE_FROM:
+        if failed:
+            return failure_lines(look, rows, marked, hint)
+        machine = machine_lines(look)
+        table = loading_lines(look, max(rows - len(machine), 0), spec)
+        return finished((*table, *machine), look, rows)
+    left = loading_lines(replace(look, cells=look.cells - BESIDE - 1), rows, spec)
+    beside = replace(look, cells=BESIDE)
+    if failed:
+        right = failure_lines(beside, rows, marked, hint)
+    else:
+        right = request_lines(beside, rows, spec)
+    divider: Line = ((look.glyphs.divider, "hairline"),)
+    return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
+
+
 class Loading(LinesWidget):
-    """Shows the stages."""
+    """Shows the stages, and beside them what was asked for, or what went wrong."""
 
     DEFAULT_CSS = """
     Loading { width: 1fr; height: 1fr; }
@@ -109,8 +143,8 @@ class Loading(LinesWidget):
 
     def __init__(
         self,
-        spec: LoadSpec | None = None,
         glyphs: Glyphs = UNICODE,
+        spec: LoadSpec | None = None,
         *,
         id: str | None = None,
         classes: str | None = None,
@@ -118,20 +152,27 @@ class Loading(LinesWidget):
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
         self.spec = spec
-        self._shown: tuple[Session, float] = (NOTHING, 0.0)
+        self._shown: tuple[Session, float, int, str] = (NOTHING, 0.0, 0, "")
 
-    def show(self, session: Session, now: float) -> None:
-        """Show a session as it is at ``now``, seconds on the probe's clock."""
-        self._shown = (session, now)
+    def show(self, session: Session, now: float, marked: int = 0, hint: str = "") -> None:
+        """Show a session as it is at ``now``, seconds on the probe's clock.
+
+        Args:
+            session: what is known.
+            now: for how long the present stage has gone on.
+            marked: of a failure, which remedy the cursor is on.
+            hint: what a key does with the marked line; empty where there is no such key.
+        """
+        self._shown = (session, now, marked, hint)
         self._draw()
 
     def on_resize(self) -> None:
-        """Lay the table out anew."""
+        """Lay the body out anew."""
         self._draw()
 
     def _draw(self) -> None:
-        session, now = self._shown
+        session, now, marked, hint = self._shown
         cells, rows = self.size
         if cells > 2 and rows > 0:
             look = Look(session, 0, now, cells, self.glyphs)
-            self.lines = loading_lines(look, rows, self.spec)
+            self.lines = loading_body(look, rows, self.spec, marked=marked, hint=hint)

@@ -53,21 +53,21 @@ def has_failed(session: Session) -> bool:
     return session.failure is not None and session.failure.fatal
 
 
-def state(session: Session, now: float, paused_for: float | None = None) -> State:
+def state(session: Session, now: float, paused_at: float | None = None) -> State:
     """Give the state that the header names.
 
     Args:
         session: what is known.
         now: seconds since the command was started, on the probe's clock.
-        paused_for: how many seconds ago the view was paused; None where it was not.
+        paused_at: when the view was paused, on the same clock; None where it was not.
     """
     failure = session.failure
     if session.ended is not None and not session.ended.expected:
         return State("gone", "worker gone")
     if failure is not None and failure.fatal:
         return State("failed", f"{safe(failure.stage)} failed")
-    if paused_for is not None:
-        return State("paused", "paused", whole_seconds(paused_for))
+    if paused_at is not None:
+        return State("paused", "paused", whole_seconds(now - paused_at))
     if session.ended is not None:
         return State("finished", "finished")
     if is_stale(session, now):
