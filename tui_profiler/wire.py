@@ -33,10 +33,24 @@ def encode(message: Message | Request) -> bytes:
     Raises:
         WireError: the message is longer than a frame may be.
     """
-    body = _encode(message)
+    try:
+        body = _encode(message)
+    except UnicodeEncodeError:  # A name of a model's may hold half of a surrogate pair.
+        body = _encode(_encodable(msgspec.to_builtins(message, builtin_types=(bytes,))))
     if len(body) > MAX_FRAME_BYTES:
         raise WireError(f"message of {len(body)} bytes; the limit is {MAX_FRAME_BYTES}")
     return _LENGTH.pack(len(body)) + body
+
+
+def _encodable(value: object) -> object:
+    """Write out what UTF-8 cannot hold, in every text of a message in built-in types."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in value.items()}
+    return value
 
 
 class Decoder(Generic[_T]):

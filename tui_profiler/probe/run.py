@@ -16,7 +16,6 @@ from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.loop import Loop
-from tui_profiler.probe.measure.ceilings import ceilings
 from tui_profiler.probe.trace.trace import Trace, messages, trace
 
 _Details: TypeAlias = list[str]
@@ -99,7 +98,7 @@ class Run:
             weights=loaded.weights,
             inputs=inputs.specs,
             batch=inputs.batch,
-            device=self._spec.device,
+            device=str(next((p.device for p in model.parameters()), self._spec.device)),
             training=model.training,
             published_gmacs=loaded.published_gmacs,
             published_parameters=loaded.published_parameters,
@@ -137,6 +136,8 @@ class Run:
         return None
 
     def _ceilings(self) -> None:
+        from tui_profiler.probe.measure.ceilings import ceilings  # noqa: PLC0415
+
         with self._stages.stage("ceilings", "will give the bounds") as details:
             found = ceilings(self._spec.device, torch.get_num_threads())
             self._link.send(found)
