@@ -29,7 +29,8 @@ from tui_profiler.units import (
     thousands,
 )
 
-LEAST_COLUMNS = 60
+LEAST_COLUMNS = 76
+"""A narrower terminal wraps the lines: better than losing figures."""
 
 
 def table(session: Session, *, columns: int, top: int | None = None) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
 
     Args:
         session: as it was left.
-        columns: cells of the widest line; at least 60 are taken.
+        columns: cells of the widest line; at least 76 are taken.
         top: show only the layers that cost most by themselves, by time or else by FLOPs.
     """
     cells = max(columns, LEAST_COLUMNS)
@@ -93,6 +94,7 @@ def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
         field("bytes moved", moved),
         field("intensity", ratio),
         field("peak memory", _peak(done)),
+        field("", "predicted from the lifetimes of tensors"),
         field("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
         field("traced by", f"{tree.method}, {duration(seconds)}"),
         *(
@@ -112,7 +114,7 @@ def _peak(done: TraceDone) -> str:
         ("workspace", peak.workspace),
     )
     named = ", ".join(f"{name} {figure(part, size)}" for name, part in parts)
-    return f"{figure(peak_bytes(peak), size)}: {named} (predicted)"
+    return f"{figure(peak_bytes(peak), size)}: {named}"
 
 
 def _measured(session: Session) -> list[str]:
@@ -163,15 +165,15 @@ def _bounds(session: Session, cells: int) -> list[str]:
         lines.append(
             f"{kind:<20}{ops:>8}{_percent(part.flops_share):>9}{_percent(part.time_share):>8}"
         )
-    lines.append(_wants(session))
-    return [in_cells(line, cells) for line in lines if line]
+    lines += _wants(session)
+    return [in_cells(line, cells) for line in lines]
 
 
 def _percent(value: float | None) -> str:
     return UNAVAILABLE if value is None else f"{value * 100:.1f}"
 
 
-def _wants(session: Session) -> str:
+def _wants(session: Session) -> list[str]:
     """Say what the greatest share says about the hardware that the model wants."""
     shares = bound_shares(session)
     timed = {kind: part.time_share for kind, part in shares.items() if part.time_share is not None}
@@ -180,14 +182,14 @@ def _wants(session: Session) -> str:
     }
     decided = timed or paper
     if not decided:
-        return ""
+        return []
     wants = {
         "compute": "wants compute: faster arithmetic helps most",
         "memory": "wants bandwidth: faster memory helps most",
         "overhead": "wants less calling: a larger batch or a compiled model helps most",
     }
     largest = max(decided, key=lambda kind: decided[kind])
-    return f"{'by its time' if timed else 'by its FLOPs'} it {wants[largest]}"
+    return [f"{'by its time' if timed else 'by its FLOPs'} it {wants[largest]}"]
 
 
 def _uncosted(done: TraceDone, cells: int) -> list[str]:

@@ -1,0 +1,203 @@
+"""The JSON report: the contract that other programs read."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+from tests.small_model import (
+    CEILINGS,
+    COSTS,
+    DONE,
+    FACTS,
+    MEASURED,
+    NODES,
+    TICK,
+    TRACED,
+    folded,
+    tick,
+)
+from tui_profiler.messages import Failed, Message, Nodes, TraceStarted, Unknown
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.session import EMPTY, Session
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+)
+PROMISED = """schema environment model source weights tracer inputs total_parameters total_macs
+    total_flops total_memory arithmetic_intensity peak_memory coverage breakdown bottlenecks layers
+    latency throughput overhead hardware energy unavailable"""
+PROMISED_OF_A_LAYER = """name path kind type depth calls parameters macs flops memory input_bytes
+    weight_bytes output_bytes output_shape arithmetic_intensity bottleneck"""
+PROMISED_OF_TIMING = "calls mean_s p50_s p95_s max_s self_s share"
+
+SESSIONS: list[tuple[str, tuple[Message, ...]]] = [
+    ("traced", TRACED),
+    ("measured", MEASURED),
+    ("failed while running", (*TRACED, Failed("run", "out of memory", "conv"))),
+    ("measured without ceilings", (*TRACED, TICK)),
+    ("nothing finished", (*TRACED, tick({}, forwards=0))),
+]
+
+
+def report(session: Session, top: int | None = None) -> dict[str, object]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    read: dict[str, object] = json.loads(json_report(session, top=top), parse_constant=refuse)
+    return read
+
+
+@pytest.mark.parametrize("messages", [m for _, m in SESSIONS], ids=[name for name, _ in SESSIONS])
+def test_a_report_follows_its_schema(messages: tuple[Message, ...]) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(report(folded(messages)))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_schema_knows_every_name_of_a_report() -> None:
+    assert set(SCHEMA["properties"]) == set(report(folded(MEASURED)))
+
+
+def test_a_report_has_every_promised_name() -> None:
+    assert set(PROMISED.split()) <= set(report(folded(MEASURED)))
+
+
+def test_a_layer_has_every_promised_name() -> None:
+    (layer, *_) = layers(folded(MEASURED))
+    assert set(PROMISED_OF_A_LAYER.split()) <= set(layer)
+
+
+def layers(session: Session, top: int | None = None) -> list[dict[str, object]]:
+    found = report(session, top)["layers"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_the_timing_of_a_layer_has_every_promised_name() -> None:
+    timing = layers(folded(MEASURED))[1]["timing"]
+    assert isinstance(timing, dict)
+    assert set(PROMISED_OF_TIMING.split()) <= set(timing)
+
+
+def test_a_report_is_one_line_of_ascii() -> None:
+    text = json_report(folded(MEASURED))
+    assert "\n" not in text
+    assert text.isascii()
+
+
+def test_totals_are_those_of_the_root() -> None:
+    found = report(folded(TRACED))
+    names = ("total_parameters", "total_macs", "total_flops", "total_memory")
+    assert [found[name] for name in names] == [2678, 9472, 18964, 13728]
+
+
+def test_layers_are_in_preorder_with_their_depths() -> None:
+    assert [(layer["path"], layer["depth"]) for layer in layers(folded(TRACED))] == [
+        ("", 0),
+        ("conv", 1),
+        ("conv/0", 2),
+        ("fc", 1),
+        ("fc/0", 2),
+        ("act", 1),
+        ("act/0", 2),
+        ("/0", 1),
+    ]
+
+
+def test_coverage_names_what_is_not_costed() -> None:
+    assert report(folded(TRACED))["coverage"] == {
+        "ops": 4,
+        "costed": 3,
+        "uncosted": ["mine::strange"],
+        "bounded": [],
+    }
+
+
+def test_every_attempt_at_tracing_is_told() -> None:
+    assert report(folded(TRACED))["tracer"] == {
+        "method": "dispatch:real",
+        "attempts": [
+            {"method": "dispatch:fake", "seconds": 0.25, "error": "a value was asked for"},
+            {"method": "dispatch:real", "seconds": 0.125, "error": None},
+        ],
+    }
+
+
+def test_times_are_seconds() -> None:
+    timing = layers(folded(MEASURED))[1]["timing"]
+    assert isinstance(timing, dict)
+    assert (timing["mean_s"], timing["share"]) == (pytest.approx(0.0005), pytest.approx(0.5))
+
+
+def test_without_measuring_layers_have_no_timing() -> None:
+    assert all("timing" not in layer for layer in layers(folded(TRACED)))
+
+
+@pytest.mark.parametrize(
+    ("messages", "path", "reason"),
+    [
+        (TRACED, "latency", "not measured; --measure SECONDS does"),
+        (MEASURED, "energy", "no energy counter is read in this version"),
+        (MEASURED, "hardware.sample.package_w", "RAPL counters need root"),
+        (MEASURED, "hardware.sample.gpus", "no NVIDIA driver on this machine"),
+        (MEASURED, "hardware.ceilings.compute[1].flops_per_s", "too slow to measure"),
+        (
+            MEASURED,
+            "layers[kind=op].timing",
+            "operators are not timed in this version, modules are",
+        ),
+    ],
+)
+def test_what_is_null_has_its_reason(messages: tuple[Message, ...], path: str, reason: str) -> None:
+    unavailable = report(folded(messages))["unavailable"]
+    assert isinstance(unavailable, dict)
+    assert unavailable[path] == reason
+
+
+def test_an_unknown_peak_is_null_with_its_reason() -> None:
+    peak = replace(DONE.peak_memory, workspace=Unknown("not modelled on cuda"))
+    found = report(folded((*TRACED[:-1], replace(DONE, peak_memory=peak))))
+    memory, unavailable = found["peak_memory"], found["unavailable"]
+    assert isinstance(memory, dict)
+    assert isinstance(unavailable, dict)
+    assert (memory["total"], unavailable["peak_memory.total"]) == (None, "not modelled on cuda")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_figure_that_is_not_finite_is_null(value: float) -> None:
+    found = report(folded((*TRACED, replace(TICK, per_second=value))))
+    unavailable = found["unavailable"]
+    assert isinstance(unavailable, dict)
+    assert found["throughput"] == {"per_s": None}
+    assert unavailable["throughput.per_s"] == "the figure is not a finite number"
+
+
+def test_a_hostile_name_is_escaped_and_read_back_exactly() -> None:
+    name = "\x1b]52;c;x\x07\x7f\x9b\u202e[/nope]"
+    nodes = (replace(NODES[0], name=name),)
+    session = folded((FACTS, TraceStarted(1, "dispatch:fake"), Nodes(nodes, COSTS[:1]), DONE))
+    text = json_report(session)
+    assert text.isprintable()
+    assert json.loads(text)["layers"][0]["name"] == name
+
+
+def test_only_the_most_expensive_layers_are_given() -> None:
+    assert [layer["path"] for layer in layers(folded(TRACED), top=2)] == ["conv", "fc"]
+
+
+def test_a_failure_is_told_with_what_was_learned() -> None:
+    found = report(folded((*TRACED, CEILINGS, Failed("run", "out of memory", "conv"))))
+    assert found["failure"] == {"stage": "run", "what": "out of memory", "where": "conv"}
+
+
+def test_without_a_tree_there_is_no_report() -> None:
+    with pytest.raises(ValueError, match="not traced"):
+        json_report(EMPTY)

@@ -1,0 +1,136 @@
+"""The text report."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.small_model import COSTS, DONE, FACTS, MEASURED, NODES, TRACED, folded
+from tui_profiler.messages import Failed, Nodes, TraceStarted, Unknown
+from tui_profiler.reports.table import table
+from tui_profiler.session import EMPTY
+from tui_profiler.text import width
+
+ON_PAPER = """\
+net.py:build  Net  from net.py
+  weights          random
+  device           cpu
+  input            x 1×3×8×8 f32 (first convolution)
+
+on paper -- one forward; a multiply-add is one MAC and two FLOP
+  parameters       2,678  10.5 KiB
+  work             9.47 KMAC  at least 19.0 KFLOP
+  bytes moved      13.4 KiB: inputs 1.83 KiB, weights 10.5 KiB, outputs 1.12 KiB
+  intensity        1.38 FLOP/B
+  peak memory      13.0 KiB: parameters 10.5 KiB, buffers 0 B, activations 2.00 KiB, workspace 512 B
+                   predicted from the lifetimes of tensors
+  operators        4, 1 not costed
+  traced by        dispatch:real, 375 ms
+                   dispatch:fake failed: a value was asked for
+
+operators by type -- CNN-heavy by its FLOPs
+type                   count     FLOP     %
+Conv2d                     1    13.8K  72.9
+Linear                     1    5.13K  27.1
+activation                 1       10   0.1
+other                      1        ·   0.0
+
+bottlenecks -- on paper, by FLOP/B
+class                  count    %FLOP   %time
+compute                    0      0.0       –
+memory                     4    100.0       –
+overhead                   –        –       –
+by its FLOPs it wants bandwidth: faster memory helps most
+
+layers -- each with everything inside it
+                                                       params    MAC   FLOP     bytes  FLOP/B  bound
+net  Net                                                2.68K  9.47K  19.0K  13.4 KiB    1.38      M
+  conv  Conv2d                                            108  6.91K  13.8K  2.17 KiB    6.22      M
+  fc  Linear                                            2.57K  2.56K  5.13K  11.1 KiB    0.45      M
+  act  ReLU                                                 ·      ·     10      80 B    0.12      M
+
+not costed -- no formula: FLOP above are a lower bound
+mine::strange"""
+
+
+def test_the_report_on_paper() -> None:
+    assert "\n".join(table(folded(TRACED), columns=100)) == ON_PAPER
+
+
+def section(title: str, columns: int = 100, top: int | None = None) -> list[str]:
+    lines = list(table(folded(MEASURED), columns=columns, top=top))
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"{title} --"))
+    rest = lines[start:]
+    return rest[: rest.index("")] if "" in rest else rest
+
+
+def test_what_was_measured_is_a_section_of_its_own() -> None:
+    assert section("measured") == [
+        "measured -- on this machine",
+        "  latency          p50 1.00 ms  p95 2.00 ms",
+        "  throughput       800 items/s",
+        "  forwards         100, and 3 to warm up",
+        "  profiling costs  0.8 % (0.2 % to 1.4 %)",
+        "  energy           – no energy counter is read in this version",
+    ]
+
+
+def test_measured_layers_have_their_time_and_share() -> None:
+    header, root, conv, *_ = section("layers")[1:]
+    assert header.split() == ["params", "MAC", "FLOP", "bytes", "FLOP/B", "µs", "%", "bound"]
+    assert root.split()[-4:] == ["1.38", "1000", "100", "O"]
+    assert conv.split()[-4:] == ["6.22", "500.0", "50", "O"]
+
+
+def test_the_most_expensive_are_named_by_their_paths() -> None:
+    lines = section("layers", top=2)
+    assert lines[0] == "layers -- the 2 that cost most by themselves, by time"
+    assert [line.split()[0] for line in lines[2:]] == ["conv", "fc"]
+
+
+@pytest.mark.parametrize("columns", [76, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
+    assert max(width(line) for line in table(folded(MEASURED), columns=columns)) <= columns
+
+
+@pytest.mark.parametrize("columns", [76, 80, 100, 200])
+def test_no_figure_of_a_layer_is_cut(columns: int) -> None:
+    session = folded(MEASURED)
+    lines = table(session, columns=columns)
+    start = next(i for i, line in enumerate(lines) if line.startswith("layers --"))
+    assert [line[-1] for line in lines[start + 2 : start + 6]] == ["O", "O", "O", "O"]
+
+
+def test_a_terminal_that_is_too_narrow_gets_the_narrowest_report() -> None:
+    assert table(folded(MEASURED), columns=20) == table(folded(MEASURED), columns=76)
+
+
+def test_an_unknown_figure_says_why() -> None:
+    peak = replace(DONE.peak_memory, workspace=Unknown("not modelled on cuda"))
+    lines = table(folded((*TRACED[:-1], replace(DONE, peak_memory=peak))), columns=200)
+    assert any("workspace – (not modelled on cuda)" in line for line in lines)
+
+
+def test_hostile_names_are_made_safe() -> None:
+    nodes = (replace(NODES[0], name="\x1b[2J" + "x" * 9000, type="\u202eevil\n"),)
+    facts = replace(FACTS, name="\x1b]0;title\x07", source="\x9b", weights="\r")
+    session = folded((facts, TraceStarted(1, "dispatch:fake"), Nodes(nodes, COSTS[:1]), DONE))
+    assert all(line.isprintable() for line in table(session, columns=100))
+
+
+def test_a_module_that_was_not_called_says_so() -> None:
+    nodes = (NODES[0], replace(NODES[1], calls=0))
+    session = folded((FACTS, TraceStarted(2, "dispatch:fake"), Nodes(nodes, COSTS[:2]), DONE))
+    assert any("conv  not called" in line for line in table(session, columns=100))
+
+
+def test_a_failure_after_the_trace_is_told() -> None:
+    lines = table(folded((*TRACED, Failed("run", "out of memory"))), columns=100)
+    assert lines[-2:] == (
+        "stopped early -- what was known until then is above",
+        "run: out of memory",
+    )
+
+
+def test_without_a_tree_the_report_says_so() -> None:
+    assert table(EMPTY, columns=100) == ("the model was not traced: there is nothing to report",)
