@@ -1,0 +1,181 @@
+"""The report verb on known messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.small_model import MEASURED, TRACED
+from tui_profiler.messages import Ended, Failed, Listed, LoopState, Message, Remedy, Request
+from tui_profiler.session import Session
+from tui_profiler.source.recorded import Recorded
+from tui_profiler.verbs.models import models
+from tui_profiler.verbs.outcome import complaint, exit_code
+from tui_profiler.verbs.report import report
+
+
+class Watched(Recorded):
+    """A recorded source that knows whether it was closed."""
+
+    is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+        await super().close()
+
+
+async def told(source: Recorded, *, measuring: bool = False) -> tuple[Session, list[str]]:
+    lines: list[str] = []
+    session = await report(source, measuring=measuring, progress=lines.append)
+    return session, lines
+
+
+async def test_without_measuring_the_whole_tree_is_enough() -> None:
+    session, _ = await told(Recorded(MEASURED))
+    assert (session.tree is not None, session.timings) == (True, None)
+
+
+async def test_measuring_waits_until_enough_was_run() -> None:
+    session, _ = await told(Recorded(MEASURED), measuring=True)
+    assert session.tick is not None
+    assert session.overhead is not None
+
+
+async def test_each_stage_that_is_done_is_told() -> None:
+    _, lines = await told(Recorded(MEASURED), measuring=True)
+    assert lines == ["import torch: 1.50 s, 2.15.0", "measuring"]
+
+
+@pytest.mark.parametrize(
+    "last", [Failed("trace", "no"), Ended(-9, False), LoopState("finished", 1.0)]
+)
+async def test_what_ends_a_run_ends_the_verb(last: Message) -> None:
+    session, _ = await told(Recorded((*TRACED[:-1], last)), measuring=True)
+    assert session.tree is None
+
+
+async def test_a_failure_of_one_request_does_not_end_the_verb() -> None:
+    failed = Failed("ceilings", "no", fatal=False)
+    session, _ = await told(Recorded((failed, *MEASURED)), measuring=True)
+    assert session.tick is not None
+
+
+async def test_a_source_that_ends_without_a_word_ends_the_verb() -> None:
+    session, _ = await told(Recorded(TRACED[:3], ends=True))
+    assert session.tree is None
+
+
+async def test_the_source_is_closed_when_all_is_known() -> None:
+    source = Watched(TRACED)
+    await told(source)
+    assert source.is_closed
+
+
+async def test_the_source_is_closed_when_the_verb_is_interrupted() -> None:
+    source = Watched(TRACED[:2])
+    verb = asyncio.create_task(told(source))
+    await asyncio.sleep(0)
+    verb.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await verb
+    assert source.is_closed
+
+
+async def test_the_source_is_closed_when_it_raises() -> None:
+    class Broken(Watched):
+        async def messages(self) -> AsyncIterator[Message]:
+            yield TRACED[0]
+            raise OSError("gone")
+
+        def send(self, request: Request) -> None:
+            del request
+
+    source = Broken(())
+    with pytest.raises(OSError, match="gone"):
+        await told(source)
+    assert source.is_closed
+
+
+async def test_models_gives_the_names() -> None:
+    names = Listed((("demo", "demo:cnn"),))
+    assert (await models(Recorded((TRACED[0], names)))).listed == names
+
+
+async def test_models_ends_when_the_worker_fails() -> None:
+    session = await models(Recorded((Failed("worker", "no"),)))
+    assert session.failure is not None
+
+
+FAILURE = Failed(
+    stage="load model",
+    what="no model is called resnet51",
+    where="layer1",
+    at="net.py:3",
+    why="the name is unknown",
+    likely="a slip",
+    remedies=(Remedy("tui-profiler resnet50", "the nearest name"),),
+    traceback="Traceback\n  \x1b[31mline",
+)
+
+
+def test_a_failure_says_what_and_what_to_try() -> None:
+    assert complaint(Session(failure=FAILURE), debug=False) == (
+        "load model: no model is called resnet51 (layer1 in net.py:3)",
+        "because the name is unknown",
+        "likely a slip",
+        "try tui-profiler resnet50: the nearest name",
+    )
+
+
+def test_a_traceback_is_shown_for_debugging_only_and_made_safe() -> None:
+    assert complaint(Session(failure=FAILURE), debug=True)[-2:] == (
+        "Traceback",
+        "  \\x1b[31mline",
+    )
+
+
+def test_a_failure_without_a_remedy_says_how_to_learn_more() -> None:
+    lines = complaint(Session(failure=Failed("trace", "KeyError")), debug=False)
+    assert lines == ("trace: KeyError", "try --debug: it shows where this happened")
+
+
+@pytest.mark.parametrize(
+    ("session", "code"),
+    [
+        (Session(), 0),
+        (Session(ended=Ended(0, True)), 0),
+        (Session(ended=Ended(-15, True)), 0),
+        (Session(ended=Ended(-9, False)), 1),
+        (Session(failure=Failed("run", "no")), 1),
+        (Session(failure=Failed("load model", "no", bad_argument=True)), 2),
+    ],
+)
+def test_the_exit_code_says_whose_fault_it_was(session: Session, code: int) -> None:
+    assert exit_code(session) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-9, "the worker was ended by SIGKILL; its last line: Killed"),
+        (-11, "the worker was ended by SIGSEGV; its last line: Killed"),
+        (-99, "the worker was ended by signal 99; its last line: Killed"),
+        (3, "the worker ended by itself with exit code 3; its last line: Killed"),
+    ],
+)
+def test_a_worker_that_dies_is_a_sentence(code: int, said: str) -> None:
+    lines = complaint(Session(ended=Ended(code, False, "Killed")), debug=False)
+    assert lines[0] == said
+
+
+async def test_a_worker_that_dies_in_a_stage_names_it() -> None:
+    session, _ = await told(Recorded((TRACED[1], Ended(-9, False))))
+    assert complaint(session, debug=False)[0] == (
+        "the worker was ended by SIGKILL during import torch"
+    )
+
+
+def test_all_went_well_says_nothing() -> None:
+    assert complaint(Session(), debug=True) == ()
