@@ -1,0 +1,39 @@
+"""Each half must not load the other: checked in fresh interpreters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROBE_ONLY = ("torch", "torchvision", "numpy", "tui_profiler.probe")
+SCREENS_ONLY = ("textual", "rich", "screens")
+
+RULES = [
+    ("screens.cli", (*PROBE_ONLY, "textual", "rich", "asyncio")),
+    ("screens.headless", (*PROBE_ONLY, "textual", "rich")),
+    ("screens.app", PROBE_ONLY),
+    ("tui_profiler.verbs.report", (*PROBE_ONLY, *SCREENS_ONLY)),
+    ("tui_profiler.reports.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
+    ("tui_profiler.source.spawned", (*PROBE_ONLY, *SCREENS_ONLY)),
+    ("tui_profiler.probe.__main__", (*SCREENS_ONLY, "torch", "torchvision")),
+    (
+        "tui_profiler.probe.run",
+        (*SCREENS_ONLY, "tui_profiler.session", "tui_profiler.queries", "tui_profiler.source"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "forbidden"), RULES, ids=[module for module, _ in RULES])
+def test_a_part_loads_nothing_of_the_other_half(module: str, forbidden: tuple[str, ...]) -> None:
+    code = (
+        f"import sys, importlib; importlib.import_module({module!r});"
+        f"print([name for name in {forbidden!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
