@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tui_profiler.probe.measure.steady import Throughput, WarmUp
+
+
+def forwards_in_warm_up(*seconds: float) -> int:
+    warm_up = WarmUp()
+    taken = [warm_up.takes(one) for one in seconds]
+    assert taken == sorted(taken, reverse=True)
+    assert warm_up.forwards == sum(taken)
+    return sum(taken)
+
+
+def test_the_first_forward_and_three_alike_are_the_warm_up() -> None:
+    assert forwards_in_warm_up(0.5, *[0.01] * 20) == 4
+
+
+def test_it_goes_on_while_forwards_get_faster() -> None:
+    assert forwards_in_warm_up(0.5, 0.2, 0.1, 0.05, *[0.01] * 20) == 7
+
+
+def test_within_a_fifth_of_the_median_is_alike() -> None:
+    assert forwards_in_warm_up(1.0, 0.081, 0.1, 0.119, *[0.1] * 20) == 4
+    assert forwards_in_warm_up(1.0, 0.079, 0.1, 0.121, *[0.1] * 20) > 4
+
+
+def test_the_first_is_never_one_of_the_three() -> None:
+    assert forwards_in_warm_up(*[0.01] * 20) == 4
+
+
+def test_a_model_that_is_never_steady_is_warm_after_ten() -> None:
+    assert forwards_in_warm_up(*[0.01, 0.1] * 20) == 10
+
+
+def test_a_slow_model_is_warm_after_five_seconds() -> None:
+    assert forwards_in_warm_up(4.0, 3.0, 3.0, 3.0, 3.0) == 2
+    assert forwards_in_warm_up(60.0, 50.0) == 1
+
+
+def test_no_throughput_before_the_first_forward() -> None:
+    assert math.isnan(Throughput().per_second())
+
+
+def test_the_time_since_the_forward_before_counts() -> None:
+    throughput = Throughput()
+    throughput.skip(10.0)
+    throughput.add(10.5, 11.0, 4, follows_gap=False)
+    throughput.add(11.5, 12.0, 4, follows_gap=False)
+    assert throughput.per_second() == pytest.approx(4.0)
+
+
+def test_memory_does_not_grow_with_fast_forwards() -> None:
+    throughput = Throughput()
+    for at in range(200_000):
+        throughput.add(at / 1e4, (at + 1) / 1e4, 1, follows_gap=False)
+    assert len(throughput._buckets) < 200
+    assert throughput.per_second() == pytest.approx(1e4)

@@ -1,0 +1,84 @@
+"""When a model has warmed up, and how much it gets done after that."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+ALIKE = 0.2
+"""Three forwards in turn that differ from their median by this share at most are steady."""
+WARMUP_FORWARDS = 10
+"""After so many the model counts as warm, however unsteady it is."""
+WARMUP_SECONDS = 5.0
+"""After so long as well: nobody waits half a minute for a first figure."""
+THROUGHPUT_SECONDS = 5.0
+"""Over how much of the latest running time a throughput is taken."""
+
+_BUCKET_SECONDS = 0.05
+
+
+class WarmUp:
+    """Tells which forwards come before the steady state.
+
+    The first always does. Those after it do up to the third of three in turn that are alike, or
+    until one of the limits above is reached.
+    """
+
+    def __init__(self) -> None:
+        self.forwards = 0
+        """Forwards before the steady state, so far."""
+        self.is_over = False
+        self._seconds = 0.0
+        self._last: deque[float] = deque(maxlen=3)
+
+    def takes(self, seconds: float) -> bool:
+        """Say whether the next forward, which took so long, belongs to the warm-up."""
+        if self.is_over:
+            return False
+        self.forwards += 1
+        self._seconds += seconds
+        if self.forwards > 1:
+            self._last.append(seconds)
+        self.is_over = (
+            self._are_alike() or self.forwards >= WARMUP_FORWARDS or self._seconds >= WARMUP_SECONDS
+        )
+        return True
+
+    def _are_alike(self) -> bool:
+        middle = median(self._last) if len(self._last) == 3 else 0.0
+        return middle > 0 and all(abs(one - middle) <= ALIKE * middle for one in self._last)
+
+
+class Throughput:
+    """Items a second over the last seconds of running."""
+
+    def __init__(self) -> None:
+        self._buckets: deque[tuple[float, int]] = deque()
+        self._seconds = 0.0
+        self._items = 0
+        self._previous_end: float | None = None
+
+    def skip(self, end: float) -> None:
+        """Note a forward that must not count, but after which the time counts again."""
+        self._previous_end = end
+
+    def add(self, start: float, end: float, items: int, *, follows_gap: bool) -> None:
+        """Count one forward and the time since the one before it, unless that was a gap."""
+        since = start if follows_gap or self._previous_end is None else self._previous_end
+        # Of forwards that overlap, the one that ends later adds only what it took longer.
+        seconds = max(end - since, 0.0)
+        self._previous_end = max(end, self._previous_end or end)
+        self._seconds += seconds
+        self._items += items
+        if self._buckets and self._buckets[-1][0] < _BUCKET_SECONDS:
+            before, items_before = self._buckets.pop()
+            seconds, items = seconds + before, items + items_before
+        self._buckets.append((seconds, items))
+        while self._seconds - self._buckets[0][0] >= THROUGHPUT_SECONDS:
+            seconds, items = self._buckets.popleft()
+            self._seconds -= seconds
+            self._items -= items
+
+    def per_second(self) -> float:
+        """Give items a second; not a number before the first forward."""
+        return self._items / self._seconds if self._seconds > 0 else float("nan")
