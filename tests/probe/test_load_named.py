@@ -65,17 +65,11 @@ def test_other_tasks_get_the_form_they_need(name, shape, gmacs, parameters):
     assert sum(parameter.numel() for parameter in loaded.model.parameters()) == parameters
 
 
-def test_a_detector_gets_a_list_of_images():
-    loaded = load(LoadSpec(model="ssdlite320_mobilenet_v3_large", batch=2))
-    (inputs,) = loaded.candidates
-    assert [(spec.name, spec.shape) for spec in inputs.specs] == [
-        ("images[0]", (3, 320, 320)),
-        ("images[1]", (3, 320, 320)),
-    ]
-    assert inputs.batch == 2
-    assert loaded.published_gmacs is None
-    with torch.no_grad():
-        assert len(loaded.initialise()(*inputs.args)) == 2
+def test_a_detector_is_refused_with_the_reason():
+    with pytest.raises(LoadError) as caught:
+        load(LoadSpec(model="ssdlite320_mobilenet_v3_large"))
+    assert "every proposal is kept" in caught.value.failed.what
+    assert caught.value.failed.bad_argument
 
 
 def test_a_model_for_the_trace_is_the_model_that_runs():

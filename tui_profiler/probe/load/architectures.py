@@ -25,6 +25,11 @@ Task: TypeAlias = Literal[
     "classification", "segmentation", "detection", "video", "optical_flow", "quantization"
 ]
 
+LATER: Mapping[Task, str] = {
+    "quantization": "quantised models cannot be run on fake inputs",
+    "detection": "on fake inputs every proposal is kept, which takes minutes",
+}
+"""Tasks whose models cannot be taken yet, with the reason."""
 _TRANSFORMS = "its transforms"
 _FRAMES = 16
 """Frames of a clip: with these the operations are those that torchvision publishes."""
@@ -50,7 +55,7 @@ class Published:
 
 def architecture_names() -> tuple[str, ...]:
     """Name the architectures that can be loaded."""
-    return tuple(name for name in models.list_models() if task_of(name) != "quantization")
+    return tuple(name for name in models.list_models() if task_of(name) not in LATER)
 
 
 def all_names() -> tuple[str, ...]:

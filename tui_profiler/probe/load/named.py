@@ -17,12 +17,14 @@ from torchvision.models import WeightsEnum
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.architectures import (
+    LATER,
     Published,
     all_names,
     architecture_names,
     build,
     published,
     reference_weights,
+    task_of,
 )
 from tui_profiler.probe.load.demos import PREFIX, demo_names
 from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_request
@@ -73,10 +75,9 @@ def _checked_name(spec: LoadSpec) -> str:
         return folded
     if folded in all_names():
         plain = folded.removeprefix("quantized_")
-        raise wrong_request(
-            f"{name} cannot be loaded yet: quantised models of torchvision are not supported",
-            (f"tui-profiler {plain}", "the same without quantisation"),
-        )
+        remedy = (f"tui-profiler {plain}", "the same without quantisation")
+        reason = f"{name} cannot be loaded yet: {LATER[task_of(folded)]}"
+        raise wrong_request(reason, *([remedy] if plain != folded else []))
     if name and (Path(spec.folder or ".") / name).is_file():
         raise wrong_request(
             f"{name} is not a Python file, and no other file can be loaded as a model yet",
