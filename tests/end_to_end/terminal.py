@@ -117,6 +117,10 @@ class Terminal:
             select.select([], [], [], 0.02)
         return shown
 
+    def pause(self, seconds: float) -> None:
+        """Let it run on: for benchmarks, never for a test."""
+        select.select([], [], [], seconds)
+
     def is_alive(self) -> bool:
         if self.exit_status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)

@@ -1,0 +1,85 @@
+"""The real program's screen as a picture.
+
+``python benchmarks/picture.py OUT.png 120x40 SECONDS [KEYS...] -- resnet50``
+
+Runs the program on a pty, waits until it is live, types KEYS, waits SECONDS, and paints what a
+terminal emulator holds. Bars and blocks are drawn as geometry, as modern terminals do.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+from pyte.screens import Char
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.end_to_end.terminal import COMMAND, Terminal
+
+CELL = (10, 21)
+INK, PAPER = "d8dde4", "101318"
+FONT = "/usr/share/fonts/truetype/dejavu/DejaVuSansMono{}.ttf"
+NAMED = {"black": "000000", "red": "cc3333", "green": "33aa33", "brown": "c0a000", "blue": "3366cc"}
+NAMED |= {"magenta": "aa55aa", "cyan": "33aaaa", "white": "d0d0d0"}
+
+
+def colour(name: str, default: str) -> str:
+    return "#" + (default if name == "default" else NAMED.get(name, name))
+
+
+def paint_cell(
+    draw: ImageDraw.ImageDraw, x: int, y: int, char: Char, fonts: dict[bool, ImageFont.FreeTypeFont]
+) -> None:
+    ink, paper = colour(char.fg, INK), colour(char.bg, PAPER)
+    if char.reverse:
+        ink, paper = paper, ink
+    width, height = CELL
+    left, top = x * width, y * height
+    draw.rectangle((left, top, left + width - 1, top + height - 1), fill=paper)
+    if "▁" <= char.data <= "█":
+        eighths = ord(char.data) - ord("▁") + 1
+        draw.rectangle(
+            (left, top + height - height * eighths // 8, left + width - 1, top + height - 1),
+            fill=ink,
+        )
+    elif char.data in "━╸─":
+        end = left + (width // 2 if char.data == "╸" else width) - 1
+        thick = 1 if char.data == "─" else 3
+        draw.rectangle(
+            (left, top + height // 2 - thick // 2, end, top + height // 2 + thick // 2), fill=ink
+        )
+    elif char.data.strip():
+        draw.text((left, top + 1), char.data, fill=ink, font=fonts[char.bold])
+
+
+def paint(terminal: Terminal, path: str) -> None:
+    screen = terminal.screen
+    fonts = {bold: ImageFont.truetype(FONT.format("-Bold" if bold else ""), 16) for bold in (0, 1)}
+    image = Image.new("RGB", (screen.columns * CELL[0], screen.lines * CELL[1]), "#" + PAPER)
+    draw = ImageDraw.Draw(image)
+    for y in range(screen.lines):
+        for x in range(screen.columns):
+            paint_cell(draw, x, y, screen.buffer[y][x], fonts)
+    image.save(path)
+
+
+def main() -> None:
+    split = sys.argv.index("--")
+    path, size, seconds, *keys = sys.argv[1:split]
+    columns, rows = map(int, size.split("x"))
+    terminal = Terminal([*COMMAND, *sys.argv[split + 1 :]], columns, rows)
+    settled = ("● live", "failed", "✗", "finished")
+    terminal.wait_for(lambda shown: any(word in shown for word in settled), 120)
+    terminal.pause(float(seconds))
+    for key in keys:
+        terminal.send(key.encode().decode("unicode_escape"))
+        terminal.pause(0.4)
+    terminal.pause(0.6)
+    paint(terminal, path)
+    print(terminal.text())
+    terminal.close()
+
+
+if __name__ == "__main__":
+    main()
