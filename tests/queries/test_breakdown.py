@@ -42,6 +42,7 @@ from tui_profiler.queries.breakdown import (
         ("aten::max_pool2d_with_indices", "pooling"),
         ("aten::_adaptive_avg_pool2d", "pooling"),
         ("aten::embedding", "embedding"),
+        ("aten::mean", "reduction"),
         ("aten::add_", "elementwise"),
         ("aten::view", "layout"),
         ("aten::_to_copy", "layout"),

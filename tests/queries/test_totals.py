@@ -6,7 +6,7 @@ import pytest
 
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded
 from tui_profiler.messages import Failed, PeakMemory, Unknown
-from tui_profiler.queries.totals import Column, peak_bytes, top_modules, totals
+from tui_profiler.queries.totals import Column, known_peak_bytes, peak_bytes, top_modules, totals
 from tui_profiler.session import Tree
 
 
@@ -36,6 +36,11 @@ def test_the_peak_is_the_sum_of_its_parts() -> None:
 def test_a_peak_with_an_unknown_part_is_unknown() -> None:
     peak = PeakMemory(1.0, 2.0, 3.0, Unknown("not modelled on cuda"), 0, 1, 1)
     assert peak_bytes(peak) == Unknown("not modelled on cuda")
+
+
+def test_a_peak_with_an_unknown_part_is_at_least_the_others() -> None:
+    peak = PeakMemory(1.0, 2.0, 3.0, Unknown("not modelled on cuda"), 0, 1, 1)
+    assert known_peak_bytes(peak) == 6.0
 
 
 @pytest.mark.parametrize(

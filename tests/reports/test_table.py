@@ -120,8 +120,15 @@ def test_hostile_names_are_made_safe() -> None:
 
 def test_a_module_that_was_not_called_says_so() -> None:
     nodes = (NODES[0], replace(NODES[1], calls=0))
-    session = folded((FACTS, TraceStarted(2, "dispatch:fake"), Nodes(nodes, COSTS[:2]), DONE))
+    costs = (COSTS[0], replace(COSTS[1], ops=0))
+    session = folded((FACTS, TraceStarted(2, "dispatch:fake"), Nodes(nodes, costs), DONE))
     assert any("conv  not called" in line for line in table(session, columns=100))
+
+
+def test_a_container_whose_modules_are_called_keeps_its_type() -> None:
+    nodes = (replace(NODES[0], calls=0, type="ModuleList"), NODES[1])
+    session = folded((FACTS, TraceStarted(2, "dispatch:fake"), Nodes(nodes, COSTS[:2]), DONE))
+    assert any("net  ModuleList" in line for line in table(session, columns=100))
 
 
 def test_a_failure_after_the_trace_is_told() -> None:

@@ -23,6 +23,7 @@ OpType: TypeAlias = Literal[
     "activation",
     "pooling",
     "embedding",
+    "reduction",
     "elementwise",
     "layout",
     "other",
@@ -52,6 +53,8 @@ _ELEMENTWISE = """add sub rsub mul div pow exp exp2 expm1 log log1p log2 log10 s
     bitwise_and bitwise_or bitwise_not bitwise_xor floor ceil round trunc frac fmod remainder
     floor_divide addcmul addcdiv lerp reciprocal square true_divide isnan isinf isfinite nan_to_num
     bernoulli native_dropout dropout"""
+_REDUCTION = """mean sum max min amax amin aminmax argmax argmin prod var std var_mean std_mean
+    cumsum cumprod logsumexp any all norm linalg_vector_norm nansum count_nonzero"""
 _LAYOUT = """view _unsafe_view reshape _reshape_alias permute transpose t expand expand_as slice
     select unsqueeze squeeze split split_with_sizes unsafe_split chunk unsafe_chunk unbind narrow
     flatten unflatten cat concat stack clone copy _to_copy contiguous as_strided alias detach roll
@@ -66,6 +69,7 @@ _NAMES: tuple[tuple[OpType, str], ...] = (
     ("matmul", _MATMUL),
     ("activation", _ACTIVATION),
     ("recurrent", _RECURRENT),
+    ("reduction", _REDUCTION),
     ("elementwise", _ELEMENTWISE),
     ("layout", _LAYOUT),
 )

@@ -55,11 +55,17 @@ def totals(tree: Tree) -> Totals | None:
 
 def peak_bytes(peak: PeakMemory) -> Figure:
     """Give the sum of the four parts, unknown where one of them is."""
-    parts = (peak.parameters, peak.buffers, peak.activations, peak.workspace)
-    for part in parts:
-        if isinstance(part, Unknown):
-            return part
-    return sum(known(part) or 0.0 for part in parts)
+    unknown = next((part for part in _parts(peak) if isinstance(part, Unknown)), None)
+    return known_peak_bytes(peak) if unknown is None else unknown
+
+
+def known_peak_bytes(peak: PeakMemory) -> float:
+    """Give the sum of the parts that are known: the peak is at least that."""
+    return sum(known(part) or 0.0 for part in _parts(peak))
+
+
+def _parts(peak: PeakMemory) -> tuple[Figure, ...]:
+    return (peak.parameters, peak.buffers, peak.activations, peak.workspace)
 
 
 def top_modules(session: Session, column: Column, count: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import json
 from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
-from tui_profiler.queries.totals import peak_bytes, top_modules
+from tui_profiler.queries.totals import known_peak_bytes, peak_bytes, top_modules
 from tui_profiler.reports.json_measured import NOT_MEASURED, measured, timing
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session, Tree
@@ -145,6 +145,7 @@ def _peak_memory(peak: PeakMemory, unavailable: Unavailable) -> Json:
         "activations": figure("peak_memory.activations", peak.activations),
         "workspace": figure("peak_memory.workspace", peak.workspace),
         "total": figure("peak_memory.total", peak_bytes(peak)),
+        "at_least": figure("peak_memory.at_least", known_peak_bytes(peak)),
         "coverage": {"tensors": peak.tensors, "sized": peak.sized},
     }
 

@@ -71,7 +71,9 @@ def _name(tree: Tree, index: int, room: int, *, in_full: bool) -> str:
     indent = 0 if in_full else min(2 * tree.depths[index], MOST_INDENT, max(room - LEAST_NAME, 0))
     name = safe((node.path or node.name) if in_full else node.name)
     called = f"{node.calls}× " if node.calls > 1 else ""
-    kind = "  not called" if node.calls == 0 else f"  {called}{safe(node.type)}"
+    # A container such as a ModuleList is never called, what it holds is.
+    is_idle = node.calls == 0 and not tree.costs[index].ops
+    kind = "  not called" if is_idle else f"  {called}{safe(node.type)}"
     space = room - indent
     if width(name) + width(kind) > space:
         kind = ""

@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Failed, ModelFacts, TraceDone
+from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone, Unknown
 from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
-from tui_profiler.queries.totals import Totals, peak_bytes, totals
+from tui_profiler.queries.totals import Totals, known_peak_bytes, totals
 from tui_profiler.reports.layer_lines import layer_lines
 from tui_profiler.reports.text_parts import field, figure, heading, in_cells
 from tui_profiler.session import Session, Tree
@@ -93,8 +93,7 @@ def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
         field("work", f"{quantity(found.macs, 'MAC')}  {at_least}{quantity(found.flops, 'FLOP')}"),
         field("bytes moved", moved),
         field("intensity", ratio),
-        field("peak memory", _peak(done)),
-        field("", "predicted from the lifetimes of tensors"),
+        *_peak(done.peak_memory),
         field("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
         field("traced by", f"{tree.method}, {duration(seconds)}"),
         *(
@@ -105,16 +104,22 @@ def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
     ]
 
 
-def _peak(done: TraceDone) -> str:
-    peak = done.peak_memory
+def _peak(peak: PeakMemory) -> list[str]:
     parts = (
         ("parameters", peak.parameters),
         ("buffers", peak.buffers),
         ("activations", peak.activations),
         ("workspace", peak.workspace),
     )
-    named = ", ".join(f"{name} {figure(part, size)}" for name, part in parts)
-    return f"{figure(peak_bytes(peak), size)}: {named}"
+    named = [f"{name} {size(part)}" for name, part in parts if not isinstance(part, Unknown)]
+    why = [f"{name} {figure(part, size)}" for name, part in parts if isinstance(part, Unknown)]
+    at_least = "at least " if why else ""
+    whole = f"{at_least}{size(known_peak_bytes(peak))}: {', '.join(named)}"
+    return [
+        field("peak memory", whole),
+        *(field("", reason) for reason in why),
+        field("", "predicted from the lifetimes of tensors"),
+    ]
 
 
 def _measured(session: Session) -> list[str]:
