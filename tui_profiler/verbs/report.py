@@ -40,7 +40,8 @@ def is_complete(session: Session, *, measuring: bool) -> bool:
     if session.ended is not None or (session.failure is not None and session.failure.fatal):
         return True
     if not measuring:
-        return session.tree is not None
+        # The stage that gave the tree says how long it took right after the tree.
+        return session.tree is not None and all(r.seconds is not None for r in session.stages)
     return session.loop is not None and session.loop.state in ("finished", "failed")
 
 
