@@ -1,0 +1,207 @@
+"""The node screen: everything that is known of one node, the inspector beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
+from tui_profiler.session import EMPTY, Session, Tree
+from tui_profiler.text import safe
+
+from .source_text import read_source
+from .widgets.bound_lines import bound_lines
+from .widgets.header import Header
+from .widgets.identity_lines import work_lines
+from .widgets.inspector import Inspector
+from .widgets.key_bar import key_bar
+from .widgets.lines import EMPTY as BLANK
+from .widgets.lines import Line, LinesWidget
+from .widgets.machine_lines import machine_lines
+from .widgets.node_lines import Around, node_lines
+from .widgets.parts import Look, finished
+from .widgets.scrolled import ScrolledLines
+from .widgets.status import Status
+from .widgets.strip import ForwardStrip
+from .widgets.timing_lines import timing_lines
+
+NARROW_COLUMNS, NARROW_ROWS = 100, 30
+"""Below either the inspector's sections follow in the body."""
+WIDE_COLUMNS = 160
+_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("y", "copy"))
+
+
+class NodeScreen(Screen[None]):
+    """Shows one node until it is left."""
+
+    CSS = """
+    NodeScreen #header, NodeScreen #status, NodeScreen #keys, NodeScreen .blank { height: 1; }
+    NodeScreen #strip { height: 3; }
+    NodeScreen #body { height: 1fr; layout: horizontal; }
+    NodeScreen #node { width: 1fr; height: 1fr; }
+    NodeScreen #inspector { width: 48; height: 1fr; }
+    NodeScreen.very-wide #inspector { width: 64; }
+    NodeScreen.narrow #inspector, NodeScreen.narrow .wide-only, NodeScreen.narrow #strip,
+    NodeScreen.narrow #status { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace", "back", show=False),
+        Binding("up,k", "scroll_by(-1)", show=False),
+        Binding("down,j", "scroll_by(1)", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", show=False),
+        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
+        Binding("home,g", "start", show=False),
+        Binding("end,G", "end", show=False),
+        Binding("left_square_bracket", "sibling(-1)", show=False),
+        Binding("right_square_bracket", "sibling(1)", show=False),
+        Binding("y", "copy", show=False),
+    ]
+
+    session: var[Session] = var(EMPTY)
+
+    def __init__(
+        self, node: int, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        super().__init__()
+        self._node = node
+        self._glyphs = glyphs
+        self._now = now
+        self._tree: Tree | None = None
+        self._around: Around | None = None
+        self._said = ""
+
+    @property
+    def node(self) -> int:
+        """Index of the node that is shown."""
+        return self._node
+
+    def compose(self) -> ComposeResult:
+        """The explorer's rows, with the node in the tree's place."""
+        yield Header(self._glyphs, id="header")
+        yield LinesWidget(classes="blank wide-only")
+        yield ForwardStrip(glyphs=self._glyphs, id="strip")
+        with Horizontal(id="body"):
+            yield ScrolledLines(self._glyphs, id="node")
+            yield Inspector(self._glyphs, id="inspector")
+        yield LinesWidget(classes="blank wide-only")
+        yield Status(self._glyphs, id="status")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(0.25, self._draw_when_current)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Choose the form for this size."""
+        self.set_class(self._is_narrow, "narrow")
+        self.set_class(self.size.width >= WIDE_COLUMNS and not self._is_narrow, "very-wide")
+        self.call_after_refresh(self._draw)
+
+    def watch_session(self) -> None:
+        """Draw what has changed."""
+        if self.is_mounted:
+            self._draw()
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
+
+    def _draw_when_current(self) -> None:
+        if self.is_current:
+            self._draw()
+
+    def _draw(self) -> None:
+        session, now = self.session, self._now()
+        self._follow(session.tree)
+        self.query_one(Header).show(session, now)
+        strip = self.query_one(ForwardStrip)
+        strip.session, strip.selected = session, self._node
+        body = self.query_one(ScrolledLines)
+        look = Look(session, self._node, now, max(body.size.width - 1, 3), self._glyphs)
+        body.show(self._body(look))
+        self.query_one(Inspector).show(session, self._node, now)
+        self.query_one(Status).show(session, now, self._said)
+        keys = key_bar(_KEYS, (), self.size.width)
+        self.query_one("#keys", LinesWidget).lines = (keys,)
+
+    def _body(self, look: Look) -> tuple[Line, ...]:
+        if self._around is None:
+            return finished((), look)
+        lines = node_lines(look, self._around)
+        if not self._is_narrow:
+            return finished(lines, look)
+        below = (work_lines(look), timing_lines(look), bound_lines(look), machine_lines(look))
+        return finished((*lines, *(line for part in below for line in (BLANK, *part))), look)
+
+    def _follow(self, tree: Tree | None) -> None:
+        """Keep to the same node when the model was traced anew; look up what stays as it is."""
+        if tree is self._tree:
+            return
+        if tree is not None and self._tree is not None and self._node < len(self._tree):
+            self._node = tree.find(self._tree.nodes[self._node].path) or 0
+        self._tree = tree
+        self._around = look_around(tree, self._node) if tree is not None else None
+
+    def action_back(self) -> None:
+        """Go back to the explorer."""
+        self.dismiss()
+
+    def action_scroll_by(self, rows: int) -> None:
+        """Move by lines."""
+        self.query_one(ScrolledLines).move(rows)
+
+    def action_page(self, direction: int) -> None:
+        """Move by half a page."""
+        body = self.query_one(ScrolledLines)
+        body.move(direction * max(body.size.height // 2, 1))
+
+    def action_start(self) -> None:
+        """Go to the first line."""
+        self.query_one(ScrolledLines).to_start()
+
+    def action_end(self) -> None:
+        """Go to the last line."""
+        self.query_one(ScrolledLines).to_end()
+
+    def action_sibling(self, step: int) -> None:
+        """Go to the next or former node below the same parent."""
+        tree = self._tree
+        if tree is None or not 0 <= self._node < len(tree):
+            return
+        found = sibling(tree, self._node, step)
+        if found == self._node:
+            self._said = "no further sibling"
+        else:
+            self._node, self._said = found, ""
+            self._around = look_around(tree, found)
+            self.query_one(ScrolledLines).to_start()
+        self._draw()
+
+    def action_copy(self) -> None:
+        """Copy the node's path."""
+        if self._tree is not None and self._node < len(self._tree):
+            path = safe(self._tree.nodes[self._node].path)
+            self.app.copy_to_clipboard(path)
+            self._said = f"copied {path}" if path else "copied the root: its path is empty"
+            self._draw()
+
+
+def look_around(tree: Tree, node: int) -> Around | None:
+    """Look up once what does not change while a node is looked at; None where it is not there."""
+    if not 0 <= node < len(tree):
+        return None
+    found = tree.nodes[node]
+    return Around(
+        edges=neighbours(tree, node),
+        alike=same_shape(tree, node),
+        source=read_source(found.source, before=0, after=8),
+        called_from=read_source(found.called_from, before=1, after=1),
+    )

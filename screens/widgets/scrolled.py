@@ -1,0 +1,70 @@
+"""More lines than rows: the keyboard moves through them, the divider at the right says where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui_profiler.canvas import UNICODE, Glyphs
+
+from .lines import Line, LinesWidget, exact
+
+
+def thumb_rows(count: int, top: int, height: int) -> range:
+    """Give the rows of a scrollbar's thumb; none where everything fits."""
+    if count <= height or height <= 0:
+        return range(0)
+    size = max(height * height // count, 1)
+    last = height - size
+    first = min(round(top / (count - height) * last), last)
+    return range(first, first + size)
+
+
+class ScrolledLines(LinesWidget):
+    """Shows as many of its lines as fit; the last column is the divider and the scrollbar."""
+
+    DEFAULT_CSS = """
+    ScrolledLines { width: 1fr; height: 1fr; }
+    """
+
+    def __init__(
+        self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self.glyphs = glyphs
+        self.top = 0
+        """The first line that is shown."""
+        self._all: Sequence[Line] = ()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last line is shown."""
+        return self.top + self.size.height >= len(self._all)
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Show other lines, from where the reader is."""
+        self._all = lines
+        self.move(0)
+
+    def move(self, rows: int) -> None:
+        """Move by so many lines, no further than the ends."""
+        height = max(self.size.height, 1)
+        self.top = max(0, min(self.top + rows, len(self._all) - height))
+        thumb = thumb_rows(len(self._all), self.top, height)
+        cells = max(self.size.width - 1, 0)
+        shown = self._all[self.top : self.top + height]
+        blank: list[Line] = [()] * (height - len(shown))
+        self.lines = tuple(
+            (*exact(line, cells, self.glyphs.ellipsis), self._edge(y in thumb))
+            for y, line in enumerate([*shown, *blank])
+        )
+
+    def to_start(self) -> None:
+        """Go to the first line."""
+        self.move(-self.top)
+
+    def to_end(self) -> None:
+        """Go to the last line."""
+        self.move(len(self._all))
+
+    def _edge(self, is_thumb: bool) -> tuple[str, str]:
+        return (self.glyphs.thumb, "muted") if is_thumb else (self.glyphs.divider, "hairline")
