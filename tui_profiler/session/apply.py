@@ -111,6 +111,8 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
 def _tick(session: Session, tick: Tick) -> Session:
     if not column_lengths_agree(tick):
         return session
+    if tick.forwards == 0:  # Still warming up: a sign of life, no figures yet.
+        return replace(session, heard_at=tick.at)
     timings = Timings(tick, session.timings)
     history = session.history
     ticks = (*history.ticks, timings)
