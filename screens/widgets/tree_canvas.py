@@ -149,12 +149,9 @@ class TreeCanvas(LinesWidget, can_focus=True):
         """Choose the columns anew."""
         self._measure()
 
-    def on_focus(self) -> None:
-        """Show the cursor row as the one that keys go to."""
-        self._draw()
-
-    def on_blur(self) -> None:
-        """Show the cursor row as one that keys do not reach."""
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """Show the cursor row as one that keys reach, or do not."""
+        super().watch_has_focus(has_focus)
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
@@ -170,7 +167,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
         if event.chain == 2:
             self.post_message(self.Opened(node))
         elif fold <= event.x < fold + 2:
-            self._lay(rows.toggled(laid, self.session, node))
+            self._lay(rows.toggled(self._outline or laid, self.session, node))
             self._draw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -170,10 +170,8 @@ class Figures:
     def _measure(self, session: Session, tree: Tree) -> None:
         timings, ceilings = session.timings, session.ceilings
         ticks = session.history.ticks
-        if (
-            not self._ticks
-            or not 0 <= ticks[-1].tick.at - self._ticks[-1].tick.at < REFRESH_SECONDS
-        ):
+        since = ticks[-1].tick.at - self._ticks[-1].tick.at if ticks and self._ticks else -1.0
+        if not 0 <= since < REFRESH_SECONDS:
             self._ticks = trend.spaced(ticks)
             self._found_trends.clear()
         if timings is None or ceilings is None:

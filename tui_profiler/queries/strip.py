@@ -22,6 +22,8 @@ from tui_profiler.session import Session, Timings, Tree
 
 LEAST_CELLS = 1.0
 """A child narrower than this has no segment of its own."""
+JOINED_CELLS = 2.0
+"""Narrow neighbours share a segment until it is this wide: single cells would be a dotted line."""
 ELSEWHERE = -1
 
 
@@ -108,8 +110,8 @@ def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
     if whole <= 0:
         return segment.start, min(1, segment.cells)
     first = min(int(before / whole * segment.cells), segment.cells - 1)
-    cells = max(round(within / whole * segment.cells), 1)
-    return segment.start + first, min(cells, segment.cells - first)
+    stop = min(max(round((before + within) / whole * segment.cells), first + 1), segment.cells)
+    return segment.start + first, stop - first
 
 
 def moved(shown: Strip, by: int) -> Strip:
@@ -142,12 +144,12 @@ def _weight(session: Session, node: int, *, measured: bool) -> float:
 
 
 def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
-    """Join neighbours narrower than a cell until together they have one."""
+    """Join neighbours narrower than a cell until together they are wide enough."""
     joined: list[_Part] = []
     open_run = False
     for part in parts:
         narrow = part.weight < of_one_cell * LEAST_CELLS
-        if narrow and open_run and joined[-1].weight < of_one_cell:
+        if narrow and open_run and joined[-1].weight < of_one_cell * JOINED_CELLS:
             last = joined[-1]
             joined[-1] = _Part(last.first, part.stop, last.weight + part.weight, False)
         else:

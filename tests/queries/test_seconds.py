@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
+from tui_profiler.queries.seconds import hottest, node_seconds, share
+
+LIST = """
+model Model 0 100
+  blocks ModuleList 0 90
+    0 Block 0 40
+      inner Linear 0 40
+    1 Block 0 50
+  unused Linear 0 0
+  head Linear 0 10
+"""
+
+
+def test_a_container_that_is_never_called_takes_what_its_children_take() -> None:
+    spent = {"": 1.0, "blocks.0": 0.25, "blocks.0.inner": 0.125, "blocks.1": 0.5, "head": 0.125}
+    session = ticked(session_of(LIST), spent)
+    assert session.tree is not None
+
+    assert node_seconds(session, 1) == 0.75
+    assert share(session, 1) == 0.75
+    assert node_seconds(session, 0) == 1.0
+    unused = session.tree.find("unused")
+    assert unused is not None
+    assert node_seconds(session, unused) is None
+
+
+def test_an_operator_has_no_time_of_its_own() -> None:
+    session = resnet()
+    assert session.tree is not None
+    operator = session.tree.find("conv1/0")
+    assert operator is not None
+
+    assert node_seconds(session, operator) is None
+
+
+def test_before_the_first_times_a_share_is_of_macs() -> None:
+    session = session_of(LIST)
+
+    assert node_seconds(session, 0) is None
+    assert share(session, 1) == pytest.approx(0.9)
+
+
+def test_without_macs_there_is_no_share() -> None:
+    assert share(session_of("m M 0 0\n  a A 0 0"), 1) is None
+
+
+def test_the_hottest_leaf_is_found_by_time() -> None:
+    session = ticked(session_of(RESNET), RESNET_SECONDS)
+    assert session.tree is not None
+
+    assert session.tree.nodes[hottest(session)].path == "layer1.1.conv1"
+
+
+def test_the_hottest_leaf_is_found_by_macs_before_the_first_times() -> None:
+    session = session_of(RESNET)
+    assert session.tree is not None
+
+    assert session.tree.nodes[hottest(session)].path == "layer2.0"
+
+
+def test_the_hottest_leaf_lies_below_the_root_of_the_view() -> None:
+    session = resnet()
+    assert session.tree is not None
+    layer2 = session.tree.find("layer2")
+    assert layer2 is not None
+
+    assert session.tree.nodes[hottest(session, layer2)].path == "layer2.0"
