@@ -52,7 +52,7 @@ PER_OUTPUT = {
     3: """lerp addcmul addcdiv softshrink softplus logit hypot sinc xlogy special_xlog1py logaddexp
         cross linalg_cross""",
     4: "sigmoid hardsigmoid elu celu selu",
-    5: """silu swish gelu hardswish mish glu log_sigmoid_forward quantize_per_tensor
+    5: """silu gelu hardswish mish glu log_sigmoid_forward quantize_per_tensor
         quantize_per_channel""",
 }
 """FLOP per element of the first output. gelu: x·½·(1+erf(x/√2)); silu: x·sigmoid(x); mish:

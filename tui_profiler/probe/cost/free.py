@@ -15,7 +15,7 @@ _COPY = """clone copy _to_copy _copy_from _copy_from_and_resize contiguous to ty
 
 _JOIN_AND_ARRANGE = """cat concat concatenate stack hstack vstack dstack unsafe_split
     unsafe_split_with_sizes unsafe_chunk constant_pad_nd pad reflection_pad1d reflection_pad2d
-    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d circular_pad repeat
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d repeat
     repeat_interleave tile roll flip rot90 pixel_shuffle pixel_unshuffle channel_shuffle
     native_channel_shuffle im2col block_diag meshgrid diag diag_embed diagonal_copy"""
 

@@ -151,11 +151,6 @@ def _summed_batched_product(call: Call) -> int:
     return prod(call.shape("batch1")) * call.shape("batch2")[-1]
 
 
-@MACS.register("aten::linalg_vecdot")
-def _vector_products(call: Call) -> int:
-    return call.output_elements() * call.shape("x")[call.number("dim")]
-
-
 @MACS.register("aten::addr")
 def _outer_product(call: Call) -> int:
     return call.output_elements()
@@ -173,7 +168,6 @@ def _outer_product(call: Call) -> int:
     "aten::slow_conv3d_forward",
     "aten::slow_conv_dilated2d",
     "aten::slow_conv_dilated3d",
-    "aten::mps_convolution",
     "mkldnn::_convolution_pointwise",
     "torchvision::deform_conv2d",
 )

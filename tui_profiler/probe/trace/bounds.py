@@ -1,8 +1,8 @@
 """What a fake run answers where the truth depends on values: the most there could be.
 
 Nothing is thrown out: every element is non-zero, every box is kept, every index that is a mask is
-all true. A number read out of a tensor is a constant. The figures that follow are then bounds, and
-the names of these operators are listed with the trace.
+all true. Distinct values are one, and a number read out of a tensor is a constant. The figures that
+follow are then bounds, and the names of these operators are listed with the trace.
 """
 
 from __future__ import annotations
@@ -88,15 +88,21 @@ def _all_boxes_kept(operator: OpOverload, call: Call) -> object:
     return boxes.new_empty((boxes.shape[0],), dtype=torch.int64)
 
 
-def _all_unique(operator: OpOverload, call: Call) -> object:
-    """Every value is another one; the further outputs are positions and counts."""
+def _one_unique_value(operator: OpOverload, call: Call) -> object:
+    """All values are the same one; the further outputs are positions in it, and counts.
+
+    What follows is mostly a loop over the values that picks the elements of each out by a mask. As
+    a mask picks out all, one turn costs what all turns do; with n values it would be n times that.
+    """
     tensor = call.first()
     axis = call.get("dim")
-    number = tensor.shape[axis] if isinstance(axis, int) else tensor.numel()
-    values = tensor if isinstance(axis, int) else tensor.reshape(-1)
-    positions = tensor.new_empty((number,), dtype=torch.int64)
-    outputs = len(operator._schema.returns)
-    return (values.clone(), *[positions.clone() for _ in range(outputs - 1)])
+    if isinstance(axis, int):
+        length, values = tensor.shape[axis], tensor.narrow(axis, 0, 1).clone()
+    else:
+        length, values = tensor.numel(), tensor.new_empty((1,))
+    inverse = tensor.new_empty((length,), dtype=torch.int64)
+    counts = tensor.new_empty((1,), dtype=torch.int64)
+    return (values, inverse, counts)[: len(operator._schema.returns)]
 
 
 def _each_repeated_once(operator: OpOverload, call: Call) -> object:
@@ -118,11 +124,11 @@ _RULES: dict[str, Callable[[OpOverload, Call], object]] = {
     "aten::masked_select": _all_selected,
     "aten::index": _indexed_by_all,
     "torchvision::nms": _all_boxes_kept,
-    "aten::_unique": _all_unique,
-    "aten::_unique2": _all_unique,
-    "aten::unique_dim": _all_unique,
-    "aten::unique_consecutive": _all_unique,
-    "aten::unique_dim_consecutive": _all_unique,
+    "aten::_unique": _one_unique_value,
+    "aten::_unique2": _one_unique_value,
+    "aten::unique_dim": _one_unique_value,
+    "aten::unique_consecutive": _one_unique_value,
+    "aten::unique_dim_consecutive": _one_unique_value,
     "aten::repeat_interleave": _each_repeated_once,
     "aten::bincount": _fewest_bins,
     "aten::equal": _equal,

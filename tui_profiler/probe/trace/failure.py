@@ -7,10 +7,11 @@ import traceback
 from tui_profiler.messages import Attempt, Failed, Remedy
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.trace.frames import raising_line
+from tui_profiler.probe.trace.writable import writable
 
 _MOST_CHARACTERS = 300
 _MOST_FRAMES = 60
-_MOST_TRACEBACK = 20_000
+_MOST_TRACEBACK = 12_000
 
 
 class TraceError(Exception):
@@ -29,7 +30,7 @@ def one_line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001, RUF100 - its own __str__ fails: its type must do
         message = ""
     first = next((line.strip() for line in message.splitlines() if line.strip()), "")
-    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    text = writable(f"{type(error).__name__}: {first}" if first else type(error).__name__)
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
@@ -45,10 +46,10 @@ def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
     return Failed(
         stage="trace",
         what=f"forward raised {one_line(error)}",
-        where=where,
-        at=raising_line(error.__traceback__),
+        where=writable(where),
+        at=writable(raising_line(error.__traceback__)),
         remedies=_remedies(error, inputs),
-        traceback="".join(lines)[-_MOST_TRACEBACK:],
+        traceback=writable("".join(lines)[-_MOST_TRACEBACK:]),
     )
 
 

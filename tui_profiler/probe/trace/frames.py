@@ -10,6 +10,9 @@ from types import FrameType, TracebackType
 
 import torch
 
+_MOST_FRAMES = 200
+"""Frames looked at: thousands of nested ``nn.Sequential`` have no frame of the user between them."""
+
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PROBE = str(Path(__file__).parents[1]) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -18,7 +21,9 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 def calling_line() -> str:
     """Give ``file:line`` of the innermost running frame that is the user's; empty where none is."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            break
         if is_users(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back

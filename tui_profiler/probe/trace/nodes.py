@@ -13,6 +13,7 @@ from tui_profiler.probe.cost.rollup import rolled_up
 from tui_profiler.probe.trace.detail import detail
 from tui_profiler.probe.trace.places import Place, Places
 from tui_profiler.probe.trace.weights import Weights
+from tui_profiler.probe.trace.writable import writable
 
 _MOST_ALIASES = 3
 
@@ -66,17 +67,17 @@ class Frozen:
         return Node(
             parent=self.index_of(place.parent),
             kind=place.kind,
-            name=place.name,
-            path=place.path,
-            type=place.type,
+            name=writable(place.name),
+            path=writable(place.path),
+            type=writable(place.type),
             calls=place.calls,
             inputs=place.inputs,
             outputs=place.outputs,
             weights=weights,
-            detail="" if module is None else detail(module),
-            source=place.source if module is None else forward_line(module),
-            called_from=place.called_from,
-            note=self._note(place, is_busy),
+            detail="" if module is None else writable(detail(module)),
+            source=writable(place.source if module is None else forward_line(module)),
+            called_from=writable(place.called_from),
+            note=writable(self._note(place, is_busy)),
         )
 
     def _note(self, place: Place, is_busy: bool) -> str:

@@ -86,6 +86,8 @@ class Places:
         place = here.modules.get(id(module)) or self._below(here, module)
         if place is None:
             place = self._added(frame, module)
+        elif not place.is_registered:
+            frame.strangers += 1
         if not place.is_expanded:
             self._expand(place, {id(module)})
         return place

@@ -8,6 +8,7 @@ from itertools import islice
 import torch
 
 from tui_profiler.messages import Tensor
+from tui_profiler.probe.trace.writable import writable
 
 _MOST_SHOWN = 64
 """Tensors that one node shows at most; a model can pass thousands of states."""
@@ -50,7 +51,7 @@ def _tensors(value: object, name: str) -> Iterator[Tensor]:
                 shape=tuple(item.shape),
                 dtype=dtype_name(item.dtype),
                 bytes=item.numel() * item.element_size(),
-                name=label,
+                name=writable(label),
             )
         elif isinstance(item, list | tuple):
             pending.extend(reversed([(_dotted(label, i), part) for i, part in enumerate(item)]))

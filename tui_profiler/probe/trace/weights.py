@@ -16,6 +16,7 @@ from tui_profiler.probe.torch_internals import (
 )
 from tui_profiler.probe.trace.places import Place, joined
 from tui_profiler.probe.trace.tensors import dtype_name
+from tui_profiler.probe.trace.writable import writable
 
 Key = tuple[object, ...]
 """What tells one weight from another: the part of a storage that it covers."""
@@ -86,12 +87,12 @@ class Weights:
             first = self._first.setdefault(weight_key(tensor), full_name)
             found.append(
                 Weight(
-                    name=name,
+                    name=writable(name),
                     shape=tuple(tensor.shape),
                     dtype=dtype_name(tensor.dtype),
                     bytes=tensor.numel() * tensor.element_size(),
                     is_buffer=is_buffer,
-                    shared_with="" if first == full_name else first,
+                    shared_with="" if first == full_name else writable(first),
                 )
             )
         return tuple(found)
