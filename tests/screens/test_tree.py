@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.events import MouseScrollDown
 from textual.geometry import Region
 from textual.pilot import Pilot
 
@@ -254,14 +255,9 @@ async def test_the_wheel_scrolls_and_leaves_the_cursor() -> None:
     async with shown(resnet()) as (pilot, tree):
         tree.unfold_all()
         await pilot.pause()
-        await pilot._post_mouse_events([_wheel()], Watched, offset=(5, 5))
+        tree.post_message(MouseScrollDown(tree, 5, 5, 0, 1, 0, False, False, False))
+        await pilot.pause()
         assert (on_screen(tree)[0], path(tree)) == ("relu", "")
-
-
-def _wheel() -> type:
-    from textual.events import MouseScrollDown
-
-    return MouseScrollDown
 
 
 async def test_the_thumb_follows_the_rows() -> None:
