@@ -298,9 +298,11 @@ def test_three_thousand_levels_unfold_fold_and_filter() -> None:
     for depth in range(3000):
         nodes.append(node_of(depth - 1, f"m{depth}", "Block", nodes))
     session = traced(nodes, [cost_of(1, 1)] * len(nodes))
-    looking = Looking.at(session)
+    at_first = Looking.at(session)
+    view = focuses.all_unfolded(at_first.laid.focus, at_first.laid.tree)
+    looking = Looking(session, rows.relaid(at_first.laid, session, view))
 
-    assert len(looking.laid) == 3000
+    assert (len(at_first.laid), len(looking.laid)) == (5, 3000)
     assert len(rows.toggled(looking.laid, session, 1000)) == 1001
     sorted_ = looking.look(sort="macs", descending=True)
     assert len(sorted_.laid) == 3000

@@ -33,12 +33,14 @@ def drawn(
     unfold: tuple[str, ...] = (),
     glyphs: Glyphs = UNICODE,
     figures: Figures | None = None,
+    unfold_all: bool = False,
 ) -> list[Line]:
     """Give header and rows, the cursor cell left blank."""
     assert session.tree is not None
     figures = figures or Figures()
     figures.update(session)
-    laid = rows.outline(session, focuses.initial(session.tree))
+    view = focuses.initial(session.tree)
+    laid = rows.outline(session, focuses.all_unfolded(view, session.tree) if unfold_all else view)
     for path in unfold:
         node = session.tree.find(path)
         assert node is not None
@@ -246,7 +248,7 @@ def test_deep_nodes_keep_their_names() -> None:
         nodes.append(node_of(depth - 1, f"level{depth}", "Block", nodes))
     session = traced(nodes, [cost_of(1, 1)] * len(nodes))
 
-    lines = drawn(session)
+    lines = drawn(session, unfold_all=True)
 
     assert len(lines) == 3001
     assert text(lines[3000]).startswith(" …             level2999 ")

@@ -20,6 +20,9 @@ SORT_LABELS: dict[SortKey, str] = {
     "name": "by name",
 }
 
+MOST_WRAPPERS = 4
+"""Levels of single children that are unfolded at first: a wrapper by itself shows nothing."""
+
 
 class Focus(Struct, frozen=True):
     """Selected node, root of the view, folds, order and filter."""
@@ -44,11 +47,13 @@ class Focus(Struct, frozen=True):
 def initial(tree: Tree) -> Focus:
     """Look at a tree for the first time: the root unfolded, and single children with it."""
     unfolded = bytearray(len(tree))
-    node: int | None = 0
-    while node is not None and len(tree):
+    node = 0
+    for _ in range(min(MOST_WRAPPERS, len(tree))):
         unfolded[node] = 1
         inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-        node = inside[0] if len(inside) == 1 else None
+        if len(inside) != 1:
+            break
+        node = inside[0]
     return Focus(unfolded=bytes(unfolded))
 
 
