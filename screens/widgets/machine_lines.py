@@ -102,7 +102,7 @@ def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
     watts = _or_dash(gpu.power_watts, lambda value: f"{value:.0f} W", look)
     lines = [row(tuple(left), ((f"{degrees}  {watts.rjust(5)}", "ink"),), look)]
     if gpu.throttled_by:
-        held = f"held down by {safe(gpu.throttled_by)}"
+        held = f"! held down by {safe(gpu.throttled_by)}"
         lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
     return (*lines, *_missing(gpu, look))
 

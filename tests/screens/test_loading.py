@@ -1,0 +1,123 @@
+"""The loading body against its drawing."""
+
+from __future__ import annotations
+
+import pytest
+
+from screens.widgets.lines import Line, line_width, text
+from screens.widgets.loading import loading_body, stages_of
+from screens.widgets.parts import Look
+from tests.screens.panel_session import LOADING, NODES, folded
+from tui_profiler.canvas import ASCII
+from tui_profiler.messages import (
+    Ended,
+    Failed,
+    LoadSpec,
+    Nodes,
+    StageDone,
+    StageStarted,
+    TraceStarted,
+)
+from tui_profiler.session import EMPTY, Session
+
+SPEC = LoadSpec("resnet50")
+
+
+def body(session: Session, now: float, cells: int, rows: int = 20) -> list[str]:
+    return [text(line) for line in loading_body(Look(session, 0, now, cells), rows, SPEC)]
+
+
+def test_the_stages_stand_beside_what_was_asked_for():
+    assert body(folded(LOADING), 3.42, 120)[:13] == [
+        f" {left.ljust(69)} │ {right.ljust(47)}"
+        for left, right in (
+            ("starting", "resnet50"),
+            ("", "as asked for on the command line"),
+            ("✓ worker        pid 48213                                      0.04 s", ""),
+            (
+                "✓ import torch  2.13.0, cpu build                              2.65 s",
+                "source   torchvision.models.resnet50",
+            ),
+            (
+                "◓ load model    resnet50, random weights                       0.73 s",
+                "weights  random (--weights for trained)",
+            ),
+            (
+                "· trace         will give the tree, parameters, MACs and bytes",
+                "input    … inferred once it is loaded",
+            ),
+            ("· initialise    will give the weights their values", "device   cpu, 2 threads"),
+            ("· first run     will give times", "tracer   auto"),
+            ("· ceilings      will give the bounds", ""),
+            ("", ""),
+            ("━━━━━━━━━━━━━━━━━━━╸" + "─" * 49, ""),
+            ("2 of 7 stages done, now: load model", ""),
+            ("", ""),
+        )
+    ]
+
+
+def test_at_80_columns_the_machine_stands_below_the_stages():
+    lines = body(folded(LOADING), 3.42, 80, 18)
+    assert lines[4] == (
+        " ◓ load model    resnet50, random weights                                0.73 s "
+    )
+    assert lines[13].startswith(" machine ─")
+    assert lines[17].startswith(" power   –  RAPL counters need root ")
+
+
+def test_before_the_first_message_the_worker_is_starting():
+    first = body(EMPTY, 0.02, 80)
+    assert first[2].startswith(" ◐ worker        starting ")
+    assert first[2].endswith(" 0.02 s ")
+
+
+def test_nodes_are_counted_as_they_arrive():
+    part = Nodes(tuple(n for n, _ in NODES[:4]), tuple(c for _, c in NODES[:4]))
+    messages = (StageStarted("trace", 3.5), TraceStarted(len(NODES), "dispatch:fake"), part)
+    lines = body(folded((*LOADING, *messages)), 3.9, 120)
+    assert any("trace         4 of 9 nodes" in line for line in lines)
+
+
+def test_a_stage_that_was_skipped_is_not_waited_for():
+    messages = (StageDone("trace", 3.9, 0.4, "9 nodes"), StageStarted("first run", 3.9))
+    lines = body(folded((*LOADING, *messages)), 4.0, 80)
+    assert not any("initialise" in line for line in lines)
+
+
+def test_what_is_not_to_be_run_has_no_such_stages():
+    assert "first run" not in stages_of(LoadSpec("m", run=False))
+    assert "ceilings" not in stages_of(LoadSpec("m", ceilings=False))
+    assert "first run" in stages_of(LoadSpec("m", ceilings=False))
+
+
+def test_a_failure_takes_the_place_of_the_request():
+    failed = folded((*LOADING, Failed("load model", "no model is called resnet51")))
+    lines = body(failed, 3.42, 120)
+    assert lines[0].endswith("│ ✗ load model failed                            ")
+    assert lines[2].endswith("│ what    no model is called resnet51            ")
+    assert lines[4].startswith(" ✗ load model    failed ")
+    assert lines[5].startswith(" · trace         not reached ")
+    narrow = body(failed, 3.42, 80)
+    assert narrow[0].startswith(" ✗ load model failed ")
+
+
+def test_a_worker_that_died_on_the_way_says_so():
+    gone = folded((*LOADING, Ended(-9, False, "", 48213, 3.0)))
+    lines = body(gone, 3.42, 120)
+    assert lines[0].endswith("│ ✗ worker gone                     after 3.00 s ")
+    assert any(" where   during load model " in line for line in lines)
+
+
+@pytest.mark.parametrize("cells", range(40, 131))
+def test_every_row_is_exactly_as_wide_as_asked(cells):
+    hostile = LoadSpec("\x1b]0;x\x07" + "漢" * 90, inputs=("\u202e" * 9,), device="\n")
+    failed = folded((*LOADING, Failed("load model", "x" * 500, at="y" * 300)))
+    for session in (EMPTY, folded(LOADING), failed):
+        for glyphs in (Look(EMPTY, 0, 0, 0).glyphs, ASCII):
+            lines: tuple[Line, ...] = loading_body(
+                Look(session, 0, 3.0, cells, glyphs), 17, hostile
+            )
+            assert len(lines) == 17
+            assert {line_width(line) for line in lines} == {cells}
+            assert not {c for line in lines for c in text(line)} & set("\x1b\u202e\n\x07")
