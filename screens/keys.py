@@ -20,7 +20,8 @@ class Key(Struct, frozen=True):
     shown: str = ""
     """How the key is written; empty: as named."""
     footer: str = ""
-    """``left``, ``right`` or not in the footer; ``left!`` also at 80 columns."""
+    """``left`` or ``right``, or not in the footer; ``left!`` also at 80 columns, ``left-narrow``
+    only there."""
     request: str = ""
     """The request that the probe must accept for it."""
 
@@ -108,5 +109,5 @@ def shown(key: Key) -> str:
 
 def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
     """Give (key, label) of one side of the footer."""
-    wanted = (f"{side}!",) if narrow else (side, f"{side}!")
+    wanted = (f"{side}!", f"{side}-narrow" if narrow else side)
     return tuple((shown(key), key.label) for key in keys if key.footer in wanted)

@@ -64,6 +64,7 @@ class Terminal:
                 os.chdir(folder)
             os.execvpe(command[0], list(command), environment)
         self.exit_status: int | None = None
+        self._closing = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -76,9 +77,9 @@ class Terminal:
         self._set_size(columns, rows)
 
     def _read(self) -> None:
-        while True:
+        while not self._closing:
             try:
-                ready, _, _ = select.select([self.master], [], [], 0.5)
+                ready, _, _ = select.select([self.master], [], [], 0.1)
                 if not ready:
                     continue
                 data = os.read(self.master, 65536)
@@ -117,6 +118,10 @@ class Terminal:
             select.select([], [], [], 0.02)
         return shown
 
+    def seconds(self) -> float:
+        """Since the program was started."""
+        return time.perf_counter() - self.started
+
     def pause(self, seconds: float) -> None:
         """Let it run on: for benchmarks, never for a test."""
         select.select([], [], [], seconds)
@@ -152,6 +157,8 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close our end, as a lost connection does."""
+        self._closing = True
+        self._reader.join()
         os.close(self._slave)
         os.close(self.master)
 
@@ -159,6 +166,9 @@ class Terminal:
         if self.is_alive():
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
+        # The reader must be gone first: its descriptor's number is used again.
+        self._closing = True
+        self._reader.join()
         for descriptor in (self.master, self._slave):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -1,0 +1,44 @@
+"""Bytes to the terminal and CPU of the screens, live.
+
+``python benchmarks/live.py [MODEL] [SECONDS]``
+
+At 120x40 and the default rate. Budget for now: 40 KB/s; later 10 KB/s and 5 % of a core.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.end_to_end.terminal import COMMAND, Terminal
+
+
+def main() -> None:
+    model = sys.argv[1] if len(sys.argv) > 1 else "resnet50"
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
+    terminal = Terminal([*COMMAND, model])
+    terminal.wait_for("● live", 180)
+    terminal.send("z")
+    terminal.pause(8)
+    screens = psutil.Process(terminal.pid)
+    bytes_before, cpu_before = terminal.bytes_read, sum(screens.cpu_times()[:2])
+    began = terminal.seconds()
+    terminal.pause(seconds)
+    elapsed = terminal.seconds() - began
+    written = (terminal.bytes_read - bytes_before) / elapsed
+    busy = (sum(screens.cpu_times()[:2]) - cpu_before) / elapsed
+    memory = screens.memory_info().rss / 2**20
+    print(f"{model}, {elapsed:.0f} s live at 120x40, default rate")
+    print(f"  to the terminal  {written / 1e3:6.1f} KB/s   budget 40 (later 10)")
+    print(f"  CPU of the UI    {busy * 100:6.1f} % of a core   budget later 5")
+    print(f"  memory of the UI {memory:6.0f} MiB")
+    terminal.send("q")
+    terminal.wait_for_exit()
+    terminal.close()
+
+
+if __name__ == "__main__":
+    main()

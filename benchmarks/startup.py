@@ -1,0 +1,63 @@
+"""First content and first figures: ours beside a blank Textual app, in turn, in one run.
+
+``python benchmarks/startup.py [MODEL] [ROUNDS]``. First content is the first text on the screen
+of a pty, counted from the start of the process. Budget: 300 ms, and 1.6 times the blank app.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.end_to_end.terminal import COMMAND, Terminal
+
+BLANK = """
+from textual.app import App
+from textual.widgets import Static
+class Blank(App):
+    def compose(self):
+        yield Static("blank")
+Blank().run()
+"""
+
+
+def first_content(command: list[str]) -> float:
+    terminal = Terminal(command)
+    terminal.wait_for(lambda shown: bool(shown.strip()), seconds=30)
+    seconds = terminal.first_text_after
+    terminal.close()
+    assert seconds is not None
+    return seconds
+
+
+def stages(model: str) -> None:
+    """Seconds from the command to the tree and to the first live figure."""
+    terminal = Terminal([*COMMAND, model])
+    for wanted, words in (("first content", ""), ("tree", "graph"), ("live", "● live")):
+        terminal.wait_for(lambda shown, words=words: words in shown and bool(shown.strip()), 120)
+        print(f"  {wanted:<14} after {terminal.seconds():6.2f} s")
+    terminal.send("q")
+    terminal.wait_for_exit()
+    terminal.close()
+
+
+def main() -> None:
+    model = sys.argv[1] if len(sys.argv) > 1 else "resnet50"
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 9
+    blank, ours = [], []
+    for _ in range(rounds):
+        blank.append(first_content([sys.executable, "-c", BLANK]))
+        ours.append(first_content([*COMMAND, model]))
+    ratio = median(mine / theirs for mine, theirs in zip(ours, blank, strict=True))
+    print(f"first content, median of {rounds} in turn, best in brackets")
+    print(f"  blank Textual  {median(blank) * 1e3:6.0f} ms  ({min(blank) * 1e3:.0f})")
+    print(f"  tui-profiler   {median(ours) * 1e3:6.0f} ms  ({min(ours) * 1e3:.0f})  budget 300")
+    print(f"  ratio          {ratio:6.2f}     budget 1.6")
+    print(f"{model}, one start")
+    stages(model)
+
+
+if __name__ == "__main__":
+    main()
