@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 import torch
 
 _MOST_FRAMES = 200
-"""Frames looked at: thousands of nested ``nn.Sequential`` have no frame of the user between them."""
+"""Frames looked at: thousands of nested ``nn.Sequential`` have no line of the user between them."""
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PROBE = str(Path(__file__).parents[1]) + os.sep

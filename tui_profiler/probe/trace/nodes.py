@@ -100,6 +100,7 @@ def forward_line(module: torch.nn.Module) -> str:
 
 
 def _code_of(type_: type[torch.nn.Module]) -> CodeType | None:
-    forward = inspect.unwrap(type_.forward)
-    code = getattr(forward, "__code__", None)
+    """A scripted module's ``forward`` is a descriptor that raises when it is asked for."""
+    forward = inspect.getattr_static(type_, "forward", None)
+    code = getattr(inspect.unwrap(forward), "__code__", None) if callable(forward) else None
     return code if isinstance(code, CodeType) else None

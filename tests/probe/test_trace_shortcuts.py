@@ -1,0 +1,39 @@
+"""A shortcut gives what the fake run itself would."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tui_profiler.probe.torch_internals import fake_inputs
+from tui_profiler.probe.trace.shortcuts import shortcut
+
+BATCH_NORM = torch.ops.aten.native_batch_norm.default
+
+
+def described(value: object) -> list[tuple[object, ...]]:
+    assert isinstance(value, tuple)
+    return [(type(t), t.shape, t.stride(), t.dtype, t.device) for t in value]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (1, 3, 4, 6), (2, 3, 2, 2, 2)])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_batch_norm_with_running_statistics(shape, affine: bool, channels_last: bool) -> None:
+    x = torch.zeros(shape)
+    if channels_last and len(shape) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    weight = torch.ones(3) if affine else None
+    _, (given,) = fake_inputs((x,))
+    args = (given, weight, weight, torch.zeros(3), torch.ones(3), False, 0.1, 1e-5)
+
+    assert described(shortcut(BATCH_NORM, args)) == described(BATCH_NORM(*args))
+
+
+def test_in_training_and_for_real_there_is_none() -> None:
+    x, ones = torch.zeros(2, 3), torch.ones(3)
+    _, (given,) = fake_inputs((x,))
+
+    assert shortcut(BATCH_NORM, (given, ones, ones, ones, ones, True, 0.1, 1e-5)) is None
+    assert shortcut(BATCH_NORM, (x, ones, ones, ones, ones, False, 0.1, 1e-5)) is None
+    assert shortcut(torch.ops.aten.relu.default, (given,)) is None
