@@ -191,14 +191,17 @@ def _machine(look: Look) -> Line:
     sample = look.session.sample
     if sample is None:
         return _absence("machine", look.session.ended is None, "the first sample", look)
-    drawn = sparkline(utilisation(look.session, 14), 1.0, 1, look.glyphs)[0]
+    gpu, power = _gpu(sample, look), _power(sample, look)
+    # A GPU with figures needs the cells more than the processor's past does.
+    past = 14 if gpu == look.glyphs.dash else 4
+    drawn = sparkline(utilisation(look.session, past), 1.0, 1, look.glyphs)[0]
     mean = busy(sample)
     figure = share(mean) if mean is not None else look.glyphs.dash
     parts: list[Line] = [
         (("cpu ", "muted"), (drawn, "faint"), (figure.rjust(6), "ink")),
         (("   " + memory_text(sample), "ink"),),
-        (("   gpu ", "muted"), (_gpu(sample, look), "ink")),
-        (("   power ", "muted"), (_power(sample, look), "ink")),
+        (("   gpu ", "muted"), (gpu, "ink")),
+        (("   power ", "muted"), (power, "ink")),
     ]
     return _labelled("machine", parts, (("i why", "muted"),), look)
 

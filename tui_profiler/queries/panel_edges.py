@@ -26,6 +26,9 @@ def neighbours(tree: Tree, node: int) -> Neighbours:
     sources: dict[int, None] = {}
     targets: dict[int, None] = {}
     for writer, reader in tree.edges:
+        # Edges come from outside: one that names no node is passed over.
+        if max(writer, reader) >= len(tree) or min(writer, reader) < 0:
+            continue
         writes, reads = node <= writer < stop, node <= reader < stop
         if reads and not writes:
             sources[_owner(tree, writer) if lift else writer] = None

@@ -1,0 +1,89 @@
+"""The panel below the tree: four lines, one section in full, or one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from screens.widgets.compact_lines import compact_lines, one_line
+from screens.widgets.lines import line_width, text
+from screens.widgets.parts import Look
+from tests.screens.panel_session import BN2, CONV2, CONV_OP, H200, LOADING, TRACED, folded, live
+from tests.screens.panel_session import sample as sampled
+from tui_profiler.canvas import ASCII
+from tui_profiler.messages import Ceilings
+from tui_profiler.session import EMPTY, Session
+
+CALLS = [0.9e-3] * 34 + [0.92e-3]
+
+
+def panel(
+    session: Session, node: int, rows: int = 5, section: str | None = None, cells: int = 80
+) -> list[str]:
+    look = Look(session, node, 39.0, cells)
+    return [text(line) for line in compact_lines(look, rows, section)]
+
+
+def test_four_lines_say_all_at_once():
+    assert panel(live(CALLS), CONV2) == [
+        "─ layer3.2.conv2  Conv2d 256→256, 3×3, pad 1, no bias ──────── ▲ compute-bound ─",
+        " work     1×256×14×14 in   1×256×14×14 out    116 MMAC   83.8 FLOP/B   2.63 MiB ",
+        " timing   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  0.89 ms  p95  1.12      n  1,284 ",
+        " bound    compute ━━━━━━━━━─────  64 %   memory ━━────────────  15 %    of roof ",
+        " machine  cpu ██████████████  97 %   812 MiB   gpu –   power –            i why ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "second"),
+    [
+        ("work", " work     116 MMAC  231 MFLOP"),
+        ("timing", " "),
+        ("bound", " compute  ━━━━━━"),
+        ("machine", " cpu     "),
+    ],
+)
+def test_one_section_in_full_takes_the_same_rows(section, second):
+    lines = panel(live(), CONV2, 6, section)
+    assert len(lines) == 6
+    assert f" {section}  ▲ compute-bound ─" in lines[0]
+    assert lines[1].startswith(second)
+
+
+def test_what_is_still_to_come_says_what_it_waits_for():
+    lines = panel(folded((*LOADING, *TRACED)), CONV2)
+    assert lines[2].rstrip() == " timing   …  after the first run"
+    assert lines[3].rstrip() == " bound    compute, on paper  …  needs times"
+
+
+def test_operators_say_why_they_have_no_times():
+    lines = panel(live(), CONV_OP)
+    assert lines[2].rstrip() == " timing   –  times of operators need an operator window"
+
+
+def test_where_calling_decides_it_is_one_of_the_two_meters():
+    slow_calls = Ceilings("cpu", 2, (), 21e9, 20e-6, 0.0, 2.0)
+    line = panel(folded((slow_calls,), live()), BN2)[3]
+    assert line.startswith(" bound    overhead ━━━━━━━━━")
+    assert "  67 %   memory ━━━━━━━━━" in line
+
+
+def test_the_busiest_gpu_stands_for_all():
+    session = folded((sampled(8.0, gpus=(H200, H200), package_watts=12.5),), live())
+    assert "gpu 97 % 12.1 GiB   power 12.5 W" in panel(session, CONV2)[4]
+
+
+def test_a_tiny_terminal_has_one_line():
+    assert text(one_line(Look(live(), CONV2, 8.0, 50))) == (
+        " layer3.2.conv2                 0.89 ms  2.4 %  C "
+    )
+
+
+@pytest.mark.parametrize("cells", range(40, 131))
+def test_every_row_is_exactly_as_wide_as_asked(cells):
+    for session in (EMPTY, folded(LOADING), folded((*LOADING, *TRACED)), live()):
+        for node in (0, CONV2, CONV_OP, 99):
+            for section in (None, "work", "timing", "bound", "machine"):
+                for glyphs in (Look(EMPTY, 0, 0, 0).glyphs, ASCII):
+                    look = Look(session, node, 6.0, cells, glyphs)
+                    lines = (*compact_lines(look, 6, section), one_line(look))
+                    assert {line_width(line) for line in lines} == {cells}
