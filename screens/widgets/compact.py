@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.session import EMPTY, Session
 
 from .compact_lines import compact_lines, one_line
@@ -23,6 +24,7 @@ class Compact(LinesWidget):
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
         self._shown: tuple[Session, int, float, str | None] = (EMPTY, 0, 0.0, None)
+        self._drawn: tuple[object, ...] = ()
 
     def show(self, session: Session, node: int, now: float, section: str | None = None) -> None:
         """Show a node of a session as it is at ``now``, seconds on the probe's clock.
@@ -43,7 +45,10 @@ class Compact(LinesWidget):
     def _draw(self) -> None:
         session, node, now, section = self._shown
         cells, rows = self.size
-        if cells <= 2 or rows <= 0:
+        # The clock alone changes nothing here, until what is known becomes old.
+        wanted = (session, node, section, is_stale(session, now), cells, rows)
+        if cells <= 2 or rows <= 0 or wanted == self._drawn:
             return
+        self._drawn = wanted
         look = Look(session, node, now, cells, self.glyphs)
         self.lines = (one_line(look),) if rows == 1 else compact_lines(look, rows, section)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.session import EMPTY, Session
 
 from .inspector_lines import inspector_lines
@@ -32,6 +33,7 @@ class Inspector(LinesWidget):
         self.spec = spec
         """What was asked for: shown until there is a tree."""
         self._shown: tuple[Session, int, float] = (EMPTY, 0, 0.0)
+        self._drawn: tuple[object, ...] = ()
 
     def show(self, session: Session, node: int, now: float) -> None:
         """Show a node of a session as it is at ``now``, seconds on the probe's clock."""
@@ -45,7 +47,10 @@ class Inspector(LinesWidget):
     def _draw(self) -> None:
         session, node, now = self._shown
         cells, rows = self.size
-        if cells > 2 and rows > 0:
+        # The clock alone changes nothing here, until what is known becomes old.
+        wanted = (session, node, is_stale(session, now), cells, rows)
+        if cells > 2 and rows > 0 and wanted != self._drawn:
+            self._drawn = wanted
             look = Look(session, node, now, cells, self.glyphs)
             self.lines = (
                 request_lines(look, rows, self.spec)

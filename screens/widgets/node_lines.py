@@ -20,6 +20,8 @@ from .lines import EMPTY, Line, line_width
 from .parts import Look, row, section, words
 
 _NEEDS_WINDOW = "on paper; ms need an operator window"
+_MOST = 1000
+"""Modules listed; a longer list would be looked through by nobody, and cost a tick."""
 _FIGURES = 45
 """Cells of the table's figures: shape 15, MAC 6, bytes 10, ms 6, % 5, class 3."""
 
@@ -115,11 +117,12 @@ def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
 
 
 def _modules(look: Look) -> tuple[Line, ...]:
-    found = slowest_children(look.session, look.node, most=1000)
+    found = slowest_children(look.session, look.node, most=_MOST)
     if not found:
         return ()
     in_order = sorted(found, key=lambda item: item.node)
-    title = section("modules", f"{len(found)} in order", look)
+    most = f"the {_MOST} largest" if len(found) == _MOST else str(len(found))
+    title = section("modules", f"{most} in order", look)
     return (title, _heading(look), *(_item(item, look) for item in in_order))
 
 
