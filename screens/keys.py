@@ -66,7 +66,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("G,end", "last", "bottom", "last row", "move", "G"),
     Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l"),
     Key("left,h", "fold", "fold", "fold, or go to the parent", "fold", "← h"),
-    Key("space", "toggle", "fold", "fold or unfold", "fold"),
+    Key("space", "toggle_fold", "fold", "fold or unfold", "fold"),
     Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{"),
     Key("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}"),
     Key("a", "operators", "operators", "show or hide operators in the tree", "fold"),

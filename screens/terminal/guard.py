@@ -44,4 +44,3 @@ def end_on_hang_up(descriptor: int, end: Callable[[int], None]) -> None:
         os._exit(HANG_UP_CODE)
 
     threading.Thread(target=wait, name="tui-profiler-hang-up", daemon=True).start()
-

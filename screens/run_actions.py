@@ -1,0 +1,109 @@
+"""What the keys ask of the worker: hold, step, another batch size, a new start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.messages import LoadSpec, Pause, Request, Resume, SetBatch, Step
+from tui_profiler.queries.panel_failure import trouble
+from tui_profiler.session import EMPTY, Session
+from tui_profiler.text import safe
+
+from .remedy import with_option
+
+HOLD_SECONDS = 3.0
+
+
+class RunActions(Screen[None]):
+    """Actions of a screen that shows a session and may send requests."""
+
+    session: var[Session] = var(EMPTY)
+
+    def __init__(
+        self,
+        spec: LoadSpec,
+        now: Callable[[], float],
+        send: Callable[[Request], None],
+        restart: Callable[[LoadSpec | None], None],
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.now = now
+        self._send = send
+        self._restart = restart
+        self._hold_asked_at = -1e9
+        self.marked = 0
+        """Which remedy of a failure the cursor is on."""
+
+    def say(self, text: str) -> None:
+        """Put an event into the status line."""
+        raise NotImplementedError
+
+    def forget_pause(self) -> None:
+        """Let the view go on."""
+        raise NotImplementedError
+
+    def action_hold(self) -> None:
+        """Hold the model when asked twice, or let it run."""
+        loop = self.session.loop
+        if loop is not None and loop.state == "paused":
+            self._request(Resume(), "the model runs again")
+        elif self.now() - self._hold_asked_at <= HOLD_SECONDS:
+            self._hold_asked_at = -1e9
+            self._request(Pause(), "the model is held: P lets it run, . steps")
+        else:
+            self._hold_asked_at = self.now()
+            self.say("P again holds the model")
+
+    def action_step(self) -> None:
+        """Run one forward of a model that is held."""
+        loop = self.session.loop
+        if loop is not None and loop.state == "paused":
+            self._request(Step(), "one forward")
+        else:
+            self.say("the model runs; P P holds it, then . steps")
+
+    def _request(self, request: Request, said: str) -> None:
+        hello = self.session.hello
+        name = type(request).__name__
+        if hello is None or self.session.ended is not None:
+            self.say("there is no worker to ask; ctrl+r starts one")
+        elif name not in hello.accepts:
+            self.say(hello.refusal or f"this probe does not accept {name}")
+        else:
+            self._send(request)
+            self.say(said)
+
+    def action_restart(self) -> None:
+        """Start a new worker."""
+        self._start_again(None, "a new worker is started")
+
+    def action_try(self) -> None:
+        """Restart the worker with the marked remedy of a failure."""
+        found = trouble(self.session)
+        remedies = found.remedies if found is not None else ()
+        if not remedies:
+            return
+        remedy = remedies[min(self.marked, len(remedies) - 1)]
+        changed = with_option(self.spec, remedy.command)
+        if changed is None:
+            self.say(f"{safe(remedy.command)} is to be typed in a shell")
+        else:
+            self._start_again(changed, f"started again with {safe(remedy.command)}")
+
+    def _start_again(self, spec: LoadSpec | None, said: str) -> None:
+        self.marked = 0
+        self.forget_pause()
+        self.spec = spec or self.spec
+        self._restart(self.spec)
+        self.say(said)
+
+    def set_batch(self, text: str) -> None:
+        """Ask for the batch size that was typed."""
+        if text.isdecimal() and int(text) > 0:
+            self._request(SetBatch(int(text)), f"batch {text} asked for")
+        elif text:
+            self.say(f"a batch size is a whole number above 0, not {safe(text)!r}")
