@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+import pytest
+import torch
+
+from tui_profiler.messages import Ceilings, Unknown
+from tui_profiler.probe.measure.ceilings import ceilings, measure_again, measure_ceilings
+from tui_profiler.probe.measure.roofs import last_level_cache_bytes, product_rate
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def measured(folder: Path) -> Ceilings:
+    return ceilings("cpu", torch.get_num_threads(), folder / "new")
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*"))
+
+
+def test_every_dtype_has_a_rate_or_a_reason(measured: Ceilings) -> None:
+    assert [one.dtype for one in measured.compute] == ["float32", "bfloat16", "float16"]
+    for one in measured.compute:
+        rate = one.flops_per_second
+        assert rate.reason if isinstance(rate, Unknown) else rate > 1e7
+
+
+def test_it_takes_about_two_seconds(measured: Ceilings) -> None:
+    # The budgets add up to 1.5 s; a machine that is busy with other things may take longer.
+    assert 0 < measured.seconds < 10
+
+
+def test_no_product_of_our_own_is_much_faster_than_the_ceiling(measured: Ceilings) -> None:
+    a, b = torch.rand(2, 512, 512)
+    seconds = []
+    for _ in range(5):
+        began = perf_counter()
+        torch.mm(a, b)
+        seconds.append(perf_counter() - began)
+    rate = measured.compute[0].flops_per_second
+    assert isinstance(rate, float)
+    assert 2 * 512**3 / sorted(seconds)[2] < 2 * rate
+
+
+def test_no_copy_of_our_own_is_much_faster_than_the_ceiling(measured: Ceilings) -> None:
+    source = torch.ones(64 * 2**20 // 4)
+    target = torch.empty_like(source)
+    seconds = []
+    for _ in range(5):
+        began = perf_counter()
+        target.copy_(source)
+        seconds.append(perf_counter() - began)
+    rate = measured.bytes_per_second
+    assert isinstance(rate, float)
+    assert 2 * 64 * 2**20 / sorted(seconds)[2] < 3 * rate
+
+
+def test_one_operator_takes_less_than_one_that_works(measured: Ceilings) -> None:
+    x = torch.ones(1_000_000)
+    began = perf_counter()
+    torch.relu(x)
+    assert isinstance(measured.op_seconds, float)
+    assert 1e-8 < measured.op_seconds < perf_counter() - began
+
+
+def test_what_was_measured_is_kept(folder: Path, measured: Ceilings) -> None:
+    again = ceilings("cpu", measured.threads, folder / "new")
+    assert again == msgspec.structs.replace(measured, seconds=0.0)
+    assert len(kept_files(folder / "new")) == 1
+
+
+def test_measuring_again_replaces_what_is_kept(folder: Path, measured: Ceilings) -> None:
+    new = measure_again("cpu", measured.threads, folder / "new")
+    assert new.measured_at > measured.measured_at
+    assert ceilings("cpu", measured.threads, folder / "new").measured_at == new.measured_at
+    assert len(kept_files(folder / "new")) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[]", b'{"key": [], "ceilings": ["Tick"]}', b"[" * 100_000]
+)
+def test_a_file_that_cannot_be_read_is_measured_again(
+    folder: Path, measured: Ceilings, tmp_path: Path, content: bytes
+) -> None:
+    (name,) = kept_files(folder / "new")
+    (tmp_path / name.name).write_bytes(content)
+    assert ceilings("cpu", measured.threads, tmp_path).seconds > 0
+    assert ceilings("cpu", measured.threads, tmp_path).seconds == 0
+
+
+def test_what_another_host_kept_is_not_ours(
+    folder: Path, measured: Ceilings, tmp_path: Path
+) -> None:
+    (file,) = kept_files(folder / "new")
+    kept = msgspec.json.decode(file.read_bytes())
+    kept["key"][0] = "another-host"
+    (tmp_path / file.name).write_bytes(msgspec.json.encode(kept))
+    assert ceilings("cpu", measured.threads, tmp_path).seconds > 0
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert ceilings("cpu", 1, tmp_path / "file").seconds > 0
+    assert kept_files(tmp_path) == [tmp_path / "file"]
+
+
+def test_threads_and_random_numbers_are_left_as_found(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    found = measure_again("cpu", threads + 1, tmp_path)
+    assert found.threads == threads + 1
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
+
+
+def test_a_dtype_without_products_says_why() -> None:
+    found = measure_ceilings("cpu", ("bool", "nonsense"))
+    reasons = [one.flops_per_second for one in found.compute]
+    assert all(isinstance(reason, Unknown) for reason in reasons)
+    assert "bool" in str(reasons[0])
+    assert reasons[1] == Unknown("torch has no dtype nonsense")
+
+
+def test_a_slow_dtype_does_not_take_minutes() -> None:
+    began = perf_counter()
+    product_rate("float16", CPU)
+    assert perf_counter() - began < 5
+
+
+def test_the_last_level_cache_is_the_largest(tmp_path: Path) -> None:
+    for place, size in enumerate(["32K", "32K", "1024K", "36M", "nonsense"]):
+        (tmp_path / f"index{place}").mkdir()
+        (tmp_path / f"index{place}" / "size").write_text(f"{size}\n")
+    assert last_level_cache_bytes(CPU, tmp_path) == 36 * 2**20
+    assert last_level_cache_bytes(CPU, tmp_path / "missing") == 0

@@ -1,0 +1,128 @@
+"""This machine's own roofs, measured once and kept for the host.
+
+What is kept counts only for the same host, processor or GPU, torch, threads and precision of
+float32 products. A file that cannot be read is measured again; one that cannot be written is not
+kept: neither is worth stopping for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter, time
+
+import msgspec
+import platformdirs
+import torch
+
+from tui_profiler.messages import Ceiling, Ceilings
+from tui_profiler.probe.measure.machine import processor_name
+from tui_profiler.probe.measure.roofs import copy_rate, operator_seconds, product_rate
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    key: tuple[str, ...]
+    ceilings: Ceilings
+
+
+def ceilings(device: str, threads: int, folder: Path | None = None) -> Ceilings:
+    """Give what is kept for this host, or measure it and keep it; measuring takes two seconds.
+
+    Args:
+        device: ``cpu`` or ``cuda:0``.
+        threads: intra-operator threads of torch.
+        folder: where they are kept; None for the user's cache folder.
+    """
+    file, key = _file(device, threads, folder)
+    kept = _read(file, key)
+    return kept if kept is not None else measure_again(device, threads, folder)
+
+
+def measure_again(device: str, threads: int, folder: Path | None = None) -> Ceilings:
+    """Measure, whatever is kept, and keep that.
+
+    Args:
+        device: ``cpu`` or ``cuda:0``.
+        threads: intra-operator threads of torch.
+        folder: where they are kept; None for the user's cache folder.
+    """
+    found_threads = torch.get_num_threads()
+    try:
+        if threads != found_threads:
+            torch.set_num_threads(threads)
+        measured = measure_ceilings(device, DTYPES)
+    finally:
+        if threads != found_threads:
+            torch.set_num_threads(found_threads)
+    file, key = _file(device, threads, folder)
+    _write(file, _Kept(key, measured))
+    return measured
+
+
+def measure_ceilings(device: str, dtypes: Sequence[str]) -> Ceilings:
+    """Measure one matrix product for each dtype, one copy and one empty operator.
+
+    Args:
+        device: ``cpu`` or ``cuda:0``.
+        dtypes: torch's names without prefix. A float32 product has the precision that is set.
+    """
+    where = torch.device(device)
+    began = perf_counter()
+    return Ceilings(
+        device=device,
+        threads=torch.get_num_threads(),
+        compute=tuple(Ceiling(dtype, product_rate(dtype, where)) for dtype in dtypes),
+        bytes_per_second=copy_rate(where),
+        op_seconds=operator_seconds(where),
+        measured_at=time(),
+        seconds=perf_counter() - began,
+    )
+
+
+def _file(device: str, threads: int, folder: Path | None) -> tuple[Path, tuple[str, ...]]:
+    where = torch.device(device)
+    chip = torch.cuda.get_device_name(where) if where.type == "cuda" else processor_name()
+    key = (
+        platform.node(),
+        chip,
+        device,
+        str(torch.__version__),
+        str(threads),
+        torch.get_float32_matmul_precision(),
+    )
+    # A file for each, so that two workers never have to merge what they write.
+    name = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
+    cache = folder or Path(platformdirs.user_cache_dir("tui-profiler"))
+    return cache / f"ceilings-{name}.json", key
+
+
+def _read(file: Path, key: tuple[str, ...]) -> Ceilings | None:
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return msgspec.structs.replace(kept.ceilings, seconds=0.0) if kept.key == key else None
+
+
+def _write(file: Path, kept: _Kept) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f"{file.stem}-")
+    except OSError:
+        return
+    # Renamed when it is whole: another worker reads all of it or nothing.
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(msgspec.json.encode(kept))
+        new.replace(file)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
