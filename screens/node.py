@@ -199,9 +199,11 @@ def look_around(tree: Tree, node: int) -> Around | None:
     if not 0 <= node < len(tree):
         return None
     found = tree.nodes[node]
+    # A container that only holds modules has no forward of its own to show.
+    is_called = bool(found.inputs or found.outputs or found.called_from)
     return Around(
         edges=neighbours(tree, node),
         alike=same_shape(tree, node),
-        source=read_source(found.source, before=0, after=8),
+        source=read_source(found.source if is_called else "", before=0, after=8),
         called_from=read_source(found.called_from, before=1, after=1),
     )

@@ -149,7 +149,7 @@ def _measured(look: Look, timing: Timing) -> Line:
     drawn = sparkline(values, top, 1, look.glyphs)[0]
     parts: list[Line] = [
         ((drawn, "faint"), (f"  {in_unit(timing.p50, unit)}", "strong ink"), (f" {unit}", "muted")),
-        (("  p95", "muted"), (in_unit(timing.p95, unit).rjust(6), "ink")),
+        (("  p95", "muted"), (" " + in_unit(timing.p95, unit).rjust(5), "ink")),
     ]
     return _labelled("timing", parts, (("n  ", "muted"), (calls_text(timing), "ink")), look)
 

@@ -48,9 +48,11 @@ def unit_of(timing: Timing) -> str:
 
 
 def in_unit(seconds: float, unit: str) -> str:
-    """Give seconds as a figure in ``unit``, three digits, more only above 999."""
+    """Give seconds as a figure in ``unit``, at most five cells; far above it, with its own unit."""
     value = seconds * _PER_UNIT[unit]
-    return three_digits(value) if value < 999.5 else thousands(round(value))
+    if value < 999.5:
+        return three_digits(value)
+    return thousands(round(value)) if value < 9999.5 else duration(seconds).replace(" ", "")
 
 
 def calls_text(timing: Timing) -> str:
@@ -93,8 +95,8 @@ def _sparkline(look: Look, timing: Timing, rows: int) -> tuple[Line, ...]:
     values = last_calls(look.session, look.node, max(look.inner - VALUE, 1))
     top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
     drawn = sparkline(values, top, rows, look.glyphs)
-    unit = unit_of(timing)
-    value: Line = ((in_unit(timing.last, unit), "strong ink"), (f" {unit}", "muted"))
+    figure, _, unit = duration(timing.last).rpartition(" ")
+    value: Line = ((figure, "strong ink"), (f" {unit}", "muted"))
     return (
         *(row(((part, "faint"),), EMPTY, look) for part in drawn[:-1]),
         row(((drawn[-1], "faint"),), value, look),
@@ -105,7 +107,8 @@ def _quantiles(look: Look, timing: Timing) -> Line:
     unit = unit_of(timing)
     named = (("p50", timing.p50), ("   p95", timing.p95), ("   max", timing.maximum))
     parts: list[Line] = [
-        ((label, "muted"), (in_unit(seconds, unit).rjust(6), "ink")) for label, seconds in named
+        ((label, "muted"), (" " + in_unit(seconds, unit).rjust(5), "ink"))
+        for label, seconds in named
     ]
     return columns(parts, (("n  ", "muted"), (calls_text(timing), "ink")), look)
 
@@ -115,7 +118,7 @@ def _per_forward(look: Look, node: Node, timing: Timing) -> Line:
     own = in_unit(timing.own_per_forward, unit_of(timing))
     part = share_text(whole) if whole is not None else look.glyphs.dash
     left: tuple[Line, ...] = (
-        (("self", "muted"), (own.rjust(5), "ink")),
+        (("self", "muted"), (" " + own.rjust(4), "ink")),
         (("   share", "muted"), (f"  {part}", "ink")),
     )
     calls = "1 call" if node.calls == 1 else f"{thousands(node.calls)} calls"

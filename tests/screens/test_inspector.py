@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 
@@ -83,6 +85,16 @@ def test_a_measured_leaf_is_laid_out_as_drawn():
         " gpu     –  no NVIDIA driver on this machine    ",
         " power   –  RAPL counters need root             ",
     ]
+
+
+def test_figures_far_apart_do_not_run_into_each_other():
+    session = live()
+    assert session.tick is not None
+    slow = array("f", [33.6e-3] * 6).tobytes()
+    session = folded((replace(session.tick, p95=slow, maximum=slow, last=slow),), session)
+    lines = shown(session, BN2)
+    assert " p50  30.0   p95 33.6ms   max 33.6ms   n  1,284 " in lines
+    assert any(line.endswith("    33.6 ms ") for line in lines)
 
 
 def test_a_block_names_its_slowest_modules():
