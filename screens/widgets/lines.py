@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
+from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -24,20 +26,21 @@ Span: TypeAlias = tuple[str, str]
 Line: TypeAlias = tuple[Span, ...]
 
 EMPTY: Line = ()
-COLOURS = (
-    "ink",
-    "muted",
-    "faint",
-    "hairline",
-    "accent",
-    "error",
-    "warning",
-    "compute",
-    "memory",
-    "overhead",
-    "idle",
-)
-BACKGROUNDS = ("cursor", "blurred", "panel")
+COLOURS = {
+    "ink": "foreground",
+    "muted": "ink-muted",
+    "faint": "ink-faint",
+    "hairline": "hairline",
+    "accent": "accent",
+    "error": "error",
+    "warning": "warning",
+    "compute": "bound-compute",
+    "memory": "bound-memory",
+    "overhead": "bound-overhead",
+    "idle": "bound-idle",
+}
+"""Role of a text to variable of the theme."""
+BACKGROUNDS = {"cursor": "row-cursor", "blurred": "row-cursor-blurred", "panel": "panel"}
 _ATTRIBUTES = {
     "strong": Style(bold=True),
     "underline": Style(underline=True),
@@ -99,27 +102,8 @@ class LinesWidget(Widget):
     Setting ``lines`` compares them with the former ones and repaints the rows that differ.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"lines--{role}" for role in (*COLOURS, *BACKGROUNDS)}
-
     DEFAULT_CSS = """
-    LinesWidget {
-        background: $background;
-        color: $foreground;
-        & > .lines--ink { color: $foreground; }
-        & > .lines--muted { color: $ink-muted; }
-        & > .lines--faint { color: $ink-faint; }
-        & > .lines--hairline { color: $hairline; }
-        & > .lines--accent { color: $accent; }
-        & > .lines--error { color: $error; }
-        & > .lines--warning { color: $warning; }
-        & > .lines--compute { color: $bound-compute; }
-        & > .lines--memory { color: $bound-memory; }
-        & > .lines--overhead { color: $bound-overhead; }
-        & > .lines--idle { color: $bound-idle; }
-        & > .lines--cursor { background: $row-cursor; }
-        & > .lines--blurred { background: $row-cursor-blurred; }
-        & > .lines--panel { background: $panel; }
-    }
+    LinesWidget { background: $background; color: $foreground; }
     """
 
     def __init__(
@@ -176,10 +160,13 @@ class LinesWidget(Widget):
                 if word in _ATTRIBUTES:
                     style += _ATTRIBUTES[word]
                 elif word in COLOURS:
-                    component = self.get_component_rich_style(f"lines--{word}", partial=True)
-                    style += Style(color=component.color)
+                    style += Style(color=self._theme_colour(COLOURS[word]))
                 elif word in BACKGROUNDS:
-                    component = self.get_component_rich_style(f"lines--{word}", partial=True)
-                    style += Style(bgcolor=component.bgcolor)
+                    style += Style(bgcolor=self._theme_colour(BACKGROUNDS[word]))
             self._styles[role] = style
         return style
+
+    def _theme_colour(self, variable: str) -> RichColor:
+        # Component classes would do the same at the price of matching the stylesheet against each
+        # role of each widget: a third of the time to the first frame.
+        return Color.parse(self.app.theme_variables[variable]).rich_color

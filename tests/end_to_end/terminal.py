@@ -14,11 +14,13 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import psutil
 import pyte
 
-COMMAND = [sys.executable, "-m", "tui_profiler"]
+_SCRIPT = Path(sys.executable).with_name("tui-profiler")
+COMMAND = [str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-m", "tui_profiler"]
 
 
 class Terminal:
