@@ -194,3 +194,25 @@ def test_compiled_models_are_traced() -> None:
     made = traced(compiled, torch.zeros(1, 4))
 
     assert made.costs[0].macs == 12
+
+
+def test_padded_sentences_take_the_nested_path_and_count_as_padded() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1)
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = encoder
+
+        def forward(self, tokens, padding):
+            return self.encoder(tokens, src_key_padding_mask=padding)
+
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+
+    made = traced(Masked(), torch.zeros(2, 5, 16), padding)
+
+    assert made.method == "dispatch:real"
+    assert made.done.uncosted == ()
+    projections, scores, feed_forward = 4 * 10 * 16 * 16, 2 * 2 * 5 * 5 * 16, 2 * 10 * 16 * 32
+    assert made.costs[0].macs == projections + scores + feed_forward

@@ -16,6 +16,9 @@ weights among the inputs |
 | ``Module._modules``, ``._parameters``, ``._buffers`` | walking without recursion; aliases that \
 ``named_children()`` hides | no tree |
 | ``Module.__call__`` | is assigned, to keep the stack of modules | operators hang under the root |
+| ``Tensor._nested_tensor_size`` | shapes of nested tensors | models that use them fail |
+| ``TorchDispatchMode.ignore_compile_internals`` | running what calls ``torch.compile`` itself, as \
+flex attention does | those models fail |
 | ``torch.utils._pytree.tree_map_only`` | making inputs fake | only the real run is left |
 """
 
@@ -47,6 +50,7 @@ __all__ = [
     "children_of",
     "fake_inputs",
     "parameters_of",
+    "shape_of",
     "storage_key",
     "tensor_key",
 ]
@@ -71,6 +75,18 @@ def storage_key(tensor: torch.Tensor) -> int | None:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):
         return None
+
+
+def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Give every axis; of a nested tensor, the box that all its parts fit into."""
+    if not tensor.is_nested:
+        return tuple(tensor.shape)
+    if tensor.layout is torch.jagged:
+        lengths: torch.Tensor = tensor.offsets().diff()  # type: ignore[attr-defined] # only jagged
+        longest = int(lengths.max())
+        return tuple(size if isinstance(size, int) else longest for size in tensor.shape)
+    sizes: list[int] = tensor._nested_tensor_size().max(dim=0).values.tolist()
+    return (tensor.size(0), *sizes)
 
 
 def children_of(module: torch.nn.Module) -> Mapping[str, torch.nn.Module | None]:

@@ -143,6 +143,12 @@ def _batch_norm_in_training(call: Call) -> int:
     return (5 + call.has("weight") + call.has("bias")) * call.output_elements()
 
 
+@ARITHMETIC.register("aten::_weight_norm_interface")
+def _weight_norm(call: Call) -> int:
+    """Square, sum and scale of every weight; one root and quotient for every norm."""
+    return 3 * call.output_elements() + 2 * call.output_elements(1)
+
+
 @ARITHMETIC.register("aten::_fused_rms_norm", "aten::rms_norm")
 def _rms_norm(call: Call) -> int:
     return (3 + call.has("weight")) * call.output_elements()

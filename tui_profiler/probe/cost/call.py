@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-from tui_profiler.probe.torch_internals import Operator, OpOverload
+from tui_profiler.probe.torch_internals import Operator, OpOverload, shape_of
 
 Shape = tuple[int, ...]
 
@@ -114,7 +114,7 @@ class Call:
 
     def shape(self, name: str) -> Shape:
         """Give every axis of a tensor argument."""
-        return tuple(self.tensor(name).shape)
+        return shape_of(self.tensor(name))
 
     def elements(self, name: str) -> int:
         """Count the elements of a tensor argument, 0 where it was not given."""
@@ -123,7 +123,7 @@ class Call:
 
     def output(self, index: int = 0) -> Shape:
         """Give every axis of an output."""
-        return tuple(self._outputs[index].shape)
+        return shape_of(self._outputs[index])
 
     def output_elements(self, index: int = 0) -> int:
         """Count the elements of an output."""

@@ -18,7 +18,15 @@ from tui_profiler.probe.cost.table import Formula
 from tui_profiler.probe.cost.traffic import bytes_moved
 from tui_profiler.probe.torch_internals import Operator
 
-_UNEXPECTED = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_UNEXPECTED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """What a formula raises on arguments that it was not written for: then the call is uncosted."""
 
 

@@ -10,8 +10,10 @@ _COPY = """clone copy _to_copy _copy_from _copy_from_and_resize contiguous to ty
     lift_fresh lift_fresh_copy detach_copy view_copy expand_copy permute_copy transpose_copy
     slice_copy select_copy unfold_copy as_strided_copy _reshape_copy _reshape_alias reshape
     _unsafe_view resolve_conj resolve_neg _conj_copy view_as_real_copy view_as_complex_copy
-    to_mkldnn to_dense _to_dense pin_memory data alias_copy squeeze_copy unsqueeze_copy t_copy
-    split_copy split_with_sizes_copy unbind_copy"""
+    to_mkldnn _to_sparse to_dense _to_dense pin_memory data alias_copy squeeze_copy
+    unsqueeze_copy t_copy split_copy split_with_sizes_copy unbind_copy to_padded_tensor
+    _nested_tensor_from_tensor_list _nested_tensor_from_mask nested_to_padded_tensor
+    _nested_from_padded _nested_view_from_buffer_copy"""
 
 _JOIN_AND_ARRANGE = """cat concat concatenate stack hstack vstack dstack unsafe_split
     unsafe_split_with_sizes unsafe_chunk constant_pad_nd pad reflection_pad1d reflection_pad2d
@@ -39,10 +41,11 @@ _RANDOM = """rand rand_like randn randn_like randint randint_like randperm norma
 
 _LOOK = """_local_scalar_dense item equal is_nonzero is_same_size allclose sym_size sym_stride
     sym_numel sym_storage_offset size stride numel dim _assert_async _functional_assert_async
-    _assert_scalar _assert_tensor_metadata _is_all_true _is_any_true
-    _nested_tensor_size _fused_sdp_choice is_pinned q_scale q_zero_point result_type
-    _use_cudnn_rnn_flatten_weight _cudnn_rnn_flatten_weight _pack_padded_sequence
-    _pad_packed_sequence int_repr _make_per_tensor_quantized_tensor"""
+    _assert_scalar _assert_tensor_metadata _is_all_true _is_any_true _nested_tensor_size
+    _fused_sdp_choice is_pinned q_scale q_zero_point result_type _use_cudnn_rnn_flatten_weight
+    _cudnn_rnn_flatten_weight _pack_padded_sequence _pad_packed_sequence int_repr
+    _make_per_tensor_quantized_tensor _nested_tensor_strides _nested_tensor_storage_offsets
+    _nested_tensor_from_mask_left_aligned"""
 
 _FROM_TORCHVISION_AND_OTHERS = """torchvision::roi_pool torchvision::ps_roi_pool prim::device
     torchvision::_cuda_version quantized::linear_prepack quantized::linear_unpack"""

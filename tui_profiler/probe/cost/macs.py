@@ -1,6 +1,7 @@
 """Multiply-accumulates of convolutions, matrix products, attention and recurrent layers.
 
-1. The count is of the dense definition: zeros, padding, causal masks and early exits save nothing.
+1. The count is of the dense definition: zeros, padding, causal masks and early exits save nothing,
+   and the parts of a nested tensor are counted as if padded to the longest.
 2. What ``torch.utils.flop_counter`` has a formula for is counted by it, halved (its multiply-add is
    two FLOP). The table here is asked first, and holds what that registry does not.
 3. torchvision publishes the same count as ``weights.meta["_ops"]`` (GMACs); ``tests/probe/

@@ -15,7 +15,7 @@ from tui_profiler.probe.trace.bounds import Bounds
 from tui_profiler.probe.trace.calls import ModuleStack, watched
 from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.places import Places
-from tui_profiler.probe.trace.recorder import Recorder
+from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
 
@@ -46,15 +46,21 @@ def record(model: torch.nn.Module, inputs: Inputs, method: Method, name: str) ->
     Raises:
         ForwardError: the model raised.
     """
-    if method == "dispatch:real":
-        return _record(model, inputs, name, Bounds(truth=False))
+    given = inputs if method == "dispatch:real" else _fake(inputs)
     bounds = Bounds(truth=False)
     try:
-        return _record(model, _fake(inputs), name, bounds)
-    except ForwardError:
+        return _record(model, given, name, Recorder, bounds)
+    except ForwardError as error:
+        if _asks_for_compiler(error.error):
+            return _record(model, given, name, RecorderAroundCompiler, bounds)
         if not bounds.read_a_truth:
             raise
-    return _record(model, _fake(inputs), name, Bounds(truth=True))
+    return _record(model, _fake(inputs), name, Recorder, Bounds(truth=True))
+
+
+def _asks_for_compiler(error: BaseException) -> bool:
+    """Tell whether ``torch.compile`` refused to work under a dispatch mode."""
+    return isinstance(error, RuntimeError) and "torch dispatch mode present" in str(error)
 
 
 def make_layers(model: torch.nn.Module, inputs: Inputs, growing: Iterable[torch.nn.Module]) -> None:
@@ -89,14 +95,16 @@ def _fake(inputs: Inputs) -> Inputs:
     return Inputs(args, kwargs, inputs.specs, inputs.batch)
 
 
-def _record(model: torch.nn.Module, inputs: Inputs, name: str, bounds: Bounds) -> Recording:
+def _record(
+    model: torch.nn.Module, inputs: Inputs, name: str, kind: type[Recorder], bounds: Bounds
+) -> Recording:
     places = Places(model, name)
     stack = ModuleStack(places)
     parameters, buffers = weight_storages(model)
     tensors = [tensor for module in all_modules(model) for _, tensor, _ in own_tensors(module)]
     lifetimes = Lifetimes(tensors, tensors_in((inputs.args, inputs.kwargs)))
     snapshot = Snapshot(model)
-    recorder = Recorder(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
+    recorder = kind(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
     try:
         with torch.no_grad(), watched(stack, places.depth), recorder:
             model(*inputs.args, **inputs.kwargs)

@@ -20,11 +20,12 @@ from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_internals import (
     DATA_DEPENDENT,
+    FakeTensor,
     Operator,
     TorchDispatchMode,
     storage_key,
 )
-from tui_profiler.probe.trace.bounds import Bounds
+from tui_profiler.probe.trace.bounds import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.calls import ModuleStack
 from tui_profiler.probe.trace.dataflow import Dataflow
 from tui_profiler.probe.trace.frames import calling_line
@@ -79,6 +80,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         return result
 
     def _run(self, operator: Operator, call: Call) -> object:
+        if call.signature.name in ANSWERED_BEFOREHAND and isinstance(call.first(), FakeTensor):
+            return self.bounds.answer(operator, call)
         sooner = shortcut(operator, call.args)
         if sooner is not None:
             return sooner
@@ -117,6 +120,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
 
     def _began_here(self, tensor: torch.Tensor) -> bool:
         return self.lifetimes.began_here(storage_key(tensor))
+
+
+class RecorderAroundCompiler(Recorder):  # type: ignore[no-untyped-call] # torch has no types here
+    """Steps aside while ``torch.compile`` works, and records what the compiled code dispatches.
+
+    With another recorder a compiled model falls back to its own operators, which tells more; but
+    what is made to be compiled (flex attention) then fails.
+    """
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let the compiler run."""
+        return True
 
 
 def _is_nothing(name: str, outputs: tuple[torch.Tensor, ...]) -> bool:

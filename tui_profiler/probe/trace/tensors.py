@@ -8,6 +8,7 @@ from itertools import islice
 import torch
 
 from tui_profiler.messages import Tensor
+from tui_profiler.probe.torch_internals import shape_of
 from tui_profiler.probe.trace.writable import writable
 
 _MOST_SHOWN = 64
@@ -48,9 +49,9 @@ def _tensors(value: object, name: str) -> Iterator[Tensor]:
         label, item = pending.pop()
         if isinstance(item, torch.Tensor):
             yield Tensor(
-                shape=tuple(item.shape),
+                shape=shape_of(item),
                 dtype=dtype_name(item.dtype),
-                bytes=item.numel() * item.element_size(),
+                bytes=int(item.numel()) * item.element_size(),
                 name=writable(label),
             )
         elif isinstance(item, list | tuple):
