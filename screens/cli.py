@@ -133,7 +133,7 @@ def _require_terminal() -> None:
             raise click.UsageError(
                 f"The explorer needs a terminal and standard {name} is none: {instead}"
             )
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
         raise click.UsageError(f"The explorer needs a terminal that can move its cursor: {instead}")
 
 
@@ -159,12 +159,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        return _hung_up()
     return result if isinstance(result, int) else 0
-
-
-def _hung_up() -> int:
-    """Stay quiet where the reader of our output went away, also when Python flushes at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

@@ -60,8 +60,7 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
         text = _written(session, options, is_first=not kept)
         kept.append(text)
         if not options.output:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            _put(text)
     if options.output and kept:
         Path(options.output).write_text("".join(kept), encoding="utf-8")
     return worst
@@ -91,8 +90,7 @@ def run_models(request: ListModels, *, debug: bool) -> int:
         _say("models", line)
     if session.listed is None:
         return exit_code(session) or 1
-    for _, name in session.listed.names:
-        click.echo(safe(name))
+    _put("".join(f"{safe(name)}\n" for _, name in session.listed.names))
     if not session.listed.names:
         _say("models", f'no model has "{safe(request.pattern)}" in its name')
         return 1
@@ -106,6 +104,21 @@ def _require_writable(output: str) -> None:
     allowed = os.access(path if path.exists() else path.parent, os.W_OK)
     if path.is_dir() or not allowed:
         raise click.UsageError(f"--output {safe(output)} cannot be written.")
+
+
+def _put(text: str) -> None:
+    """Write to stdout.
+
+    Raises:
+        Exit: its reader went away, as ``head`` does: nothing more is wanted, and that is no error.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
 
 
 def _speaker(name: str) -> Callable[[str], None]:

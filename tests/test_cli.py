@@ -1,0 +1,149 @@
+"""The command line: what is typed, what is refused, with which exit code."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from screens.cli import main
+from screens.options import Chosen, model_options
+from tui_profiler import __version__
+from tui_profiler.messages import LoadSpec
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def typed(*arguments: str) -> Chosen:
+    """Give what the options of a model mean."""
+    found: list[Chosen] = []
+
+    @click.command()
+    @model_options
+    def command(chosen: Chosen) -> None:
+        found.append(chosen)
+
+    command(list(arguments), standalone_mode=False)
+    return found[0]
+
+
+def test_help_names_the_verbs_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("explore", "report", "models", "Exit codes", "demo:cnn"))
+
+
+def test_nothing_typed_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Usage: tui-profiler" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"tui-profiler, version {__version__}"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["resnet18"], ["explore", "resnet18"], ["--batch", "4", "resnet18"]]
+)
+def test_without_a_terminal_a_model_is_not_explored(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert "The explorer needs a terminal" in err
+    assert "tui-profiler report MODEL" in err
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown", ""])
+def test_a_terminal_that_cannot_move_its_cursor_is_refused(term: str) -> None:
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "screens", "resnet18"],
+        cwd=ROOT,
+        env={**os.environ, "TERM": term},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    try:
+        assert program.wait(30) == 2
+        said = os.read(ours, 4096)
+    finally:
+        program.kill()
+        os.close(theirs)
+        os.close(ours)
+    assert b"can move its cursor" in b" ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["report"], "MODEL"),
+        (["report", "resnet18", "--format", "xml"], "xml"),
+        (["report", "resnet18", "--budget", "200%"], "200%"),
+        (["report", "resnet18", "--budget", "much"], "much"),
+        (["report", "resnet18", "--batch", "0"], "--batch"),
+        (["report", "resnet18", "--threads", "0"], "--threads"),
+        (["report", "resnet18", "--measure", "0"], "--measure"),
+        (["report", "resnet18", "--top", "0"], "--top"),
+        (["report", "resnet18", "--tracer", "magic"], "magic"),
+        (["report", "resnet18", "--measure", "1", "--no-run"], "--no-run"),
+        (["report", "resnet18", "--output", "/nowhere/at/all.json"], "cannot be written"),
+        (["report", "resnet18", "--output", "/"], "cannot be written"),
+        (["report", "resnet18", "--bogus"], "--bogus"),
+        (["explore"], "MODEL"),
+        (["resnet18", "resnet50"], "resnet50"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_starts(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert word in captured.err
+    assert captured.out == ""
+
+
+def test_without_options_everything_is_left_to_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = typed().spec("resnet18", started_at=1.5)
+    assert spec == LoadSpec("resnet18", folder=str(tmp_path), started_at=1.5)
+
+
+def test_every_option_reaches_the_worker() -> None:
+    chosen = typed(
+        *("--args", '{"width": 2}', "--input", "1,3", "--input", "mask=1,8:bool", "--batch", "4"),
+        *("--weights", "DEFAULT", "--device", "cuda:1", "--dtype", "bfloat16", "--threads", "3"),
+        *("--tracer", "fx", "--trust", "--no-run", "--budget", "5%", "--debug"),
+    )
+    assert chosen == Chosen(
+        arguments='{"width": 2}',
+        inputs=("1,3", "mask=1,8:bool"),
+        batch=4,
+        weights="DEFAULT",
+        device="cuda:1",
+        dtype="bfloat16",
+        threads=3,
+        tracer="fx",
+        trust=True,
+        run=False,
+        budget=0.05,
+        debug=True,
+    )
+
+
+def test_a_time_to_measure_reaches_the_worker() -> None:
+    assert typed().spec("resnet18", started_at=0.0, seconds=2.5).seconds == 2.5
+
+
+@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5%", 0.005), ("0.1", 0.1), ("1", 1)])
+def test_a_share_is_typed_in_percent_or_not(text: str, share: float) -> None:
+    assert typed("--budget", text).budget == pytest.approx(share)

@@ -1,0 +1,137 @@
+"""The headless verbs from end to end: the real program, a real worker, real models."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text())
+PROGRAM = [sys.executable, "-m", "tui_profiler"]
+
+
+def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=folder,
+    )
+
+
+def test_several_models_are_lines_of_json_and_one_that_fails_is_left_out() -> None:
+    done = run("report", "demo:cnn", "demo:nowhere", "demo:lstm", "--format", "json")
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    for report in reports:
+        jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert [report["model"] for report in reports] == ["demo:cnn", "demo:lstm"]
+    assert done.returncode == 2
+    assert "demo:nowhere: load model:" in done.stderr
+
+
+def test_a_measured_report_has_times_and_the_machine() -> None:
+    done = run("report", "demo:cnn", "--format", "json", "--measure", "1")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    timing = report["layers"][0]["timing"]
+    assert report["latency"]["p50_s"] > 0
+    assert timing["share"] == pytest.approx(1)
+    assert report["hardware"]["ceilings"]["bytes_per_s"] > 0
+
+
+def test_children_and_own_operators_add_up_to_their_parent() -> None:
+    layers = json.loads(run("report", "demo:cnn", "--format", "json").stdout)["layers"]
+    sums = [0] * len(layers)
+    line: list[int] = []
+    for index, layer in enumerate(layers):
+        del line[layer["depth"] :]
+        if line:
+            sums[line[-1]] += layer["flops"]
+        line.append(index)
+    parents = [i for i, layer in enumerate(layers) if layer["kind"] == "module" and sums[i]]
+    assert [layers[i]["flops"] for i in parents] == [sums[i] for i in parents]
+
+
+def test_a_table_is_written_to_a_file(tmp_path: Path) -> None:
+    done = run("report", "demo:cnn", "--output", str(tmp_path / "report.txt"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "report.txt").read_text().startswith("demo:cnn  ")
+
+
+def test_the_users_own_factory_is_taken_from_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\n\ndef build(width):\n    return torch.nn.Linear(width, 2)\n"
+    )
+    done = run("report", "mine.py:build", "--args", "[7]", "--format", "json", folder=tmp_path)
+    assert json.loads(done.stdout)["total_parameters"] == 16
+
+
+def test_an_unknown_name_says_what_to_try_without_a_traceback() -> None:
+    done = run("report", "resnet51")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "resnet50" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_model_that_raises_is_exit_code_one(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def build():\n    raise ValueError('no such width')\n")
+    done = run("report", "broken.py:build", "--debug", folder=tmp_path)
+    assert done.returncode == 1
+    assert "no such width" in done.stderr
+    assert "Traceback" in done.stderr
+
+
+def test_models_are_listed_one_a_line() -> None:
+    done = run("models", "resnet1*")
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        ["resnet101", "resnet152", "resnet18"],
+    )
+
+
+def test_a_pattern_without_a_model_is_exit_code_one() -> None:
+    done = run("models", "no such model")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    program = subprocess.Popen(
+        [*PROGRAM, "report", "demo:cnn"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdout is not None
+    assert program.stderr is not None
+    program.stdout.close()
+    said = program.stderr.read().decode()
+    assert program.wait(60) == 0
+    assert "Broken pipe" not in said
+    assert "Traceback" not in said
+
+
+def test_an_interrupt_stops_the_worker_too() -> None:
+    program = subprocess.Popen(
+        [*PROGRAM, "report", "demo:cnn", "--measure", "600"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stderr is not None
+    worker = next(line for line in program.stderr if "worker: " in line)
+    pid = int(worker.rsplit("pid ", 1)[1])
+    assert psutil.pid_exists(pid)
+    os.kill(program.pid, signal.SIGINT)
+    rest = program.communicate(timeout=60)[1]
+    assert program.returncode == 130
+    assert "Traceback" not in rest
+    assert not psutil.pid_exists(pid)
