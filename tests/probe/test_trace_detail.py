@@ -54,3 +54,10 @@ def test_words_that_fail_are_none() -> None:
             raise RuntimeError
 
     assert detail(Failing()) == ""
+
+
+def test_a_layer_without_its_own_attributes_says_nothing() -> None:
+    layer = nn.Linear(2, 3)
+    del layer.in_features
+
+    assert detail(layer) == ""

@@ -216,3 +216,14 @@ def test_padded_sentences_take_the_nested_path_and_count_as_padded() -> None:
     assert made.done.uncosted == ()
     projections, scores, feed_forward = 4 * 10 * 16 * 16, 2 * 2 * 5 * 5 * 16, 2 * 10 * 16 * 32
     assert made.costs[0].macs == projections + scores + feed_forward
+
+
+def test_too_little_memory_has_its_own_remedy() -> None:
+    class Huge(nn.Module):
+        def forward(self, x):
+            x.numpy()
+            return torch.empty(1 << 60)
+
+    failed = failure(Huge(), inputs_of(torch.zeros(1))).failed
+
+    assert failed.remedies[0].command == "--batch 1"

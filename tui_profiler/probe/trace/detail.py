@@ -11,23 +11,16 @@ _MOST_CHARACTERS = 80
 
 def detail(module: nn.Module) -> str:
     """Give what tells a module from others of its class; empty where there is nothing to tell."""
-    for type_, words in _WORDS:
-        if isinstance(module, type_):
-            return _shortened(words(module))
-    return _shortened(_own_words(module))
+    words = next((words for type_, words in _WORDS if isinstance(module, type_)), _own_words)
+    try:
+        line = " ".join(words(module).split())
+    except Exception:  # noqa: BLE001, RUF100 - a stranger's class is not worth a failed trace
+        return ""
+    return line if len(line) <= _MOST_CHARACTERS else line[: _MOST_CHARACTERS - 1] + "…"
 
 
 def _own_words(module: nn.Module) -> str:
-    """Take what the module says of itself; a stranger's code may fail, and then says nothing."""
-    try:
-        return str(module.extra_repr())
-    except Exception:  # noqa: BLE001, RUF100 - a description is never worth a failed trace
-        return ""
-
-
-def _shortened(words: str) -> str:
-    line = " ".join(words.split())
-    return line if len(line) <= _MOST_CHARACTERS else line[: _MOST_CHARACTERS - 1] + "…"
+    return str(module.extra_repr())
 
 
 def _convolution(module: nn.Module) -> str:

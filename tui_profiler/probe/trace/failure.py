@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import traceback
 
+import torch
+
 from tui_profiler.messages import Attempt, Failed, Remedy
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.trace.frames import raising_line
 from tui_profiler.probe.trace.writable import writable
 
 _MOST_CHARACTERS = 300
+_NO_MEMORY = "can't allocate memory"
+"""How torch's allocator on the CPU begins; its error is a plain RuntimeError."""
 _MOST_FRAMES = 60
 _MOST_TRACEBACK = 12_000
 
@@ -59,7 +63,7 @@ def refused(what: str, remedy: Remedy) -> TraceError:
 
 
 def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or _NO_MEMORY in one_line(error):
         return (Remedy("--batch 1", "the least memory"),)
     if not inputs.specs:
         return (Remedy("--input 1,3,224,224", "passes one tensor of this shape to forward"),)

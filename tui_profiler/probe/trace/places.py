@@ -181,8 +181,8 @@ class Places:
 
 def class_name(module: Module) -> str:
     """Give the class of a module; of a scripted one, the class it was made from."""
-    original = getattr(module, "original_name", None)
-    return original if isinstance(original, str) else type(module).__name__
+    scripted = isinstance(module, torch.jit.ScriptModule)
+    return str(module.original_name) if scripted else type(module).__name__
 
 
 def joined(path: str, name: str) -> str:

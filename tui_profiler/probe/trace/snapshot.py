@@ -82,9 +82,7 @@ class Snapshot:
         for put_back in self._restore:
             put_back()
         for storage, before in self._values.values():
-            if storage.nbytes() != before.nbytes():
-                storage.resize_(before.nbytes())
-            storage.copy_(before)
+            _put_back(storage, before)
         for set_state in self._random:
             set_state()
 
@@ -143,6 +141,18 @@ class Snapshot:
         storage = tensor.untyped_storage()
         before: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call] # torch has no types here
         self._values[key] = (storage, before)
+
+
+def _put_back(storage: torch.UntypedStorage, before: torch.UntypedStorage) -> None:
+    """Write only what differs: weights can be mapped from a file."""
+    if storage.nbytes() != before.nbytes():
+        storage.resize_(before.nbytes())
+    if not torch.equal(_raw(storage), _raw(before)):
+        storage.copy_(before)
+
+
+def _raw(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _structure(module: torch.nn.Module) -> dict[str, object]:
