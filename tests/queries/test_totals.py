@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded
-from tui_profiler.messages import Failed, PeakMemory, Unknown
-from tui_profiler.queries.totals import Column, known_peak_bytes, peak_bytes, top_modules, totals
+from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
+from tui_profiler.messages import Failed, Message, PeakMemory, StageDone, Unknown
+from tui_profiler.queries.totals import (
+    Column,
+    known_peak_bytes,
+    peak_bytes,
+    top_modules,
+    totals,
+    why_no_times,
+)
 from tui_profiler.session import Tree
 
 
@@ -69,3 +76,18 @@ def test_before_times_none_is_slowest() -> None:
 
 def test_without_a_tree_there_is_none() -> None:
     assert top_modules(folded((Failed("load model", "no"),)), "flops", 3) == ()
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        (TRACED, "not measured; --measure SECONDS does"),
+        (
+            (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0)),
+            "no forward after the warm-up was finished; measure for longer",
+        ),
+        (MEASURED, ""),
+    ],
+)
+def test_a_session_without_times_says_why(messages: tuple[Message, ...], why: str) -> None:
+    assert why_no_times(folded(messages)) == why

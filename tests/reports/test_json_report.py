@@ -22,7 +22,7 @@ from tests.small_model import (
     folded,
     tick,
 )
-from tui_profiler.messages import Failed, Message, Nodes, TraceStarted, Unknown
+from tui_profiler.messages import Failed, Message, Nodes, StageDone, TraceStarted, Unknown
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.session import EMPTY, Session
 
@@ -41,7 +41,7 @@ SESSIONS: list[tuple[str, tuple[Message, ...]]] = [
     ("measured", MEASURED),
     ("failed while running", (*TRACED, Failed("run", "out of memory", "conv"))),
     ("measured without ceilings", (*TRACED, TICK)),
-    ("nothing finished", (*TRACED, tick({}, forwards=0))),
+    ("nothing finished", (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0))),
 ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.small_model import COSTS, DONE, FACTS, MEASURED, NODES, TRACED, folded
-from tui_profiler.messages import Failed, Nodes, TraceStarted, Unknown
+from tests.small_model import COSTS, DONE, FACTS, MEASURED, NODES, TRACED, folded, tick
+from tui_profiler.messages import Failed, Nodes, StageDone, TraceStarted, Unknown
 from tui_profiler.reports.table import table
 from tui_profiler.session import EMPTY
 from tui_profiler.text import width
@@ -73,6 +73,12 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  profiling costs  0.8 % (0.2 % to 1.4 %)",
         "  energy           – no energy counter is read in this version",
     ]
+
+
+def test_a_run_that_was_all_warm_up_says_so() -> None:
+    cold = (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0))
+    lines = table(folded(cold), columns=100)
+    assert "– no forward after the warm-up was finished; measure for longer" in lines
 
 
 def test_measured_layers_have_their_time_and_share() -> None:

@@ -53,6 +53,21 @@ def totals(tree: Tree) -> Totals | None:
     )
 
 
+def why_no_times(session: Session) -> str:
+    """Give the reason why a session has no measured times, empty where it has some."""
+    if session.timings is not None:
+        return ""
+    if was_run(session):
+        return "no forward after the warm-up was finished; measure for longer"
+    return "not measured; --measure SECONDS does"
+
+
+def was_run(session: Session) -> bool:
+    """Say if the model was run, whether or not that gave times."""
+    has_begun = any(record.stage == "first run" for record in session.stages)
+    return has_begun or session.timings is not None
+
+
 def peak_bytes(peak: PeakMemory) -> Figure:
     """Give the sum of the four parts, unknown where one of them is."""
     unknown = next((part for part in _parts(peak) if isinstance(part, Unknown)), None)

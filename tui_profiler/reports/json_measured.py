@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tui_profiler.messages import Ceilings, Gpu, Sample, Tick, Unknown
 from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.queries.totals import why_no_times
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session
 
-NOT_MEASURED = "not measured; --measure SECONDS does"
 NO_ENERGY = "no energy counter is read in this version"
 OPS_NOT_TIMED = "operators are not timed in this version, modules are"
 NOT_CALLED = "this module was not called while it was measured"
@@ -16,12 +16,15 @@ NOT_CALLED = "this module was not called while it was measured"
 def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
     """Give latency, throughput, overhead, hardware and energy of a session that was measured."""
     tick = session.tick
-    if tick is None or not tick.forwards:
-        for path in ("latency", "throughput"):
-            unavailable.missing(path, "no forward was finished while it was measured")
+    reason = why_no_times(session)
+    if tick is None or reason:
+        latency, throughput = (unavailable.missing(p, reason) for p in ("latency", "throughput"))
+    else:
+        latency = _latency(session, tick, unavailable)
+        throughput = {"per_s": unavailable.figure("throughput.per_s", tick.per_second)}
     return {
-        "latency": _latency(session, tick, unavailable),
-        "throughput": _throughput(tick, unavailable),
+        "latency": latency,
+        "throughput": throughput,
         "overhead": _overhead(session, unavailable),
         "hardware": _hardware(session, unavailable),
         "energy": unavailable.missing("energy", NO_ENERGY),
@@ -51,9 +54,7 @@ def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
     }
 
 
-def _latency(session: Session, tick: Tick | None, unavailable: Unavailable) -> Json:
-    if tick is None or not tick.forwards:
-        return None
+def _latency(session: Session, tick: Tick, unavailable: Unavailable) -> Json:
     root = session.timings.of(0) if session.timings is not None else None
     figure = unavailable.figure
     return {
@@ -63,12 +64,6 @@ def _latency(session: Session, tick: Tick | None, unavailable: Unavailable) -> J
         "forwards": tick.forwards,
         "warmup_forwards": tick.warmup_forwards,
     }
-
-
-def _throughput(tick: Tick | None, unavailable: Unavailable) -> Json:
-    if tick is None or not tick.forwards:
-        return None
-    return {"per_s": unavailable.figure("throughput.per_s", tick.per_second)}
 
 
 def _overhead(session: Session, unavailable: Unavailable) -> Json:

@@ -14,8 +14,14 @@ import json
 from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
-from tui_profiler.queries.totals import known_peak_bytes, peak_bytes, top_modules
-from tui_profiler.reports.json_measured import NOT_MEASURED, measured, timing
+from tui_profiler.queries.totals import (
+    known_peak_bytes,
+    peak_bytes,
+    top_modules,
+    was_run,
+    why_no_times,
+)
+from tui_profiler.reports.json_measured import measured, timing
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session, Tree
 
@@ -47,7 +53,6 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
     if tree is None or done is None or not len(tree):
         raise ValueError("the model was not traced")
     unavailable = Unavailable()
-    was_measured = session.timings is not None
     report: dict[str, Json] = {
         "schema": SCHEMA,
         "environment": _environment(session, unavailable),
@@ -61,11 +66,11 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
         "bottlenecks": _bottlenecks(session, unavailable),
         "layers": _layers(session, tree, top, unavailable),
     }
-    if was_measured:
+    if was_run(session):
         report |= measured(session, unavailable)
     else:
         for name in _MEASURED_ONLY:
-            report[name] = unavailable.missing(name, NOT_MEASURED)
+            report[name] = unavailable.missing(name, why_no_times(session))
     report["failure"] = _failure(session.failure)
     report["unavailable"] = unavailable.reasons
     return report

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone, Unknown
 from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
-from tui_profiler.queries.totals import Totals, known_peak_bytes, totals
+from tui_profiler.queries.totals import Totals, known_peak_bytes, totals, was_run, why_no_times
 from tui_profiler.reports.layer_lines import layer_lines
 from tui_profiler.reports.text_parts import field, figure, heading, in_cells
 from tui_profiler.session import Session, Tree
@@ -124,8 +124,10 @@ def _peak(peak: PeakMemory) -> list[str]:
 
 def _measured(session: Session) -> list[str]:
     tick = session.tick
-    if tick is None or not tick.forwards:
-        return []
+    why = why_no_times(session)
+    if tick is None or why:
+        nothing = ["", heading("measured", "nothing"), f"{UNAVAILABLE} {why}"]
+        return nothing if was_run(session) else []
     latency = f"p50 {duration(tick.latency_p50)}  p95 {duration(tick.latency_p95)}"
     counted = f"{thousands(tick.forwards)}, and {thousands(tick.warmup_forwards)} to warm up"
     overhead = session.overhead
