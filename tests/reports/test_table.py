@@ -111,6 +111,12 @@ def test_a_terminal_that_is_too_narrow_gets_the_narrowest_report() -> None:
     assert table(folded(MEASURED), columns=20) == table(folded(MEASURED), columns=76)
 
 
+def test_what_torchvision_publishes_stands_beside_ours() -> None:
+    facts = replace(FACTS, published_gmacs=4.089, published_parameters=25_557_032)
+    lines = table(folded((*TRACED[:4], facts, *TRACED[5:])), columns=100)
+    assert "  published        25,557,032 parameters, 4.089 GMAC an item" in lines
+
+
 def test_an_unknown_figure_says_why() -> None:
     peak = replace(DONE.peak_memory, workspace=Unknown("not modelled on cuda"))
     lines = table(folded((*TRACED[:-1], replace(DONE, peak_memory=peak))), columns=200)

@@ -71,7 +71,18 @@ def _identity(model: ModelFacts | None) -> list[str]:
         field("weights", safe(model.weights)),
         field("device", safe(model.device)),
         *(field("input" if first else "", text) for text, first in _with_first(inputs)),
+        *_published(model),
     ]
+
+
+def _published(model: ModelFacts) -> list[str]:
+    """Give what torchvision says of the same model, for its own input size and one item."""
+    parts = []
+    if model.published_parameters is not None:
+        parts.append(f"{thousands(model.published_parameters)} parameters")
+    if model.published_gmacs is not None:
+        parts.append(f"{model.published_gmacs:.3f} GMAC an item")
+    return [field("published", ", ".join(parts))] if parts else []
 
 
 def _with_first(items: list[str]) -> list[tuple[str, bool]]:
