@@ -22,7 +22,7 @@ from .options import Chosen, model_options
 _EPILOG = """\b
 Examples:
   tui-profiler resnet50                         explore it, running
-  tui-profiler demo:transformer --batch 4
+  tui-profiler demo:decoder --batch 4
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
