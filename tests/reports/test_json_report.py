@@ -87,6 +87,11 @@ def test_the_timing_of_a_layer_has_every_promised_name() -> None:
     assert set(PROMISED_OF_TIMING.split()) <= set(timing)
 
 
+def test_a_run_without_times_gives_every_layer_a_timing_of_null() -> None:
+    cold = (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0))
+    assert {layer["timing"] for layer in layers(folded(cold))} == {None}
+
+
 def test_a_report_is_one_line_of_ascii() -> None:
     text = json_report(folded(MEASURED))
     assert "\n" not in text

@@ -34,6 +34,8 @@ def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
 def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
     """Give what was measured of one layer, null where it is an operator or was not called."""
     found = session.timings.of(node) if session.timings is not None else None
+    if found is None and (reason := why_no_times(session)):
+        return unavailable.missing("layers[].timing", reason)
     if found is None:
         tree = session.tree
         is_op = tree is not None and tree.nodes[node].kind == "op"

@@ -232,7 +232,7 @@ def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -
         unavailable.missing("layers[].bottleneck", _NOTHING_MOVED)
     if not node.outputs:
         unavailable.missing("layers[].output_shape", "it gave no tensor")
-    if session.timings is not None:
+    if was_run(session):
         layer["timing"] = timing(session, index, unavailable)
     return layer
 
