@@ -61,11 +61,13 @@ class ProfilerApp(App[int]):
         restart: Callable[[LoadSpec], Source],
         *,
         glyphs: Glyphs = UNICODE,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(driver_class=QuietDriver)
         self._source = source
         self._spec = spec
         self._restart = restart
+        self._clock = clock
         self.glyphs = glyphs
         self._newest = EMPTY
         self._reading: asyncio.Task[None] | None = None
@@ -97,7 +99,7 @@ class ProfilerApp(App[int]):
 
     def now(self) -> float:
         """Give seconds since the command was started."""
-        return time.time() - self._spec.started_at
+        return self._clock() - self._spec.started_at
 
     def send(self, request: Request) -> None:
         """Ask the probe for something."""
@@ -105,7 +107,7 @@ class ProfilerApp(App[int]):
 
     def restart(self, spec: LoadSpec | None = None) -> None:
         """Replace the worker by a new one, with the same request or another."""
-        self._spec = replace(spec or self._spec, started_at=time.time())
+        self._spec = replace(spec or self._spec, started_at=self._clock())
         self.run_worker(self._replace_source(), exclusive=True)
 
     def action_leave(self) -> None:

@@ -154,7 +154,7 @@ class ExplorerScreen(TreeActions, RunActions):
             self.query_one(Loading).show(session, now, self.marked, HINT)
         elif self._is_complete:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
-            self._draw_panel(session, now)
+            self._draw_panel(session, now if paused_at is None else paused_at)
         said = self._said if now - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
         self._draw_keys(session)
@@ -174,9 +174,9 @@ class ExplorerScreen(TreeActions, RunActions):
         narrow = self.is_narrow
         left = footer(EXPLORER, "left", narrow=narrow)
         if trouble(session) is not None:
-            left = (("x", "try this"), ("ctrl+r", "restart"), ("L", "traceback and log"))
+            left = (("x", "try this"), ("ctrl+r", "restart"))
         elif session.tree is None:
-            left = (("L", "log"), ("ctrl+r", "restart"))
+            left = (("ctrl+r", "restart"),)
         bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width)
         self.query_one("#keys", LinesWidget).lines = (bar,)
 

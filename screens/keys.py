@@ -77,7 +77,7 @@ EXPLORER: tuple[Key, ...] = (
         "80 columns: the next section of the panel in full",
         "look",
         "",
-        "left!",
+        "left-narrow",
     ),
     Key(
         "i", "why", "why", "why this figure: where it comes from, or why it is unavailable", "look"

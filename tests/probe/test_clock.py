@@ -164,6 +164,17 @@ def test_a_forward_after_a_gap_says_so() -> None:
     clock.uninstall()
 
 
+def test_a_gap_can_be_noted() -> None:
+    model = Leaf()
+    clock = installed(model)
+    model(X)
+    clock.note_gap()
+    model(X)
+    model(X)
+    assert [forward.follows_gap for forward in clock.take()] == [True, True, False]
+    clock.uninstall()
+
+
 def test_removed_for_a_while_it_is_really_off_and_keeps_what_it_has() -> None:
     model = Leaf()
     bare = nn.Module.__call__

@@ -87,10 +87,10 @@ async def test_another_batch_size_traces_and_runs_anew() -> None:
     first = await talk.until(is_live)
     assert first.tree is not None
     talk.source.send(SetBatch(3))
-    second = await talk.until(
-        lambda s: s.model is not None and s.model.batch == 3 and is_live(s) and s.tree is not None
-    )
+    second = await talk.until(lambda s: s.tree is not first.tree and is_live(s))
     assert second.tree is not None
+    assert second.model is not None
+    assert second.model.batch == 3
     assert second.tree.costs[0].macs == 3 * first.tree.costs[0].macs
     await talk.close()
 

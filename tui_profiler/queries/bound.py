@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.messages import Ceilings, Cost, known
+from tui_profiler.queries.seconds import node_seconds
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype as short_dtype
 
@@ -75,7 +76,7 @@ def bound(session: Session, node: int) -> Bound | None:
     if session.tree is None:
         return None
     cost = session.tree.costs[node]
-    seconds = session.timings.per_forward(node) if session.timings is not None else None
+    seconds = node_seconds(session, node)
     if seconds and session.ceilings is not None:
         ceiling = _ceiling(session.ceilings, node_dtype(session.tree, node))
         return _measured(cost, seconds, session.ceilings, ceiling)

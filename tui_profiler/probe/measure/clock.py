@@ -128,6 +128,11 @@ class ModuleClock:
                 _set_module_call(period.call)
             self.recording = was_recording
 
+    def note_gap(self) -> None:
+        """Say that the time until the next forward is not running: the model was held."""
+        if self._period is not None:
+            self._period.is_after_gap = True
+
     def take(self) -> list[Forward]:
         """Give the forwards that finished since the last time, and forget them."""
         return self._period.take() if self._period else []
@@ -146,14 +151,14 @@ class _Period:
         self.events: ContextVar[list[object] | None] = ContextVar("events", default=None)
         self._pending_events = pending_events
         self._pending = 0
-        self._is_after_gap = True
+        self.is_after_gap = True
         self._is_open = True
         self._finished: deque[Forward] = deque()
         self.call = _replacement(self)
 
     def watch(self, root: nn.Module | None) -> None:
         if self.watched is None:
-            self._is_after_gap = True
+            self.is_after_gap = True
         self.watched = root
 
     def close(self) -> None:
@@ -191,7 +196,7 @@ class _Period:
     def _finish(self, events: list[object]) -> None:
         if not self._is_open:
             return
-        follows_gap, self._is_after_gap = self._is_after_gap, False
+        follows_gap, self.is_after_gap = self.is_after_gap, False
         self._pending += len(events) // FIELDS
         self._finished.append(Forward(events, follows_gap))
 
