@@ -13,6 +13,8 @@ class Recorded:
 
     def __init__(self, messages: Iterable[Message], *, ends: bool = False) -> None:
         self._messages = list(messages)
+        self.left = len(self._messages)
+        """How many were not yielded yet."""
         self._ends = ends
         self._closed = asyncio.Event()
         self.requests: list[Request] = []
@@ -22,6 +24,7 @@ class Recorded:
         """Yield every message, one a turn of the loop."""
         for message in self._messages:
             yield message
+            self.left -= 1
             await asyncio.sleep(0)
         if not self._ends:
             await self._closed.wait()
