@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.widget import MountError
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
@@ -23,6 +25,7 @@ from tui_profiler.session import Session
 from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
+from .prompt import Prompt
 from .run_actions import RunActions
 from .tree_actions import TreeActions
 from .widgets.header import Header
@@ -60,6 +63,7 @@ class ExplorerScreen(TreeActions, RunActions):
         self._said = ""
         self._said_at = -1e9
         self._section = 0
+        self._prompt: Prompt | None = None
         self._is_complete = False
 
     def compose(self) -> ComposeResult:
@@ -91,9 +95,12 @@ class ExplorerScreen(TreeActions, RunActions):
         self._failure = FailurePanel(self._glyphs, HINT, id="failure")
         self._compact = Compact(self._glyphs, id="compact")
         body = self.query_one("#body")
-        await self.mount(self._strip, before=body)
-        await body.mount(self.tree_widget, self._inspector, self._failure)
-        await self.mount(self._compact, after=body)
+        try:
+            await self.mount(self._strip, before=body)
+            await body.mount(self.tree_widget, self._inspector, self._failure)
+            await self.mount(self._compact, after=body)
+        except MountError:
+            return  # The screen is being left already.
         self._is_complete = True
         self.tree_widget.focus()
         self._arrange()
@@ -177,6 +184,9 @@ class ExplorerScreen(TreeActions, RunActions):
             left = (("x", "try this"), ("ctrl+r", "restart"))
         elif session.tree is None:
             left = (("ctrl+r", "restart"),)
+        if self._prompt is not None and self._prompt.is_open:
+            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(),)
+            return
         bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width)
         self.query_one("#keys", LinesWidget).lines = (bar,)
 
@@ -267,25 +277,37 @@ class ExplorerScreen(TreeActions, RunActions):
         """Quit."""
         self.app.exit(0)
 
-    # Asking.
-
-    def action_filter(self) -> None:
-        """Ask what to filter by."""
-        tree = self.tree_widget
-        self._ask("/", tree.view.filter_text, tree.filter_by, lambda text: None)
-
     def forget_pause(self) -> None:
         """Let the view go on."""
         self._held_view = None
 
+    # Asking: every key goes to an open prompt, from the key on that opened it.
+
+    def on_key(self, event: events.Key) -> None:
+        """Open a prompt at once, and hand it what is typed."""
+        if self._prompt is not None and self._prompt.is_open:
+            self._prompt.key(event.key, event.character)
+        elif event.key == "slash" and self._is_complete:
+            self.action_filter()
+        elif event.key == "B":
+            self.action_batch()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+        self._draw_panels()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Hand pasted text to an open prompt."""
+        if self._prompt is not None and self._prompt.is_open:
+            self._prompt.paste(event.text)
+            self._draw_panels()
+
+    def action_filter(self) -> None:
+        """Ask what to filter by."""
+        tree = self.tree_widget
+        self._prompt = Prompt("/", tree.view.filter_text, tree.filter_by, lambda text: None)
+
     def action_batch(self) -> None:
         """Ask for a batch size."""
-        self._ask("batch ", "", lambda text: None, self.set_batch)
-
-    def _ask(
-        self, label: str, text: str, changed: Callable[[str], None], done: Callable[[str], None]
-    ) -> None:
-        from .prompt import Prompt  # noqa: PLC0415 # rule 2
-
-        if not self.query(Prompt):
-            self.mount(Prompt(label, text, changed, done))
+        self._prompt = Prompt("batch ", "", lambda text: None, self.set_batch)

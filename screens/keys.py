@@ -88,7 +88,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key("x", "try", "try", "try the marked remedy of a failure; tab marks the next", "live"),
     Key("ctrl+r", "restart", "restart", "restart the worker", "live"),
-    Key("ctrl+z", "suspend_process", "suspend", "back to the shell; fg returns", "screens"),
+    Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens", "", "right"),
 )
 DEPTHS: tuple[Key, ...] = tuple(

@@ -1,20 +1,22 @@
-"""One line to type into, over the status row: search and batch size."""
+"""One line to type into, in place of the footer: search and batch size.
+
+It is no widget: a widget gets keys only once it is mounted and focused, and what was typed until
+then would press other keys. The screen hands every key to the prompt from the moment it opens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events
+from tui_profiler.text import safe
 
-from .widgets.lines import LinesWidget
+from .widgets.lines import Line
+
+MAX_LENGTH = 200
 
 
-class Prompt(LinesWidget, can_focus=True):
-    """Takes text until enter or escape; ``changed`` hears every letter, ``done`` the end."""
-
-    DEFAULT_CSS = """
-    Prompt { dock: bottom; height: 1; layer: above; offset-y: -1; }
-    """
+class Prompt:
+    """Takes text until enter or escape."""
 
     def __init__(
         self,
@@ -23,57 +25,43 @@ class Prompt(LinesWidget, can_focus=True):
         changed: Callable[[str], None],
         done: Callable[[str], None],
     ) -> None:
-        super().__init__()
         self._label = label
         self._before = self._text = text
         self._changed = changed
         self._done = done
+        self.is_open = True
 
-    def on_mount(self) -> None:
-        """Take the keys."""
-        self.focus()
-        self._draw()
-
-    def on_key(self, event: events.Key) -> None:
-        """Edit; enter keeps, escape restores."""
-        event.stop()
-        event.prevent_default()
-        if event.key == "enter":
-            self._leave(self._text)
-        elif event.key == "escape":
-            self._changed(self._before)
-            self._leave("")
-        else:
-            self._edit(event)
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Add pasted text, its first line."""
-        event.stop()
-        self._set(self._text + "".join(filter(str.isprintable, event.text.split("\n")[0])))
-
-    def _edit(self, event: events.Key) -> None:
-        if event.key == "backspace":
+    def key(self, name: str, character: str | None) -> None:
+        """Edit; enter keeps what was typed, escape restores what was there."""
+        if name == "enter":
+            self._close(self._text, self._text)
+        elif name == "escape":
+            self._close(self._before, "")
+        elif name == "backspace":
             self._set(self._text[:-1])
-        elif event.key in ("ctrl+u", "ctrl+w"):
+        elif name == "ctrl+u":
             self._set("")
-        elif event.character and event.character.isprintable():
-            self._set(self._text + event.character)
+        elif character is not None and character.isprintable():
+            self._set(self._text + character)
+
+    def paste(self, text: str) -> None:
+        """Add pasted text, its first line."""
+        self._set(self._text + "".join(filter(str.isprintable, text.split("\n", maxsplit=1)[0])))
+
+    def line(self) -> Line:
+        """Give the row."""
+        return (
+            (f" {self._label}", "strong accent"),
+            (safe(self._text), "ink"),
+            ("▏", "accent"),
+            ("  enter keeps  esc cancels", "faint"),
+        )
 
     def _set(self, text: str) -> None:
-        self._text = text[:200]
+        self._text = text[:MAX_LENGTH]
         self._changed(self._text)
-        self._draw()
 
-    def _leave(self, result: str) -> None:
+    def _close(self, text: str, result: str) -> None:
+        self.is_open = False
+        self._changed(text)
         self._done(result)
-        self.remove()
-
-    def _draw(self) -> None:
-        self.lines = (
-            (
-                (f" {self._label}", "strong accent"),
-                (self._text, "ink"),
-                ("▏", "accent"),
-                ("  ↵ keeps  esc clears", "faint"),
-            ),
-        )

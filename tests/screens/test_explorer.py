@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from screens.app import ProfilerApp
@@ -156,6 +157,17 @@ async def test_typing_a_filter_presses_no_other_key() -> None:
         assert stage.explorer.tree_widget.view.filter_text == "q?1zP"
         assert stage.app.is_running
         await pilot.press("escape")
+
+
+async def test_what_follows_the_slash_in_one_burst_is_text() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        for key in ["slash", *"conv"]:
+            character = "/" if key == "slash" else key
+            stage.app.post_message(events.Key(key, character))
+        await pilot.pause()
+        await pilot.pause()
+        assert stage.explorer.tree_widget.view.filter_text == "conv"
+        assert stage.app.screen is stage.explorer
 
 
 async def test_the_view_pauses_and_goes_on() -> None:

@@ -37,7 +37,7 @@ from tui_profiler.probe.trace.trace import Trace
 TICK_SECONDS = 0.25
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
-PAIR_EVERY_SECONDS = 1.0
+PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
 PAIR_BATCH_SECONDS = 0.05
 """A batch of a pair holds as many forwards as fit in this, at least one."""
@@ -195,7 +195,7 @@ class Loop:
         pause = PAIR_EVERY_SECONDS if often else LATER_PAIR_EVERY_SECONDS
         if self._pairs >= MOST_PAIRS:
             pause = math.inf
-        self._next_pair = time.perf_counter() + max(pause, 5 * (watched + bare))
+        self._next_pair = time.perf_counter() + max(pause, 4 * (watched + bare))
 
     def _bare(self, forwards: int) -> float:
         with self._clock.removed():
