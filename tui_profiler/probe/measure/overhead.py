@@ -18,6 +18,9 @@ PAIRS = 200
 TICKS = 64
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
+MARGIN = 0.75
+"""How much of the budget recording may take: a forward that is not recorded is not quite bare, and
+ticks are sent whatever the share."""
 TICK_SECONDS = 0.25
 
 
@@ -84,10 +87,10 @@ class Governor:
         Args:
             whole: what it costs to record every forward.
         """
-        # Only what is certainly too much is cut: with few pairs, the interval is wide.
-        if whole.low > self.budget:
-            self.share = max(self.budget / whole.ratio, LEAST_SHARE)
-        elif whole.ratio <= self.budget:
+        if whole.ratio > self.budget:
+            self.share = max(MARGIN * self.budget / whole.ratio, LEAST_SHARE)
+        elif whole.ratio <= MARGIN * self.budget:
+            # Between the two nothing changes, so that noise does not move it back and forth.
             self.share = 1.0
 
     def records_next(self) -> bool:
