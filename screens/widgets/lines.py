@@ -156,6 +156,8 @@ class LinesWidget(Widget):
         style = self._styles.get(role)
         if style is None:
             style = self.rich_style
+            if "cursor" in role and (self.app.no_color or self.app.current_theme.ansi):
+                style += _ATTRIBUTES["reverse"]  # A background of the theme's would not be seen.
             for word in role.split():
                 if word in _ATTRIBUTES:
                     style += _ATTRIBUTES[word]

@@ -28,7 +28,7 @@ class LoadSpec(Part, frozen=True):
     forwards: int | None = None
     """Stop after so many; None: until asked."""
     seconds: float | None = None
-    """Stop after so many seconds of running; None: until asked."""
+    """Stop after so many seconds of running warmed up; None: until asked."""
     budget: float = 0.02
     """What watching may cost, as a share."""
     folder: str = ""

@@ -115,7 +115,8 @@ class Loop:
         if self._governor.share < 1.0:
             self._clock.recording = self._governor.records_next()
         self._last_seconds = self._forward()
-        self._ran_seconds += self._last_seconds
+        if self._aggregator.is_warm:
+            self._ran_seconds += self._last_seconds
         self._since_tick_seconds += self._last_seconds
         self._ran_forwards += 1
         now = time.perf_counter()

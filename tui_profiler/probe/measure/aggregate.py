@@ -53,6 +53,11 @@ class Aggregator:
         self._forwards = 0
         self._columns = Columns(len(nodes), self.window)
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether a forward of the steady state was taken in."""
+        return self._forwards > 0
+
     def add(self, forwards: Iterable[Forward]) -> None:
         """Take in forwards, in the order in which they ended."""
         groups: dict[int, tuple[Pattern, list[list[object]]]] = {}
