@@ -51,7 +51,7 @@ class Ended(OnWire, frozen=True):
     code: int
     """Exit code, or minus the signal's number."""
     expected: bool
-    """We asked for it, or it had finished."""
+    """We asked for it."""
     last_line: str = ""
     """Last line that it printed."""
     pid: int = 0

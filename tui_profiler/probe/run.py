@@ -118,13 +118,13 @@ class Run:
                 with self._stages.stage("first run", "will give times") as details:
                     loop.first_run()
                     details.append("not counted")
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise StageError(failure(error, "first run", model)) from error
             if self._spec.ceilings:
                 self._ceilings()
             try:
                 request = loop.run()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise StageError(failure(error, "run", model)) from error
         finally:
             loop.close()

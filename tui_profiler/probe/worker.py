@@ -102,7 +102,8 @@ class Worker:
         """Run a model, and say what failed; True when the viewer said stop."""
         try:
             return attempt().was_stopped
-        except Exception as error:  # The border of the probe: nothing may go by unsaid.
+        # The border of the probe: nothing may go by unsaid, nor end the worker.
+        except (Exception, SystemExit) as error:
             from tui_profiler.probe.failures import failure  # noqa: PLC0415
 
             self._link.send(failure(error, "worker"))

@@ -81,13 +81,14 @@ def _working(session: Session, now: float) -> State:
         return State("held", "model held", whole_seconds(now - loop.at))
     if loop is not None and loop.state == "finished":
         return State("finished", "finished", safe(loop.detail))
+    if loop is not None and session.forward_seconds > STALE_SECONDS:
+        # Before the first figures too: a forward may never return.
+        return State("live", "in one forward", whole_seconds(session.forward_seconds))
     stage = running_stage(session)
     if session.timings is None or (stage is not None and loop is None):
         if session.tree is not None and stage is not None:
             return State("loading", stage.stage, seconds_text(now - stage.started_at))
         return State("loading", "loading", seconds_text(now))
-    if session.forward_seconds > STALE_SECONDS:
-        return State("live", "in one forward", whole_seconds(session.forward_seconds))
     return State("live", "live")
 
 

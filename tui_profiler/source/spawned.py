@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 
 from tui_profiler.messages import Ended, Failed, Message, Printed, Request
+from tui_profiler.source.last_words import KEPT_BYTES, last_words
 from tui_profiler.wire import WireError, encode, message_decoder
 
 READ_BYTES = 256 * 1024
@@ -50,7 +51,7 @@ class Spawned:
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(maxsize=1024)
         self._writer: asyncio.StreamWriter | None = None
         self._asked_to_stop = False
-        self._last_line = b""
+        self._output_end = b""
 
     @property
     def pid(self) -> int:
@@ -145,7 +146,7 @@ class Spawned:
                     second, room = int(time.monotonic()), PRINTED_BYTES_PER_SECOND
                 kept, room, dropped = data[:room], max(room - len(data), 0), dropped + len(data)
                 dropped -= len(kept)
-                self._remember_last_line(data)
+                self._output_end = (self._output_end + data)[-KEPT_BYTES:]
                 if kept and not self._queue.full():
                     self._queue.put_nowait(Printed(kept.decode(errors="replace"), dropped))
                     dropped = 0
@@ -156,15 +157,12 @@ class Spawned:
             if dropped and not self._queue.full():
                 self._queue.put_nowait(Printed("", dropped))
 
-    def _remember_last_line(self, data: bytes) -> None:
-        lines = (self._last_line + data[-4096:]).rstrip().rsplit(b"\n", 1)
-        self._last_line = lines[-1][-1000:]
-
     def _ended(self, code: int) -> Ended:
         return Ended(
             code=code,
-            expected=self._asked_to_stop or code == 0,
-            last_line=self._last_line.decode(errors="replace").strip(),
+            # Code 0 is no excuse: a worker waits for us, but a model may end its process.
+            expected=self._asked_to_stop,
+            last_line=last_words(self._output_end),
             pid=self._child.pid,
             seconds=time.monotonic() - self._started,
         )

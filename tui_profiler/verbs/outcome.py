@@ -48,8 +48,10 @@ def _of_failure(failure: Failed, *, debug: bool) -> tuple[str, ...]:
         f"try {safe(remedy.command)}" + (f": {safe(remedy.result)}" if remedy.result else "")
         for remedy in failure.remedies
     ]
-    if not failure.remedies:
+    if not failure.remedies and failure.traceback and not debug:
         lines.append("try --debug: it shows where this happened")
+    elif not failure.remedies and failure.at:
+        lines.append(f"try a change at {safe(failure.at)}")
     if debug:
         lines += [safe(line) for line in failure.traceback.splitlines()]
     return tuple(lines)
@@ -58,11 +60,16 @@ def _of_failure(failure: Failed, *, debug: bool) -> tuple[str, ...]:
 def _of_death(ended: Ended, session: Session) -> tuple[str, ...]:
     stage = next((r.stage for r in reversed(session.stages) if r.seconds is None), None)
     during = f" during {stage}" if stage is not None else ""
-    said = f"; its last line: {safe(ended.last_line)}" if ended.last_line else ""
-    return (
-        f"the worker {_how(ended.code)}{during}{said}",
-        "try it again with a smaller --batch, or without --measure",
-    )
+    said = f"; its last words: {safe(ended.last_line)}" if ended.last_line else ""
+    return (f"the worker {_how(ended.code)}{during}{said}", f"try {_instead(ended, session)}")
+
+
+def _instead(ended: Ended, session: Session) -> str:
+    if ended.code >= 0:
+        return "it without what ends the process: os._exit, or a library that does so"
+    if session.tree is not None:
+        return "it again with a smaller --batch, or without --measure"
+    return "it again with a smaller --batch, or --device meta: costs only, nothing is run"
 
 
 def _how(code: int) -> str:

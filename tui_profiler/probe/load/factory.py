@@ -61,7 +61,8 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
     if not callable(made_by):
         raise wrong_request(
             f"{shown} is of type {type(made_by).__name__}: not a module, a module class or a"
-            " function that returns one"
+            " function that returns one",
+            (f"tui-profiler {shown.rpartition(':')[0] or shown}", "says what else is there"),
         )
     _check_arguments(made_by, args, kwargs, shown)
     try:
@@ -129,7 +130,7 @@ def _sample(parameter: inspect.Parameter) -> object:
 
 
 def _no_module(made_by: object, returned: object, shown: str) -> LoadError:
-    kind = "None" if returned is None else f"a {type(returned).__name__}"
+    kind = "None" if returned is None else f"an object of type {type(returned).__name__}"
     likely = ""
     if returned is None:
         likely = "its return statement is missing"

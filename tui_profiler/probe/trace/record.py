@@ -75,7 +75,7 @@ def make_layers(model: torch.nn.Module, inputs: Inputs, growing: Iterable[torch.
     try:
         with torch.no_grad():
             model(*inputs.args, **inputs.kwargs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ForwardError(error, "") from error
     finally:
         snapshot.restore()
