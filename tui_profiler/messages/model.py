@@ -96,7 +96,7 @@ class Weight(Part, frozen=True, gc=False):
     """Full name under which the same storage was seen first; empty where it is only here."""
 
 
-class Node(Part, frozen=True):
+class Node(Part, frozen=True, gc=False):
     """A module or an operator: one place in the tree."""
 
     parent: int

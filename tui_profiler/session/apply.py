@@ -98,11 +98,14 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
         return replace(session, arriving=trees.grown(arriving, message))
     if isinstance(message, Edges):
         return replace(session, arriving=trees.connected(arriving, message.pairs))
+    tree = trees.completed(arriving, message)
+    if tree is None:  # What came is no tree: the one before stays, with its figures.
+        return replace(session, arriving=None)
     # Figures of the tree before speak of other nodes: they go with it.
     return replace(
         session,
         arriving=None,
-        tree=trees.completed(arriving, message),
+        tree=tree,
         timings=None,
         history=replace(session.history, ticks=(), tick_bytes=0),
     )

@@ -3,16 +3,19 @@
 1. Nodes lie in preorder: a node's subtree is ``index .. ends[index] - 1``.
 2. A parent's index is lower than its children's; the root is 0.
 3. A tree is grown by parts and is looked at only when it is complete.
+4. Nodes come from outside: a tree that breaks 1 or 2 is never complete.
+5. Equal texts and equal tensors are held once: a model of 100,000 nodes repeats a few of each.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from sys import intern
 
 from msgspec import Struct
 
-from tui_profiler.messages import Cost, Node, Nodes, TraceDone, TraceStarted
+from tui_profiler.messages import Cost, Node, Nodes, Tensor, TraceDone, TraceStarted, Weight
 from tui_profiler.messages.model import Method
 
 
@@ -64,7 +67,7 @@ def grown(tree: Tree, part: Nodes) -> Tree:
     return Tree(
         method=tree.method,
         expected=tree.expected,
-        nodes=tree.nodes + part.nodes,
+        nodes=tree.nodes + _sharing(part.nodes),
         costs=tree.costs + part.costs,
         edges=tree.edges,
     )
@@ -75,9 +78,11 @@ def connected(tree: Tree, pairs: tuple[tuple[int, int], ...]) -> Tree:
     return Tree(tree.method, tree.expected, tree.nodes, tree.costs, edges=tree.edges + pairs)
 
 
-def completed(tree: Tree, done: TraceDone) -> Tree:
-    """Close the tree: subtrees and depths become known."""
+def completed(tree: Tree, done: TraceDone) -> Tree | None:
+    """Close the tree: subtrees and depths become known; None where it is not a tree in preorder."""
     parents = [node.parent for node in tree.nodes]
+    if not _is_preorder(parents) or len(tree.costs) != len(parents):
+        return None
     depths = array("H", bytes(2 * len(parents)))
     for index, parent in enumerate(parents):
         if parent >= 0:
@@ -87,3 +92,45 @@ def completed(tree: Tree, done: TraceDone) -> Tree:
         parent = parents[index]
         ends[parent] = max(ends[parent], ends[index])
     return Tree(tree.method, tree.expected, tree.nodes, tree.costs, ends, depths, tree.edges, done)
+
+
+def _is_preorder(parents: list[int]) -> bool:
+    for index, parent in enumerate(parents):
+        if index == 0:
+            if parent != -1:
+                return False
+            continue
+        if not 0 <= parent < index:
+            return False
+        # In preorder a parent is the node before, or one above that.
+        above = index - 1
+        while above > parent:
+            above = parents[above]
+        if above != parent:
+            return False
+    return True
+
+
+def _sharing(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Give the same nodes, holding one of each equal text and of each equal run of tensors."""
+    tensors: dict[tuple[Tensor, ...], tuple[Tensor, ...]] = {}
+    weights: dict[tuple[Weight, ...], tuple[Weight, ...]] = {}
+    # Paths are left as they are: no two are equal. Written out, because ``replace`` is slower.
+    return tuple(
+        Node(
+            node.parent,
+            node.kind,
+            intern(node.name),
+            node.path,
+            intern(node.type),
+            node.calls,
+            tensors.setdefault(node.inputs, node.inputs),
+            tensors.setdefault(node.outputs, node.outputs),
+            weights.setdefault(node.weights, node.weights),
+            intern(node.detail),
+            intern(node.source),
+            intern(node.called_from),
+            intern(node.note),
+        )
+        for node in nodes
+    )
