@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -69,10 +70,8 @@ class ExplorerScreen(TreeActions, RunActions):
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
         yield Header(self._glyphs, self.spec, id="header")
-        yield LinesWidget(classes="blank wide-only")
         with Container(id="body"):
             yield Loading(self._glyphs, self.spec, id="loading")
-        yield LinesWidget(classes="blank wide-only")
         yield Status(self._glyphs, id="status")
         yield LinesWidget(id="keys")
 
@@ -83,6 +82,8 @@ class ExplorerScreen(TreeActions, RunActions):
         self.call_after_refresh(self._complete)
 
     async def _complete(self) -> None:
+        gc.enable()  # Off since the command line was read: it would run ten times before this.
+        gc.freeze()
         from .widgets.compact import Compact  # noqa: PLC0415 # rule 2
         from .widgets.failure import FailurePanel  # noqa: PLC0415
         from .widgets.inspector import Inspector  # noqa: PLC0415
@@ -156,9 +157,11 @@ class ExplorerScreen(TreeActions, RunActions):
     def _draw_panels(self) -> None:
         session, now = self._shown(), self.now()
         paused_at = self._held_view[1] if self._held_view is not None else None
-        self.query_one(Header).show(session, now, paused_at)
+        header, loading = self.query_one(Header), self.query_one(Loading)
+        header.spec = loading.spec = self.spec  # A remedy may have changed it.
+        header.show(session, now, paused_at)
         if session.tree is None:
-            self.query_one(Loading).show(session, now, self.marked, HINT)
+            loading.show(session, now, self.marked, HINT)
         elif self._is_complete:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)

@@ -14,12 +14,17 @@ def with_option(spec: LoadSpec, command: str) -> LoadSpec | None:
 
     Args:
         spec: what was asked for.
-        command: such as ``--batch 512`` or ``--input 1,3,64,64``.
+        command: such as ``--batch 512``, ``--input 1,3,64,64`` or ``tui-profiler resnet50``.
     """
     try:
         words = shlex.split(command)
     except ValueError:
         return None
+    match words:
+        case ["tui-profiler", model] if model != "models":
+            # The same one is offered again where its arguments were wrong.
+            arguments = "" if model == spec.model else spec.arguments
+            return replace(spec, model=model, arguments=arguments)
     inputs: list[str] = []
     while words:
         option = words.pop(0)

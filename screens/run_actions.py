@@ -15,6 +15,8 @@ from tui_profiler.text import safe
 from .remedy import with_option
 
 HOLD_SECONDS = 3.0
+_KEY_ACTIONS = {"ctrl+r": "restart", "L": "log"}
+"""Remedies that are a key of ours."""
 
 
 class RunActions(Screen[None]):
@@ -81,13 +83,16 @@ class RunActions(Screen[None]):
         """Start a new worker."""
         self._start_again(None, "a new worker is started")
 
-    def action_try(self) -> None:
+    async def action_try(self) -> None:
         """Restart the worker with the marked remedy of a failure."""
         found = trouble(self.session)
         remedies = found.remedies if found is not None else ()
         if not remedies:
             return
         remedy = remedies[min(self.marked, len(remedies) - 1)]
+        if remedy.command in _KEY_ACTIONS:
+            await self.run_action(_KEY_ACTIONS[remedy.command])
+            return
         changed = with_option(self.spec, remedy.command)
         if changed is None:
             self.say(f"{safe(remedy.command)} is to be typed in a shell")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from types import TracebackType
 
 import torch
 
 from tui_profiler.messages import Failed, Remedy
+from tui_profiler.probe.trace.failure import wanted_memory
 
 _TORCH_FOLDER = torch.__path__[0]
-_WANTED = re.compile(r"(?:allocate (\d+) bytes|Tried to allocate ([\d.]+ [KMG]i?B))")
 
 
 class StageError(Exception):
@@ -35,7 +34,7 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
         return carried
     lines = str(error).strip().splitlines() or [""]
     what = f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
-    wanted = _wanted_bytes(str(error))
+    wanted = wanted_memory(error)
     return Failed(
         stage=stage,
         what=f"out of memory: wanted {wanted} more" if wanted else what[:400],
@@ -44,13 +43,6 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
         remedies=(Remedy("--batch 1", "the least memory"),) if wanted else (),
         traceback="".join(traceback.format_exception(error))[-20_000:],
     )
-
-
-def _wanted_bytes(text: str) -> str:
-    if not (match := _WANTED.search(text)):
-        return ""
-    count, written = match.groups()
-    return f"{int(count) / 2**30:.2f} GiB" if count else str(written)
 
 
 def _running_module(frames: TracebackType | None, root: torch.nn.Module) -> str:

@@ -6,7 +6,7 @@ import signal
 
 from msgspec import Struct
 
-from tui_profiler.messages import Remedy
+from tui_profiler.messages import Failed, Remedy
 from tui_profiler.queries.panel_state import ended_text, running_stage, seconds_text
 from tui_profiler.session import Session
 from tui_profiler.text import safe
@@ -63,10 +63,18 @@ def _failed(session: Session) -> Trouble | None:
         at=safe(failure.at),
         why=safe(failure.why),
         likely="" if failure.why else safe(failure.likely),
-        remedies=tuple(
-            Remedy(safe(remedy.command), safe(remedy.result)) for remedy in failure.remedies[:3]
-        ),
+        remedies=_remedies(failure),
     )
+
+
+def _remedies(failure: Failed) -> tuple[Remedy, ...]:
+    """Give what to try: what the probe found, else to look closer and, once changed, start anew."""
+    found = failure.remedies[:3]
+    if not found and failure.traceback:
+        found = (Remedy("L", "shows the traceback"),)
+    if not failure.remedies and not failure.bad_argument:
+        found = (*found, Remedy("ctrl+r", "runs it again, once it is changed"))
+    return tuple(Remedy(safe(remedy.command), safe(remedy.result)) for remedy in found)
 
 
 def _gone(session: Session) -> Trouble | None:
@@ -74,6 +82,7 @@ def _gone(session: Session) -> Trouble | None:
     if ended is None:
         return None
     what, _, guess = ended_text(ended).partition(", probably ")
+    by_itself = "something in the model called exit" if ended.code >= 0 else ""
     stage = running_stage(session)
     during = f"during {stage.stage}" if stage is not None else "while the model ran"
     remedies = [Remedy("ctrl+r", "restarts it")]
@@ -86,7 +95,7 @@ def _gone(session: Session) -> Trouble | None:
         after=f"after {seconds_text(ended.seconds)}" if ended.seconds > 0 else "",
         what=what,
         where=during,
-        likely=f"{guess}, or killed by hand" if guess else safe(ended.last_line),
+        likely=f"{guess}, or killed by hand" if guess else safe(ended.last_line) or by_itself,
         remedies=tuple(remedies),
     )
 

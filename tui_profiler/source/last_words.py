@@ -19,9 +19,7 @@ def last_words(output: bytes) -> str:
         output: the end of what the child printed, ``KEPT_BYTES`` of it at most.
     """
     text = output.decode(errors="replace").replace("\r\n", "\n")
-    fault = None
-    for fault in _FAULT.finditer(text):
-        pass
+    fault = next(reversed(list(_FAULT.finditer(text))), None)
     if fault is None:
         return text.strip().rpartition("\n")[2].strip()[:_MOST_CHARACTERS]
     place = _PLACE.search(text, fault.end())

@@ -130,7 +130,9 @@ def _sample(parameter: inspect.Parameter) -> object:
 
 
 def _no_module(made_by: object, returned: object, shown: str) -> LoadError:
-    kind = "None" if returned is None else f"an object of type {type(returned).__name__}"
+    name = type(returned).__name__
+    article = "an" if name[:1].lower() in "aeiou" else "a"
+    kind = "None" if returned is None else f"{article} {name}"
     likely = ""
     if returned is None:
         likely = "its return statement is missing"

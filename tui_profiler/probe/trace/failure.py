@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 import torch
@@ -12,8 +13,8 @@ from tui_profiler.probe.trace.frames import raising_line
 from tui_profiler.probe.trace.writable import writable
 
 _MOST_CHARACTERS = 300
-_NO_MEMORY = "can't allocate memory"
-"""How torch's allocator on the CPU begins; its error is a plain RuntimeError."""
+_WANTED = re.compile(r"(?:allocate (\d+) bytes|Tried to allocate ([\d.]+ [KMG]i?B))")
+"""What torch's allocators say; on the CPU their error is a plain RuntimeError."""
 _MOST_FRAMES = 60
 _MOST_TRACEBACK = 12_000
 
@@ -38,6 +39,14 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
+def wanted_memory(error: BaseException) -> str:
+    """Give how much memory was asked for in vain, such as ``4.69 GiB``; empty for other errors."""
+    if not (match := _WANTED.search(str(error))):
+        return ""
+    count, written = match.groups()
+    return f"{int(count) / 2**30:,.2f} GiB" if count else str(written)
+
+
 def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
     """Describe what ``forward`` raised.
 
@@ -47,9 +56,11 @@ def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
         inputs: what it was given.
     """
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    wanted = wanted_memory(error)
+    raised = f"forward raised {one_line(error)}"
     return Failed(
         stage="trace",
-        what=f"forward raised {one_line(error)}",
+        what=f"out of memory: forward wanted {wanted} more" if wanted else raised,
         where=writable(where),
         at=writable(raising_line(error.__traceback__)),
         remedies=_remedies(error, inputs),
@@ -63,7 +74,7 @@ def refused(what: str, remedy: Remedy) -> TraceError:
 
 
 def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or _NO_MEMORY in one_line(error):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or wanted_memory(error):
         return (Remedy("--batch 1", "the least memory"),)
     if not inputs.specs:
         return (Remedy("--input 1,3,224,224", "passes one tensor of this shape to forward"),)
