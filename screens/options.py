@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from tui_profiler.messages import LoadSpec
 
+MOST_BATCH = 2**31 - 1
+MOST_THREADS = 4096
+
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -96,7 +99,7 @@ _OPTIONS = (
         help="An input in place of the one that is inferred: 1,3,224,224 or tokens=1,16:int64."
         " May be repeated.",
     ),
-    click.option("--batch", type=click.IntRange(min=1), help="Size of the batch axis."),
+    click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
     click.option(
         "--weights",
         default="",
@@ -107,7 +110,9 @@ _OPTIONS = (
     click.option(
         "--dtype", default="", metavar="DTYPE", help="Cast the model: float16, bfloat16, …"
     ),
-    click.option("--threads", type=click.IntRange(min=1), help="Threads inside an operator."),
+    click.option(
+        "--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator."
+    ),
     click.option(
         "--tracer",
         type=click.Choice(["auto", "dispatch", "fx", "export"]),

@@ -12,6 +12,7 @@ from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import safe
 
+from .options import MOST_BATCH
 from .remedy import with_option
 
 HOLD_SECONDS = 3.0
@@ -108,7 +109,7 @@ class RunActions(Screen[None]):
 
     def set_batch(self, text: str) -> None:
         """Ask for the batch size that was typed."""
-        if text.isdecimal() and int(text) > 0:
+        if text.isdecimal() and 0 < int(text) <= MOST_BATCH:
             self._request(SetBatch(int(text)), f"batch {text} asked for")
         elif text:
-            self.say(f"a batch size is a whole number above 0, not {safe(text)!r}")
+            self.say(f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(text)!r}")
