@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.queries.panel_words import dropped, last_events, overhead_text
+from tui_profiler.queries.panel_words import dropped, last_events, left_out, overhead_text
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 from tui_profiler.text import safe, width
@@ -32,7 +32,9 @@ def _costs(session: Session) -> tuple[Line, ...]:
         return ()
     cost: Line = (("profiling costs ", "muted"), (overhead_text(session), "ink"))
     lost: Line = (("  dropped ", "muted"), (thousands(dropped(session)), "ink"))
-    return ((*cost, *lost), cost)
+    without = left_out(session)
+    short: Line = (*cost, ("  left out ", "muted"), (f"{thousands(without)} nodes", "ink"))
+    return ((*short, *lost), short, cost) if without else ((*cost, *lost), cost)
 
 
 class Status(LinesWidget):

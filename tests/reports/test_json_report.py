@@ -23,6 +23,7 @@ from tests.small_model import (
     tick,
 )
 from tui_profiler.messages import Failed, Message, Nodes, StageDone, TraceStarted, Unknown
+from tui_profiler.reports.json_measured import LEFT_OUT, NOT_CALLED
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.session import EMPTY, Session
 
@@ -165,6 +166,17 @@ def test_what_is_null_has_its_reason(messages: tuple[Message, ...], path: str, r
     unavailable = report(folded(messages))["unavailable"]
     assert isinstance(unavailable, dict)
     assert unavailable[path] == reason
+
+
+def test_a_module_without_times_may_be_one_that_was_left_out() -> None:
+    few = tick({0: (0.001, 0.001)})
+    path = "layers[kind=module].timing"
+
+    reasons = [
+        report(folded((*TRACED, one)))["unavailable"] for one in (few, replace(few, left_out=3))
+    ]
+
+    assert [one[path] for one in reasons if isinstance(one, dict)] == [NOT_CALLED, LEFT_OUT]
 
 
 def test_an_unknown_peak_is_null_with_its_reason() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from screens.widgets.header import header_lines
 from screens.widgets.lines import line_width, text
@@ -130,6 +131,13 @@ def test_the_status_row_tells_what_watching_costs():
     assert "profiling costs …  dropped 0 " in status(folded((*LOADING, *TRACED)))
     faster = folded((Overhead(-0.004, -0.009, 0.001, 30),), session)
     assert "profiling costs −0.4 % ± 0.5 " in status(faster)
+
+
+def test_the_status_row_counts_the_nodes_that_did_not_fit_in_a_tick():
+    session = folded((replace(tick(9.0), left_out=9_001),), live())
+    assert status(session).endswith("  left out 9,001 nodes  dropped 0 ")
+    assert status(session, 90).endswith("  left out 9,001 nodes ")
+    assert "left out" not in status(folded((tick(9.0),), live()))
 
 
 def test_what_the_worker_prints_is_counted_while_it_loads():

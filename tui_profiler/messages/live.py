@@ -90,8 +90,9 @@ class Heartbeat(OnWire, frozen=True):
 class Tick(OnWire, frozen=True):
     """Running totals of everything measured so far; at most one a tick.
 
-    The columns are packed native arrays, one entry for each node that was ever called, in the
-    order of ``nodes``. A viewer that missed ticks has lost nothing but history.
+    The columns are packed native arrays, one entry for each node that was ever called (but see
+    ``left_out``), in the order of ``nodes``. A viewer that missed ticks has lost nothing but
+    history.
     """
 
     at: float
@@ -129,6 +130,9 @@ class Tick(OnWire, frozen=True):
     """float32: median seconds a forward spends in the node, all its calls together."""
     own_per_forward: bytes
     """float32: the same without the time of modules called inside."""
+    left_out: int = 0
+    """Nodes that were called and are in no column: those with the least total time, where more
+    were called than one message holds."""
 
 
 class Core(Part, frozen=True):

@@ -103,7 +103,7 @@ class Link:
             try:
                 self._socket.sendall(encode(message))
             except WireError:
-                self.dropped += 1  # Longer than a frame may be: a tick of more than 80,000 nodes.
+                self.dropped += 1  # Longer than a frame may be: names or a text without end.
             except OSError:
                 self._closed()
                 return

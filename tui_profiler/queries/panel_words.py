@@ -119,3 +119,8 @@ def _signed(percent: float) -> str:
 def dropped(session: Session) -> int:
     """Give how many events and messages were dropped so far."""
     return session.tick.dropped if session.tick is not None else 0
+
+
+def left_out(session: Session) -> int:
+    """Give how many nodes were called and have no times, because they did not fit in a message."""
+    return session.tick.left_out if session.tick is not None else 0

@@ -27,6 +27,8 @@ def _time(session: Session, node: int) -> str:
         return "ms: operators are not timed by the module clock"
     if session.tree.nodes[node].calls == 0:
         return "ms: not called itself; what is shown is the sum of what is inside"
+    if session.tick is not None and session.tick.left_out:
+        return f"ms: not called, or one of {session.tick.left_out:,} with the least time, left out"
     return "ms: not called since the model runs"
 
 

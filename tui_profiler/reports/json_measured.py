@@ -11,6 +11,7 @@ from tui_profiler.session import Session
 NO_ENERGY = "no energy counter is read in this version"
 OPS_NOT_TIMED = "operators are not timed in this version, modules are"
 NOT_CALLED = "this module was not called while it was measured"
+LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
 
 
 def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
@@ -40,7 +41,9 @@ def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
         tree = session.tree
         is_op = tree is not None and tree.nodes[node].kind == "op"
         path = "layers[kind=op].timing" if is_op else "layers[kind=module].timing"
-        return unavailable.missing(path, OPS_NOT_TIMED if is_op else NOT_CALLED)
+        tick = session.tick
+        without = LEFT_OUT if tick is not None and tick.left_out else NOT_CALLED
+        return unavailable.missing(path, OPS_NOT_TIMED if is_op else without)
     whole = root_seconds(session)
     share = found.per_forward / whole if whole else None
     figure = unavailable.figure

@@ -56,7 +56,7 @@ class Timings:
         return len(self._position)
 
     def per_forward(self, node: int) -> float | None:
-        """Give the median seconds a forward spends in a node, None where it was never called."""
+        """Give the median seconds a forward spends in a node, None where it has no times."""
         position = self._position.get(node)
         return None if position is None else self._per_forward[position]
 
@@ -71,7 +71,7 @@ class Timings:
         return None if position is None else self._last[position]
 
     def of(self, node: int) -> Timing | None:
-        """Give everything measured of a node, None where it was never called."""
+        """Give everything measured of a node, None where it was never called or left out."""
         position = self._position.get(node)
         if position is None:
             return None

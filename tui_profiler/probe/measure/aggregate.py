@@ -111,6 +111,7 @@ class Aggregator:
             maximum=columns["maximum"],
             per_forward=columns["per_forward"],
             own_per_forward=columns["own_per_forward"],
+            left_out=self._columns.left_out,
         )
 
     def _pattern(self, events: list[object]) -> Pattern:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tui_profiler.probe.measure.fitting import MOST_NODES, most_time
 from tui_profiler.probe.measure.pattern import Pattern
 from tui_profiler.probe.measure.rings import Rings
 
@@ -31,6 +32,8 @@ class Columns:
         kept, because ``_durations`` says it."""
         self._is_caller = np.zeros(0, bool)
         """Whether it ever called another, or is repeated; else ``_own_per_forward`` is not kept."""
+        self._sent = np.zeros(0, np.intp)
+        """Rows that fit into a tick; none while all do."""
         self._durations = Rings(window)
         self._per_forward = Rings(window)
         self._own_per_forward = Rings(window)
@@ -91,21 +94,29 @@ class Columns:
             self._own_per_forward.copy(parted, self._durations)
             self._is_caller[parted] = True
 
+    @property
+    def left_out(self) -> int:
+        """How many nodes do not fit into a tick."""
+        return max(len(self._nodes) - MOST_NODES, 0)
+
     def packed(self) -> dict[str, bytes]:
         """Give every column of ``Tick`` as the bytes of a native array."""
         self._refresh()
+        rows: Integers | slice = slice(None)
+        if self.left_out:
+            rows = self._sent = most_time(self._total, MOST_NODES, self._sent)
         recent = {
-            name: self._recent[place].tobytes()
+            name: self._recent[place][rows].tobytes()
             for place, name in enumerate(
                 ("p50", "p95", "maximum", "per_forward", "own_per_forward")
             )
         }
         return {
-            "nodes": self._nodes.tobytes(),
-            "calls": self._calls.tobytes(),
-            "total": self._total.tobytes(),
-            "own": self._own.tobytes(),
-            "last": self._last.tobytes(),
+            "nodes": self._nodes[rows].tobytes(),
+            "calls": self._calls[rows].tobytes(),
+            "total": self._total[rows].tobytes(),
+            "own": self._own[rows].tobytes(),
+            "last": self._last[rows].tobytes(),
             **recent,
         }
 

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tests.small_model import CONV, ROOT, TRACED, folded, tick
+from tui_profiler.queries.why import why
+
+
+def test_a_module_without_times_was_not_called() -> None:
+    session = folded((*TRACED, tick({ROOT: (0.001, 0.001)})))
+
+    assert why(session, CONV).startswith("ms: not called since the model runs ·")
+
+
+def test_a_module_without_times_may_have_been_left_out() -> None:
+    few = replace(tick({ROOT: (0.001, 0.001)}), left_out=9_001)
+
+    said = why(folded((*TRACED, few)), CONV)
+
+    assert said.startswith("ms: not called, or one of 9,001 with the least time, left out ·")
