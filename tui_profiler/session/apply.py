@@ -90,7 +90,8 @@ def _stage(session: Session, message: StageStarted | StageDone) -> Session:
 
 def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) -> Session:
     if isinstance(message, TraceStarted):
-        return replace(session, arriving=trees.started(message))
+        # The model is tried again: what failed before is over.
+        return replace(session, arriving=trees.started(message), failure=None)
     arriving = session.arriving
     if arriving is None:
         return session
