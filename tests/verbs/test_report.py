@@ -137,8 +137,15 @@ def test_a_traceback_is_shown_for_debugging_only_and_made_safe() -> None:
 
 
 def test_a_failure_without_a_remedy_says_how_to_learn_more() -> None:
-    lines = complaint(Session(failure=Failed("trace", "KeyError")), debug=False)
-    assert lines == ("trace: KeyError", "try --debug: it shows where this happened")
+    raised = Failed("trace", "KeyError", at="net.py:3", traceback="a line")
+    said, remedy = complaint(Session(failure=raised), debug=False)
+    assert (said, remedy) == (
+        "trace: KeyError (net.py:3)",
+        "try --debug: it shows where this happened",
+    )
+    assert complaint(Session(failure=raised), debug=True)[1] == "try a change at net.py:3"
+    without = Session(failure=Failed("trace", "KeyError"))
+    assert complaint(without, debug=False)[1] == "try tui-profiler --help: lists what there is"
 
 
 @pytest.mark.parametrize(
@@ -159,10 +166,10 @@ def test_the_exit_code_says_whose_fault_it_was(session: Session, code: int) -> N
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (-9, "the worker was ended by SIGKILL; its last line: Killed"),
-        (-11, "the worker was ended by SIGSEGV; its last line: Killed"),
-        (-99, "the worker was ended by signal 99; its last line: Killed"),
-        (3, "the worker ended by itself with exit code 3; its last line: Killed"),
+        (-9, "the worker was ended by SIGKILL; its last words: Killed"),
+        (-11, "the worker was ended by SIGSEGV; its last words: Killed"),
+        (-99, "the worker was ended by signal 99; its last words: Killed"),
+        (3, "the worker ended by itself with exit code 3; its last words: Killed"),
     ],
 )
 def test_a_worker_that_dies_is_a_sentence(code: int, said: str) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 import torch
 
 from tui_profiler.messages import Failed, Remedy
-from tui_profiler.probe.trace.failure import wanted_memory
+from tui_profiler.probe.trace.failure import one_line, wanted_memory
 
 _TORCH_FOLDER = torch.__path__[0]
 
@@ -32,12 +32,10 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
     carried = getattr(error, "failed", None)
     if isinstance(carried, Failed):
         return carried
-    lines = str(error).strip().splitlines() or [""]
-    what = f"{type(error).__name__}: {lines[0]}" if lines[0] else type(error).__name__
     wanted = wanted_memory(error)
     return Failed(
         stage=stage,
-        what=f"out of memory: wanted {wanted} more" if wanted else what[:400],
+        what=f"out of memory: wanted {wanted} more" if wanted else one_line(error),
         where=_running_module(error.__traceback__, root) if root is not None else "",
         at=_line_of_the_model(error.__traceback__),
         remedies=(Remedy("--batch 1", "the least memory"),) if wanted else (),

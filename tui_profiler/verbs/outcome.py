@@ -52,6 +52,8 @@ def _of_failure(failure: Failed, *, debug: bool) -> tuple[str, ...]:
         lines.append("try --debug: it shows where this happened")
     elif not failure.remedies and failure.at:
         lines.append(f"try a change at {safe(failure.at)}")
+    elif not failure.remedies:
+        lines.append("try tui-profiler --help: lists what there is")
     if debug:
         lines += [safe(line) for line in failure.traceback.splitlines()]
     return tuple(lines)

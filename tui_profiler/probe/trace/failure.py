@@ -41,7 +41,7 @@ def one_line(error: BaseException) -> str:
 
 def wanted_memory(error: BaseException) -> str:
     """Give how much memory was asked for in vain, such as ``4.69 GiB``; empty for other errors."""
-    if not (match := _WANTED.search(str(error))):
+    if not (match := _WANTED.search(one_line(error))):
         return ""
     count, written = match.groups()
     return f"{int(count) / 2**30:,.2f} GiB" if count else str(written)
