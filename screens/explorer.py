@@ -23,12 +23,10 @@ from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.session import Session
-from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
+from .look_actions import LookActions
 from .prompt import Prompt
-from .run_actions import RunActions
-from .tree_actions import TreeActions
 from .widgets.header import Header
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
@@ -45,7 +43,7 @@ SAID_SECONDS = 8.0
 HINT = "x tries the marked line"
 
 
-class ExplorerScreen(TreeActions, RunActions):
+class ExplorerScreen(LookActions):
     """Holds what is looked at, and hands it to the widgets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(EXPLORER), *bindings(DEPTHS)]
@@ -59,7 +57,7 @@ class ExplorerScreen(TreeActions, RunActions):
         restart: Callable[[LoadSpec | None], None],
     ) -> None:
         super().__init__(spec, now, send, restart)
-        self._glyphs = glyphs
+        self.glyphs = glyphs
         self._held_view: tuple[Session, float] | None = None
         self._said = ""
         self._said_at = -1e9
@@ -69,10 +67,10 @@ class ExplorerScreen(TreeActions, RunActions):
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
-        yield Header(self._glyphs, self.spec, id="header")
+        yield Header(self.glyphs, self.spec, id="header")
         with Container(id="body"):
-            yield Loading(self._glyphs, self.spec, id="loading")
-        yield Status(self._glyphs, id="status")
+            yield Loading(self.glyphs, self.spec, id="loading")
+        yield Status(self.glyphs, id="status")
         yield LinesWidget(id="keys")
 
     def on_mount(self) -> None:
@@ -90,11 +88,11 @@ class ExplorerScreen(TreeActions, RunActions):
         from .widgets.strip import ForwardStrip  # noqa: PLC0415
         from .widgets.tree import NodeTree  # noqa: PLC0415
 
-        self._strip = ForwardStrip(glyphs=self._glyphs, id="strip")
-        self.tree_widget = NodeTree(glyphs=self._glyphs, id="tree")
-        self._inspector = Inspector(self._glyphs, id="inspector")
-        self._failure = FailurePanel(self._glyphs, HINT, id="failure")
-        self._compact = Compact(self._glyphs, id="compact")
+        self._strip = ForwardStrip(glyphs=self.glyphs, id="strip")
+        self.tree_widget = NodeTree(glyphs=self.glyphs, id="tree")
+        self._inspector = Inspector(self.glyphs, id="inspector")
+        self._failure = FailurePanel(self.glyphs, HINT, id="failure")
+        self._compact = Compact(self.glyphs, id="compact")
         body = self.query_one("#body")
         try:
             await self.mount(self._strip, before=body)
@@ -190,7 +188,7 @@ class ExplorerScreen(TreeActions, RunActions):
         if self._prompt is not None and self._prompt.is_open:
             self.query_one("#keys", LinesWidget).lines = (self._prompt.line(),)
             return
-        bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width)
+        bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width, self.glyphs)
         self.query_one("#keys", LinesWidget).lines = (bar,)
 
     def say(self, text: str) -> None:
@@ -238,47 +236,6 @@ class ExplorerScreen(TreeActions, RunActions):
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
         self.say(why(self._shown(), self.tree_widget.view.selected))
-
-    def action_copy(self) -> None:
-        """Copy the selected node's path."""
-        session = self._shown()
-        if session.tree is not None:
-            path = session.tree.nodes[self.tree_widget.view.selected].path
-            self.app.copy_to_clipboard(safe(path))
-            self.say(f"copied {safe(path) or 'the root: its path is empty'}")
-
-    def action_theme(self) -> None:
-        """Go to the next theme."""
-        names = sorted(self.app.available_themes)
-        self.app.theme = names[(names.index(self.app.theme) + 1) % len(names)]
-        self.say(f"theme {self.app.theme}")
-
-    def action_node(self) -> None:
-        """Open the node screen."""
-        from .app import ProfilerApp  # noqa: PLC0415 # first paint does without it
-        from .node import NodeScreen  # noqa: PLC0415
-
-        if self.session.tree is not None:
-            selected = self.tree_widget.view.selected
-            screen = NodeScreen(selected, self._glyphs, self.now)
-            self.app.push_screen(screen.data_bind(ProfilerApp.session))
-
-    def action_log(self) -> None:
-        """Open the log."""
-        from .app import ProfilerApp  # noqa: PLC0415
-        from .log import LogScreen  # noqa: PLC0415
-
-        self.app.push_screen(LogScreen(self._glyphs).data_bind(ProfilerApp.session))
-
-    def action_keys(self) -> None:
-        """Open the list of keys."""
-        from .help import KeysScreen  # noqa: PLC0415
-
-        self.app.push_screen(KeysScreen())
-
-    async def action_leave(self) -> None:
-        """Quit."""
-        self.app.exit(0)
 
     def forget_pause(self) -> None:
         """Let the view go on."""

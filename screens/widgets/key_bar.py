@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from tui_profiler.canvas import UNICODE, Glyphs
+
 from .lines import Line, Span, line_width, spread
 
 Keys = tuple[tuple[str, str], ...]
 
 
-def key_bar(left: Keys, right: Keys, cells: int) -> Line:
+def key_bar(left: Keys, right: Keys, cells: int, glyphs: Glyphs = UNICODE) -> Line:
     """Give the row; keys that do not fit are left out, the least important first, never cut."""
     inner = cells - 2
+    left = tuple((key.replace(UNICODE.enter, glyphs.enter), label) for key, label in left)
     while left and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:

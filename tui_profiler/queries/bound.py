@@ -33,6 +33,8 @@ LETTERS: dict[BoundKind, str] = {"compute": "C", "memory": "M", "overhead": "O"}
 PAPER_RIDGE = 10.0
 """FLOPs a byte: at most this is memory-bound on any hardware (the product's own rule)."""
 UNEXPLAINED_BELOW = 0.1
+FROM_CACHES_ABOVE = 1.05
+"""Share of the memory ceiling; more than noise above it is no memory traffic at all."""
 
 
 class Bound(Struct, frozen=True):
@@ -149,6 +151,8 @@ def _with_reason(found: Bound) -> Bound:
         reason = (
             f"calling its operators takes {(found.overhead_share or 0) * 100:.0f} % of the time"
         )
+    elif found.kind == "memory" and (found.memory_share or 0) > FROM_CACHES_ABOVE:
+        reason = "faster than memory: its data comes from the caches"
     elif found.intensity is not None and found.ridge is not None:
         ratio = found.intensity / found.ridge
         times = f"{ratio:.1f}×" if ratio >= 0.095 else f"{ratio:.2f}×"

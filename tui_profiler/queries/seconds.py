@@ -60,16 +60,15 @@ def macs_share(tree: Tree, node: int) -> float | None:
 
 
 def hottest(session: Session, start: int = 0) -> int:
-    """Walk down to the leaf that takes the most: by time, by MACs before the first times."""
+    """Give the leaf that takes the most: by time, by MACs before the first times."""
     tree = session.tree
     if tree is None or not len(tree):
         return 0
-    node = start
-    while True:
-        inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-        if not inside:
-            return node
-        largest = max(inside, key=lambda child: share(session, child) or 0.0)
-        if not share(session, largest):
-            return node
-        node = largest
+    holds_modules = {node.parent for node in tree.nodes if node.kind == "module"}
+    leaves = (
+        node
+        for node in range(start, tree.ends[start])
+        if tree.nodes[node].kind == "module" and node not in holds_modules
+    )
+    found = max(leaves, key=lambda leaf: share(session, leaf) or 0.0, default=start)
+    return found if share(session, found) else start

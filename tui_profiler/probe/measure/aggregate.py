@@ -90,15 +90,14 @@ class Aggregator:
         self._patterns.forget_unused()
         self._index.allow_refresh()
         columns = self._columns.packed()
-        latencies = np.array(self._latencies)
-        p50, p95 = np.quantile(latencies, (0.5, 0.95)) if len(latencies) else (np.nan, np.nan)
+        p50, p95 = _quantiles(sorted(self._latencies), (0.5, 0.95))
         return Tick(
             at=at,
             forwards=self._forwards,
             warmup_forwards=self._warm_up.forwards,
             dropped=dropped,
-            latency_p50=float(p50),
-            latency_p95=float(p95),
+            latency_p50=p50,
+            latency_p95=p95,
             per_second=self._throughput.per_second(),
             window=self.window,
             nodes=columns["nodes"],
@@ -147,6 +146,18 @@ class Aggregator:
         for name, calls in pattern.unseen.items():
             if name in self.unseen or len(self.unseen) < UNSEEN_NAMES:
                 self.unseen[name] = self.unseen.get(name, 0) + calls * forwards
+
+
+def _quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Give quantiles with linear interpolation; not numbers where there are no values."""
+    if not ordered:
+        return [float("nan") for _ in shares]
+    found = []
+    for share in shares:
+        below = int(share * (len(ordered) - 1))
+        low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+        found.append(low + (high - low) * (share * (len(ordered) - 1) - below))
+    return found
 
 
 def _column(recorded: list[list[object]], field: int) -> Floats:

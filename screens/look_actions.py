@@ -1,0 +1,56 @@
+"""What the keys do to look: copy, theme, the node, log and keys screens, and leaving."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import Glyphs
+from tui_profiler.text import safe
+
+from .run_actions import RunActions
+from .tree_actions import TreeActions
+
+
+class LookActions(TreeActions, RunActions):
+    """Actions of a screen with a tree and a session. Other screens are imported when opened."""
+
+    glyphs: Glyphs
+
+    def action_copy(self) -> None:
+        """Copy the selected node's path."""
+        session = self.session
+        if session.tree is not None:
+            path = session.tree.nodes[self.tree_widget.view.selected].path
+            self.app.copy_to_clipboard(safe(path))
+            self.say(f"copied {safe(path) or 'the root: its path is empty'}")
+
+    def action_theme(self) -> None:
+        """Go to the next theme."""
+        names = sorted(self.app.available_themes)
+        self.app.theme = names[(names.index(self.app.theme) + 1) % len(names)]
+        self.say(f"theme {self.app.theme}")
+
+    def action_node(self) -> None:
+        """Open the node screen."""
+        from .app import ProfilerApp  # noqa: PLC0415 # first paint does without it
+        from .node import NodeScreen  # noqa: PLC0415
+
+        if self.session.tree is not None:
+            selected = self.tree_widget.view.selected
+            screen = NodeScreen(selected, self.glyphs, self.now)
+            self.app.push_screen(screen.data_bind(ProfilerApp.session))
+
+    def action_log(self) -> None:
+        """Open the log."""
+        from .app import ProfilerApp  # noqa: PLC0415
+        from .log import LogScreen  # noqa: PLC0415
+
+        self.app.push_screen(LogScreen(self.glyphs).data_bind(ProfilerApp.session))
+
+    def action_keys(self) -> None:
+        """Open the list of keys."""
+        from .help import KeysScreen  # noqa: PLC0415
+
+        self.app.push_screen(KeysScreen())
+
+    async def action_leave(self) -> None:
+        """Quit."""
+        self.app.exit(0)
