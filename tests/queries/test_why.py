@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tests.small_model import CONV, ROOT, TRACED, folded, tick
+from tests.small_model import CONV, DONE, ROOT, TRACED, folded, tick
+from tui_profiler.messages import TraceDone
 from tui_profiler.queries.why import why
 
 
@@ -18,3 +19,12 @@ def test_a_module_without_times_may_have_been_left_out() -> None:
     said = why(folded((*TRACED, few)), CONV)
 
     assert said.startswith("ms: not called, or one of 9,001 with the least time, left out ·")
+
+
+def test_figures_that_depend_on_the_data_are_called_a_bound() -> None:
+    done = replace(DONE, bounded=("aten::nonzero", "aten::_local_scalar_dense"))
+    messages = tuple(done if isinstance(m, TraceDone) else m for m in TRACED)
+
+    said = why(folded(messages), CONV)
+
+    assert "work: an upper bound, 2 kinds of operators depend on the data" in said

@@ -37,6 +37,9 @@ def _work(session: Session, node: int) -> str:
     cost = session.tree.costs[node]
     if cost.uncosted:
         return f"work: a lower bound, {cost.uncosted} of {cost.ops} operators have no formula"
+    done = session.tree.done
+    if done is not None and done.bounded:
+        return f"work: an upper bound, {len(done.bounded)} kinds of operators depend on the data"
     return f"work: counted on paper by {session.tree.method}"
 
 
