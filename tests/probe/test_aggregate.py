@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from itertools import pairwise
 
 import numpy as np
@@ -49,10 +50,10 @@ def rows(tick: Tick) -> dict[int, dict[str, float]]:
 
 def forward(*events: tuple[nn.Module, float, float], unit: float = UNIT) -> Forward:
     """A forward of (module, start, end), given in any order."""
-    flat: list[object] = []
-    for module, start, end in sorted(events, key=lambda event: event[2]):
-        flat += [module, start * unit, end * unit]
-    return Forward(flat, follows_gap=False)
+    ended = sorted(events, key=lambda event: event[2])
+    starts, ends = [event[1] * unit for event in ended], [event[2] * unit for event in ended]
+    times = struct.pack(f"{2 * len(ended)}d", *starts, *ends)
+    return Forward([event[0] for event in ended], times, follows_gap=False)
 
 
 def block() -> nn.Module:

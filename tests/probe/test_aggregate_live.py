@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import struct
 import weakref
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -18,7 +19,7 @@ from tests.probe.module_nodes import module_nodes, node
 from tests.probe.test_aggregate import rows
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import FIELDS, Forward, ModuleClock
+from tui_profiler.probe.measure.clock import Forward, ModuleClock
 
 X = torch.ones(64, 64)
 
@@ -117,15 +118,15 @@ def test_modules_nested_deeper_than_python_recurses() -> None:
     for module, inner in pairwise(chain):
         module.add_module("inner", inner)
     # Made up, because so deep a model cannot run: each begins after and ends before the one around.
-    events: list[object] = []
-    for depth in reversed(range(len(chain))):
-        events += [chain[depth], depth / 1e6, 1 - depth / 1e6]
+    starts = [depth / 1e6 for depth in reversed(range(len(chain)))]
+    times = struct.pack(f"{2 * len(chain)}d", *starts, *[1 - start for start in starts])
+    forward = Forward(chain[::-1], times, follows_gap=False)
     nodes = [node(depth - 1, ".".join(["inner"] * depth)) for depth in range(len(chain))]
     aggregator = Aggregator(nodes, chain[0])
-    aggregator.add([Forward(events, follows_gap=False)] * 10)
+    aggregator.add([forward] * 10)
     assert len(np.frombuffer(aggregator.tick(0.0).nodes, np.uint32)) == len(chain)
     assert aggregator.unseen == {}
-    events.clear()
+    forward.modules.clear()
     while chain:
         # From the inside out: freeing the whole at once would exceed the stack.
         chain.pop()._modules.clear()
@@ -166,7 +167,7 @@ def test_a_model_whose_every_forward_differs_is_counted_in_full() -> None:
     clock.uninstall()
     tick = aggregator.tick(0.0)
     steady = recorded[tick.warmup_forwards :]
-    calls = Counter(id(module) for forward in steady for module in forward.events[::FIELDS])
+    calls = Counter(id(module) for forward in steady for module in forward.modules)
     found = rows(tick)
     assert found[0]["calls"] == len(steady)
     assert [found[2 + at]["calls"] for at in range(12)] == [
@@ -174,12 +175,10 @@ def test_a_model_whose_every_forward_differs_is_counted_in_full() -> None:
     ]
 
 
-def _by_hand(events: list[object]) -> tuple[dict[int, float], ...]:
+def _by_hand(forward: Forward) -> tuple[dict[int, float], ...]:
     """Total and own time of every module, each event compared with every other."""
-    calls = [
-        (events[at], float(events[at + 1]), float(events[at + 2]))  # type: ignore[arg-type]
-        for at in range(0, len(events), FIELDS)
-    ]
+    starts, ends = np.frombuffer(forward.times).reshape(2, -1).tolist()
+    calls = list(zip(forward.modules, starts, ends, strict=True))
     total: dict[int, float] = defaultdict(float)
     own: dict[int, float] = defaultdict(float)
     for module, start, end in calls:
@@ -225,7 +224,7 @@ def test_random_call_trees_agree_with_counting_by_hand(seed: int) -> None:
     total: dict[int, float] = defaultdict(float)
     own: dict[int, float] = defaultdict(float)
     for forward in recorded[tick.warmup_forwards :]:
-        for sums, found in zip((total, own), _by_hand(forward.events), strict=True):
+        for sums, found in zip((total, own), _by_hand(forward), strict=True):
             for key, value in found.items():
                 sums[key] += value
     for index, row_total, row_own in zip(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import io
 import pickle
+import struct
 import threading
 import weakref
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tui_profiler.probe.measure.clock import FIELDS, Forward, ModuleClock
+from tui_profiler.probe.measure.clock import Forward, ModuleClock
 
 
 class Leaf(nn.Module):
@@ -59,8 +60,8 @@ def installed(root: nn.Module, **settings: int) -> ModuleClock:
     return clock
 
 
-def modules(forward: Forward) -> list[object]:
-    return forward.events[::FIELDS]
+def modules(forward: Forward) -> list[nn.Module]:
+    return forward.modules
 
 
 def test_each_call_is_an_event_in_the_order_of_the_ends() -> None:
@@ -78,7 +79,7 @@ def test_a_call_begins_after_its_caller_and_ends_before_it() -> None:
     model(X)
     (forward,) = clock.take()
     clock.uninstall()
-    _, leaf_start, leaf_end, _, root_start, root_end = forward.events
+    leaf_start, root_start, leaf_end, root_end = struct.unpack("4d", forward.times)
     assert root_start < leaf_start < leaf_end < root_end
 
 

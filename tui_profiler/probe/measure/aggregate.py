@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tui_profiler.messages import Node, Tick
-from tui_profiler.probe.measure.clock import FIELDS, Forward
+from tui_profiler.probe.measure.clock import Forward
 from tui_profiler.probe.measure.columns import Columns
 from tui_profiler.probe.measure.pattern import Pattern, Patterns
 from tui_profiler.probe.measure.steady import Throughput, WarmUp
@@ -31,6 +31,8 @@ LEAST_WINDOW = 8
 UNSEEN_NAMES = 1_000
 
 Floats = NDArray[np.float64]
+
+_SECONDS = Struct("d")
 
 
 class Aggregator:
@@ -60,20 +62,17 @@ class Aggregator:
 
     def add(self, forwards: Iterable[Forward]) -> None:
         """Take in forwards, in the order in which they ended."""
-        groups: dict[int, tuple[Pattern, list[list[object]]]] = {}
+        groups: dict[int, tuple[Pattern, list[Forward]]] = {}
         for forward in forwards:
-            events = forward.events
-            _, start, end = events[-FIELDS:]
-            assert isinstance(start, float)
-            assert isinstance(end, float)
+            start, end = _root_times(forward)
             if self._warm_up.takes(end - start):
                 self._throughput.skip(end)
                 continue
             self._throughput.add(start, end, self._batch, follows_gap=forward.follows_gap)
             self._latencies.append(end - start)
             self._forwards += 1
-            pattern = self._pattern(events)
-            groups.setdefault(id(pattern), (pattern, []))[1].append(events)
+            pattern = self._pattern(forward)
+            groups.setdefault(id(pattern), (pattern, []))[1].append(forward)
         for pattern, recorded in groups.values():
             self._measure(pattern, recorded)
 
@@ -113,34 +112,31 @@ class Aggregator:
             left_out=self._columns.left_out,
         )
 
-    def _pattern(self, events: list[object]) -> Pattern:
-        modules = events[::FIELDS]
-        for pattern in self._patterns.like(modules):
+    def _pattern(self, forward: Forward) -> Pattern:
+        for pattern in self._patterns.like(forward.modules):
             return pattern
-        return self._learn(events)
+        return self._learn(forward)
 
-    def _learn(self, events: list[object]) -> Pattern:
-        modules = [module for module in events[::FIELDS] if isinstance(module, nn.Module)]
-        return self._patterns.learn(modules, _column([events], 1)[0])
+    def _learn(self, forward: Forward) -> Pattern:
+        return self._patterns.learn(forward.modules, _times([forward])[0, 0])
 
-    def _measure(self, pattern: Pattern, recorded: list[list[object]]) -> None:
-        starts = _column(recorded, 1)
-        fits = pattern.matches(starts)
+    def _measure(self, pattern: Pattern, recorded: list[Forward]) -> None:
+        times = _times(recorded)
+        fits = pattern.matches(times[:, 0])
         if not fits.all():
             for forward in np.flatnonzero(~fits):
                 self._measure_otherwise_nested(recorded[forward])
-            recorded = [recorded[forward] for forward in np.flatnonzero(fits)]
-            starts = starts[fits]
-        if recorded:
-            self._columns.add(pattern, _column(recorded, 2) - starts)
-            self._count_unseen(pattern, len(recorded))
+            times = times[fits]
+        if len(times):
+            self._columns.add(pattern, times[:, 1] - times[:, 0])
+            self._count_unseen(pattern, len(times))
 
-    def _measure_otherwise_nested(self, events: list[object]) -> None:
+    def _measure_otherwise_nested(self, forward: Forward) -> None:
         # The same calls ended in the same order, but another one was around them.
-        starts = _column([events], 1)
-        alike = self._patterns.like(events[::FIELDS])
+        starts = _times([forward])[:, 0]
+        alike = self._patterns.like(forward.modules)
         pattern = next((one for one in alike if one.matches(starts)[0]), None)
-        self._measure(pattern or self._learn(events), [events])
+        self._measure(pattern or self._learn(forward), [forward])
 
     def _count_unseen(self, pattern: Pattern, forwards: int) -> None:
         for name, calls in pattern.unseen.items():
@@ -160,10 +156,14 @@ def _quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]
     return found
 
 
-def _column(recorded: list[list[object]], field: int) -> Floats:
-    """Give one field of every event: (forwards, events). All have the same number of events."""
-    # Packing is three times faster than numpy's own reading of a list of floats.
-    events = len(recorded[0]) // FIELDS
-    layout = Struct(f"{events}d")
-    packed = b"".join([layout.pack(*events_of[field::FIELDS]) for events_of in recorded])
-    return np.frombuffer(packed, np.float64).reshape(len(recorded), events)
+def _root_times(forward: Forward) -> tuple[float, float]:
+    calls = len(forward.modules)
+    (start,) = _SECONDS.unpack_from(forward.times, (calls - 1) * _SECONDS.size)
+    (end,) = _SECONDS.unpack_from(forward.times, (2 * calls - 1) * _SECONDS.size)
+    return start, end
+
+
+def _times(recorded: list[Forward]) -> Floats:
+    """Give (forwards, 2, calls): begin and end of every call. All have the same number of calls."""
+    packed = b"".join([forward.times for forward in recorded])
+    return np.frombuffer(packed, np.float64).reshape(len(recorded), 2, -1)

@@ -10,7 +10,7 @@ fused paths off and break compilation.
    replacement, passes through for ever, and is peeled off when it surfaces again.
 3. At most ``pending_events`` events wait to be taken. When they are full, whole forwards are
    dropped and counted: half a forward would be a wrong figure.
-4. Nothing here keeps a model alive but while it is recorded, or waits to be taken.
+4. No module is kept alive after the period, and none that was not called or is not the root.
 
 What runs inside of each call is in ``watching.py``.
 """
@@ -23,12 +23,12 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from tui_profiler.probe.measure.watching import FIELDS, Call, Forward, Watching
+from tui_profiler.probe.measure.watching import Call, Forward, Watching
 
-__all__ = ["FIELDS", "PENDING_EVENTS", "Forward", "ModuleClock"]
+__all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
 
 PENDING_EVENTS = 400_000
-"""About 30 MB; half a second of a model that does nothing but call empty modules."""
+"""At most 10 MB; half a second of a model that does nothing but call empty modules."""
 
 _LEFT_BEHIND: weakref.WeakKeyDictionary[Call, Call] = weakref.WeakKeyDictionary()
 """Replacements of ours that could not be removed, with what each of them replaced."""
