@@ -18,9 +18,10 @@ PAIRS = 200
 TICKS = 64
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
-MARGIN = 0.75
-"""How much of the budget recording may take: a forward that is not recorded is not quite bare, and
-ticks are sent whatever the share."""
+MARGIN = 0.5
+"""How much of the budget recording may take where it is cut: a forward that is not recorded is not
+quite bare (0.4 % on mobilenet_v3_small), ticks are sent all the same (0.3 %), and what it rests on
+was measured with an error."""
 TICK_SECONDS = 0.25
 
 
