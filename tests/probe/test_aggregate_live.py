@@ -7,6 +7,7 @@ import random
 import struct
 import weakref
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from time import perf_counter
 
@@ -48,8 +49,12 @@ def seconds(tick: Tick, name: str, dtype: type = np.float64) -> list[float]:
 
 
 @pytest.fixture
-def tree() -> TimesItself:
-    return TimesItself(TimesItself(TimesItself(), TimesItself()), TimesItself())
+def tree() -> Iterator[TimesItself]:
+    # One thread: two wait for each other in every product when the machine is busy.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield TimesItself(TimesItself(TimesItself(), TimesItself()), TimesItself())
+    torch.set_num_threads(threads)
 
 
 def watch(model: nn.Module, forwards: int) -> Aggregator:
@@ -87,7 +92,8 @@ def test_own_times_make_the_time_of_the_root(tree: TimesItself) -> None:
     assert sum(seconds(tick, "own")) == pytest.approx(total[0])
     assert min(seconds(tick, "own")) >= 0
     assert tick.forwards + tick.warmup_forwards == 20
-    assert 0 < tick.per_second <= tick.forwards / total[0] * 1.000001
+    # Over the last 5 s, which may be fewer forwards than all: at most as fast as the fastest one.
+    assert 0 < tick.per_second <= 1.01 / min(tree.seconds)
 
 
 def test_a_child_that_raises_is_counted_and_its_time_is_not_its_callers() -> None:
