@@ -40,12 +40,10 @@ def test_a_new_row_that_takes_the_most_is_given_at_once() -> None:
 def crowded() -> Tick:
     """The tick of a root with 9,000 more children than fit: each takes longer than the last."""
     model = nn.Sequential(*(nn.Identity() for _ in range(MOST_NODES + 9_000)))
-    events: list[object] = []
-    end = 0
-    for index, child in enumerate(model, start=1):
-        events += [child, end * 1e-9, (end + index) * 1e-9]
-        end += index
-    forward = Forward([*events, model, 0.0, end * 1e-9], follows_gap=False)
+    lasts = np.arange(1, len(model) + 1) * 1e-9
+    ends = np.cumsum(lasts)
+    times = np.concatenate([ends - lasts, [0.0], ends, ends[-1:]])
+    forward = Forward([*model, model], times.tobytes(), follows_gap=False)
     aggregator = Aggregator(module_nodes(model), model)
     aggregator.add([forward] * 6)
     return aggregator.tick(1.0)

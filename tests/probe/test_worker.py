@@ -168,7 +168,7 @@ async def test_a_model_that_prints_megabytes_is_still_live(tmp_path: Path) -> No
     (tmp_path / "net.py").write_text(printing)
     talk = Conversation(spec("net.py:Net", tmp_path))
     session = await talk.until(lambda s: is_live(s) and s.log.dropped_bytes > 0)
-    assert session.log.total_lines > 0
+    assert session.log.lines or session.log.partial
     await talk.close()
 
 
