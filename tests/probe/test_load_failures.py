@@ -234,9 +234,9 @@ def test_a_model_nested_too_deep_for_python_says_so(folder):
     assert "setrecursionlimit" in commands(failed)[0]
 
 
-def test_a_file_that_is_not_python_says_what_it_could_be(folder):
-    (folder / "weights.pt").write_bytes(b"PK")
-    failed = failed_in(folder, "weights.pt")
+def test_a_plain_word_is_an_architecture_and_never_a_file(folder):
+    (folder / "weights").write_bytes(b"PK")
+    failed = failed_in(folder, "weights")
     assert failed.bad_argument
-    assert "not a Python file" in failed.what
-    assert commands(failed) == ["tui-profiler resnet50 --weights weights.pt"]
+    assert failed.what == "no architecture is named weights, but a file here is"
+    assert commands(failed) == ["tui-profiler ./weights"]

@@ -8,6 +8,7 @@ figures are taken from it, so that they belong together.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -15,6 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torchvision import models
 from torchvision.models import WeightsEnum
+from torchvision.ops.misc import FrozenBatchNorm2d
 
 from tui_profiler.probe.load.errors import model_failed, reason, wrong_request
 from tui_profiler.probe.load.layers import image_wishes
@@ -25,21 +27,34 @@ Task: TypeAlias = Literal[
     "classification", "segmentation", "detection", "video", "optical_flow", "quantization"
 ]
 
-LATER: Mapping[Task, str] = {
-    "quantization": "quantised models cannot be run on fake inputs",
-    "detection": "on fake inputs every proposal is kept, which takes minutes",
-}
-"""Tasks whose models cannot be taken yet, with the reason."""
 _TRANSFORMS = "its transforms"
 _FRAMES = 16
 """Frames of a clip: with these the operations are those that torchvision publishes."""
+_FLOW_SIDE = 512
+"""Likewise the side of two images between which the flow is found."""
 
 # As the builders do when they are given weights: otherwise the published figures are of another
 # model. init_weights only silences a warning about its coming default.
+_GOOGLENET = {"aux_logits": False, "transform_input": True, "init_weights": True}
+_INCEPTION = {"aux_logits": True, "transform_input": True, "init_weights": True}
 _AS_PUBLISHED: Mapping[str, Mapping[str, bool]] = {
-    "googlenet": {"aux_logits": False, "transform_input": True, "init_weights": True},
-    "inception_v3": {"aux_logits": True, "transform_input": True, "init_weights": True},
+    "googlenet": _GOOGLENET,
+    "inception_v3": _INCEPTION,
+    "quantized_googlenet": _GOOGLENET,
+    "quantized_inception_v3": _INCEPTION,
 }
+_WITH_FROZEN_NORMS = frozenset(
+    {
+        "fasterrcnn_mobilenet_v3_large_320_fpn",
+        "fasterrcnn_mobilenet_v3_large_fpn",
+        "fasterrcnn_resnet50_fpn",
+        "fcos_resnet50_fpn",
+        "keypointrcnn_resnet50_fpn",
+        "maskrcnn_resnet50_fpn",
+        "retinanet_resnet50_fpn",
+    }
+)
+"""Detectors whose builders freeze the batch norms of the backbone when they are given weights."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +64,12 @@ class Published:
     call: Call
     gmacs: float | None
     """Billions of multiply-accumulates of one item of ``call``; None where they depend on what is
-    in the image, or on a size that is not told."""
+    in the image: on how many proposals a detector makes."""
     parameters: int | None
 
 
 def architecture_names() -> tuple[str, ...]:
-    """Name the architectures that can be loaded."""
-    return tuple(name for name in models.list_models() if task_of(name) not in LATER)
-
-
-def all_names() -> tuple[str, ...]:
-    """Name every architecture that torchvision has, also those that cannot be loaded."""
+    """Name every architecture."""
     return tuple(models.list_models())
 
 
@@ -93,16 +103,23 @@ def published(name: str, entry: WeightsEnum | None, model: torch.nn.Module) -> P
     if entry is None:
         return None
     task = task_of(name)
-    wish = _wish(name, task, entry)
+    wish = _wish(task, entry, model)
     names = forward_parameters(model).positional
     count = 2 if task == "optical_flow" else 1
-    is_sized = task not in ("detection", "optical_flow")
+    has_proposals = hasattr(model, "roi_heads")
     return Published(
         call=Call(tuple((parameter, wish) for parameter in names[:count])),
-        gmacs=entry.meta.get("_ops") if is_sized else None,
-        # Detectors with published weights have their norms frozen, which are no parameters then.
-        parameters=entry.meta.get("num_params") if task != "detection" else None,
+        gmacs=None if has_proposals else entry.meta.get("_ops"),
+        parameters=entry.meta.get("num_params"),
     )
+
+
+def is_quantised(
+    name: str, keywords: Mapping[str, object], entry: WeightsEnum | None = None
+) -> bool:
+    """Say whether an architecture is built with whole numbers for weights, not only made for it."""
+    wanted = keywords.get("quantize", entry is not None)
+    return task_of(name) == "quantization" and bool(wanted)
 
 
 def build(
@@ -119,14 +136,12 @@ def build(
         LoadError: The builder does not take the keywords, or the weights cannot be had.
     """
     builder = models.get_model_builder(name)
-    own: dict[str, object] = {}
-    if entry is None:
-        known = inspect.signature(builder).parameters
-        own = dict(_AS_PUBLISHED.get(name, {}))
-        own |= {"weights_backbone": None} if "weights_backbone" in known else {}
-        own |= {"aux_loss": True} if "aux_loss" in known else {}
+    own = _own_keywords(name, entry)
     try:
-        model = builder(weights=entry, progress=False, **{**own, **keywords})
+        with warnings.catch_warnings():
+            # Of torch.ao.quantization, which torchvision calls: nothing that the user could change.
+            warnings.simplefilter("ignore")
+            model = builder(weights=entry, progress=False, **{**own, **keywords})
     except (TypeError, ValueError, KeyError, AssertionError, OSError, RuntimeError) as error:
         if keywords:
             raise wrong_request(
@@ -141,7 +156,28 @@ def build(
             error=error,
         ) from error
     assert isinstance(model, torch.nn.Module)
+    if entry is None and name in _WITH_FROZEN_NORMS:
+        _freeze_norms(model)
     return model
+
+
+def _own_keywords(name: str, entry: WeightsEnum | None) -> dict[str, object]:
+    """Give what makes a builder build the model that the published figures are of."""
+    if entry is not None:
+        # The weights of a quantised model are whole numbers, and fit nothing else.
+        return {"quantize": True} if task_of(name) == "quantization" else {}
+    known = inspect.signature(models.get_model_builder(name)).parameters
+    own: dict[str, object] = dict(_AS_PUBLISHED.get(name, {}))
+    own |= {"weights_backbone": None} if "weights_backbone" in known else {}
+    return own | ({"aux_loss": True} if "aux_loss" in known else {})
+
+
+def _freeze_norms(model: torch.nn.Module) -> None:
+    """Put ``FrozenBatchNorm2d`` in place of every batch norm, as published detectors have it."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is torch.nn.BatchNorm2d:
+                setattr(module, name, FrozenBatchNorm2d(child.num_features, child.eps))
 
 
 def _crop_size(entry: WeightsEnum) -> int | None:
@@ -151,17 +187,29 @@ def _crop_size(entry: WeightsEnum) -> int | None:
     return int(sizes[-1]) if sizes else None
 
 
-def _wish(name: str, task: Task, entry: WeightsEnum) -> Wish:
+def _wish(task: Task, entry: WeightsEnum, model: torch.nn.Module) -> Wish:
     side = _crop_size(entry)
     match task:
         case "video":
             return Wish((1, 3, _FRAMES, side or 112, side or 112), _TRANSFORMS)
         case "detection":
-            square = next((size for size in (320, 300) if str(size) in name), None)
-            height, width = (480, 640) if square is None else (square, square)
-            why = "a usual photograph" if square is None else "the size in its name"
+            height, width = _image_of_detector(model)
+            why = "the size that its transform makes of images"
             return Wish((1, 3, height, width), why, is_list=True)
         case "optical_flow":
-            return Wish((1, 3, 128, 128), "the smallest image it takes")
+            return Wish(
+                (1, 3, _FLOW_SIDE, _FLOW_SIDE), "the size that its figures are published for"
+            )
         case _:
             return image_wishes(3, _TRANSFORMS, (side or 224,))[0]
+
+
+def _image_of_detector(model: torch.nn.Module) -> tuple[int, int]:
+    """Give the (height, width) of an image that a detector's own transform leaves as large."""
+    transform = getattr(model, "transform", None)
+    fixed = getattr(transform, "fixed_size", None)
+    if fixed is not None:
+        width, height = fixed
+        return int(height), int(width)
+    sides = getattr(transform, "min_size", (800,))
+    return int(sides[-1]), int(sides[-1])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-
-import torch
 
 from tui_profiler.messages import Failed, Remedy
 
@@ -18,10 +17,17 @@ STAGE = "load model"
 LONGEST_REASON = 300
 """Characters kept of somebody else's error message."""
 
+
+def _folders_of(package: str) -> list[str]:
+    spec = importlib.util.find_spec(package)
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
 _PROBE_FOLDER = Path(__file__).resolve().parents[1]
 _LIBRARY_FOLDERS = (
     _PROBE_FOLDER,
-    Path(torch.__file__).resolve().parent,
+    # Found without being imported: files are refused before torch is there.
+    *(Path(place).resolve() for place in _folders_of("torch")),
     Path(sysconfig.get_path("purelib")).resolve(),
     Path(sysconfig.get_path("platlib")).resolve(),
     Path(sysconfig.get_path("stdlib")).resolve(),

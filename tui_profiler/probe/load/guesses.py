@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -20,6 +21,7 @@ from tui_profiler.probe.load.tensors import Call, Wish
 
 _IMAGE_NAMES = ("image", "img", "pixel", "picture", "frame", "video")
 _TOKEN_NAMES = ("ids", "token", "text", "idx", "src", "tgt")
+_LIST_OF_TENSORS = re.compile(r"(?:\w+\.)*[lL]ist\[(?:\w+\.)*Tensor\]")
 _STEP_NAMES = ("t", "time", "times", "timestep", "timesteps", "step", "sigma")
 
 
@@ -73,6 +75,7 @@ def _wishes_by_name(
 ) -> dict[str, tuple[Wish, ...]]:
     """Give for each parameter what it may take if ``entry`` is the model's first layer."""
     tables = embeddings(model)
+    lists = _list_parameters(model)
     used_tables = 0
     by_name: dict[str, tuple[Wish, ...]] = {}
     for name in names:
@@ -84,8 +87,22 @@ def _wishes_by_name(
             layer, count = tables[used_tables]
             wishes = token_wishes(count, f"embedding {layer}")
         used_tables += wishes[0].dtype == torch.int64
-        by_name[name] = wishes
+        by_name[name] = tuple(_as_lists(wishes) if name in lists else wishes)
     return by_name
+
+
+def _list_parameters(model: torch.nn.Module) -> frozenset[str]:
+    """Name the parameters of ``forward`` that are lists of tensors, by their annotations."""
+    annotations = getattr(model.forward, "__annotations__", {})
+    # ``list[Tensor]`` as a type or, where annotations are not evaluated, as its text.
+    written = {name: str(annotation) for name, annotation in annotations.items()}
+    return frozenset(name for name, text in written.items() if _LIST_OF_TENSORS.fullmatch(text))
+
+
+def _as_lists(wishes: tuple[Wish, ...]) -> Iterator[Wish]:
+    """Give images one by one, as detectors take them; anything else as it is."""
+    for wish in wishes:
+        yield replace(wish, is_list=True) if len(wish.shape) == 4 else wish
 
 
 def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None:
@@ -105,7 +122,12 @@ def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None
 
 
 def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
-    """Give the image side that a model states, and where; torchvision, timm and HF style."""
+    """Give the image side that a model states, and where; as the usual libraries do."""
+    resize = _attribute(model, "transform")  # of torchvision's detectors
+    for attribute in ("fixed_size", "min_size"):
+        side = _side(_attribute(resize, attribute))
+        if side is not None:
+            return side, "the size that its transform makes of images"
     for attribute in ("image_size", "img_size"):
         side = _side(_attribute(model, attribute))
         if side is not None:
@@ -113,6 +135,10 @@ def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
     side = _side(_attribute(_attribute(model, "config"), "image_size"))
     if side is not None:
         return side, "its config's image_size"
+    arguments = _attribute(model, "args")  # of its training, as Ultralytics keeps them
+    side = _side(arguments.get("imgsz")) if isinstance(arguments, Mapping) else None
+    if side is not None:
+        return side, "the imgsz of its training"
     defaults = _attribute(model, "default_cfg")
     size = defaults.get("input_size") if isinstance(defaults, Mapping) else None
     if isinstance(size, (tuple, list)) and len(size) == 3:

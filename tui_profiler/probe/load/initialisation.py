@@ -20,6 +20,11 @@ _FILLS: frozenset[Callable[..., object]] = frozenset(
         torch.Tensor.random_,
         torch.Tensor.bernoulli_,
         torch.Tensor.exponential_,
+        # What is drawn is then scaled, moved and cut off, which takes as long.
+        torch.Tensor.mul_,
+        torch.Tensor.div_,
+        torch.Tensor.add_,
+        torch.Tensor.clamp_,
         # These three hand themselves over to the mode; the others of torch.nn.init end in the
         # methods above.
         init.uniform_,
@@ -30,7 +35,7 @@ _FILLS: frozenset[Callable[..., object]] = frozenset(
 
 
 class _WithoutFills(TorchFunctionMode):
-    """Passes over random fills of parameters.
+    """Passes over random fills of parameters, and over arithmetic on what was drawn.
 
     Only of parameters: ``trunc_normal_`` draws into temporary tensors until every value is inside
     its bounds, and would never end if those stayed as they are.

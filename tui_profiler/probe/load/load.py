@@ -3,26 +3,66 @@
 from __future__ import annotations
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.errors import wrong_request
+from tui_profiler.probe.load.files import is_file, looked_into, path_of, refusal
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.load.own_code import is_own_code, load_own_code
-from tui_profiler.probe.load.settings import set_threads, settings_of
+from tui_profiler.probe.load.settings import Settings, set_threads, settings_of
 
 
 def load(spec: LoadSpec) -> Loaded:
     """Load a model and find out what may be passed to it.
 
     A name without a colon is an architecture of torchvision's, ``demo:NAME`` one of our demo
-    models, anything else the user's own file or module. The model is in eval mode: what is
-    profiled is inference. Nothing is run, unless a layer needs its first input to get its shape.
+    models, ``timm:NAME`` one of timm's, ``hf:DIR`` a Hugging Face config, a YAML a YOLO model,
+    anything else the user's own file or module. The model is in eval mode: what is profiled is
+    inference. Nothing is run, unless a layer needs its first input to get its shape.
 
     Raises:
         LoadError: It cannot be had; the error says what to try.
     """
     settings = settings_of(spec)
     set_threads(spec.threads)
+    if is_file(spec):
+        return _load_file(spec, settings)
+    if spec.model.startswith("hf:"):
+        from tui_profiler.probe.load.hugging_face import load_hugging_face  # noqa: PLC0415
+
+        return load_hugging_face(spec, settings)
+    if spec.model.startswith("timm:"):
+        from tui_profiler.probe.load.timm_models import load_timm  # noqa: PLC0415
+
+        return load_timm(spec, settings)
+    if spec.model.endswith((".yaml", ".yml")):
+        from tui_profiler.probe.load.ultralytics_models import load_ultralytics_yaml  # noqa: PLC0415
+
+        return load_ultralytics_yaml(spec, settings)
     if is_own_code(spec.model):
         return load_own_code(spec, settings)
     # Importing torchvision takes two seconds, which the user's own code need not wait for.
     from tui_profiler.probe.load.named import load_named  # noqa: PLC0415
 
     return load_named(spec, settings)
+
+
+def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
+    """Load a model that a file holds; what kind it is its content says."""
+    found = looked_into(spec)
+    refused = refusal(found, spec)
+    if refused is not None:
+        raise refused
+    path = path_of(spec)
+    # Each is imported where it is needed: torch.export alone takes a second.
+    if found.kind == "torchscript":
+        from tui_profiler.probe.load.torchscript import load_torchscript  # noqa: PLC0415
+
+        return load_torchscript(path, spec, settings)
+    if found.kind == "exported-program":
+        from tui_profiler.probe.load.exported import load_exported  # noqa: PLC0415
+
+        return load_exported(path, spec, settings)
+    if found.content == "parameters":
+        raise wrong_request(f"{spec.model} holds parameters only: there is no forward pass")
+    from tui_profiler.probe.load.pickled import load_pickled  # noqa: PLC0415
+
+    return load_pickled(path, found, spec, settings)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tui_profiler.probe.cache import Kept
 from tui_profiler.probe.inputs import Inputs
 
 
@@ -36,3 +37,8 @@ class Loaded:
     published_parameters: int | None
     remake: Callable[[torch.nn.Module, int], Sequence[Inputs]]
     """Gives the same candidates for another batch size."""
+    cannot_run: str = ""
+    """Why it can only be traced, as a clause after "not run: "; empty where it can be run."""
+    decode: Callable[[torch.nn.Module, Inputs, Kept], Inputs | None] | None = None
+    """Gives the call that follows, from the model, the call before and the cache that it left: one
+    more token. None where the model generates nothing, or this cache cannot be passed on."""

@@ -17,14 +17,12 @@ from torchvision.models import WeightsEnum
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.architectures import (
-    LATER,
     Published,
-    all_names,
     architecture_names,
     build,
+    is_quantised,
     published,
     reference_weights,
-    task_of,
 )
 from tui_profiler.probe.load.demos import PREFIX, demo_names
 from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_request
@@ -47,7 +45,9 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
     name = _checked_name(spec)
     keywords = _keywords(spec.arguments, name)
     entry, bind = _weights(spec, name)
-    with without_random_values():
+    # Weights are made whole numbers by what they are: their values must be there.
+    has_values = is_quantised(name, keywords, entry)
+    with seeded() if has_values else without_random_values():
         model = build(name, keywords, entry)
     if bind is not None:
         bind(model)
@@ -59,7 +59,7 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
         facts_source="torchvision",
         weights=spec.weights if bind else f"{entry.name}" if entry else "random",
         candidates=_candidates(model, known, keywords, spec, settings),
-        initialise=None if entry or bind else _initialiser(name, keywords, settings),
+        initialise=None if entry or bind or has_values else _initialiser(name, keywords, settings),
         published_gmacs=known.gmacs if known and is_as_published and not spec.inputs else None,
         published_parameters=known.parameters if known and is_as_published else None,
         remake=lambda model, batch: _candidates(
@@ -73,15 +73,10 @@ def _checked_name(spec: LoadSpec) -> str:
     folded = name.casefold()
     if folded in architecture_names():
         return folded
-    if folded in all_names():
-        plain = folded.removeprefix("quantized_")
-        remedy = (f"tui-profiler {plain}", "the same without quantisation")
-        reason = f"{name} cannot be loaded yet: {LATER[task_of(folded)]}"
-        raise wrong_request(reason, *([remedy] if plain != folded else []))
     if name and (Path(spec.folder or ".") / name).is_file():
         raise wrong_request(
-            f"{name} is not a Python file, and no other file can be loaded as a model yet",
-            (f"tui-profiler resnet50 --weights {name}", "if it holds weights of a resnet50"),
+            f"no architecture is named {name}, but a file here is",
+            (f"tui-profiler ./{name}", "opens the file"),
         )
     raise _unknown(name)
 
@@ -162,5 +157,5 @@ def _candidates(
     if spec.inputs or known is None:
         return candidates_for(model, None, spec, settings)
     # The user's keywords may have changed what it takes.
-    others = guesses(model) if keywords else ()
+    others = guesses(model) if keywords.keys() - {"quantize"} else ()
     return Candidates((known.call, *others), settings)

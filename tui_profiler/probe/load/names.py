@@ -7,6 +7,9 @@ from fnmatch import fnmatchcase
 from tui_profiler.messages import Listed
 from tui_profiler.probe.load.architectures import architecture_names
 from tui_profiler.probe.load.demos import PREFIX, demo_names
+from tui_profiler.probe.load.timm_models import PREFIX as TIMM
+from tui_profiler.probe.load.timm_models import timm_names
+from tui_profiler.probe.load.ultralytics_yaml import yaml_names
 
 
 def list_models(pattern: str) -> Listed:
@@ -18,6 +21,8 @@ def list_models(pattern: str) -> Listed:
     """
     names = [("demo", PREFIX + name) for name in demo_names()]
     names += [("torchvision", name) for name in architecture_names()]
+    names += [("timm", TIMM + name) for name in timm_names()]
+    names += [("ultralytics", name) for name in yaml_names()]
     folded = pattern.casefold()
     is_glob = any(sign in folded for sign in "*?[")
     return Listed(

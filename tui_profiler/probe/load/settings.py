@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -83,6 +83,18 @@ def place(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
             *remedies,
             error=error,
         ) from error
+
+
+def as_the_model(model: torch.nn.Module, settings: Settings) -> Settings:
+    """Give the settings with the model's own floating dtype where none was asked for.
+
+    What comes out of a file can be in half precision, and its inputs must be too.
+    """
+    if settings.dtype is not None:
+        return settings
+    dtypes = (p.dtype for p in model.parameters() if p.is_floating_point())
+    found = next((dtype for dtype in dtypes if f"{dtype}"[6:] in _MODEL_DTYPES), None)
+    return replace(settings, dtype=found)
 
 
 def dtype_named(name: str) -> torch.dtype:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -44,8 +45,13 @@ class Parameters:
 
 def forward_parameters(model: torch.nn.Module) -> Parameters:
     """Read the signature of ``forward``; one that cannot be read takes anything in order."""
+    return parameters_of(model.forward)
+
+
+def parameters_of(function: Callable[..., object]) -> Parameters:
+    """Read the signature of a function or method; one that cannot be read takes anything."""
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # scripted and built-in code has none
         return Parameters(positional=(), required=(), more_positional=True)
     in_order = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -8,22 +8,26 @@ from pathlib import Path
 
 import torch
 
+from tui_profiler.archive import ArchiveError, Found, look
 from tui_profiler.probe.load.errors import in_words, model_failed, reason, wrong_request
+from tui_profiler.probe.load.files import checked, damaged
+from tui_profiler.probe.load.mapped import mapped_tensors
 
 # Where training scripts put the weights beside their optimizer's state.
 _INNER_NAMES = ("state_dict", "model_state_dict", "model")
 _VERSIONS = "_metadata"
+_NOT_READ = "{} is not a state dict that can be read without running code"
 _FILE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".safetensors")
 
 
 def file_of_weights(text: str, folder: str) -> Path | None:
-    """Give the file that ``--weights`` means, or None where it is the name of published weights.
+    """Give the file or folder that ``--weights`` means; None for the name of published weights.
 
     Raises:
         LoadError: It can only be a file, and there is none.
     """
     path = Path(folder or ".") / Path(text).expanduser()
-    if path.is_file():
+    if path.is_file() or (path.is_dir() and not text.isidentifier()):
         return path
     if "/" in text or Path(text).suffix.casefold() in _FILE_SUFFIXES:
         raise wrong_request(f"--weights: there is no file {text}")
@@ -33,7 +37,7 @@ def file_of_weights(text: str, folder: str) -> Path | None:
 def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None:
     """Put the values of a state dict into a model.
 
-    Nothing but tensors is read: a file that would run code is refused.
+    Nothing but tensors is read: a file that would run code is refused, and so is a damaged one.
 
     Args:
         path: The file.
@@ -53,17 +57,12 @@ def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None
 
 
 def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
-    if path.suffix == ".safetensors":
-        raise wrong_request(
-            f"{shown} is a safetensors file, and --weights reads state dicts that torch.save wrote"
-        )
-    try:
-        content: object = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise model_failed(
-            f"{shown} is not a state dict that can be read without running code: {reason(error)}",
-            error=error,
-        ) from error
+    found = _looked_into(path, shown)
+    content: object
+    if found.kind.startswith("safetensors") or path.is_dir() or found.kind == "torch-sharded":
+        content = mapped_tensors(found, shown)
+    else:
+        content = _unpickled(path, found, shown)
     for inner in _INNER_NAMES:
         if isinstance(content, Mapping) and isinstance(content.get(inner), Mapping):
             content = content[inner]
@@ -84,6 +83,30 @@ def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
         }
     setattr(state, _VERSIONS, metadata)
     return state
+
+
+def _looked_into(path: Path, shown: str) -> Found:
+    """Look into the file, and refuse what is damaged or would run code."""
+    try:
+        found = checked(look(path))
+    except ArchiveError as error:
+        place = f" ({error.where})" if error.where else ""
+        raise model_failed(f"{_NOT_READ.format(shown)}: {error.what}{place}") from error
+    if found.checksum == "failed":
+        raise damaged(found, shown)
+    if found.untrusted_globals:
+        names = in_words(found.untrusted_globals, 3)
+        raise model_failed(f"{_NOT_READ.format(shown)}: it imports {names}")
+    return found
+
+
+def _unpickled(path: Path, found: Found, shown: str) -> object:
+    """Read what torch.save wrote; from a map, where the format allows it."""
+    is_mapped = found.kind.startswith("torch-zip")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mapped)
+    except Exception as error:
+        raise model_failed(f"{_NOT_READ.format(shown)}: {reason(error)}", error=error) from error
 
 
 def _check_fit(

@@ -85,7 +85,14 @@ def typed_call(texts: tuple[str, ...], model: torch.nn.Module, settings: Setting
         below = guess.below if guess.dtype == torch.int64 or not tables else tables[0][1]
         axis = 0 if item.shape[0] == batch else None
         wishes.append(
-            Wish(item.shape, "--input", item.dtype or guess.dtype, batch_axis=axis, below=below)
+            Wish(
+                item.shape,
+                "--input",
+                item.dtype or guess.dtype,
+                batch_axis=axis,
+                below=below,
+                is_list=guess.is_list and len(item.shape) == len(guess.shape),
+            )
         )
     _check_memory(wishes, settings)
     bound = list(zip(typed, names, wishes, strict=True))

@@ -1,0 +1,208 @@
+"""Prefill and decode against the closed form, the cache against its own tensors, and 405 B."""
+
+from __future__ import annotations
+
+import os
+import queue
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from tests.probe.hf_folders import BERT, LLAMA, T5, folder_of, shapes, traced
+from tui_profiler.messages import (
+    Failed,
+    LoadSpec,
+    LoopState,
+    Message,
+    Request,
+    SetBatch,
+    SetPhase,
+    Start,
+    Stop,
+    known,
+)
+from tui_profiler.probe.cache import tensors_of
+from tui_profiler.probe.load.loaded import Loaded
+from tui_profiler.probe.trace.trace import Trace, trace
+from tui_profiler.probe.worker import Worker
+from tui_profiler.session import EMPTY, Session, apply
+
+pytest.importorskip("transformers")
+
+GQA = LLAMA
+TIED = {**LLAMA, "tie_word_embeddings": True, "num_key_value_heads": 8}
+WIDE_HEADS = {**LLAMA, "head_dim": 24}
+
+
+def step_of(loaded: Loaded, made: Trace) -> Trace:
+    assert made.kept is not None
+    assert loaded.decode is not None
+    step = loaded.decode(loaded.model, made.inputs, made.kept)
+    assert step is not None
+    return trace(loaded.model, (step,))
+
+
+def linear_weights(model: torch.nn.Module) -> int:
+    """Scalars of 2-D weights that multiply every token; an embedding is looked up."""
+    modules = model.modules()
+    return sum(m.weight.numel() for m in modules if isinstance(m, torch.nn.Linear))
+
+
+@pytest.mark.parametrize("config", [GQA, TIED, WIDE_HEADS], ids=["gqa", "tied", "wide heads"])
+@pytest.mark.parametrize("tokens", [1, 37, 128])
+def test_macs_are_those_of_the_closed_form(
+    tmp_path: Path, config: dict[str, int], tokens: int
+) -> None:
+    name = folder_of(tmp_path, config)
+    loaded, prefill = traced(name, inputs=(f"input_ids=1,{tokens}",))
+    decode = step_of(loaded, prefill)
+    layers, width = config["num_hidden_layers"], config["num_attention_heads"] * config["head_dim"]
+    weights = linear_weights(loaded.model)
+    assert prefill.costs[0].macs == weights * tokens + 2 * layers * tokens**2 * width
+    assert decode.costs[0].macs == weights + 2 * layers * (tokens + 1) * width
+    assert prefill.costs[0].parameters == sum(p.numel() for p in loaded.model.parameters())
+
+
+def test_tied_embeddings_are_counted_once(tmp_path: Path) -> None:
+    plain, _ = traced(folder_of(tmp_path / "plain", LLAMA))
+    tied, _ = traced(folder_of(tmp_path / "tied", LLAMA, tie_word_embeddings=True))
+    parameters = [sum(p.numel() for p in loaded.model.parameters()) for loaded in (plain, tied)]
+    assert parameters[0] - parameters[1] == LLAMA["vocab_size"] * LLAMA["hidden_size"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_cache_is_as_large_as_its_tensors_and_the_closed_form(
+    tmp_path: Path, dtype: str
+) -> None:
+    loaded, prefill = traced(folder_of(tmp_path, GQA), dtype=dtype, batch=2)
+    decode = step_of(loaded, prefill)
+    size = getattr(torch, dtype).itemsize
+    one = 2 * GQA["num_hidden_layers"] * GQA["num_key_value_heads"] * GQA["head_dim"] * size * 2
+    with torch.no_grad():
+        real = loaded.model(**prefill.inputs.keywords()).past_key_values
+    held = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(real))
+    assert known(prefill.done.peak_memory.kv_cache) == 128 * one == held
+    assert known(decode.done.peak_memory.kv_cache) == 129 * one
+
+
+def test_a_decode_step_needs_little_more_than_its_cache(tmp_path: Path) -> None:
+    loaded, prefill = traced(folder_of(tmp_path, GQA))
+    decode = step_of(loaded, prefill)
+    activations = known(decode.done.peak_memory.activations)
+    # One layer's keys and values are there twice while they are lengthened by one token.
+    one_layer = known(decode.done.peak_memory.kv_cache) / GQA["num_hidden_layers"]
+    assert one_layer / 2 < activations < one_layer + 20_000
+
+
+def test_each_real_call_gets_a_cache_of_its_own(tmp_path: Path) -> None:
+    loaded, prefill = traced(folder_of(tmp_path, GQA))
+    decode = step_of(loaded, prefill)
+    for _ in range(3):
+        with torch.no_grad():
+            output = loaded.model(**decode.inputs.keywords())
+        assert output.past_key_values.get_seq_length() == 129
+    assert shapes(decode)["input_ids"] == (1, 1)
+    assert shapes(decode)["past_key_values"] == (1, 2, 128, 8)
+
+
+def test_what_does_not_generate_has_one_forward(tmp_path: Path) -> None:
+    _, made = traced(folder_of(tmp_path, BERT))
+    assert made.kept is None
+    assert made.done.peak_memory.kv_cache is None
+
+
+class Wire:
+    """Both ends of a link in one process: what was sent is folded, requests come from a list."""
+
+    is_closed = False
+    dropped = 0
+
+    def __init__(self, first: Request) -> None:
+        self.waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self.waiting.put(first)
+        self.session = EMPTY
+        self.loops: list[LoopState] = []
+        self.on_loop: list[Request] = []
+
+    def send(self, message: Message) -> None:
+        self.session = apply(self.session, message)
+        if isinstance(message, LoopState):
+            self.loops.append(message)
+            if self.on_loop:
+                self.waiting.put(self.on_loop.pop(0))
+        if isinstance(message, Failed):
+            self.waiting.put(Stop())
+
+    def next_request(self, timeout: float | None) -> Request | None:
+        try:
+            return (
+                self.waiting.get(timeout=timeout) if timeout != 0.0 else self.waiting.get_nowait()
+            )
+        except queue.Empty:
+            return None
+
+
+def served(name: str, *then: Request, run: bool) -> Wire:
+    spec = LoadSpec(name, run=run, ceilings=False)
+    wire = Wire(Start(spec))
+    wire.on_loop = [*then, Stop()]
+    Worker(wire).serve()  # type: ignore[arg-type]
+    wire.is_closed = True
+    assert wire.session.failure is None
+    return wire
+
+
+def phases_of(session: Session) -> list[str]:
+    return [tree.phase for tree in session.phases]
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_the_loop_runs_the_phase_that_is_asked_for(tmp_path: Path, run: bool) -> None:
+    name = folder_of(tmp_path, GQA)
+    wire = served(name, SetPhase("decode"), SetBatch(2), SetPhase("prefill"), run=run)
+    assert [state.phase for state in wire.loops][:4] == ["prefill", "decode", "decode", "prefill"]
+    assert [state.batch for state in wire.loops][:4] == [1, 1, 2, 2]
+    assert phases_of(wire.session) == ["prefill", "decode"]
+    assert wire.session.tree is wire.session.phases[0]
+    assert {state.state for state in wire.loops} == ({"running"} if run else {"finished"})
+
+
+def test_another_model_knows_no_phases(tmp_path: Path) -> None:
+    wire = served(folder_of(tmp_path, BERT), SetPhase("decode"), run=True)
+    assert phases_of(wire.session) == []
+    assert {state.phase for state in wire.loops} == {""}
+
+
+def test_a_model_larger_than_memory_is_traced_and_not_run(tmp_path: Path) -> None:
+    name = folder_of(
+        tmp_path,
+        LLAMA,
+        hidden_size=16384,
+        intermediate_size=53248,
+        num_hidden_layers=126,
+        num_attention_heads=128,
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=128256,
+        dtype="bfloat16",
+    )
+    process = psutil.Process(os.getpid())
+    before = process.memory_info().rss
+    loaded, made = traced(name)
+    assert process.memory_info().rss - before < 1 << 30
+    assert made.method == "dispatch:meta"
+    assert made.costs[0].parameters == 405_853_388_800
+    layers, width, tokens = 126, 16384, 128
+    weights = linear_weights(loaded.model)
+    assert made.costs[0].macs == weights * tokens + 2 * layers * tokens**2 * width
+    assert known(made.done.peak_memory.kv_cache) == 2 * layers * 8 * 128 * tokens * 2
+    assert loaded.cannot_run.startswith("its parameters take 756.0 GiB, and ")
+    assert loaded.initialise is None
+
+
+def test_a_real_cache_is_walked_and_made_anew(tmp_path: Path) -> None:
+    _, made = traced(folder_of(tmp_path, T5))
+    assert made.kept is not None
+    assert made.kept.bytes == 2 * 2 * 2 * 2 * 16 * 128 * 4  # two attentions in each of two layers

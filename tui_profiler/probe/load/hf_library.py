@@ -1,0 +1,55 @@
+"""The transformers library: imported when it is needed, and kept quiet and offline meanwhile."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from tui_profiler.probe.load.errors import model_failed, reason, wrong_request
+
+
+def transformers_library() -> ModuleType:
+    """Import transformers.
+
+    Raises:
+        LoadError: It is not installed, or its import fails.
+    """
+    try:
+        return importlib.import_module("transformers")
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise model_failed(f"transformers needs {error.name}", error=error) from error
+        raise wrong_request(
+            "Hugging Face models need the package transformers, which is not installed",
+            ("pip install 'tui-profiler[hf]'", "brings it"),
+        ) from None
+    except Exception as error:
+        raise model_failed(f"importing transformers raised {reason(error)}", error=error) from error
+
+
+@contextmanager
+def quiet(*, offline: bool) -> Iterator[None]:
+    """Keep transformers from warning and drawing progress, and where asked from the network.
+
+    Everything is as it was afterwards.
+    """
+    logs: Any = importlib.import_module("transformers.utils.logging")
+    hub: Any = importlib.import_module("huggingface_hub.constants")
+    verbosity, progress = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    was_offline = hub.HF_HUB_OFFLINE
+    logs.set_verbosity(logs.CRITICAL)
+    logs.disable_progress_bar()
+    hub.HF_HUB_OFFLINE = offline or was_offline
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hub.HF_HUB_OFFLINE = was_offline
+        logs.set_verbosity(verbosity)
+        if progress:
+            logs.enable_progress_bar()

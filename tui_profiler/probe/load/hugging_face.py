@@ -1,0 +1,136 @@
+"""A Hugging Face model: ``hf:DIR`` or ``hf:DIR/config.json``, built from its config, offline.
+
+1. Nothing is downloaded unless ``--weights`` asks for it, and code that a directory carries
+   (``auto_map``) never runs without ``--trust``.
+2. Parameters are random unless ``--weights`` names files: a directory that holds weights is read
+   only with ``--weights DEFAULT``.
+3. A model that does not fit into memory is built on meta, and only traced.
+4. It has the dtype that its config states, unless ``--dtype`` says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.load.errors import LoadError, wrong_request
+from tui_profiler.probe.load.hf_classes import build, choose_class
+from tui_profiler.probe.load.hf_config import DEFAULT, Config, read_config
+from tui_profiler.probe.load.hf_decode import decode_call
+from tui_profiler.probe.load.hf_inputs import candidates
+from tui_profiler.probe.load.hf_library import quiet, transformers_library
+from tui_profiler.probe.load.hf_weights import read_values, values_asked_for
+from tui_profiler.probe.load.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.loaded import Loaded
+from tui_profiler.probe.load.memory import free_bytes, held_bytes
+from tui_profiler.probe.load.settings import Settings, place
+
+_FEW_PARAMETERS = 1 << 25
+"""Below this, proper values take less time than building the model twice."""
+
+_Build = Callable[[], torch.nn.Module]
+
+
+def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
+    """Build a model from its config.
+
+    Raises:
+        LoadError: transformers is not there, the config cannot be read, is of a kind that this
+            version of transformers does not know, or wants code or weights that were not allowed.
+    """
+    if spec.arguments:
+        raise wrong_request(
+            "--args is for factories; what a Hugging Face model is built with is its config",
+            (f"tui-profiler {spec.model}", "without --args, after a change of its config.json"),
+        )
+    library = transformers_library()
+    with quiet(offline=spec.weights != DEFAULT):
+        config = read_config(library, spec)
+        choice = choose_class(library, config, trust=spec.trust)
+        values = values_asked_for(spec, config)
+        without_values = partial(build, choice, config, settings.dtype)
+        sketch = _sketch(without_values)
+        reason = _why_it_does_not_fit(sketch, settings)
+        if sketch is not None and (reason or settings.device.type == "meta"):
+            return _loaded(sketch.eval(), config, spec, settings, cannot_run=reason)
+        if values is not None:
+            model, said = read_values(values, choice, config, settings.dtype)
+            return _loaded(_placed(model, settings), config, spec, settings, weights=said)
+        if sketch is not None and _parameters(sketch) > _FEW_PARAMETERS:
+            del sketch
+            with without_random_values():
+                model = without_values()
+            initialise = _initialiser(without_values, settings)
+            return _loaded(_placed(model, settings), config, spec, settings, initialise=initialise)
+        return _loaded(_initialiser(without_values, settings)(), config, spec, settings)
+
+
+def _sketch(without_values: _Build) -> torch.nn.Module | None:
+    """Build a model on meta, to know its size; None where it can only be built with values."""
+    try:
+        with torch.device("meta"):
+            return without_values()
+    except LoadError:
+        return None  # Building it for real tells what is wrong, or that nothing is.
+
+
+def _why_it_does_not_fit(sketch: torch.nn.Module | None, settings: Settings) -> str:
+    if settings.device.type == "meta" or sketch is None:
+        return ""
+    needed, free = held_bytes(sketch), free_bytes(settings.device)
+    if needed <= free:
+        return ""
+    gib = 2.0**30
+    return (
+        f"its parameters take {needed / gib:,.1f} GiB, and {free / gib:,.1f} GiB of memory are free"
+    )
+
+
+def _parameters(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _placed(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
+    """Put it on its device: its dtypes are as its class wants them."""
+    return place(model, replace(settings, dtype=None))
+
+
+def _initialiser(without_values: _Build, settings: Settings) -> _Build:
+    def initialise() -> torch.nn.Module:
+        with quiet(offline=True), seeded():
+            model = without_values()
+        return _placed(model, settings)
+
+    return initialise
+
+
+def _loaded(
+    model: torch.nn.Module,
+    config: Config,
+    spec: LoadSpec,
+    settings: Settings,
+    *,
+    weights: str = "random",
+    initialise: _Build | None = None,
+    cannot_run: str = "",
+) -> Loaded:
+    def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
+        return candidates(model, config, spec, settings)
+
+    return Loaded(
+        model=model,
+        facts_source="transformers",
+        weights=weights,
+        candidates=made(model, settings),
+        initialise=initialise,
+        published_gmacs=None,
+        published_parameters=None,
+        remake=lambda model, batch: made(model, replace(settings, batch=batch)),
+        cannot_run=cannot_run,
+        decode=decode_call,
+    )
