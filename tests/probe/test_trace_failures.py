@@ -99,13 +99,12 @@ def test_keywords_and_lists_of_tensors_are_passed_on() -> None:
     assert names == ["images.0", "images.1", "scale.by"]
 
 
-@pytest.mark.parametrize("tracer", ["fx", "export", "dynamo"])
-def test_a_tracer_that_is_not_there_is_a_bad_argument(tracer: str) -> None:
+def test_a_tracer_that_is_not_there_is_a_bad_argument() -> None:
     with pytest.raises(TraceError) as caught:
-        trace(nn.Identity(), (inputs_of(torch.zeros(1)),), tracer=tracer)
+        trace(nn.Identity(), (inputs_of(torch.zeros(1)),), tracer="dynamo")
 
     assert caught.value.failed.bad_argument
-    assert tracer in caught.value.failed.what
+    assert "dynamo" in caught.value.failed.what
     assert caught.value.failed.remedies
 
 

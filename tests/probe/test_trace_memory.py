@@ -59,8 +59,33 @@ def test_the_worst_operator_is_named_and_terms_stand_apart() -> None:
     assert memory.activations == 8 * 4 * 4 + 2 * 8 * 1000 * 4
     assert memory.parameters == sum(p.numel() for p in model.parameters()) * 4
     assert memory.buffers == 2 * 4 + 2 * 4 + 8
-    assert isinstance(memory.workspace, Unknown)
+    assert memory.workspace == 0
     assert memory.tensors >= memory.sized > 0
+    assert memory.skipped == 0
+
+
+def test_who_is_alive_at_the_peak_is_named_largest_first() -> None:
+    model = nn.Sequential(nn.Linear(4, 1000), nn.ReLU(), nn.Linear(1000, 2))
+
+    made = traced(model, torch.zeros(8, 4))
+
+    alive = made.done.peak_memory.alive
+    named = [("input" if i < 0 else made.nodes[i].path, size) for i, size in alive]
+    assert named == [("0/1", 32_000), ("1/0", 32_000), ("input", 128)]
+    assert sum(size for _, size in alive) == made.done.peak_memory.activations
+
+
+def test_of_many_tensors_alive_only_the_largest_are_named() -> None:
+    kept = traced(Function(lambda x: [x.exp() for _ in range(50)][-1]), X).done.peak_memory
+
+    assert len(kept.alive) == 20
+    assert kept.activations == 51 * 4 * KIB
+
+
+def test_a_tensor_without_a_storage_is_skipped() -> None:
+    memory = traced(Function(lambda x: x.view(32, 32).to_sparse()), X).done.peak_memory
+
+    assert (memory.tensors, memory.skipped) == (2, 1)
 
 
 def test_shared_weights_are_counted_once() -> None:

@@ -9,6 +9,7 @@ from tui_profiler.probe.torch_internals import fake_inputs
 from tui_profiler.probe.trace.shortcuts import shortcut
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
+LAYER_NORM = torch.ops.aten.native_layer_norm.default
 
 
 def described(value: object) -> list[tuple[object, ...]]:
@@ -28,6 +29,30 @@ def test_batch_norm_with_running_statistics(shape, affine: bool, channels_last: 
     args = (given, weight, weight, torch.zeros(3), torch.ones(3), False, 0.1, 1e-5)
 
     assert described(shortcut(BATCH_NORM, args)) == described(BATCH_NORM(*args))
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((2, 3, 4), [4]), ((2, 3, 4), [3, 4]), ((4,), [4])])
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_norm(shape, axes: list[int], affine: bool) -> None:
+    weight = torch.ones(axes) if affine else None
+    _, (given,) = fake_inputs((torch.zeros(shape),))
+    args = (given, axes, weight, weight, 1e-5)
+
+    assert described(shortcut(LAYER_NORM, args)) == described(LAYER_NORM(*args))
+
+
+@pytest.mark.parametrize(
+    ("x", "axes"),
+    [
+        (torch.zeros(2, 4, dtype=torch.float16), [4]),
+        (torch.zeros(4, 4).t(), [4]),
+        (torch.zeros(2, 4), [3]),
+    ],
+)
+def test_of_other_layer_norms_torch_is_asked(x: torch.Tensor, axes: list[int]) -> None:
+    _, (given,) = fake_inputs((x,))
+    assert shortcut(LAYER_NORM, (given, axes, None, None, 1e-5)) is None
+    assert shortcut(LAYER_NORM, (x, axes, None, None, 1e-5)) is None
 
 
 def test_in_training_and_for_real_there_is_none() -> None:

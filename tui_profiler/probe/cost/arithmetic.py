@@ -4,8 +4,9 @@
    is one elementary function (exp, log, sqrt, rsqrt, sin, tanh, erf, pow): hardware has a unit or a
    short polynomial for each, and no count of its steps would hold on two machines.
 2. A composed function is the sum of its steps: sigmoid 1/(1+exp(-x)) is 4, softmax 5 an element.
-3. Arithmetic on integers and booleans is not floating point: 0. A complex addition is 2, a complex
-   multiplication 6, other complex operations twice the real ones.
+3. Arithmetic on integers and booleans is not floating point: 0, but for matrix products, and for
+   quantised numbers, which stand for real ones (``quantised.py``). A complex addition is 2, a
+   complex multiplication 6, other complex operations twice the real ones.
 4. Constants of a channel or row (epsilon, scale of a running variance) are not counted, nor is the
    arithmetic of addresses: reading, moving, padding and choosing values costs 0, see ``free.py``.
 5. What is in none of the three tables is uncosted, and listed by name.
@@ -23,6 +24,7 @@ square 1, sum 1, scale 1) + 1 with weight + 1 with bias |
 | bias of a convolution or linear layer | 1 per output |
 | attention | 6 per score: scale 1, softmax 5; + 1 with a mask |
 | LSTM, GRU, plain step | 30, 22, 4 per hidden unit with biases: ``matrix_arithmetic.py`` |
+| Cholesky, LU, QR, inverse, solving | leading terms: ``linear_algebra.py`` |
 | sort, top-k | n·⌈log2 n⌉ comparisons along the axis |
 | FFT | 5·n·log2 n complex, half of it real (Frigo & Johnson, FFTW: fftw.org/speed) |
 """
@@ -31,7 +33,7 @@ from __future__ import annotations
 
 from math import ceil, log2, prod
 
-from tui_profiler.probe.cost.call import Call
+from tui_profiler.probe.cost.call import Call, stands_for_reals
 from tui_profiler.probe.cost.macs import trilinear_shape
 from tui_profiler.probe.cost.table import Formula, FormulaTable
 
@@ -46,9 +48,9 @@ PER_OUTPUT = {
         ldexp logaddexp2 nan_to_num logical_and logical_or logical_not logical_xor bitwise_and
         bitwise_or bitwise_not bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__
         __xor__ __lshift__ __rshift__ ger outer special_entr special_i0 special_erfcx conj_physical
-        _conj_physical angle""",
+        _conj_physical angle signbit deg2rad rad2deg""",
     2: """clamp hardtanh relu6 leaky_relu _prelu_kernel prelu hardshrink native_dropout
-        _fused_dropout rrelu""",
+        _fused_dropout rrelu rrelu_with_noise""",
     3: """lerp addcmul addcdiv softshrink softplus logit hypot sinc xlogy special_xlog1py logaddexp
         cross linalg_cross""",
     4: "sigmoid hardsigmoid elu celu selu",
@@ -62,7 +64,7 @@ PER_INPUT = {
     1: """sum nansum prod max min amax amin argmax argmin any all mean cumsum cumprod cummax cummin
         _cummax_helper _cummin_helper count_nonzero nanmean trace
         _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d mkldnn_adaptive_avg_pool2d
-        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+        adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d _aminmax
         nll_loss_forward nll_loss2d_forward""",
     2: "aminmax norm linalg_vector_norm logcumsumexp dequantize",
     3: "mse_loss",
@@ -100,7 +102,7 @@ def _complex_factor(call: Call, flops: int) -> int:
 
 def _per_input(flops: int) -> Formula:
     def count(call: Call) -> int:
-        return flops * call.first().numel() if call.first().is_floating_point() else 0
+        return flops * call.first().numel() if stands_for_reals(call.first()) else 0
 
     return count
 
@@ -162,6 +164,8 @@ def _rms_norm(call: Call) -> int:
     "aten::mkldnn_max_pool2d",
     "aten::mkldnn_max_pool3d",
     "aten::quantized_max_pool2d",
+    "aten::fractional_max_pool2d",
+    "aten::fractional_max_pool3d",
     "aten::avg_pool1d",
     "aten::avg_pool2d",
     "aten::avg_pool3d",
@@ -186,6 +190,25 @@ ARITHMETIC.add(_interpolation(8), "aten::upsample_trilinear3d")
 ARITHMETIC.add(_interpolation(16), "aten::upsample_bicubic2d")
 
 
+def _antialiased(points: int) -> Formula:
+    def count(call: Call) -> int:
+        """Along the width, then along the height, over as many points as are drawn together.
+
+        Source: ``aten/src/ATen/native/cpu/UpSampleKernel.cpp`` (``separable_upsample``).
+        """
+        given, output = call.first().shape, call.output()
+        rows, columns = (ceil(points * max(given[a] / output[a], 1.0)) for a in (-2, -1))
+        images, height = prod(output[:-2]), given[-2]
+        along_width = images * height * output[-1] * (2 * columns - 1)
+        return int(along_width + prod(output) * (2 * rows - 1))
+
+    return count
+
+
+ARITHMETIC.add(_antialiased(2), "aten::_upsample_bilinear2d_aa")
+ARITHMETIC.add(_antialiased(4), "aten::_upsample_bicubic2d_aa")
+
+
 @ARITHMETIC.register("aten::grid_sampler_2d", "aten::grid_sampler_3d")
 def _grid_sample(call: Call) -> int:
     """interpolation_mode: 0 linear, 1 nearest, 2 cubic."""
@@ -194,7 +217,7 @@ def _grid_sample(call: Call) -> int:
     return max(0, 2 * prod((per_axis,) * axes) - 1) * call.output_elements()
 
 
-@ARITHMETIC.register("torchvision::roi_align")
+@ARITHMETIC.register("torchvision::roi_align", "torchvision::ps_roi_align")
 def _roi_align(call: Call) -> int | None:
     """Bilinear samples (7) added up, and one quotient; adaptive sampling depends on the boxes."""
     samples = call.number("sampling_ratio") ** 2
@@ -239,23 +262,9 @@ def _distances(call: Call) -> int:
     return call.output_elements() * (3 * call.shape("x1")[-1] + 1)
 
 
-@ARITHMETIC.register("aten::scatter_add", "aten::index_add", "aten::scatter_reduce")
-def _adding_scatter(call: Call) -> int:
-    name = "src" if call.has("src") else "source"
-    return call.elements(name) if call.is_floating() else 0
-
-
 @ARITHMETIC.register("aten::col2im")
 def _folding(call: Call) -> int:
     return call.elements("self")
-
-
-@ARITHMETIC.register("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
-def _bags(call: Call) -> int:
-    """Rows added up (or compared); with a weight each, that is already a multiply-accumulate."""
-    if call.has("per_sample_weights"):
-        return 0
-    return call.elements("indices") * call.shape("weight")[-1]
 
 
 @ARITHMETIC.register("aten::_trilinear")

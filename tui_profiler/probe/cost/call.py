@@ -12,6 +12,13 @@ from tui_profiler.probe.torch_internals import Operator, OpOverload, shape_of
 
 Shape = tuple[int, ...]
 
+_QUANTISED = frozenset({torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4})
+
+
+def stands_for_reals(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor's arithmetic is of real numbers: floating-point ones or quantised."""
+    return tensor.is_floating_point() or tensor.dtype in _QUANTISED
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -139,10 +146,10 @@ class Call:
         raise TypeError(f"{self.signature.name} has no tensor argument")
 
     def is_floating(self) -> bool:
-        """Tell whether floating-point or complex numbers go in or come out."""
+        """Tell whether real (also quantised) or complex numbers go in or come out."""
         values = (*self._outputs, *self._args, *self._kwargs.values())
         tensors = (value for value in values if isinstance(value, torch.Tensor))
-        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors)
+        return any(stands_for_reals(tensor) or tensor.is_complex() for tensor in tensors)
 
     def is_complex(self) -> bool:
         """Tell whether complex numbers come out."""

@@ -8,14 +8,19 @@ from typing import NamedTuple
 
 import torch
 
-import tui_profiler.probe.cost.matrix_arithmetic  # noqa: F401 - enters its formulas
+import tui_profiler.probe.cost.linear_algebra
+import tui_profiler.probe.cost.matrix_arithmetic
+import tui_profiler.probe.cost.quantised
+import tui_profiler.probe.cost.scattering  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call, Signature, signature_of
+from tui_profiler.probe.cost.decomposed import Count, decomposed_count
 from tui_profiler.probe.cost.free import is_free
 from tui_profiler.probe.cost.macs import macs_formula
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.table import Formula
-from tui_profiler.probe.cost.traffic import bytes_moved
+from tui_profiler.probe.cost.traffic import bytes_moved, tensors_in
+from tui_profiler.probe.cost.workspace import workspace_bytes
 from tui_profiler.probe.torch_internals import Operator
 
 _UNEXPECTED = (
@@ -28,6 +33,10 @@ _UNEXPECTED = (
     ValueError,
 )
 """What a formula raises on arguments that it was not written for: then the call is uncosted."""
+
+
+_REAL_PRODUCTS = 4
+"""Multiply-accumulates of real numbers in one of complex numbers: (a + bi)(c + di) + e + fi."""
 
 
 class _Formulas(NamedTuple):
@@ -48,11 +57,21 @@ def op_cost(
     signature = signature_of(operator)
     call = Call(signature, args, kwargs, outputs)
     read, weight, written = bytes_moved(call, weights)
-    counted = _arithmetic(call, _formulas(operator))
+    counted = _arithmetic(operator, call)
     if counted is None:
         return Own(0, 0, read, weight, written, ops=1, uncosted=1)
     macs, other = counted
     return Own(macs, 2 * macs + other, read, weight, written, ops=1)
+
+
+def op_workspace(
+    operator: Operator,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    outputs: tuple[torch.Tensor, ...],
+) -> int | None:
+    """Give the bytes that one call allocates and frees inside; None where that is not known."""
+    return workspace_bytes(Call(signature_of(operator), args, kwargs, outputs))
 
 
 def is_costed(operator: Operator) -> bool:
@@ -60,15 +79,25 @@ def is_costed(operator: Operator) -> bool:
     return _formulas(operator).is_costed
 
 
-def _arithmetic(call: Call, formulas: _Formulas) -> tuple[int, int] | None:
+def _arithmetic(operator: Operator, call: Call) -> Count | None:
+    formulas = _formulas(operator)
     if not formulas.is_costed:
-        return None
+        return decomposed_count(operator, call.args, call.kwargs, _count_part)
     try:
         macs = formulas.macs(call) if formulas.macs else 0
         other = formulas.arithmetic(call) if formulas.arithmetic else 0
     except _UNEXPECTED:
         return None
-    return None if macs is None or other is None else (macs, other)
+    if macs is None or other is None:
+        return None
+    return macs * _REAL_PRODUCTS if macs and call.is_complex() else macs, other
+
+
+def _count_part(
+    operator: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object
+) -> Count | None:
+    call = Call(signature_of(operator), args, kwargs, tuple(tensors_in(result)))
+    return _arithmetic(operator, call)
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,8 @@
 """Multiply-accumulates of convolutions, matrix products, attention and recurrent layers.
 
-1. The count is of the dense definition: zeros, padding, causal masks and early exits save nothing,
-   and the parts of a nested tensor are counted as if padded to the longest.
+1. The count is of the dense definition, whatever the type of the numbers (a complex product is
+   four): zeros, padding, causal masks and early exits save nothing, and the parts of a nested
+   tensor are counted as if padded to the longest.
 2. What ``torch.utils.flop_counter`` has a formula for is counted by it, halved (its multiply-add is
    two FLOP). The table here is asked first, and holds what that registry does not.
 3. torchvision publishes the same count as ``weights.meta["_ops"]`` (GMACs); ``tests/probe/
@@ -22,7 +23,7 @@ from tui_profiler.probe.torch_internals import Operator, OpOverload
 
 MACS = FormulaTable()
 
-_GATES = {0: 1, 1: 1, 2: 4, 3: 3}
+GATES = {0: 1, 1: 1, 2: 4, 3: 3}
 """Gates by cuDNN's mode: ReLU, tanh, LSTM, GRU. Source: aten/src/ATen/native/cudnn/RNN.cpp."""
 
 
@@ -103,12 +104,6 @@ def _linear(call: Call) -> int:
 @MACS.register(
     "mkldnn::_linear_pointwise",
     "mkl::_mkl_linear",
-    "quantized::linear",
-    "quantized::linear_relu",
-    "quantized::linear_dynamic",
-    "quantized::linear_relu_dynamic",
-    "quantized::linear_dynamic_fp16",
-    "quantized::linear_relu_dynamic_fp16",
     "onednn::qlinear_pointwise",
     "aten::_int_mm",
     "aten::_weight_int8pack_mm",
@@ -191,15 +186,6 @@ def _transposed_convolution(call: Call) -> int:
     return given[0] * prod(given[2:]) * prod(call.shape("weight"))
 
 
-@MACS.register("quantized::conv1d", "quantized::conv2d", "quantized::conv3d")
-@MACS.register("quantized::conv1d_relu", "quantized::conv2d_relu", "quantized::conv3d_relu")
-def _quantized_convolution(call: Call) -> int:
-    """The weight is packed with its bias: (out, in / groups, *kernel) once unpacked."""
-    unpack = getattr(call.get("packed_weight"), "unpack")  # noqa: B009 - a ScriptObject's method
-    output = call.output()
-    return int(output[0] * prod(output[2:]) * unpack()[0].numel())
-
-
 @MACS.register("aten::mkldnn_rnn_layer")
 def _one_recurrent_layer(call: Call) -> int:
     """input: (L, B, E), weights: (gates·H, E) and (gates·H, H), one direction of one layer."""
@@ -215,12 +201,6 @@ def _recurrent_layers(call: Call) -> int:
         raise TypeError("weights of a recurrent layer are not a list")
     steps = prod(call.shape("input")[:-1])
     return int(steps * sum(w.numel() for w in weights if w.dim() == 2))
-
-
-@MACS.register("aten::quantized_lstm", "aten::quantized_gru")
-def _quantized_recurrent(call: Call) -> None:
-    """The weights are packed, and their shapes cannot be asked for."""
-    return None
 
 
 @MACS.register("aten::_trilinear")

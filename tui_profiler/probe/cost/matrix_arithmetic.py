@@ -100,7 +100,7 @@ def _transformer_encoder_layer(call: Call) -> int:
 @ARITHMETIC.register("aten::mkldnn_rnn_layer")
 def _one_recurrent_layer(call: Call) -> int:
     steps = prod(call.shape("input")[:-1])
-    per_unit = _per_hidden_unit(call.number("mode"), call.flag("has_biases"))
+    per_unit = per_hidden_unit(call.number("mode"), call.flag("has_biases"))
     return steps * call.number("hidden_size") * per_unit
 
 
@@ -113,10 +113,10 @@ def _recurrent_layers(call: Call) -> int:
     directions = 2 if call.flag("bidirectional") else 1
     units = call.number("hidden_size") * call.number("num_layers") * directions
     biased = any(weight.dim() == 1 for weight in weights)
-    return steps * units * _per_hidden_unit(call.number("mode"), biased)
+    return steps * units * per_hidden_unit(call.number("mode"), biased)
 
 
-def _per_hidden_unit(mode: int, biased: bool) -> int:
+def per_hidden_unit(mode: int, biased: bool) -> int:
     """FLOP per step, sample and hidden unit, products apart.
 
     Each gate adds its two products, and two biases. LSTM: 3 sigmoids (12), 2 tanh, f·c + i·g and
@@ -128,9 +128,9 @@ def _per_hidden_unit(mode: int, biased: bool) -> int:
 
 @ARITHMETIC.register("aten::_thnn_fused_lstm_cell")
 def _fused_lstm_cell(call: Call) -> int:
-    return call.elements("cx") * _per_hidden_unit(_LSTM, call.has("input_bias"))
+    return call.elements("cx") * per_hidden_unit(_LSTM, call.has("input_bias"))
 
 
 @ARITHMETIC.register("aten::_thnn_fused_gru_cell")
 def _fused_gru_cell(call: Call) -> int:
-    return call.elements("hx") * _per_hidden_unit(_GRU, call.has("input_bias"))
+    return call.elements("hx") * per_hidden_unit(_GRU, call.has("input_bias"))

@@ -12,12 +12,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
 from tui_profiler.probe.trace.frames import calling_line
 from tui_profiler.probe.trace.places import Frame, Place, Places
+from tui_profiler.probe.trace.scripted import ScriptWalker, run_as_a_whole
 from tui_profiler.probe.trace.tensors import described, described_arguments
+from tui_profiler.probe.trace.weights import all_modules, own_tensors
 
 _FRAMES_PER_CALL = 2
 """Python frames that the replacement adds to each nested call, rounded up."""
@@ -29,10 +32,20 @@ class ModuleStack:
     def __init__(self, places: Places) -> None:
         self.places = places
         self.frames = [Frame(places.root)]
+        self.line: Callable[[], str] = calling_line
+        """Gives the line of the user's that is running."""
         self.raised_in: Place | None = None
         """The innermost module that an exception came out of."""
         self._root_awaits_call = True
         self._thread = threading.get_ident()
+        self._is_held = False
+
+    @cached_property
+    def weights(self) -> frozenset[int]:
+        """The ``id`` of every parameter and buffer, as they are while it runs."""
+        model = self.places.root.module
+        modules = all_modules(model) if model is not None else []
+        return frozenset(id(tensor) for module in modules for _, tensor, _ in own_tensors(module))
 
     @property
     def running(self) -> Frame:
@@ -41,7 +54,18 @@ class ModuleStack:
 
     def is_watching(self) -> bool:
         """Tell whether a call is ours to see: of this thread, and not while Dynamo compiles."""
-        return threading.get_ident() == self._thread and not torch.compiler.is_dynamo_compiling()
+        if self._is_held or threading.get_ident() != self._thread:
+            return False
+        return not torch.compiler.is_dynamo_compiling()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """See no calls while the block runs."""
+        before, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = before
 
     def enter(
         self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
@@ -50,9 +74,16 @@ class ModuleStack:
         place = self._place_of_call(module)
         if place.calls == 0:
             place.inputs = described_arguments(module, args, kwargs)
-            place.called_from = calling_line()
+            place.called_from = self.line()
         place.calls += 1
         return place
+
+    def begin(self, module: torch.nn.Module, called_from: str) -> Frame:
+        """Count a call that is only known by what was traced in it; it is not put on the stack."""
+        place = self.places.of_module(self.running, module)
+        place.called_from = place.called_from or called_from
+        place.calls += 1
+        return Frame(place)
 
     def leave(self, place: Place, output: object) -> None:
         """Note what a call gave; it is taken off by ``end``."""
@@ -75,17 +106,18 @@ class ModuleStack:
 
 
 @contextmanager
-def watched(stack: ModuleStack, depth: int) -> Iterator[None]:
+def watched(stack: ModuleStack, depth: int, walker: ScriptWalker | None = None) -> Iterator[None]:
     """Keep ``stack`` while the block runs.
 
     Args:
         stack: told of every call of a module in this thread.
         depth: how deep the model's modules nest. Python's recursion limit is raised by what the
             replacement adds to a call of each, so that a model that fits under it still does.
+        walker: carries out scripted modules, so that the calls inside them are seen.
     """
     original = torch.nn.Module.__call__
     limit = sys.getrecursionlimit()
-    replacement = _replacement(stack, original)
+    replacement = _replacement(stack, original, walker)
     torch.nn.Module.__call__ = replacement  # type: ignore[method-assign] # that is what it is for
     sys.setrecursionlimit(limit + _FRAMES_PER_CALL * depth + 100)
     try:
@@ -96,13 +128,20 @@ def watched(stack: ModuleStack, depth: int) -> Iterator[None]:
             torch.nn.Module.__call__ = original  # type: ignore[method-assign]
 
 
-def _replacement(stack: ModuleStack, original: Callable[..., object]) -> Callable[..., object]:
+def _replacement(
+    stack: ModuleStack, original: Callable[..., object], walker: ScriptWalker | None
+) -> Callable[..., object]:
     def call(self: torch.nn.Module, *args: object, **kwargs: object) -> object:
         if not stack.is_watching():
             return original(self, *args, **kwargs)
         place = stack.enter(self, args, kwargs)
         try:
-            output = original(self, *args, **kwargs)
+            if walker is not None and walker.can_walk(self):
+                place.note = place.note or walker.note
+                output = walker.call(self, args, kwargs)
+            else:
+                place.note = place.note or run_as_a_whole(self)
+                output = original(self, *args, **kwargs)
             stack.leave(place, output)
         except BaseException:
             if stack.raised_in is None:

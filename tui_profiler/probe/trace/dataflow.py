@@ -21,7 +21,16 @@ class Dataflow:
         self._tick = 0
         self._writers: dict[int, tuple[int, Place]] = {}
         self._in_place: dict[int | None, tuple[int, Place]] = {}
+        self._stands_for: dict[int, int] = {}
         self.edges: dict[tuple[Place, Place], None] = {}
+
+    def alias(self, twin: int, key: int) -> None:
+        """Take what is written into one storage as written into the other that it stands for."""
+        self._stands_for[twin] = key
+
+    def forget(self, twin: int) -> None:
+        """Take a storage for itself again: its address can be another's by now."""
+        self._stands_for.pop(twin, None)
 
     def add(
         self,
@@ -39,11 +48,15 @@ class Dataflow:
             self._writers[tensor_key(tensor)] = stamp
         for tensor in written:
             self._writers[tensor_key(tensor)] = stamp
-            self._in_place[storage_key(tensor)] = stamp
+            self._in_place[self._key(tensor)] = stamp
 
     def _join(self, reader: Place, tensor: torch.Tensor) -> None:
         tick, writer = self._writers.get(tensor_key(tensor), (0, None))
-        changed, changer = self._in_place.get(storage_key(tensor), (0, None))
+        changed, changer = self._in_place.get(self._key(tensor), (0, None))
         for source in (writer, changer if changed > tick else None):
             if source is not None and source is not reader:
                 self.edges[(source, reader)] = None
+
+    def _key(self, tensor: torch.Tensor) -> int | None:
+        key = storage_key(tensor)
+        return None if key is None else self._stands_for.get(key, key)

@@ -10,7 +10,8 @@ import torch
 from tui_profiler.messages import Attempt, Failed, Remedy
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.trace.frames import raising_line
-from tui_profiler.probe.trace.writable import writable
+from tui_profiler.probe.trace.programs import Way
+from tui_profiler.probe.writable import writable
 
 _MOST_CHARACTERS = 300
 _WANTED = re.compile(r"(?:allocate (\d+) bytes|Tried to allocate ([\d.]+ [KMG]i?B))")
@@ -68,6 +69,31 @@ def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
     )
 
 
+def no_graph(
+    error: BaseException, way: Way, graphs: int | None, graph_breaks: int | None
+) -> Failed:
+    """Describe why a tracer made no graph of a model.
+
+    Args:
+        error: what the tracer, or the model under it, raised.
+        way: how the graph was to be made.
+        graphs: that it would be, None where not known.
+        graph_breaks: between those.
+    """
+    breaks = "1 break" if graph_breaks == 1 else f"{graph_breaks} breaks"
+    split = f"Dynamo would split it into {graphs} graphs, with {breaks} between them"
+    lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
+    how = f"{way.method} ({way.variant})" if way.variant else way.method
+    return Failed(
+        stage="trace",
+        what=f"{how} can make no graph of it: {one_line(error)}",
+        at=writable(raising_line(error.__traceback__)),
+        why=split if graphs and graph_breaks else "",
+        remedies=(Remedy("--tracer auto", "records what forward dispatches, without a graph"),),
+        traceback=writable("".join(lines)[-_MOST_TRACEBACK:]),
+    )
+
+
 def refused(what: str, remedy: Remedy) -> TraceError:
     """Describe a request that cannot be carried out."""
     return TraceError(Failed(stage="trace", what=what, remedies=(remedy,), bad_argument=True))
@@ -76,6 +102,9 @@ def refused(what: str, remedy: Remedy) -> TraceError:
 def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or wanted_memory(error):
         return (Remedy("--batch 1", "the least memory"),)
+    if isinstance(error, RecursionError):
+        deeper = "in the file that makes it: its modules nest deeper than Python goes by itself"
+        return (Remedy("sys.setrecursionlimit(20_000)", deeper),)
     if not inputs.specs:
         return (Remedy("--input 1,3,224,224", "passes one tensor of this shape to forward"),)
     typed = " ".join(_option(spec.name, spec.shape, spec.dtype) for spec in inputs.specs)

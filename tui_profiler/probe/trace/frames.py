@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
+from typing import NamedTuple
 
 import torch
 
@@ -16,6 +18,18 @@ _MOST_FRAMES = 200
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PROBE = str(Path(__file__).parents[1]) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_WRITTEN = re.compile(r'^ *File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
+
+
+class Line(NamedTuple):
+    """A frame of a stack that was written down."""
+
+    file: str
+    number: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
 
 
 def calling_line() -> str:
@@ -39,6 +53,49 @@ def raising_line(trace: TracebackType | None) -> str:
             line = f"{filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return line
+
+
+def lines_in(written: str) -> list[Line]:
+    """Give the user's lines of a written stack, outermost first, without who asked for a trace."""
+    found = [
+        Line(file, int(number), name)
+        for file, number, name in _WRITTEN.findall(written)
+        if not file.startswith("<")  # code that was generated
+    ]
+    ours = [index for index, line in enumerate(found) if line.file.startswith(_PROBE)]
+    return [line for line in found[ours[-1] + 1 if ours else 0 :] if is_users(line.file)]
+
+
+def lines_of_calls(lines: list[Line], codes: list[CodeType | None]) -> list[str]:
+    """Give where each of some nested calls was made.
+
+    Args:
+        lines: of the user's frames, outermost first.
+        codes: of what is called, outermost first; one that is not the user's has no line.
+    """
+    entered: list[int | None] = []
+    begin = 0
+    for code in codes:
+        found = next((i for i in range(begin, len(lines)) if _is_in(lines[i], code)), None)
+        begin = begin if found is None else found + 1
+        entered.append(found)
+    called_from: list[str] = []
+    end = len(lines)
+    for found in reversed(entered):
+        end = end if found is None else found
+        called_from.append(str(lines[end - 1]) if end else "")
+    return called_from[::-1]
+
+
+def _is_in(line: Line, code: CodeType | None) -> bool:
+    if code is None or (line.file, line.function) != (code.co_filename, code.co_name):
+        return False
+    return code.co_firstlineno <= line.number <= _last_line(code)
+
+
+@lru_cache(maxsize=4096)
+def _last_line(code: CodeType) -> int:
+    return max((number for *_, number in code.co_lines() if number), default=code.co_firstlineno)
 
 
 @lru_cache(maxsize=4096)

@@ -4,13 +4,15 @@
    locals included. Taking it from the last use in the graph instead is 17 to 39 % too low: a local
    keeps a tensor alive although nothing reads it again.
 2. Sizes are rounded up to 64 bytes, as torch's allocator on the CPU aligns them.
-3. What an operator allocates and frees inside is its workspace, and not seen here.
+3. What an operator allocates and frees inside is its workspace, which the recorder foretells. Its
+   term is what it adds to the peak of the tensors; the two may be at different operators.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from heapq import nlargest
 
 import torch
 
@@ -21,7 +23,8 @@ from tui_profiler.probe.trace.places import Place
 _ALIGNMENT = 64
 """Bytes. Source: ``c10/core/alignment.h``, ``gAlignment``."""
 
-_WORKSPACE = Unknown("chosen at run time by the backend")
+_MOST_ALIVE = 20
+"""Tensors alive at the peak that are named."""
 
 
 class Lifetimes:
@@ -31,39 +34,96 @@ class Lifetimes:
         """Take ``held`` (parameters, buffers) and ``inputs`` as alive from before to after."""
         self._known = {storage_key(tensor) for tensor in held}
         self._living: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self.live_bytes = self._sum_of_inputs(inputs)
+        self._sizes: dict[int, tuple[Place | None, int]] = {}
+        self._handed_over: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._alive_at_peak: list[tuple[Place | None, int]] | None = None
+        """None while the peak is the present: it is written down when something changes."""
+        self.input_bytes = self.live_bytes = self._sum_of_inputs(inputs)
         self.peak_bytes = self.live_bytes
         self.peak_at: Place | None = None
+        self.peak_with_workspace: int | None = self.live_bytes
+        """The most with what operators allocate inside; None where that is not known of one."""
         self.tensors = 0
         self.sized = 0
+        self.skipped = 0
 
-    def add(self, place: Place, outputs: Iterable[torch.Tensor]) -> None:
-        """Enter what an operator returned."""
+    def add(
+        self, place: Place, outputs: Iterable[torch.Tensor], workspace: int | None = None
+    ) -> None:
+        """Enter what an operator returned, and what it allocated inside while it ran."""
         for tensor in outputs:
             self.tensors += 1
             key = storage_key(tensor)
-            if key is None or key in self._known:
-                continue
-            if key not in self._living:
-                self._begin(key, tensor.untyped_storage())
+            if key is None:
+                self.skipped += 1
+            elif key not in self._known and not self.began_here(key):
+                self._begin(key, tensor.untyped_storage(), place)
         if self.live_bytes > self.peak_bytes:
             self.peak_bytes = self.live_bytes
             self.peak_at = place
+            self._alive_at_peak = None
+        if workspace is None or self.peak_with_workspace is None:
+            self.peak_with_workspace = None
+        else:
+            self.peak_with_workspace = max(self.peak_with_workspace, self.live_bytes + workspace)
+
+    def alive_at_peak(self) -> list[tuple[Place | None, int]]:
+        """Give the largest tensors alive at the peak: what made each, and its bytes.
+
+        All inputs together are one entry without a place.
+        """
+        if self._alive_at_peak is None:
+            alive = [(None, self.input_bytes), *self._sizes.values()]
+            found = nlargest(_MOST_ALIVE, alive, key=lambda pair: pair[1])
+            self._alive_at_peak = [pair for pair in found if pair[1]]
+        return self._alive_at_peak
+
+    def enter(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Count what is alive already and may end in this forward, such as a cache's tensors."""
+        for tensor in tensors:
+            key = storage_key(tensor)
+            if key is not None and key not in self._known and not self.began_here(key):
+                size = _aligned(tensor.untyped_storage().nbytes())
+                self.live_bytes += size
+                self._follow(key, tensor.untyped_storage(), (None, size))
+        if self.live_bytes > self.peak_bytes:
+            self.peak_bytes = self.live_bytes
+            self._alive_at_peak = None
 
     def began_here(self, key: int | None) -> bool:
         """Tell whether a storage was made in this forward."""
-        return key in self._living
+        return key in self._living or key in self._handed_over
 
-    def _begin(self, key: int, storage: torch.UntypedStorage) -> None:
+    def hand_over(self, key: int, twin: torch.UntypedStorage) -> None:
+        """Count a storage that began here for as long as ``twin`` lives, which stands for it."""
+        entered = self._living.pop(key, None)
+        storage = entered() if entered is not None else None
+        place, size = self._sizes.pop(key, (None, 0))
+        if storage is None:
+            self._known.add(int(twin._cdata))
+            return
+        # The address can be another storage's once this one is gone.
+        self._handed_over[key] = weakref.ref(storage, lambda _: self._handed_over.pop(key))
+        self._follow(int(twin._cdata), twin, (place, size))
+
+    def _begin(self, key: int, storage: torch.UntypedStorage, place: Place) -> None:
         size = _aligned(storage.nbytes())
         self.sized += 1
         self.live_bytes += size
+        self._follow(key, storage, (place, size))
 
+    def _follow(
+        self, key: int, storage: torch.UntypedStorage, made: tuple[Place | None, int]
+    ) -> None:
         def end(_: weakref.ref[torch.UntypedStorage]) -> None:
+            if self.live_bytes == self.peak_bytes:
+                self.alive_at_peak()
             del self._living[key]
-            self.live_bytes -= size
+            del self._sizes[key]
+            self.live_bytes -= made[1]
 
         self._living[key] = weakref.ref(storage, end)
+        self._sizes[key] = made
 
     def _sum_of_inputs(self, inputs: Iterable[torch.Tensor]) -> int:
         total = 0
@@ -75,23 +135,35 @@ class Lifetimes:
         return total
 
 
-def peak_memory(lifetimes: Lifetimes, at: int, parameters: int, buffers: int) -> PeakMemory:
+def peak_memory(
+    lifetimes: Lifetimes,
+    index_of: Callable[[Place | None], int],
+    parameters: int,
+    buffers: int,
+    kv_cache: int | None = None,
+) -> PeakMemory:
     """Put the terms together.
 
     Args:
         lifetimes: of a forward that has ended.
-        at: index of the node of ``lifetimes.peak_at``; -1 where there is none.
+        index_of: the index of a place's node; -1 for none.
         parameters: bytes in distinct storages.
         buffers: the same, without those that parameters are in.
+        kv_cache: bytes of the cache that the forward gave back; None where it gave none.
     """
+    whole = lifetimes.peak_with_workspace
+    unknown = Unknown("modelled for the CPU only: elsewhere the backend chooses it at run time")
     return PeakMemory(
         parameters=parameters,
         buffers=buffers,
-        activations=lifetimes.peak_bytes,
-        workspace=_WORKSPACE,
-        at=at,
+        activations=lifetimes.peak_bytes - (kv_cache or 0),
+        workspace=unknown if whole is None else max(0, whole - lifetimes.peak_bytes),
+        at=index_of(lifetimes.peak_at),
         tensors=lifetimes.tensors,
         sized=lifetimes.sized,
+        kv_cache=kv_cache,
+        skipped=lifetimes.skipped,
+        alive=tuple((index_of(place), size) for place, size in lifetimes.alive_at_peak()),
     )
 
 

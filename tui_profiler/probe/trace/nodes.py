@@ -13,15 +13,19 @@ from tui_profiler.probe.cost.rollup import rolled_up
 from tui_profiler.probe.trace.detail import detail
 from tui_profiler.probe.trace.places import Place, Places
 from tui_profiler.probe.trace.weights import Weights
-from tui_profiler.probe.trace.writable import writable
+from tui_profiler.probe.writable import writable
 
 _MOST_ALIASES = 3
+_NOT_CALLED = "not called in this trace"
+_WITHOUT_NODES = "nothing of it is in the graph"
 
 
 class Frozen:
     """Places with their indices; an index names a node in every message."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, *, is_of_graph: bool = False) -> None:
+        """Take ``places`` as a forward left them, or a graph that was made of it."""
+        self._unseen = _WITHOUT_NODES if is_of_graph else _NOT_CALLED
         self._places = places
         self._order = list(places.in_preorder())
         self._index = {id(place): index for index, place in enumerate(self._order)}
@@ -84,7 +88,7 @@ class Frozen:
         notes = [place.note] if place.note else []
         if place.module is not None:
             if not is_busy:
-                notes.append("not called in this trace")
+                notes.append(self._unseen)
             others = self._places.elsewhere(place)
             notes += [f"also at {path}" for path in others[:_MOST_ALIASES]]
             if len(others) > _MOST_ALIASES:
@@ -94,9 +98,15 @@ class Frozen:
 
 def forward_line(module: torch.nn.Module) -> str:
     """Give ``file:line`` of a module's ``forward``; empty where it is not Python."""
+    code = code_of_forward(module)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def code_of_forward(module: torch.nn.Module) -> CodeType | None:
+    """Give a module's ``forward``; None where it is not Python."""
     own = vars(module).get("forward")
     code = getattr(own, "__code__", None) if own is not None else _code_of(type(module))
-    return f"{code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else ""
+    return code if isinstance(code, CodeType) else None
 
 
 def _code_of(type_: type[torch.nn.Module]) -> CodeType | None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
+from torch.export.unflatten import InterpreterModule
 
 from tui_profiler.messages import Tensor
 from tui_profiler.messages.model import Kind
@@ -180,9 +181,11 @@ class Places:
 
 
 def class_name(module: Module) -> str:
-    """Give the class of a module; of a scripted one, the class it was made from."""
-    scripted = isinstance(module, torch.jit.ScriptModule)
-    return str(module.original_name) if scripted else type(module).__name__
+    """Give the class of a module; of a scripted or exported one, the class it was made from."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(module.original_name)
+    exported = module.type_name() if isinstance(module, InterpreterModule) else None
+    return (exported or type(module).__name__).rpartition(".")[2]
 
 
 def joined(path: str, name: str) -> str:

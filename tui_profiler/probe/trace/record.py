@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
 
 from tui_profiler.messages.model import Method
+from tui_profiler.probe.cache import Kept, kept_in, tensors_of
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.torch_internals import fake_inputs
+from tui_profiler.probe.torch_internals import fake_inputs, fake_like
 from tui_profiler.probe.trace.bounds import Bounds
 from tui_profiler.probe.trace.calls import ModuleStack, watched
+from tui_profiler.probe.trace.collector import collector_held
 from tui_profiler.probe.trace.lifetimes import Lifetimes
+from tui_profiler.probe.trace.meta import as_if_on_cpu, has_fakes
 from tui_profiler.probe.trace.places import Places
+from tui_profiler.probe.trace.programs import BrokenGraphError, Program, Way
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
+from tui_profiler.probe.trace.scripted import ScriptWalker, has_scripted
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
 
@@ -30,6 +36,14 @@ class ForwardError(Exception):
         """Path of the innermost module that it came out of."""
 
 
+class NoGraphError(ForwardError):
+    """A tracer could make no graph of the model; the cause is what it, or the model, raised."""
+
+    graphs: int | None = None
+    """That it would be, where it cannot be one; None where not known."""
+    graph_breaks: int | None = None
+
+
 @dataclass(frozen=True)
 class Recording:
     """What one forward left behind: places, and the recorder that filled them."""
@@ -38,24 +52,34 @@ class Recording:
     recorder: Recorder
     growing: tuple[torch.nn.Module, ...]
     """Modules that made submodules or parameters in this forward; they are gone again."""
+    kept: Kept | None
+    """The cache that the forward gave back."""
+    program: Program
+    """What ran."""
 
 
-def record(model: torch.nn.Module, inputs: Inputs, method: Method, name: str) -> Recording:
-    """Run ``model`` once under the recorder and leave it as it was.
+def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
+    """Run ``model``, or a graph of it, once under the recorder and leave it as it was.
 
     Raises:
+        NoGraphError: no graph could be made of the model.
         ForwardError: the model raised.
     """
-    given = inputs if method == "dispatch:real" else _fake(inputs)
+    with nullcontext() if way.method == "dispatch:real" else collector_held():
+        return _recorded(model, inputs, way, name)
+
+
+def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
+    """Record; where a boolean was read and the model raised, once more with the other one."""
     bounds = Bounds(truth=False)
     try:
-        return _record(model, given, name, Recorder, bounds)
+        return _record(model, inputs, way, name, Recorder, bounds)
     except ForwardError as error:
         if _asks_for_compiler(error.error):
-            return _record(model, given, name, RecorderAroundCompiler, bounds)
+            return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
         if not bounds.read_a_truth:
             raise
-    return _record(model, _fake(inputs), name, Recorder, Bounds(truth=True))
+    return _record(model, inputs, way, name, Recorder, Bounds(truth=True))
 
 
 def _asks_for_compiler(error: BaseException) -> bool:
@@ -74,7 +98,7 @@ def make_layers(model: torch.nn.Module, inputs: Inputs, growing: Iterable[torch.
     snapshot = Snapshot(model, without={id(module) for module in growing})
     try:
         with torch.no_grad():
-            model(*inputs.args, **inputs.kwargs)
+            model(*inputs.args, **inputs.keywords())
     except (Exception, SystemExit) as error:
         raise ForwardError(error, "") from error
     finally:
@@ -90,28 +114,81 @@ def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
     )
 
 
-def _fake(inputs: Inputs) -> Inputs:
-    _, (args, kwargs) = fake_inputs((inputs.args, inputs.kwargs))
-    return Inputs(args, kwargs, inputs.specs, inputs.batch)
+@contextmanager
+def _given(model: torch.nn.Module, inputs: Inputs, method: Method) -> Iterator[Inputs]:
+    """Give what is passed to forward; for a model on meta, with its parameters taken for fakes."""
+    if method == "dispatch:real":
+        yield Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
+        return
+    concrete = {name: part for name, part in inputs.kwargs.items() if name in inputs.concrete}
+    others = {name: part for name, part in inputs.kwargs.items() if name not in concrete}
+    mode, (args, kwargs) = fake_inputs((inputs.args, others))
+    anew = {} if inputs.renewed is None else inputs.renewed(lambda like: fake_like(mode, like))
+    with as_if_on_cpu(model, mode) if method != "dispatch:fake" else nullcontext():
+        yield Inputs(args, {**kwargs, **concrete, **anew}, inputs.specs, inputs.batch)
 
 
 def _record(
-    model: torch.nn.Module, inputs: Inputs, name: str, kind: type[Recorder], bounds: Bounds
+    model: torch.nn.Module,
+    inputs: Inputs,
+    way: Way,
+    name: str,
+    kind: type[Recorder],
+    bounds: Bounds,
 ) -> Recording:
-    places = Places(model, name)
-    stack = ModuleStack(places)
-    parameters, buffers = weight_storages(model)
-    tensors = [tensor for module in all_modules(model) for _, tensor, _ in own_tensors(module)]
-    lifetimes = Lifetimes(tensors, tensors_in((inputs.args, inputs.kwargs)))
+    """Record; what is scripted is walked, or, where that fails, run by TorchScript itself."""
+    if has_scripted(all_modules(model)):
+        try:
+            return _record_once(model, inputs, way, name, kind, bounds, ScriptWalker())
+        except ForwardError:
+            pass  # the error to tell, if it is the model's, is TorchScript's own
+    return _record_once(model, inputs, way, name, kind, bounds, None)
+
+
+def _record_once(
+    model: torch.nn.Module,
+    inputs: Inputs,
+    way: Way,
+    name: str,
+    kind: type[Recorder],
+    bounds: Bounds,
+    walker: ScriptWalker | None,
+) -> Recording:
+    with _given(model, inputs, way.method) as given:
+        program = _program(model, inputs, given, way)
+        places = Places(model, name)
+        stack = ModuleStack(places)
+        parameters, buffers = weight_storages(model)
+        tensors = [tensor for module in all_modules(model) for _, tensor, _ in own_tensors(module)]
+        lifetimes = Lifetimes(tensors, tensors_in((given.args, given.kwargs)))
+        lifetimes.enter(tensors_of(given.kwargs))
+        snapshot = Snapshot(model)
+        recorder = kind(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
+        try:
+            with torch.no_grad(), watched(stack, places.depth, walker), recorder:
+                output = program.run(given, stack)
+        except (Exception, SystemExit) as error:
+            where = stack.raised_in.path if stack.raised_in is not None else ""
+            raise ForwardError(error, where) from error
+        finally:
+            growing = snapshot.grown()
+            snapshot.restore()
+        return Recording(places, recorder, growing, kept_in(output), program)
+
+
+def _program(model: torch.nn.Module, inputs: Inputs, given: Inputs, way: Way) -> Program:
+    """Give what runs; where that is a graph, what making it changes in the model is put back."""
+    if not way.makes_graph:
+        return way.program(model, given)
     snapshot = Snapshot(model)
-    recorder = kind(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
+    real = Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
     try:
-        with torch.no_grad(), watched(stack, places.depth), recorder:
-            model(*inputs.args, **inputs.kwargs)
+        return way.program(model, given if has_fakes(model) else real)
+    except BrokenGraphError as broken:
+        failed = NoGraphError(broken.error, "")
+        failed.graphs, failed.graph_breaks = broken.graphs, broken.graph_breaks
+        raise failed from broken
     except (Exception, SystemExit) as error:
-        where = stack.raised_in.path if stack.raised_in is not None else ""
-        raise ForwardError(error, where) from error
+        raise NoGraphError(error, "") from error
     finally:
-        growing = snapshot.grown()
         snapshot.restore()
-    return Recording(places, recorder, growing)

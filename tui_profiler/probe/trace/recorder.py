@@ -16,24 +16,30 @@ from collections.abc import Container, Sequence
 import torch
 
 from tui_profiler.probe.cost.call import Call, signature_of
-from tui_profiler.probe.cost.cost import op_cost
+from tui_profiler.probe.cost.cost import op_cost, op_workspace
+from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_internals import (
     DATA_DEPENDENT,
     FakeTensor,
+    HigherOrderOperator,
     Operator,
     TorchDispatchMode,
+    dispatch_keys,
+    passing,
     storage_key,
 )
 from tui_profiler.probe.trace.bounds import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.calls import ModuleStack
 from tui_profiler.probe.trace.dataflow import Dataflow
-from tui_profiler.probe.trace.frames import calling_line
+from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
 from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.places import Place
+from tui_profiler.probe.trace.quick_fakes import quick_fake
 from tui_profiler.probe.trace.shortcuts import shortcut
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tensors import described, described_by_name
+from tui_profiler.probe.trace.twins import Twins
 
 _DEVICE = torch.ops.prim.device.default
 
@@ -53,11 +59,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
         self._stack = stack
+        self._keys = dispatch_keys()
         self._weights = weights
         self._snapshot = snapshot
         self.lifetimes = lifetimes
         self.bounds = bounds
         self.dataflow = Dataflow()
+        self._twins = Twins(lifetimes, self.dataflow)
         self.uncosted: dict[str, None] = {}
         """Operators without a formula, in order of first use."""
 
@@ -73,9 +81,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         if func is _DEVICE:
             return func(*args, **keywords)
         call = Call(signature_of(func), args, keywords, ())
+        if isinstance(func, HigherOrderOperator):
+            inside = inside_of(func, args)
+            if inside is not None:
+                return self._run_inside(call, inside)
         written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
         self._snapshot.before_write(t for t in written if not self._began_here(t))
-        result = self._run(func, call)
+        self._twins.before_write(written, (args, keywords))
+        exchanged, named = self._twins.put_in((args, keywords))
+        result = self._run(func, Call(call.signature, exchanged, named, ()))
+        result = self._twins.take_out(result, written)
         self._record(func, call, written, result)
         return result
 
@@ -83,12 +98,31 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         if call.signature.name in ANSWERED_BEFOREHAND and isinstance(call.first(), FakeTensor):
             return self.bounds.answer(operator, call)
         sooner = shortcut(operator, call.args)
+        if sooner is None:
+            sooner = quick_fake(operator, call.args, call.kwargs)
         if sooner is not None:
             return sooner
         try:
             return operator(*call.args, **call.kwargs)
         except DATA_DEPENDENT:
             return self.bounds.answer(operator, call)
+
+    def _run_inside(self, call: Call, inside: Inside) -> object:
+        """Record what a higher-order operator runs, in place of the operator."""
+        name = call.signature.name
+        place = self._stack.places.of_op(self._stack.running, name, call.signature.type)
+        place.inputs = place.inputs or described(inside.operands)
+        place.source = place.source or self._stack.line()
+        place.calls += 1
+        with passing(self._keys):
+            ran = inside.run(self, self._stack)
+        place.outputs = place.outputs or described(ran.result)
+        place.own.take(Own(ops=1, uncosted=int(ran.is_less)))
+        if ran.is_less:
+            self.uncosted[f"{name} (not every turn is counted)"] = None
+        if ran.is_bound:
+            self.bounds.names[name] = None
+        return ran.result
 
     def _record(
         self, operator: Operator, call: Call, written: list[torch.Tensor], result: object
@@ -104,11 +138,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
                 (*call.args, *call.kwargs.values()),
             )
             place.outputs = described(result)
-            place.source = calling_line()
+            place.source = self._stack.line()
         place.calls += 1
         self._count(operator, call, outputs, place)
         self.dataflow.add(place, tensors_in((call.args, call.kwargs)), outputs, written)
-        self.lifetimes.add(place, outputs)
+        scratch = op_workspace(operator, call.args, call.kwargs, outputs)
+        self.lifetimes.add(place, outputs, scratch)
 
     def _count(
         self, operator: Operator, call: Call, outputs: tuple[torch.Tensor, ...], place: Place
@@ -116,7 +151,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         cost = op_cost(operator, call.args, call.kwargs, outputs, weights=self._weights)
         place.own.take(cost)
         if cost.uncosted:
-            self.uncosted[call.signature.name] = None
+            self.uncosted[listed(operator, call.signature.name, call.args)] = None
 
     def _began_here(self, tensor: torch.Tensor) -> bool:
         return self.lifetimes.began_here(storage_key(tensor))

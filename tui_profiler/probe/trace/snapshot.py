@@ -66,8 +66,7 @@ class Snapshot:
     def before_write(self, tensors: Iterable[torch.Tensor]) -> None:
         """Copy what an operator is about to write into, if it was there before."""
         for tensor in tensors:
-            if not isinstance(tensor, FakeTensor):
-                self._keep_value(tensor)
+            self._keep_value(tensor)
 
     def grown(self) -> tuple[torch.nn.Module, ...]:
         """Give the modules that have gained a submodule or parameter since."""
@@ -136,7 +135,7 @@ class Snapshot:
 
     def _keep_value(self, tensor: torch.Tensor) -> None:
         key = storage_key(tensor)
-        if key is None or key in self._values or tensor.device.type == "meta":
+        if key is None or key in self._values or _has_no_values(tensor):
             return
         storage = tensor.untyped_storage()
         before: torch.UntypedStorage = storage.clone()  # type: ignore[no-untyped-call] # torch has no types here
@@ -163,6 +162,10 @@ def _is_small(tensor: torch.Tensor) -> bool:
     return storage_key(tensor) is not None and (
         tensor.untyped_storage().nbytes() <= _SMALL_BUFFER_BYTES
     )
+
+
+def _has_no_values(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)
 
 
 def _is_from_standard_library(item: object) -> bool:

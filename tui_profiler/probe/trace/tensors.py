@@ -9,7 +9,7 @@ import torch
 
 from tui_profiler.messages import Tensor
 from tui_profiler.probe.torch_internals import shape_of
-from tui_profiler.probe.trace.writable import writable
+from tui_profiler.probe.writable import writable
 
 _MOST_SHOWN = 64
 """Tensors that one node shows at most; a model can pass thousands of states."""

@@ -1,7 +1,8 @@
 """One forward of a model as a tree of nodes with costs.
 
 1. Candidates are tried in order under the first method that works: every one on fake inputs, which
-   takes no memory and little time; then, if all failed, every one for real.
+   takes no memory and little time; then, if all failed, every one for real. A model whose
+   parameters are on meta has no values: it is recorded on fake ones only.
 2. A trace leaves nothing in the model: see ``snapshot.py``. The exception is a model that makes its
    layers in its first forward: it is run once for real beforehand, for good, and its root says so.
 3. It runs as inference does: no gradients, training flags as they are, fused paths on.
@@ -9,11 +10,14 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from msgspec.structs import replace
 
 from tui_profiler.messages import (
     Attempt,
@@ -26,23 +30,27 @@ from tui_profiler.messages import (
     TraceDone,
     TraceStarted,
 )
-from tui_profiler.messages.model import Method
+from tui_profiler.messages.model import Method, Phase
+from tui_profiler.probe.cache import Kept
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.trace.failure import TraceError, forward_failed, one_line, refused
+from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_graph, one_line, refused
 from tui_profiler.probe.trace.lifetimes import peak_memory
+from tui_profiler.probe.trace.meta import is_on_meta
 from tui_profiler.probe.trace.nodes import Frozen
+from tui_profiler.probe.trace.programs import Program, Way
 from tui_profiler.probe.trace.record import (
     ForwardError,
+    NoGraphError,
     Recording,
     make_layers,
     record,
     waiting_for_shapes,
 )
-from tui_profiler.probe.trace.weights import weight_storages
+from tui_profiler.probe.trace.ways import DISPATCH_FAKE, TRACERS, ways
+from tui_profiler.probe.trace.weights import packed_bytes, weight_storages
 
 __all__ = ["Trace", "TraceError", "messages", "trace"]
 
-_METHODS: tuple[Method, ...] = ("dispatch:fake", "dispatch:real")
 _MADE_LAYERS = "made its layers in one real forward before this trace"
 
 _NODES_PER_MESSAGE = 2_000
@@ -65,11 +73,13 @@ class Trace:
     done: TraceDone
     inputs: Inputs
     """The candidate that it was made with."""
+    kept: Kept | None = None
+    """The cache that the forward gave back."""
 
 
 def trace(
     model: torch.nn.Module,
-    candidates: tuple[Inputs, ...],
+    candidates: Sequence[Inputs],
     tracer: str = "auto",
     name: str = "",
 ) -> Trace:
@@ -78,7 +88,7 @@ def trace(
     Args:
         model: left as it is, but for layers that it makes in its first forward.
         candidates: arguments to try, the likeliest first.
-        tracer: ``auto`` or ``dispatch``.
+        tracer: ``auto``, ``dispatch``, ``fx`` or ``export``.
         name: of the root node; its class where empty.
 
     Raises:
@@ -87,26 +97,28 @@ def trace(
     _check(tracer, candidates)
     attempts: list[Attempt] = []
     failure: Failed | None = None
-    for method in _METHODS:
-        failure = None
+    for way in ways(tracer, is_on_meta(model)):
+        # A real run says best what is wrong with a model; of two graphs, the first that failed.
+        failure = failure if way.makes_graph else None
         for inputs in candidates:
             started = time.perf_counter()
             try:
-                recording, has_grown = _recorded(model, inputs, method, name)
+                recording, has_grown = _recorded(model, inputs, way, name)
             except ForwardError as error:
-                taken = time.perf_counter() - started
-                attempts.append(Attempt(method, taken, one_line(error.error)))
-                failure = failure or forward_failed(error.error, error.where, inputs)
+                attempts.append(_failed_attempt(way, time.perf_counter() - started, error))
+                failure = _first(failure, _failure(way, error, inputs))
             else:
-                attempts.append(Attempt(method, time.perf_counter() - started, ""))
-                return _finished(model, recording, method, tuple(attempts), inputs, has_grown)
+                attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
+                with _without_collection():
+                    return _finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failure is not None
     raise TraceError(failure, tuple(attempts))
 
 
-def messages(made: Trace) -> Iterator[TraceStarted | Nodes | Edges | TraceDone]:
+def messages(made: Trace, phase: Phase = "") -> Iterator[TraceStarted | Nodes | Edges | TraceDone]:
     """Give a trace in parts that fit into frames of the wire."""
-    yield TraceStarted(nodes=len(made.nodes), method=made.method)
+    inputs = made.inputs.specs if phase else ()
+    yield TraceStarted(nodes=len(made.nodes), method=made.method, phase=phase, inputs=inputs)
     for begin, end in _chunks(made.nodes):
         yield Nodes(made.nodes[begin:end], made.costs[begin:end])
     for begin in range(0, len(made.edges), _EDGES_PER_MESSAGE):
@@ -114,11 +126,8 @@ def messages(made: Trace) -> Iterator[TraceStarted | Nodes | Edges | TraceDone]:
     yield made.done
 
 
-def _check(tracer: str, candidates: tuple[Inputs, ...]) -> None:
-    if tracer in ("fx", "export"):
-        what = f"the tracer {tracer} is not part of this version"
-        raise refused(what, Remedy("--tracer dispatch", "records what forward dispatches"))
-    if tracer not in ("auto", "dispatch"):
+def _check(tracer: str, candidates: Sequence[Inputs]) -> None:
+    if tracer not in TRACERS:
         what = f"there is no tracer called {tracer!r}"
         raise refused(what, Remedy("--tracer auto", "takes what works"))
     if not candidates:
@@ -127,46 +136,93 @@ def _check(tracer: str, candidates: tuple[Inputs, ...]) -> None:
 
 
 def _recorded(
-    model: torch.nn.Module, inputs: Inputs, method: Method, name: str
+    model: torch.nn.Module, inputs: Inputs, way: Way, name: str
 ) -> tuple[Recording, bool]:
     """Record; where layers are made in the first forward, make them for good before."""
     waiting = waiting_for_shapes(model)
     if waiting:
         make_layers(model, inputs, waiting)
-    recording = record(model, inputs, method, name)
+    growing = _growing(model, inputs) if way.makes_graph else ()
+    if growing:
+        make_layers(model, inputs, growing)
+    recording = record(model, inputs, way, name)
     if not recording.growing:
-        return recording, bool(waiting)
+        return recording, bool(waiting or growing)
     try:
         make_layers(model, inputs, recording.growing)
-        return record(model, inputs, method, name), True
+        return record(model, inputs, way, name), True
     except ForwardError:
         # The paper figures stand; what is wrong shows in the first real run.
         return recording, bool(waiting)
 
 
+def _growing(model: torch.nn.Module, inputs: Inputs) -> tuple[torch.nn.Module, ...]:
+    """Give what makes layers in forward: a tracer stops at it, or leaves them half made."""
+    try:
+        return record(model, inputs, DISPATCH_FAKE, "").growing
+    except ForwardError:
+        return ()  # what is wrong with the model, the tracer will say
+
+
+def _attempt(way: Way, seconds: float, program: Program) -> Attempt:
+    return Attempt(way.method, seconds, "", way.variant, program.graphs, program.graph_breaks)
+
+
+def _failed_attempt(way: Way, seconds: float, error: ForwardError) -> Attempt:
+    graphs, breaks = None, None
+    if isinstance(error, NoGraphError):
+        graphs, breaks = error.graphs, error.graph_breaks
+    return Attempt(way.method, seconds, one_line(error.error), way.variant, graphs, breaks)
+
+
+def _first(failure: Failed | None, later: Failed) -> Failed:
+    """Keep the failure that was first; a later one may have counted why."""
+    return later if failure is None else replace(failure, why=failure.why or later.why)
+
+
+def _failure(way: Way, error: ForwardError, inputs: Inputs) -> Failed:
+    if isinstance(error, NoGraphError):
+        return no_graph(error.error, way, error.graphs, error.graph_breaks)
+    return forward_failed(error.error, error.where, inputs)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Look for no cycles while many nodes are made, none of which is one: it takes a third."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _finished(
     model: torch.nn.Module,
     recording: Recording,
-    method: Method,
+    way: Way,
     attempts: tuple[Attempt, ...],
     inputs: Inputs,
     has_grown: bool,
 ) -> Trace:
-    recorder = recording.recorder
+    recorder, kept = recording.recorder, recording.kept
     if has_grown:
         recording.places.root.note = _MADE_LAYERS
-    frozen = Frozen(recording.places)
+    frozen = Frozen(recording.places, is_of_graph=way.makes_graph)
     parameters, buffers = weight_storages(model)
-    at = frozen.index_of(recorder.lifetimes.peak_at)
-    sizes = sum(parameters.values()), sum(buffers.values())
+    sizes = sum(parameters.values()) + packed_bytes(model), sum(buffers.values())
     done = TraceDone(
         attempts=attempts,
         uncosted=tuple(recorder.uncosted),
         bounded=tuple(recorder.bounds.names),
-        peak_memory=peak_memory(recorder.lifetimes, at, *sizes),
+        peak_memory=peak_memory(
+            recorder.lifetimes, frozen.index_of, *sizes, kept.bytes if kept else None
+        ),
     )
     edges = frozen.edges(recorder.dataflow.edges)
-    return Trace(method, frozen.nodes(), frozen.costs(), edges, done, inputs)
+    costs = frozen.costs()
+    return Trace(way.method, frozen.nodes(), costs, edges, done, inputs, kept)
 
 
 def _chunks(nodes: tuple[Node, ...]) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -16,7 +16,7 @@ from tui_profiler.probe.torch_internals import (
 )
 from tui_profiler.probe.trace.places import Place, joined
 from tui_profiler.probe.trace.tensors import dtype_name
-from tui_profiler.probe.trace.writable import writable
+from tui_profiler.probe.writable import writable
 
 Key = tuple[object, ...]
 """What tells one weight from another: the part of a storage that it covers."""
@@ -30,20 +30,43 @@ def all_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
         module = pending.pop()
         if id(module) not in seen:
             seen[id(module)] = module
-            pending.extend(child for child in children_of(module).values() if child is not None)
+            children = children_of(module)
+            if children:
+                pending.extend(child for child in children.values() if child is not None)
     return list(seen.values())
 
 
-def own_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
+def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bool]]:
     """Give (name, tensor, whether it is a buffer) of what a module owns itself."""
+    parameters, buffers = parameters_of(module), buffers_of(module)
+    if not parameters and not buffers:
+        return ()  # most of 100,000 modules, asked several times
     held: tuple[tuple[Mapping[str, torch.Tensor | None], bool], ...] = (
-        (parameters_of(module), False),
-        (buffers_of(module), True),
+        (parameters, False),
+        (buffers, True),
     )
-    for tensors, is_buffer in held:
-        for name, tensor in tensors.items():
-            if tensor is not None:
-                yield name, tensor, is_buffer
+    return [
+        (name, tensor, is_buffer)
+        for tensors, is_buffer in held
+        for name, tensor in tensors.items()
+        if tensor is not None
+    ]
+
+
+def packed_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Give likewise what a quantised module packed away for its operator, unpacked: copies."""
+    packed = vars(module).get("_packed_params")
+    if not isinstance(packed, torch.ScriptObject) or not hasattr(packed, "unpack"):
+        return
+    for name, tensor in zip(("weight", "bias"), packed.unpack(), strict=False):
+        if isinstance(tensor, torch.Tensor):
+            yield name, tensor, False
+
+
+def packed_bytes(model: torch.nn.Module) -> int:
+    """Count the bytes of what is packed away, as it is unpacked."""
+    packed = (part for module in all_modules(model) for part in packed_tensors(module))
+    return sum(tensor.numel() * tensor.element_size() for _, tensor, _ in packed)
 
 
 def weight_key(tensor: torch.Tensor) -> Key:
@@ -63,6 +86,7 @@ class Weights:
         self._first: dict[Key, str] = {}
         self._holders: dict[Key, list[int]] = {}
         self._parameters: dict[Key, torch.Tensor] = {}
+        self._unpacked: dict[int, list[tuple[str, torch.Tensor, bool]]] = {}
         for index, place in enumerate(places):
             module = place.module
             self.of_place.append(() if module is None else self._owned(place, module))
@@ -82,7 +106,7 @@ class Weights:
 
     def _owned(self, place: Place, module: torch.nn.Module) -> tuple[Weight, ...]:
         found = []
-        for name, tensor, is_buffer in own_tensors(module):
+        for name, tensor, is_buffer in self._tensors(module):
             full_name = joined(place.path, name)
             first = self._first.setdefault(weight_key(tensor), full_name)
             found.append(
@@ -100,13 +124,19 @@ class Weights:
     def _hold(self, index: int, place: Place, module: torch.nn.Module) -> None:
         """A place that was not expanded stands for everything below it."""
         for inner in (module,) if place.is_expanded else all_modules(module):
-            for _, tensor, is_buffer in own_tensors(inner):
+            for _, tensor, is_buffer in self._tensors(inner):
                 if not is_buffer:
                     key = weight_key(tensor)
                     self._parameters[key] = tensor
                     nodes = self._holders.setdefault(key, [])
                     if not nodes or nodes[-1] != index:
                         nodes.append(index)
+
+    def _tensors(self, module: torch.nn.Module) -> list[tuple[str, torch.Tensor, bool]]:
+        """Unpacked once: each time gives other copies, and a weight is told by where it is."""
+        if id(module) not in self._unpacked:
+            self._unpacked[id(module)] = list(packed_tensors(module))
+        return [*own_tensors(module), *self._unpacked[id(module)]]
 
 
 def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, int]]:

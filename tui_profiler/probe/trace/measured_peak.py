@@ -1,0 +1,174 @@
+"""The most memory that one real forward allocates, to hold the prediction against.
+
+1. On the CPU every allocation is an event of ``torch.profiler``. A plain forward gives the peak. A
+   second one, with a mark around each operator that the dispatcher sees, tells tensors apart from
+   what an operator allocates and frees before it returns. Workspace is what that adds: the peak
+   less the peak of the tensors alone, which may be at another moment.
+2. On CUDA the caching allocator's own statistics give the peak, from before the first forward: what
+   that one allocates and keeps (cuBLAS's workspace) is in it. Workspace is not told apart.
+3. Libraries that bypass torch's allocators (MKL's packing buffers, thread stacks) are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_internals import (
+    Allocation,
+    Operator,
+    TorchDispatchMode,
+    allocations,
+    storage_key,
+)
+from tui_profiler.probe.trace.record import ForwardError
+from tui_profiler.probe.trace.snapshot import Snapshot
+
+MARK = "tui-profiler: operator"
+"""Name of the marks around operators in the profiler's events."""
+
+_Forward: TypeAlias = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class MeasuredPeak:
+    """What one real forward held at its worst moment; bytes."""
+
+    device: str
+    """``cpu``, or ``cuda:0``."""
+    inputs_bytes: int
+    """Storages of the inputs, which live all the time."""
+    allocated_bytes: int
+    """The most that the forward had allocated at once: activations and workspace."""
+    workspace_bytes: int | None
+    """Of ``allocated_bytes``, what scratch adds to the tensors; None where it is not known."""
+    allocations: int | None
+    """Allocations made; None where only the peak is counted."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Inputs, activations and workspace: what stands beside a prediction's last two terms."""
+        return self.inputs_bytes + self.allocated_bytes
+
+
+def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
+    """Run ``model`` for real and measure the most memory that a forward allocates.
+
+    It runs three times without gradients: to warm up, to measure, and on the CPU once more to tell
+    workspace apart. Attributes, buffers and random generators are put back afterwards.
+
+    Raises:
+        ForwardError: the model raised.
+    """
+    tensors = tensors_in((inputs.args, inputs.kwargs))
+    storages = {storage_key(tensor): tensor for tensor in tensors}
+    size = sum(t.untyped_storage().nbytes() for key, t in storages.items() if key is not None)
+    device = _device(model, tensors)
+    snapshot = Snapshot(model)
+
+    def forward() -> object:
+        return model(*inputs.args, **inputs.kwargs)
+
+    try:
+        with torch.no_grad():
+            if device.type == "cuda":
+                return MeasuredPeak(str(device), size, _peak_on_cuda(forward, device), None, None)
+            return _on_cpu(forward, str(device), size)
+    except (Exception, SystemExit) as error:
+        raise ForwardError(error, "") from error
+    finally:
+        snapshot.restore()
+
+
+def _device(model: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> torch.device:
+    first = next((t for t in (*model.parameters(), *tensors)), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def _peak_on_cuda(forward: _Forward, device: torch.device) -> int:
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    forward()
+    torch.cuda.reset_peak_memory_stats(device)
+    forward()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def _on_cpu(forward: _Forward, device: str, inputs_bytes: int) -> MeasuredPeak:
+    forward()
+    plain = _events(forward)
+
+    def marked() -> object:
+        with _Marks():  # type: ignore[no-untyped-call] # torch has no types here
+            return forward()
+
+    events = _events(marked)
+    return MeasuredPeak(
+        device=device,
+        inputs_bytes=inputs_bytes,
+        allocated_bytes=(peak := _most_alive(plain)),
+        workspace_bytes=max(0, peak - _most_alive(events, without=_scratch(events))),
+        allocations=sum(event.size_bytes > 0 for event in plain),
+    )
+
+
+class _Marks(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+    """Puts a mark around every operator that the dispatcher sees."""
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        with record_function(MARK):
+            return func(*args, **(kwargs or {}))
+
+
+def _events(forward: _Forward) -> list[Allocation]:
+    """Give what a forward allocates and frees, in order of time; its output is kept until then."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as events:
+        output = forward()
+    found = allocations(events, MARK)
+    del output
+    return found
+
+
+def _scratch(events: Sequence[Allocation]) -> frozenset[int]:
+    """Give the positions of allocations that end under the mark under which they were made."""
+    began: dict[int, int] = {}
+    found = set()
+    for position, event in enumerate(events):
+        if event.size_bytes > 0:
+            began[event.address] = position
+            continue
+        start = began.pop(event.address, None)
+        if start is not None and event.mark is not None and events[start].mark == event.mark:
+            found.add(start)
+    return frozenset(found)
+
+
+def _most_alive(events: Sequence[Allocation], without: frozenset[int] = frozenset()) -> int:
+    """Give the most bytes alive at once, but for allocations at the positions in ``without``.
+
+    Frees of what was there before the forward (a cache that it replaces) are left out.
+    """
+    began: dict[int, int] = {}
+    live = peak = 0
+    for position, event in enumerate(events):
+        if event.size_bytes > 0:
+            size = 0 if position in without else event.size_bytes
+            began[event.address] = size
+            live += size
+        else:
+            live -= began.pop(event.address, 0)
+        peak = max(peak, live)
+    return peak

@@ -1,0 +1,57 @@
+"""The graph that ``torch.fx`` makes of a model: its forward run once on placeholders.
+
+Layers of ``torch.nn`` are called as they are; what is around them becomes nodes. Arguments that
+hold no tensor (flags, None) keep the values that they have in the inputs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch.fx import Tracer
+from torch.fx._symbolic_trace import PH
+
+from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_internals import tree_leaves, tree_map_only
+from tui_profiler.probe.trace.calls import ModuleStack
+from tui_profiler.probe.trace.graph_run import GraphRun, held_by
+from tui_profiler.probe.trace.programs import Program
+
+
+class _Tracer(Tracer):
+    """Notes the line that each node comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record_stack_traces = True
+
+
+def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
+    """Trace ``model`` with ``torch.fx``; raises what it, or the model, raises."""
+    bound = _bound(model, inputs)
+    concrete = {name: value for name, value in bound.items() if not isinstance(value, torch.Tensor)}
+    holds_tensors = any(tensors_in(value) for value in concrete.values())
+    shapes = tree_map_only(torch.Tensor, lambda _: PH, concrete)
+    graph = _Tracer().trace(model, concrete_args=shapes or None)
+    held = held_by(model, graph)
+
+    def run(given: Inputs, stack: ModuleStack) -> object:
+        stack.enter(model, given.args, given.kwargs)
+        values: list[Any] = list(_bound(model, given).values())
+        arguments = tree_leaves(values) if holds_tensors else values
+        result = graph.process_outputs(GraphRun(graph, held, stack).go(*arguments))
+        stack.leave(stack.running.place, result)
+        stack.end()
+        return result
+
+    return Program(run, graphs=1, graph_breaks=0)
+
+
+def _bound(model: torch.nn.Module, inputs: Inputs) -> dict[str, object]:
+    """Give the arguments of ``forward`` by name, defaults included."""
+    bound = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
