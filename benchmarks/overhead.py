@@ -1,6 +1,7 @@
 """What watching costs, beside hooks and torch.profiler, in interleaved batches of one process.
 
-``python benchmarks/overhead.py [--pairs 40] [--seconds 0.5] [--threads 1] [NAME...]``
+``python benchmarks/overhead.py [--pairs 40] [--seconds 0.5] [--threads 1] [--alone]
+[NAME...]``
 
 Watching is all of it: the clock, adding up, and four ticks a second encoded into a socket whose
 other end another process reads and throws away. ``watched`` is as the product does it, recording
@@ -33,12 +34,17 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.overhead import Governor, OverheadMeter, interval_of_median
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.overhead import (
+    TICK_SECONDS,
+    Governor,
+    OverheadMeter,
+    interval_of_median,
+    seconds_to_next_tick,
+)
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.wire import encode
 
-TICK_SECONDS = 0.25
 PRODUCT_BUDGET = 0.02
 CALIBRATION_PAIRS = 10
 IMAGE = (1, 3, 224, 224)
@@ -53,6 +59,11 @@ class Case(NamedTuple):
 class Spent(NamedTuple):
     wall: float
     cpu: float
+
+
+class Pair(NamedTuple):
+    watched: Spent
+    plain: Spent
 
 
 Between = Callable[[], None]
@@ -77,6 +88,7 @@ class Watching:
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         self.clock = ModuleClock(model)
+        self.clock.install()
         self.aggregator = Aggregator(trace(model, (inputs,)).nodes, model)
         self.governor = Governor(PRODUCT_BUDGET)
         self.socket, theirs = socket.socketpair()
@@ -85,38 +97,60 @@ class Watching:
         self.next_tick = 0.0
         self.until_tick = TICK_SECONDS
         """Seconds of watched forwards until the next tick: batches are shorter than that."""
-        self.kept: list[Forward] = []
 
     @contextmanager
     def every_forward(self) -> Iterator[Between]:
         self.clock.recording = True
-        self.clock.install()
         self.next_tick = time.perf_counter() + self.until_tick
-        try:
-            yield self.tick
-        finally:
-            self.until_tick = max(self.next_tick - time.perf_counter(), 0.0)
-            self.kept += self.clock.take()
-            self.clock.uninstall()
+        yield self.tick
+        self.until_tick = max(self.next_tick - time.perf_counter(), 0.0)
+
+    def off(self, way: Way) -> Way:
+        """Give another way, without this one: it is put on once, as the product does it."""
+
+        @contextmanager
+        def removed() -> Iterator[Between]:
+            with self.clock.removed(), way() as between:
+                yield between
+
+        return removed
 
     @contextmanager
     def within_budget(self) -> Iterator[Between]:
         with self.every_forward():
             yield self.govern if self.governor.share < 1.0 else self.tick
 
-    def govern(self) -> None:
+    @contextmanager
+    def recording_only(self) -> Iterator[Between]:
+        with self.every_forward():
+            yield nothing
+
+    @contextmanager
+    def governed_only(self) -> Iterator[Between]:
+        with self.every_forward():
+            yield self.choose
+
+    def choose(self) -> None:
         self.clock.recording = self.governor.records_next()
+
+    def govern(self) -> None:
+        self.choose()
         self.tick()
 
     def tick(self) -> None:
         now = time.perf_counter()
         if now >= self.next_tick:
-            self.aggregator.add([*self.kept, *self.clock.take()])
-            self.kept.clear()
-            self.socket.sendall(encode(self.aggregator.tick(now)))
-            self.next_tick = now + TICK_SECONDS
+            self.next_tick = now + seconds_to_next_tick(self.send(), PRODUCT_BUDGET)
+
+    def send(self) -> float:
+        """Add up, encode and send; gives the seconds that it took."""
+        began = time.perf_counter()
+        self.aggregator.add(self.clock.take())
+        self.socket.sendall(encode(self.aggregator.tick(began)))
+        return time.perf_counter() - began
 
     def close(self) -> None:
+        self.clock.uninstall()
         self.socket.close()
         self.reader.wait()
 
@@ -166,49 +200,54 @@ def calibrate(model: nn.Module, x: torch.Tensor, forwards: int, watching: Watchi
     """Let the governor decide as the product's loop does, from pairs of its own."""
     meter = OverheadMeter()
     for _ in range(CALIBRATION_PAIRS):
-        plain = batch(model, x, forwards, bare)
-        meter.add(batch(model, x, forwards, watching.every_forward).wall, plain.wall)
-    found = meter.overhead()
-    if found is not None:
-        watching.governor.update(found)
+        plain = batch(model, x, forwards, watching.off(bare))
+        meter.add(batch(model, x, forwards, watching.recording_only).wall, plain.wall)
+        watching.clock.take()
+        governed = batch(model, x, forwards, watching.governed_only)
+        meter.add_between(watching.send(), governed.wall)
+        found = meter.overhead()
+        if found is not None:
+            watching.governor.update(found, meter.between())
 
 
-def run(model: nn.Module, x: torch.Tensor, pairs: int, seconds: float) -> dict[str, list[Spent]]:
-    """Give what each batch of each way took, in turn."""
+def run(
+    model: nn.Module, x: torch.Tensor, pairs: int, seconds: float, is_alone: bool
+) -> dict[str, list[Pair]]:
+    """Give what a batch of each way took, each beside a bare one that ran just before or after."""
     watching = Watching(model, Inputs((x,)))
-    forwards = max(1, round(seconds / (batch(model, x, 5, bare).wall / 5)))
+    plain = watching.off(bare)
+    forwards = max(1, round(seconds / (batch(model, x, 5, plain).wall / 5)))
     calibrate(model, x, forwards, watching)
     ways: dict[str, Way] = {
-        "bare": bare,
         "watched": watching.within_budget,
         "every forward": watching.every_forward,
-        "hooks": hooks,
-        "torch.profiler": profiler,
+        "hooks": watching.off(hooks),
+        "torch.profiler": watching.off(profiler),
     }
-    spent: dict[str, list[Spent]] = {way: [] for way in ways}
+    if is_alone:
+        ways = {"watched": watching.within_budget}
+    found: dict[str, list[Pair]] = {way: [] for way in ways}
     for turn in range(pairs):
-        # Who goes first changes, so that nobody always follows the profiler.
-        first = turn % len(ways)
-        for way in [*list(ways)[first:], *list(ways)[:first]]:
-            spent[way].append(batch(model, x, forwards, ways[way]))
+        for name, way in ways.items():
+            # Who goes first changes, so that a drift falls on both alike.
+            order = (plain, way) if turn % 2 else (way, plain)
+            spent = {one: batch(model, x, forwards, one) for one in order}
+            found[name].append(Pair(spent[way], spent[plain]))
     watching.close()
-    each = median(one.wall for one in spent["bare"]) / forwards
+    each = median(pair.plain.wall for pair in found["watched"]) / forwards
     print(
         f"{each * 1e3:.2f} ms a forward, {pairs} pairs of {forwards}; "
         f"share of forwards recorded {watching.governor.share:.0%}"
     )
-    return spent
+    return found
 
 
-def judge(spent: dict[str, list[Spent]], budget: float) -> bool:
+def judge(found: dict[str, list[Pair]], budget: float) -> bool:
     """Print every way's ratio to bare, and say whether ours is within the budget."""
     highest = 0.0
-    for way in list(spent)[1:]:
+    for way, pairs in found.items():
         for kind in Spent._fields:
-            ratios = [
-                getattr(one, kind) / getattr(plain, kind)
-                for one, plain in zip(spent[way], spent["bare"], strict=True)
-            ]
+            ratios = [getattr(one, kind) / getattr(plain, kind) for one, plain in pairs]
             low, high = interval_of_median(ratios) or (float("nan"), float("nan"))
             if way == "watched":
                 highest = max(highest, high - 1)
@@ -224,6 +263,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one batch")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--alone", action="store_true", help="only what the product does")
     parser.add_argument("names", nargs="*", default=list(CASES))
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
@@ -232,8 +272,10 @@ def main() -> int:
     for name in chosen.names:
         case = CASES[name]
         print(f"{name}: ", end="", flush=True)
-        spent = run(case.build().eval(), torch.rand(case.shape), chosen.pairs, chosen.seconds)
-        is_within = judge(spent, case.budget) and is_within
+        found = run(
+            case.build().eval(), torch.rand(case.shape), chosen.pairs, chosen.seconds, chosen.alone
+        )
+        is_within = judge(found, case.budget) and is_within
     return 0 if is_within else 1
 
 

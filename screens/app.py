@@ -23,15 +23,15 @@ from tui_profiler.messages import (
     Failed,
     LoadSpec,
     LoopState,
-    Message,
     ModelFacts,
+    Playback,
     Request,
     StageDone,
     StageStarted,
     TraceDone,
 )
-from tui_profiler.session import EMPTY, Session, apply
-from tui_profiler.source import Source
+from tui_profiler.session import EMPTY, Jump, Session, apply
+from tui_profiler.source import Source, Told
 
 from .explorer import ExplorerScreen
 from .terminal.driver import QuietDriver
@@ -39,7 +39,10 @@ from .terminal.guard import end_on_hang_up, end_on_signals
 from .theme import DARK, THEMES, roles_for
 
 TICK_SECONDS = 0.25
-_AT_ONCE = (TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone)
+_AT_ONCE = (
+    *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
+    *(Playback, Jump),
+)
 
 
 class ProfilerApp(App[int]):
@@ -135,7 +138,7 @@ class ProfilerApp(App[int]):
             if self._concerns_all(message):
                 self._show()
 
-    def _concerns_all(self, message: Message) -> bool:
+    def _concerns_all(self, message: Told) -> bool:
         first_times = self.session.timings is None and self._newest.timings is not None
         return isinstance(message, _AT_ONCE) or first_times
 
@@ -149,9 +152,11 @@ def run_explorer(
     spec: LoadSpec,
     *,
     ascii_only: bool = False,
+    clock: Callable[[], float] = time.time,
 ) -> int:
     """Run the explorer until it is left; gives the exit code."""
-    app = ProfilerApp(source, spec, restart, glyphs=ASCII if ascii_only else UNICODE)
+    glyphs = ASCII if ascii_only else UNICODE
+    app = ProfilerApp(source, spec, restart, glyphs=glyphs, clock=clock)
     result = app.run()
     if app.return_code:
         return app.return_code

@@ -17,6 +17,7 @@ import msgspec
 
 from tui_profiler import __version__
 from tui_profiler.messages import ListModels, Start
+from tui_profiler.recording.kind import is_recording
 
 from .options import Chosen, model_options
 
@@ -27,10 +28,13 @@ Examples:
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
+  tui-profiler verify resnet50 vit_b_16         our figures beside those of others
   tui-profiler models 'efficientnet*'
+  tui-profiler record resnet50 -o a.rec --seconds 60
+  tui-profiler open a.rec                       play it, on any machine
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
-130 interrupted."""
+3 a tolerance does not hold, 130 interrupted."""
 
 
 class _Verbs(click.Group):
@@ -52,9 +56,10 @@ class _Verbs(click.Group):
 def _verbs() -> None:
     """See the inside of a running PyTorch model.
 
-    MODEL is a torchvision name (resnet50), a demo (demo:cnn), or your own class or factory
-    (path/to/file.py:build, package.module:Class). With a MODEL alone it is explored on screen;
-    the options are those of explore.
+    MODEL is a name (resnet50, timm:NAME, demo:cnn), a file (model.pt, model.pt2, yolov8n.yaml,
+    weights.safetensors), a directory (hf:DIR), or your own class or factory
+    (path/to/file.py:build, package.module:Class). With a MODEL alone it is explored on screen; the
+    options are those of explore.
     """
 
 
@@ -65,6 +70,8 @@ def _verbs() -> None:
 @click.pass_obj
 def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) -> int:
     """Run MODEL and look inside, on screen. The verb may be left out."""
+    if is_recording(model):
+        return _played(model, ascii_only=ascii_only)
     _require_terminal()
     gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
     from tui_profiler.messages import LoadSpec  # noqa: PLC0415
@@ -104,13 +111,50 @@ def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) ->
 @model_options
 @click.pass_obj
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Print what each MODEL costs on paper, and with --measure how long it takes."""
+    """Print what each MODEL costs on paper, and with --measure how long it takes.
+
+    A MODEL may be a recording: then its last figures are printed, measured ones included.
+    """
     from .headless import ReportOptions, run_report  # noqa: PLC0415
 
     options = msgspec.convert(typed, ReportOptions)
     if options.measure is not None and not chosen.run:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
+    if options.measure is not None and any(map(is_recording, options.names)):
+        raise click.UsageError("A recording cannot be measured again: leave out --measure.")
     return run_report(options, chosen, started_at=started_at)
+
+
+@_verbs.command("verify", short_help="Hold our figures against those of other counters.")
+@click.argument("names", metavar="MODEL...", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
+@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each counter may take.",
+)
+@model_options
+@click.pass_obj
+def _verify(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+    """Count each MODEL, and hold the figures against those of others.
+
+    They are what torchvision publishes, torch.utils.flop_counter, fvcore where it is installed, and
+    the memory that a real forward allocates: each counts in a process of its own.
+    """
+    from .headless_verify import VerifyOptions, run_verify  # noqa: PLC0415
+
+    return run_verify(msgspec.convert(typed, VerifyOptions), chosen, started_at=started_at)
 
 
 @_verbs.command("models", short_help="List the names of models.")
@@ -121,6 +165,61 @@ def _models(pattern: str, debug: bool) -> int:
     from .headless import run_models  # noqa: PLC0415
 
     return run_models(ListModels(pattern), debug=debug)
+
+
+@_verbs.command("record", short_help="Record a running model to a file.")
+@click.argument("model")
+@click.option("--output", "-o", metavar="FILE", required=True, help="Where to record to.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Run the model for so long; without it, until ctrl+C.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@model_options
+@click.pass_obj
+def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+    """Run MODEL and record all that the explorer would show, to be opened later and elsewhere.
+
+    The file can be read after a crash of the recorder or with a full disk. It holds names, paths,
+    arguments and what the model prints, and no values of tensors.
+    """
+    from .headless_record import RecordOptions, run_record  # noqa: PLC0415
+
+    options = msgspec.convert(typed, RecordOptions)
+    if options.seconds is not None and not chosen.run:
+        raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
+    return run_record(options, chosen, started_at=started_at)
+
+
+@_verbs.command("open", short_help="Play a recording, on screen.")
+@click.argument("file")
+@click.option(
+    "--speed",
+    type=click.FloatRange(1 / 64, 1024),
+    default=1.0,
+    show_default=True,
+    metavar="TIMES",
+    help="How many times as fast as it was recorded.",
+)
+@click.option(
+    "--at",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Where to begin; without it, at the first figures.",
+)
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
+    """Play the recording in FILE, as the explorer would have shown it."""
+    return _played(file, speed=speed, at=at, ascii_only=ascii_only)
+
+
+def _played(file: str, *, speed: float = 1.0, at: float | None = None, ascii_only: bool) -> int:
+    _require_terminal()
+    from .playing import run_recording  # noqa: PLC0415
+
+    return run_recording(file, speed=speed, at=at, ascii_only=ascii_only)
 
 
 def _require_terminal() -> None:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -20,8 +21,10 @@ from textual.widget import MountError
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
+from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
+from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import Session
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
@@ -163,7 +166,7 @@ class ExplorerScreen(LookActions):
         elif self._is_complete:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
-        said = self._said if now - self._said_at < SAID_SECONDS else ""
+        said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
         self._draw_keys(session)
 
@@ -181,7 +184,13 @@ class ExplorerScreen(LookActions):
     def _draw_keys(self, session: Session) -> None:
         narrow = self.is_narrow
         left = footer(EXPLORER, "left", narrow=narrow)
-        if trouble(session) is not None:
+        if other_phase(session):
+            left = (("f", other_phase(session)), *left)
+        if session.playback is not None:
+            play = footer(EXPLORER, "play", narrow=narrow)
+            taken = [key for key, _ in play]
+            left = (*play, *((key, label) for key, label in left if key not in taken))
+        elif trouble(session) is not None:
             left = (("x", "try this"), ("ctrl+r", "restart"))
         elif session.tree is None:
             left = (("ctrl+r", "restart"),)
@@ -193,7 +202,8 @@ class ExplorerScreen(LookActions):
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
-        self._said, self._said_at = text, self.now()
+        # By a clock of its own: a recording that stands still has another now.
+        self._said, self._said_at = text, time.monotonic()
         self._draw_panels()
 
     def on_node_tree_selected(self) -> None:
@@ -214,7 +224,10 @@ class ExplorerScreen(LookActions):
             self.action_node()
 
     def action_pause(self) -> None:
-        """Pause the view, or let it go on."""
+        """Pause the view, or let it go on; of a recording, halt or play."""
+        if self.session.playback is not None:
+            self.play_or_halt(self.session.playback)
+            return
         if self._held_view is None:
             self._held_view = (self.session, self.now())
         else:
@@ -251,6 +264,8 @@ class ExplorerScreen(LookActions):
             self.action_filter()
         elif event.key == "B":
             self.action_batch()
+        elif event.key == "at":
+            self.action_seek_to()
         else:
             return
         event.stop()
@@ -267,6 +282,13 @@ class ExplorerScreen(LookActions):
         """Ask what to filter by."""
         tree = self.tree_widget
         self._prompt = Prompt("/", tree.view.filter_text, tree.filter_by, lambda text: None)
+
+    def action_seek_to(self) -> None:
+        """Ask which place of a recording to go to."""
+        if why_not := refusal(self.session, "Seek"):
+            self.say(why_not)
+        else:
+            self._prompt = Prompt("go to ", "", lambda text: None, self.seek_to)
 
     def action_batch(self) -> None:
         """Ask for a batch size."""

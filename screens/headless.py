@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import ListModels, Start
+from tui_profiler.messages import Failed, ListModels, Remedy, Start
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.reports.table import table
-from tui_profiler.session import Session
+from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.text import safe
 from tui_profiler.verbs.models import models
 from tui_profiler.verbs.outcome import complaint, exit_code
+from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import report
 
 from .options import Chosen
-
-PIPE_COLUMNS = 100
+from .output import columns, put, require_writable, say, speaker
 
 
 class ReportOptions(Struct, frozen=True):
@@ -46,24 +43,41 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
     Raises:
         UsageError: the file to write cannot be written.
     """
-    _require_writable(options.output)
+    require_writable(options.output)
     worst = 0
     kept: list[str] = []
     for name in options.names:
-        session = asyncio.run(_one(name, options, chosen, started_at))
+        if is_recording(name):
+            session = _recorded(name)
+        else:
+            session = asyncio.run(_one(name, options, chosen, started_at))
         started_at = time.time()
         for line in complaint(session, debug=chosen.debug):
-            _say(name, line)
+            say(name, line)
         worst = max(worst, exit_code(session))
         if session.tree is None:
             continue
         text = _written(session, options, is_first=not kept)
         kept.append(text)
         if not options.output:
-            _put(text)
+            put(text)
     if options.output and kept:
         Path(options.output).write_text("".join(kept), encoding="utf-8")
     return worst
+
+
+def _recorded(file: str) -> Session:
+    """Give the last session of a recording; what is to be said of the file goes to stderr."""
+    try:
+        session, said = last_session(file)
+    except RecordingError as error:
+        failed = Failed("open", str(error), remedies=(Remedy(error.remedy, ""),), bad_argument=True)
+        return apply(EMPTY, failed)
+    for line in said:
+        say(file, line)
+    if session.tree is None and session.failure is None:
+        return apply(session, Failed("open", "the recording was cut off before the tree came"))
+    return session
 
 
 async def _one(name: str, options: ReportOptions, chosen: Chosen, started_at: float) -> Session:
@@ -71,15 +85,13 @@ async def _one(name: str, options: ReportOptions, chosen: Chosen, started_at: fl
     wanted = chosen if measuring else replace(chosen, run=False)
     spec = wanted.spec(name, started_at=started_at, seconds=options.measure)
     source = Spawned(worker_command(), first=[Start(spec)])
-    return await report(source, measuring=measuring, progress=_speaker(name))
+    return await report(source, measuring=measuring, progress=speaker(name))
 
 
 def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:
     if options.layout == "json":
         return json_report(session, top=options.top) + "\n"
-    to_terminal = not options.output and sys.stdout.isatty()
-    columns = shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if to_terminal else PIPE_COLUMNS
-    lines = table(session, columns=columns, top=options.top)
+    lines = table(session, columns=columns(options.output), top=options.top)
     return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 
 
@@ -87,43 +99,11 @@ def run_models(request: ListModels, *, debug: bool) -> int:
     """Print the names that a worker gives, one a line; exit code 1 where there are none."""
     session = asyncio.run(models(Spawned(worker_command(), first=[request])))
     for line in complaint(session, debug=debug):
-        _say("models", line)
+        say("models", line)
     if session.listed is None:
         return exit_code(session) or 1
-    _put("".join(f"{safe(name)}\n" for _, name in session.listed.names))
+    put("".join(f"{safe(name)}\n" for _, name in session.listed.names))
     if not session.listed.names:
-        _say("models", f'no model has "{safe(request.pattern)}" in its name')
+        say("models", f'no model has "{safe(request.pattern)}" in its name')
         return 1
     return 0
-
-
-def _require_writable(output: str) -> None:
-    if not output:
-        return
-    path = Path(output)
-    allowed = os.access(path if path.exists() else path.parent, os.W_OK)
-    if path.is_dir() or not allowed:
-        raise click.UsageError(f"--output {safe(output)} cannot be written.")
-
-
-def _put(text: str) -> None:
-    """Write to stdout.
-
-    Raises:
-        Exit: its reader went away, as ``head`` does: nothing more is wanted, and that is no error.
-    """
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes once more at its end, and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(0) from None
-
-
-def _speaker(name: str) -> Callable[[str], None]:
-    return lambda line: _say(name, line)
-
-
-def _say(name: str, line: str) -> None:
-    click.echo(f"{safe(name)}: {line}", err=True)

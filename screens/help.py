@@ -9,6 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tui_profiler.queries.accepts import refusal
+from tui_profiler.session import EMPTY as NOTHING
+from tui_profiler.session import Session
+
 from .keys import EXPLORER, Key, shown
 from .widgets.key_bar import key_bar
 from .widgets.lines import EMPTY, Line, LinesWidget
@@ -18,13 +22,17 @@ _GROUPS = {
     "fold": "fold",
     "find": "find and sort",
     "live": "the running model",
+    "play": "a recording",
     "look": "look",
     "screens": "screens",
 }
 
 
-def key_lines(search: str) -> tuple[Line, ...]:
-    """Give the keys whose key, name or help holds ``search``, by group."""
+def key_lines(search: str, session: Session = NOTHING) -> tuple[Line, ...]:
+    """Give the keys whose key, name or help holds ``search``, by group.
+
+    Those that the probe of ``session`` does not accept are dimmed, with the reason.
+    """
     depths = Key("1…9", "", "depth", "unfold to that depth", "fold")
     wanted = search.casefold()
     lines: list[Line] = []
@@ -36,12 +44,17 @@ def key_lines(search: str) -> tuple[Line, ...]:
         ]
         if found:
             lines += [EMPTY, ((f" {title}", "strong"),)]
-            lines += [
-                ((f"   {shown(key):<14}", "strong accent"), (key.help, "ink")) for key in found
-            ]
+            lines += [_key_line(key, session) for key in found]
     if not lines:
         lines = [EMPTY, ((f' no key matches "{search}"', "muted"), ("  esc clears", "faint"))]
     return tuple(lines)
+
+
+def _key_line(key: Key, session: Session) -> Line:
+    why_not = refusal(session, key.request)
+    if why_not:
+        return ((f"   {shown(key):<14}", "faint"), (f"{key.label}: {why_not}", "faint"))
+    return ((f"   {shown(key):<14}", "strong accent"), (key.help, "ink"))
 
 
 class KeysScreen(Screen[None]):
@@ -54,8 +67,9 @@ class KeysScreen(Screen[None]):
         Binding("up,pageup", "scroll_by(-1)", show=False),
     ]
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session = NOTHING) -> None:
         super().__init__()
+        self._session = session
         self._search = ""
         self._top = 0
 
@@ -103,7 +117,7 @@ class KeysScreen(Screen[None]):
         self._show()
 
     def _show(self) -> None:
-        lines = key_lines(self._search)
+        lines = key_lines(self._search, self._session)
         height = max(self.size.height - 2, 1)
         self._top = max(0, min(self._top, len(lines) - height))
         title: Line = ((" keys", "strong"), (f"  {self._search}▏", "accent"))

@@ -20,8 +20,8 @@ class Key(Struct, frozen=True):
     shown: str = ""
     """How the key is written; empty: as named."""
     footer: str = ""
-    """``left`` or ``right``, or not in the footer; ``left!`` also at 80 columns, ``left-narrow``
-    only there."""
+    """``left`` or ``right``, ``play`` for a recording's, or not in the footer; ``left!`` also at 80
+    columns, ``left-narrow`` only there."""
     request: str = ""
     """The request that the probe must accept for it."""
 
@@ -45,6 +45,25 @@ EXPLORER: tuple[Key, ...] = (
     ),
     Key("z", "hottest", "hottest", "go to the hottest leaf", "find", "", "left"),
     Key("p", "pause", "pause", "pause the view; the model runs on", "live", "", "left"),
+    Key("p", "pause", "halt", "stand still, or play", "play", "", "play!", "Play"),
+    Key("less_than_sign", "seek(-5)", "back", "5 s back", "play", "<", "play!", "Seek"),
+    Key("greater_than_sign", "seek(5)", "on", "5 s on", "play", ">", "play!", "Seek"),
+    Key("shift+left", "seek(-60)", "back", "a minute back", "play", request="Seek"),
+    Key("shift+right", "seek(60)", "on", "a minute on", "play", request="Seek"),
+    Key(
+        "plus,equals_sign", "speed(2)", "faster", "twice as fast", "play", "+", "play!", "SetSpeed"
+    ),
+    Key("minus", "speed(0.5)", "slower", "half as fast", "play", "-", "play!", "SetSpeed"),
+    Key(
+        "at",
+        "seek_to",
+        "go to",
+        "go to a place: 12.5 or 1:30 from the beginning, 50%, end",
+        "play",
+        "@",
+        "play!",
+        request="Seek",
+    ),
     Key(
         "P", "hold", "hold", "hold the model (press twice), or let it run", "live", request="Pause"
     ),
@@ -58,6 +77,14 @@ EXPLORER: tuple[Key, ...] = (
         request="Step",
     ),
     Key("B", "batch", "batch", "run with another batch size", "live", request="SetBatch"),
+    Key(
+        "f",
+        "phase",
+        "phase",
+        "run the other forward of a model that generates: prefill or decode",
+        "live",
+        request="SetPhase",
+    ),
     Key("down,j", "move(1)", "down", "one row down", "move", "↓ j"),
     Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k"),
     Key("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move", "ctrl+d"),
@@ -86,8 +113,15 @@ EXPLORER: tuple[Key, ...] = (
     Key("T", "theme", "theme", "next theme", "look"),
     Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
-    Key("x", "try", "try", "try the marked remedy of a failure; tab marks the next", "live"),
-    Key("ctrl+r", "restart", "restart", "restart the worker", "live"),
+    Key(
+        "x",
+        "try",
+        "try",
+        "try the marked remedy of a failure; tab marks the next",
+        "live",
+        request="Start",
+    ),
+    Key("ctrl+r", "restart", "restart", "restart the worker", "live", request="Start"),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens", "", "right"),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tui_profiler.canvas import Glyphs
 from tui_profiler.text import safe
 
-from .run_actions import RunActions
+from .play_actions import PlayActions
 from .tree_actions import TreeActions
 
 
-class LookActions(TreeActions, RunActions):
+class LookActions(TreeActions, PlayActions):
     """Actions of a screen with a tree and a session. Other screens are imported when opened."""
 
     glyphs: Glyphs
@@ -49,7 +49,7 @@ class LookActions(TreeActions, RunActions):
         """Open the list of keys."""
         from .help import KeysScreen  # noqa: PLC0415
 
-        self.app.push_screen(KeysScreen())
+        self.app.push_screen(KeysScreen(self.session))
 
     async def action_leave(self) -> None:
         """Quit."""

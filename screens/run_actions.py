@@ -7,8 +7,10 @@ from collections.abc import Callable
 from textual.reactive import var
 from textual.screen import Screen
 
-from tui_profiler.messages import LoadSpec, Pause, Request, Resume, SetBatch, Step
+from tui_profiler.messages import LoadSpec, Pause, Request, Resume, SetBatch, SetPhase, Step
+from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
+from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import safe
 
@@ -52,7 +54,9 @@ class RunActions(Screen[None]):
     def action_hold(self) -> None:
         """Hold the model when asked twice, or let it run."""
         loop = self.session.loop
-        if loop is not None and loop.state == "paused":
+        if why_not := refusal(self.session, "Pause"):
+            self.say(why_not)
+        elif loop is not None and loop.state == "paused":
             self._request(Resume(), "the model runs again")
         elif self.now() - self._hold_asked_at <= HOLD_SECONDS:
             self._hold_asked_at = -1e9
@@ -64,18 +68,28 @@ class RunActions(Screen[None]):
     def action_step(self) -> None:
         """Run one forward of a model that is held."""
         loop = self.session.loop
-        if loop is not None and loop.state == "paused":
+        if why_not := refusal(self.session, "Step"):
+            self.say(why_not)
+        elif loop is not None and loop.state == "paused":
             self._request(Step(), "one forward")
         else:
             self.say("the model runs; P P holds it, then . steps")
 
+    def action_phase(self) -> None:
+        """Ask for the other forward of a model that generates."""
+        other = other_phase(self.session)
+        if other:
+            self._request(SetPhase(other), f"{other} asked for")
+        else:
+            self.say("this model has one forward: only what generates has a prefill and a decode")
+
     def _request(self, request: Request, said: str) -> None:
-        hello = self.session.hello
-        name = type(request).__name__
-        if hello is None or self.session.ended is not None:
+        session = self.session
+        is_gone = session.ended is not None and session.playback is None
+        if why_not := refusal(session, type(request).__name__):
+            self.say(why_not)
+        elif session.hello is None or is_gone:
             self.say("there is no worker to ask; ctrl+r starts one")
-        elif name not in hello.accepts:
-            self.say(hello.refusal or f"this probe does not accept {name}")
         else:
             self._send(request)
             self.say(said)
@@ -101,6 +115,9 @@ class RunActions(Screen[None]):
             self._start_again(changed, f"started again with {safe(remedy.command)}")
 
     def _start_again(self, spec: LoadSpec | None, said: str) -> None:
+        if why_not := refusal(self.session, "Start"):
+            self.say(why_not)
+            return
         self.marked = 0
         self.forget_pause()
         self.spec = spec or self.spec

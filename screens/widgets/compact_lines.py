@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from tui_profiler.canvas import nice_ceiling, sparkline
-from tui_profiler.messages import Sample, Tensor, Unknown, known
+from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
 from tui_profiler.queries.bound import Bound, BoundKind, bound, bytes_moved, intensity
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.seconds import node_seconds
 from tui_profiler.queries.series import last_calls, utilisation
 from tui_profiler.session import Timing
-from tui_profiler.text import middle
-from tui_profiler.units import duration, shape, share, size, three_digits
+from tui_profiler.text import middle, safe
+from tui_profiler.units import count, duration, shape, share, size, thousands, three_digits
 from tui_profiler.units import intensity as intensity_text
 
 from .bound_lines import bound_lines, verdict, why_on_paper
+from .file_lines import file_lines
 from .identity_lines import detail_of, flops, macs, tensor_lines, title_of, work_lines
 from .lines import EMPTY, Line, cut, line_width
 from .machine_lines import busy, machine_lines, memory_text
@@ -78,6 +79,8 @@ def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
     match section:
         case "work":
             lines = (*work_lines(look), *tensor_lines(look))
+        case "timing" | "bound" if look.tree is not None and not look.tree.has_forward:
+            lines = file_lines(look)[1:]
         case "timing":
             lines = timing_lines(look, max(min(rows - 2, 3), 1))[1:]
         case "bound":
@@ -88,6 +91,8 @@ def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
 
 
 def _in_short(look: Look) -> tuple[Line, ...]:
+    if look.tree is not None and not look.tree.has_forward:
+        return (_work(look), *_file(look), _machine(look))
     figures = (_work(look), _timing(look), _bound(look), _machine(look))
     return without_colour(figures) if is_stale(look.session, look.now) else figures
 
@@ -107,9 +112,13 @@ def _work(look: Look) -> Line:
     if tree is None:
         return _absence("work", True, "after the trace", look)
     node, cost = tree.nodes[look.node], tree.costs[look.node]
+    if not tree.has_forward:
+        held: Line = ((count(cost.parameters), "ink"), (" parameters", "muted"))
+        return _labelled("params", [held], ((size(cost.parameter_bytes), "ink"),), look)
     ratio = intensity(cost)
     right: Line = ((size(bytes_moved(cost)), "ink"),)
-    figure = macs(cost) if cost.macs else flops(cost)
+    bounded = tree.bounded.get(look.node)
+    figure = macs(cost, bounded) if cost.macs else flops(cost, bounded)
     parts: list[Line] = [
         (*_tensor(node.inputs), (" in   ", "muted")),
         (*_tensor(node.outputs), (" out    ", "muted")),
@@ -118,6 +127,21 @@ def _work(look: Look) -> Line:
     if ratio is not None:
         parts.append((("   " + intensity_text(ratio), "ink"), (" FLOP/B", "muted")))
     return _labelled("work", parts, right, look)
+
+
+def _file(look: Look) -> tuple[Line, Line]:
+    """Give what the file is, in place of times and bounds."""
+    found = look.session.file
+    if found is None:
+        return _absence("timing", False, NO_FORWARD, look), _absence("bound", False, "", look)
+    problems = f", {thousands(found.problem_count)} problems" if found.problem_count else ""
+    wrong = "error" if found.problem_count or found.checksum == "failed" else "muted"
+    kind: Line = (
+        (safe(found.kind), "ink"),
+        (f"  checksum {safe(found.checksum)}{problems}", wrong),
+    )
+    hint = f"to run it: {safe(found.hint)}" if found.hint else NO_FORWARD
+    return _labelled("file", [kind], EMPTY, look), _labelled("", [((hint, "muted"),)], EMPTY, look)
 
 
 def _tensor(tensors: tuple[Tensor, ...]) -> Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.messages import LoadSpec
+from tui_profiler.messages import LoadSpec, Playback
 from tui_profiler.queries.panel_state import State, StateKind, state
 from tui_profiler.queries.panel_words import (
     device_text,
@@ -12,10 +12,11 @@ from tui_profiler.queries.panel_words import (
     model_name,
     parameters_text,
 )
+from tui_profiler.queries.playback import origin, place, speed
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 from tui_profiler.text import middle, safe
-from tui_profiler.units import duration
+from tui_profiler.units import duration, thousands
 
 from .lines import Line, LinesWidget, line_width
 from .parts import Look, finished, row
@@ -45,7 +46,11 @@ def header_lines(
         spec: what was asked for, shown until the model is loaded.
         paused_at: when the view was paused, on the probe's clock; None where it was not.
     """
-    rights = _states(look, state(look.session, look.now, paused_at))
+    playback = look.session.playback
+    if playback is not None:
+        rights = _played(look, playback)
+    else:
+        rights = _states(look, state(look.session, look.now, paused_at))
     narrow = look.cells < NARROW
     names = _names(look, spec)
     for left in names[2:] if narrow else names:
@@ -110,6 +115,20 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     wide = "   " if now.kind == "loading" else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
     return (with_detail, with_detail, head)
+
+
+def _played(look: Look, playback: Playback) -> tuple[Line, ...]:
+    """Give the right end of a recording: where it stands, what is damaged, where it comes from."""
+    sign = look.glyphs.playing if playback.is_playing else look.glyphs.paused
+    head: Line = ((sign, "accent"), (f" {place(playback, look.now)}", "ink"))
+    fast: Line = ((f"  {speed(playback).replace('×', look.glyphs.times)}", "ink"),)
+    lost: Line = ()
+    if playback.frames_skipped:
+        skipped = f"{thousands(playback.frames_skipped)} skipped"
+        lost = ((f"  {look.glyphs.failed} {skipped}", "error"),)
+    comes_from: Line = ((f"  {origin(playback)}", "muted"),)
+    long = (*head, *fast, *lost, *comes_from)
+    return (long, long, (*head, *lost, *comes_from), (*head, *lost), head)
 
 
 def _sign(now: State, look: Look) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Cost, Node, Tensor, Weight
+from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Weight
 from tui_profiler.queries.bound import bound, intensity
-from tui_profiler.session import Tree
+from tui_profiler.session import Bounded, Tree
 from tui_profiler.text import middle, safe, width
 from tui_profiler.units import ZERO, count, dtype, quantity, shape, size, thousands
 from tui_profiler.units import intensity as intensity_text
 
 from .bound_lines import verdict
 from .lines import EMPTY, Line, line_width
-from .parts import LABEL, Look, columns, pending, row
+from .parts import LABEL, Look, absent, columns, pending, row
 
 MOST_TENSORS = 3
 
@@ -63,6 +63,8 @@ def tensor_lines(look: Look) -> tuple[Line, ...]:
     if tree is None:
         return ()
     node, cost = tree.nodes[look.node], tree.costs[look.node]
+    if not tree.has_forward:
+        return _weights(node, cost, look)
     return (
         *_tensors("in", node.inputs, look),
         *_tensors("out", node.outputs, look),
@@ -116,13 +118,16 @@ def work_lines(look: Look) -> tuple[Line, ...]:
     tree = look.tree
     if tree is None:
         return ()
+    if not tree.has_forward:
+        return absent("work", NO_FORWARD, look)
     cost = tree.costs[look.node]
     ratio = intensity(cost)
     right: Line = EMPTY
     if ratio is not None:
         right = ((intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
-    figures: list[Line] = [(("work".ljust(LABEL), "muted"), *macs(cost))]
-    figures.append((("  ", "ink"), *flops(cost)))
+    bounded = tree.bounded.get(look.node)
+    figures: list[Line] = [(("work".ljust(LABEL), "muted"), *macs(cost, bounded))]
+    figures.append((("  ", "ink"), *flops(cost, bounded)))
     lines = (columns(figures, right, look),)
     if not cost.uncosted:
         return lines
@@ -130,14 +135,18 @@ def work_lines(look: Look) -> tuple[Line, ...]:
     return (*lines, row(((" " * LABEL + missing, "muted"),), EMPTY, look))
 
 
-def macs(cost: Cost) -> Line:
-    """Give multiply-accumulates with their unit."""
-    return _figure(cost.macs, "MAC", "")
+_MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
 
 
-def flops(cost: Cost) -> Line:
+def macs(cost: Cost, bounded: Bounded | None) -> Line:
+    """Give multiply-accumulates with their unit; marked where they depend on the data."""
+    return _figure(cost.macs, "MAC", _MARKS[bounded])
+
+
+def flops(cost: Cost, bounded: Bounded | None) -> Line:
     """Give FLOPs with their unit; marked where operators without formula make it a lower bound."""
-    return _figure(cost.flops, "FLOP", "≥ " if cost.uncosted else "")
+    mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
+    return _figure(cost.flops, "FLOP", mark)
 
 
 def _figure(value: int, unit: str, before: str) -> Line:

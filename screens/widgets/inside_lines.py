@@ -10,6 +10,7 @@ from tui_profiler.queries.panel_inside import (
     operators,
     slowest_children,
 )
+from tui_profiler.session import Tree
 from tui_profiler.text import middle, safe, width
 from tui_profiler.units import count, duration, share_cell, size
 
@@ -27,8 +28,9 @@ def inside_lines(look: Look) -> tuple[Line, ...]:
     if is_block(tree, look.node):
         found = slowest_children(look.session, look.node, MOST)
         timed = any(item.seconds is not None for item in found)
-        title = section("inside", "slowest modules" if timed else "most MACs, on paper", look)
-        return (title, *(_module(item, look) for item in found))
+        paper = "most MACs, on paper" if tree.has_forward else "most parameters"
+        title = section("inside", "slowest modules" if timed else paper, look)
+        return (title, *(_module(item, tree, look) for item in found))
     found = operators(look.session, look.node, MOST)
     if not found:
         return ()
@@ -38,8 +40,10 @@ def inside_lines(look: Look) -> tuple[Line, ...]:
     return (title, *(_operator(item, look) for item in found), *rest)
 
 
-def _module(item: Inside, look: Look) -> Line:
+def _module(item: Inside, tree: Tree, look: Look) -> Line:
     figure = duration(item.seconds) if item.seconds is not None else f"{count(item.macs)} MAC"
+    if not tree.has_forward:
+        figure = count(tree.costs[item.node].parameters)
     part = f"{share_cell(item.share)} %" if item.share is not None else look.glyphs.dash
     right: Line = ((figure, "ink"), (part.rjust(7), "ink"), *letter(item))
     return row(_name(item, look, 7 + width(figure) + 3), right, look)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tui_profiler.queries.panel_state import is_stale
 
 from .bound_lines import bound_lines
+from .file_lines import file_lines
 from .identity_lines import identity_lines, tensor_lines, work_lines
 from .inside_lines import inside_lines
 from .lines import EMPTY, Line
@@ -36,6 +37,13 @@ def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
 def _forms(look: Look) -> tuple[Block, ...]:
     """Give what stands above the machine, the fullest form first."""
     identity, tensors, work = identity_lines(look), tensor_lines(look), work_lines(look)
+    if look.tree is not None and not look.tree.has_forward:
+        file, inside = file_lines(look), inside_lines(look)
+        return (
+            _stacked(identity, tensors, file, inside),
+            _stacked(identity, tensors, file),
+            _stacked(identity, file),
+        )
     tall, flat = _live(look, 3), _live(look, 1)
     inside = inside_lines(look)
     with_tensors = (*tensors, *work)

@@ -14,6 +14,7 @@ from tui_profiler.text import fit, middle, safe, width
 from tui_profiler.units import UNAVAILABLE, ZERO, count, dtype, duration, shape, share_cell, size
 
 from ..source_text import SourceText
+from .file_lines import file_lines
 from .identity_lines import title_of
 from .inside_lines import letter
 from .lines import EMPTY, Line, line_width
@@ -45,9 +46,7 @@ def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
         return words("this node is not in the tree any more", look)
     parts = (
         _identity(tree, look),
-        _tensors(tree, around.edges, look),
-        _modules(look),
-        _operators(look),
+        *_inner_parts(tree, around, look),
         _weights(tree, look),
         _source("source", around.source, look),
         _source("called from", around.called_from, look),
@@ -59,6 +58,12 @@ def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
             lines.append(EMPTY)
         lines += part
     return tuple(lines)
+
+
+def _inner_parts(tree: Tree, around: Around, look: Look) -> tuple[tuple[Line, ...], ...]:
+    if not tree.has_forward:
+        return (_parts(tree, look), file_lines(look))
+    return (_tensors(tree, around.edges, look), _modules(look), _operators(look))
 
 
 def _identity(tree: Tree, look: Look) -> tuple[Line, ...]:
@@ -114,6 +119,25 @@ def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
     room = max(look.inner - line_width(left) - 3, 0)
     end = "   " + middle(where, room, look.glyphs.ellipsis) if where and room > 3 else ""
     return row((*left, (end, "muted")), EMPTY, look)
+
+
+def _parts(tree: Tree, look: Look) -> tuple[Line, ...]:
+    """Give the modules inside with their parameters, where there is nothing else to tell."""
+    found = slowest_children(look.session, look.node, most=_MOST)
+    if not found:
+        return ()
+    lines = [section("modules", "most parameters first", look)]
+    for item in found:
+        share_of = f"{share_cell(item.share)} %" if item.share is not None else UNAVAILABLE
+        cost = tree.costs[item.node]
+        figures = (
+            count(cost.parameters).rjust(8)
+            + size(cost.parameter_bytes).rjust(12)
+            + share_of.rjust(8)
+        )
+        name = middle(safe(item.name), max(look.inner - 30, 8), look.glyphs.ellipsis)
+        lines.append(row(((name, "ink"),), ((figures, "ink"),), look))
+    return tuple(lines)
 
 
 def _modules(look: Look) -> tuple[Line, ...]:

@@ -7,6 +7,7 @@ from tui_profiler.messages import Node
 from tui_profiler.queries.panel_state import has_failed, running_stage
 from tui_profiler.queries.seconds import node_seconds, share
 from tui_profiler.queries.series import last_calls
+from tui_profiler.queries.why import operator_time_words
 from tui_profiler.session import Session, Timing
 from tui_profiler.text import safe
 from tui_profiler.units import count, duration, thousands, three_digits
@@ -66,7 +67,8 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
     if session.timings is not None and tree is not None and node < len(tree):
         found = tree.nodes[node]
         if found.kind == "op":
-            return False, "times of operators need an operator window"
+            is_coming = session.operators is None and _is_running(session)
+            return is_coming, operator_time_words(session, node)
         if node_seconds(session, node) is not None:
             return False, "never called itself: the time of its modules"
         return False, safe(found.note) or "not called in any forward so far"
@@ -76,6 +78,10 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
         return False, safe(session.loop.detail) or "no forward was run"
     stage = running_stage(session)
     return True, f"after the first run; now: {stage.stage}" if stage else "after the first run"
+
+
+def _is_running(session: Session) -> bool:
+    return session.loop is not None and session.loop.state == "running"
 
 
 def _not_measured(look: Look) -> tuple[Line, ...]:

@@ -84,6 +84,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
         if session is self._figures.session:
             return
         before, tree = self._outline, session.tree
+        had_tree = self._figures.session.tree
         if tree is None or not len(tree):
             self._figures.update(session)
             self._outline = None
@@ -96,6 +97,8 @@ class TreeCanvas(LinesWidget, can_focus=True):
             self._lay(rows.outline(session, view))
         else:
             self._figures.update(session, before.focus.root)
+        if tree is not had_tree:
+            self._columns = self._chosen_columns()
         self._draw()
 
     @property
@@ -236,9 +239,14 @@ class TreeCanvas(LinesWidget, can_focus=True):
             self._draw()
 
     def _measure(self) -> None:
-        self._columns = columns_for(self.size.width, self._form)
+        self._columns = self._chosen_columns()
         self._keep_in_sight()
         self._draw()
+
+    def _chosen_columns(self) -> Columns:
+        tree = self.session.tree
+        has_forward = tree is None or tree.has_forward
+        return columns_for(self.size.width, self._form, has_forward=has_forward)
 
     def _draw(self) -> None:
         """Make the lines that are on screen; what did not change is not repainted."""

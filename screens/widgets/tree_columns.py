@@ -86,15 +86,26 @@ _NARROW = (
 )
 _TINY = (_Choice(0, 0, (_SECONDS, _TREND, _SHARE)),)
 _CHOICES: dict[Form, tuple[_Choice, ...]] = {"wide": _WIDE, "narrow": _NARROW, "tiny": _TINY}
+_PARAMETERS = (
+    _Choice(26, 32, (_PARAMS, _BYTES, _SHARE_APART, _LONG_BAR)),
+    _Choice(14, 10, (_PARAMS, _BYTES, _SHARE_APART, _SHORT_BAR)),
+    _Choice(10, 0, (_PARAMS, _SHARE)),
+)
 _PADS: dict[Form, int] = {"wide": 2, "narrow": 2, "tiny": 1}
 _CURSOR = 1
 
 
-def columns_for(cells: int, form: Form) -> Columns:
-    """Choose the columns for a row of ``cells``; names come first, then more figures, then bars."""
+def columns_for(cells: int, form: Form, *, has_forward: bool = True) -> Columns:
+    """Choose the columns for a row of ``cells``; names come first, then more figures, then bars.
+
+    Args:
+        cells: of the row.
+        form: of the screen.
+        has_forward: parameters alone have neither work nor times.
+    """
     divider = form == "wide"
     edge = _PADS[form] + divider
-    choices = _CHOICES[form]
+    choices = _CHOICES[form] if has_forward else _PARAMETERS
     chosen = next(
         (choice for choice in choices if _room(cells, choice, edge) >= choice.least_name), None
     )

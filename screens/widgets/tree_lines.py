@@ -8,6 +8,7 @@ from tui_profiler.canvas import UNICODE, Glyphs, bar
 from tui_profiler.queries.bound import KINDS, LETTERS
 from tui_profiler.queries.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.focus import SORT_LABELS
+from tui_profiler.queries.names import shown
 from tui_profiler.queries.rows import Outline
 from tui_profiler.session import Tree
 from tui_profiler.text import fit, middle, safe, width
@@ -128,7 +129,7 @@ def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
     spans: list[Span] = []
     left_out = width(between[0]) + width(glyphs.ellipsis)
     while node >= 0:
-        name = safe(tree.nodes[node].name)
+        name = safe(shown(tree.nodes[node].name))
         parent = tree.nodes[node].parent
         room -= width(between[0]) + width(name)
         if spans and room < (left_out if parent >= 0 else 0):
@@ -150,7 +151,7 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
     if laid.shape.branches[node]:
         fold = (glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded) + " "
     room = max(cells - indent - 2, 0)
-    name = middle(safe(found.name), room, glyphs.ellipsis)
+    name = middle(safe(shown(found.name)), room, glyphs.ellipsis)
     rest = room - width(name) - 1
     kind = safe(figures.type_of(node).replace("×", glyphs.times))
     shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
@@ -165,7 +166,9 @@ def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Lin
         case "params":
             return _figure(column, cells.parameters, _text(cells.parameters, count), glyphs)
         case "macs":
-            return _figure(column, cells.macs, _text(cells.macs, count), glyphs)
+            text = _text(cells.macs, count)
+            mark = {"at most": glyphs.at_most, "about": glyphs.about, None: ""}[cells.bounded]
+            return _figure(column, cells.macs, mark + text if text else "", glyphs)
         case "bytes":
             return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, size), glyphs)
         case "intensity":
@@ -260,6 +263,9 @@ def _heading(column: Column, figures: Figures, glyphs: Glyphs) -> str:
         case "p95":
             return "p95"
         case "share":
+            tree = figures.session.tree
+            if tree is not None and not tree.has_forward:
+                return "%"
             return "%" if figures.measured else "%MAC"
         case "bar":
             end = f"{figures.scale * 100:.0f} %"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
@@ -7,11 +8,19 @@ import msgspec
 import pytest
 import torch
 
-from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.probe.measure.ceilings import ceilings, measure_again, measure_ceilings
-from tui_profiler.probe.measure.roofs import last_level_cache_bytes, product_rate
+from tui_profiler.messages import Ceiling, Ceilings, Unknown
+from tui_profiler.probe.measure.ceilings import (
+    BUSY_CORES,
+    MOST_TRIES,
+    best,
+    ceilings,
+    measure_again,
+    measure_ceilings,
+)
+from tui_profiler.probe.measure.roofs import copy_rate, last_level_cache_bytes, product_rate
 
 CPU = torch.device("cpu")
+NONE = Unknown("none")
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +28,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+def kept_for_good(threads: int, folder: Path) -> Ceilings:
+    """Give what is kept once it is: a machine that is busy is measured up to three times."""
+    for _ in range(MOST_TRIES):
+        measured = ceilings("cpu", threads, folder)
+        if measured.busy <= BUSY_CORES:
+            break
+    return measured
+
+
 @pytest.fixture(scope="module")
 def measured(folder: Path) -> Ceilings:
-    return ceilings("cpu", torch.get_num_threads(), folder / "new")
+    return kept_for_good(torch.get_num_threads(), folder / "new")
 
 
 def kept_files(folder: Path) -> list[Path]:
@@ -40,29 +58,38 @@ def test_it_takes_about_two_seconds(measured: Ceilings) -> None:
     assert 0 < measured.seconds < 10
 
 
-def test_no_product_of_our_own_is_much_faster_than_the_ceiling(measured: Ceilings) -> None:
-    a, b = torch.rand(2, 512, 512)
+def median_seconds(action: Callable[[], object]) -> float:
     seconds = []
     for _ in range(5):
         began = perf_counter()
-        torch.mm(a, b)
+        action()
         seconds.append(perf_counter() - began)
-    rate = measured.compute[0].flops_per_second
-    assert isinstance(rate, float)
-    assert 2 * 512**3 / sorted(seconds)[2] < 2 * rate
+    return sorted(seconds)[2]
 
 
-def test_no_copy_of_our_own_is_much_faster_than_the_ceiling(measured: Ceilings) -> None:
+def test_no_product_of_our_own_is_much_faster_than_the_ceiling() -> None:
+    a, b = torch.rand(2, 512, 512)
+
+    def holds() -> bool:
+        rate = product_rate("float32", CPU)
+        assert isinstance(rate, float)
+        return 2 * 512**3 / median_seconds(lambda: torch.mm(a, b)) < 2 * rate
+
+    # A machine that is busy during one of the two measurements, and not during the other, says
+    # nothing of either.
+    assert any(holds() for _ in range(4))
+
+
+def test_no_copy_of_our_own_is_much_faster_than_the_ceiling() -> None:
     source = torch.ones(64 * 2**20 // 4)
     target = torch.empty_like(source)
-    seconds = []
-    for _ in range(5):
-        began = perf_counter()
-        target.copy_(source)
-        seconds.append(perf_counter() - began)
-    rate = measured.bytes_per_second
-    assert isinstance(rate, float)
-    assert 2 * 64 * 2**20 / sorted(seconds)[2] < 3 * rate
+
+    def holds() -> bool:
+        rate = copy_rate(CPU)
+        assert isinstance(rate, float)
+        return 2 * 64 * 2**20 / median_seconds(lambda: target.copy_(source)) < 3 * rate
+
+    assert any(holds() for _ in range(4))
 
 
 def test_one_operator_takes_less_than_one_that_works(measured: Ceilings) -> None:
@@ -82,7 +109,7 @@ def test_what_was_measured_is_kept(folder: Path, measured: Ceilings) -> None:
 def test_measuring_again_replaces_what_is_kept(folder: Path, measured: Ceilings) -> None:
     new = measure_again("cpu", measured.threads, folder / "new")
     assert new.measured_at > measured.measured_at
-    assert ceilings("cpu", measured.threads, folder / "new").measured_at == new.measured_at
+    assert kept_for_good(measured.threads, folder / "new").measured_at >= new.measured_at
     assert len(kept_files(folder / "new")) == 1
 
 
@@ -94,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_measured_again(
 ) -> None:
     (name,) = kept_files(folder / "new")
     (tmp_path / name.name).write_bytes(content)
-    assert ceilings("cpu", measured.threads, tmp_path).seconds > 0
+    assert kept_for_good(measured.threads, tmp_path).seconds > 0
     assert ceilings("cpu", measured.threads, tmp_path).seconds == 0
 
 
@@ -144,3 +171,32 @@ def test_the_last_level_cache_is_the_largest(tmp_path: Path) -> None:
         (tmp_path / f"index{place}" / "size").write_text(f"{size}\n")
     assert last_level_cache_bytes(CPU, tmp_path) == 36 * 2**20
     assert last_level_cache_bytes(CPU, tmp_path / "missing") == 0
+
+
+def test_the_higher_roof_of_two_measurements_counts() -> None:
+    low = Ceilings(
+        "cpu", 2, (Ceiling("float32", 1e9), Ceiling("int8", NONE)), 5e9, 2e-6, 1.0, 2.0, 1.5
+    )
+    high = Ceilings(
+        "cpu", 2, (Ceiling("float32", 2e9), Ceiling("int8", NONE)), 3e9, 1e-6, 9.0, 2.0, 0.0
+    )
+    for found in (best(low, high), best(high, low)):
+        assert found.compute == high.compute
+        assert found.bytes_per_second == 5e9
+        assert found.op_seconds == 1e-6
+        assert found.busy == 0.0
+    assert best(low, high).measured_at == 9.0
+
+
+def test_what_a_busy_machine_gave_is_measured_again_at_most_three_times(
+    folder: Path, measured: Ceilings, tmp_path: Path
+) -> None:
+    (file,) = kept_files(folder / "new")
+    kept = msgspec.json.decode(file.read_bytes())
+    kept["ceilings"][-1], kept["tries"] = 1.0, MOST_TRIES
+    (tmp_path / file.name).write_bytes(msgspec.json.encode(kept))
+    assert ceilings("cpu", measured.threads, tmp_path).seconds == 0
+    kept["tries"] = MOST_TRIES - 1
+    (tmp_path / file.name).write_bytes(msgspec.json.encode(kept))
+    assert ceilings("cpu", measured.threads, tmp_path).seconds > 0
+    assert ceilings("cpu", measured.threads, tmp_path).seconds == 0

@@ -84,6 +84,20 @@ def test_compiled_while_watching_it_is_one_graph_and_stays_good(model: nn.Module
     assert backend.graphs == 1
 
 
+def test_a_gate_that_moves_compiles_nothing_again(model: nn.Module) -> None:
+    backend = Counting()
+    clock = ModuleClock(model)
+    clock.install()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    compiled(X)
+    for is_recording in (False, True, False):
+        clock.recording = is_recording
+        compiled(X)
+    clock.uninstall()
+    compiled(X)
+    assert backend.graphs == 1
+
+
 def test_compiled_after_watching_it_is_one_graph(model: nn.Module) -> None:
     backend = Counting()
     clock = ModuleClock(model)

@@ -10,6 +10,7 @@ from tui_profiler.probe.load.examples import inputs_from
 from tui_profiler.probe.load.guesses import guesses
 from tui_profiler.probe.load.settings import Settings
 from tui_profiler.probe.load.tensors import Candidates
+from tui_profiler.probe.load.typed import typed_call
 
 CPU = Settings(torch.device("cpu"), None, None)
 
@@ -227,3 +228,32 @@ def test_an_example_may_hold_lists_and_dictionaries():
         ("images[1]", (1, 4)),
         ("extra.mask", (1,)),
     ]
+
+
+class OfImages(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, images: list[Tensor], targets=None):
+        return [self.conv(image) for image in images]
+
+
+def test_images_go_in_as_a_list_where_forward_says_so():
+    two = Settings(torch.device("cpu"), None, 2)
+    inputs = first_that_runs(OfImages(), two)
+    assert [spec.name for spec in inputs.specs] == ["images[0]", "images[1]"]
+    assert [tuple(image.shape) for image in inputs.args[0]] == [(3, 224, 224)] * 2
+
+    typed = typed_call(("2,3,96,64",), OfImages(), two).inputs(two)
+    assert [tuple(image.shape) for image in typed.args[0]] == [(3, 96, 64)] * 2
+
+
+def test_a_detector_of_the_users_own_is_read_like_a_named_one():
+    from torchvision.models.detection import ssdlite320_mobilenet_v3_large
+
+    model = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None)
+    inputs = next(iter(Candidates(guesses(model), CPU)))
+    (spec,) = inputs.specs
+    assert (spec.name, spec.shape) == ("images[0]", (3, 320, 320))
+    assert spec.why == "the size that its transform makes of images"

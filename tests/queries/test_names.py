@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_profiler.queries.names import abbreviated, short
+from tui_profiler.queries.names import abbreviated, short, shown
 from tui_profiler.text import width
 
 READABLE = [
@@ -45,6 +45,24 @@ def test_a_mangled_name_becomes_readable(mangled: str, readable: str) -> None:
 @pytest.mark.parametrize("name", UNCHANGED)
 def test_a_plain_name_stays(name: str) -> None:
     assert abbreviated(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "readable"),
+    [
+        ("L__self___layer1_0_conv1", "layer1.0.conv1"),
+        ("g__model___model_0_conv", "model.0.conv"),
+        ("getattr_L__self___layers_1_2_norm", "layers.1.2.norm"),
+        ("getattr_getattr_L__m___model_23_cv3_0___0_____0___conv", "model.23.cv3.0[0][0].conv"),
+        ("blocks_____0___", "blocks[0]"),
+        ("norm_1_out", "norm_1_out"),
+        ("getattribute", "getattribute"),
+        ("conv2d_7", "conv2d_7"),
+        ("self_attn", "self_attn"),
+    ],
+)
+def test_a_tree_abbreviates_only_what_a_tracer_called_so(name: str, readable: str) -> None:
+    assert shown(name) == readable
 
 
 def test_a_long_name_keeps_its_start_and_its_end() -> None:

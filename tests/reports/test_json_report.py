@@ -128,12 +128,12 @@ def test_coverage_names_what_is_not_costed() -> None:
 
 
 def test_every_attempt_at_tracing_is_told() -> None:
+    no_graph = {"variant": None, "graphs": None, "graph_breaks": None}
+    fake = {"method": "dispatch:fake", "seconds": 0.25, "error": "a value was asked for"}
+    real = {"method": "dispatch:real", "seconds": 0.125, "error": None}
     assert report(folded(TRACED))["tracer"] == {
         "method": "dispatch:real",
-        "attempts": [
-            {"method": "dispatch:fake", "seconds": 0.25, "error": "a value was asked for"},
-            {"method": "dispatch:real", "seconds": 0.125, "error": None},
-        ],
+        "attempts": [fake | no_graph, real | no_graph],
     }
 
 
@@ -158,7 +158,7 @@ def test_without_measuring_layers_have_no_timing() -> None:
         (
             MEASURED,
             "layers[kind=op].timing",
-            "operators are not timed in this version, modules are",
+            "after the first operator window",
         ),
     ],
 )

@@ -24,6 +24,7 @@ on paper -- one forward; a multiply-add is one MAC and two FLOP
   intensity        1.38 FLOP/B
   peak memory      13.0 KiB: parameters 10.5 KiB, buffers 0 B, activations 2.00 KiB, workspace 512 B
                    predicted from the lifetimes of tensors
+                   4 tensors: 4 allocated, 0 in memory that was there, 0 skipped
   operators        4, 1 not costed
   traced by        dispatch:real, 375 ms
                    dispatch:fake failed: a value was asked for
@@ -34,6 +35,20 @@ Conv2d                     1    13.8K  72.9
 Linear                     1    5.13K  27.1
 activation                 1       10   0.1
 other                      1        ·   0.0
+
+layers by class -- their own operators and parameters
+class                  count    param     FLOP     %
+Conv2d                     1      108    13.8K  72.9
+Linear                     1    2.57K    5.13K  27.1
+ReLU                       1        ·       10   0.1
+Net                        1        ·        ·   0.0
+
+operators by intensity -- FLOP a byte, on paper
+band                   count     FLOP     %
+below 10                   4    19.0K 100.0
+10 to 50                   0        ·   0.0
+50 to 100                  0        ·   0.0
+above 100                  0        ·   0.0
 
 bottlenecks -- on paper, by FLOP/B
 class                  count    %FLOP   %time

@@ -20,16 +20,20 @@ from tests.screens.screen_text import GOLDEN, screen_text
 from tui_profiler.messages import (
     Ended,
     Failed,
+    Hello,
     LoadSpec,
     LoopState,
     Message,
+    Nodes,
     Pause,
     Remedy,
     Request,
     Resume,
     SetBatch,
+    SetPhase,
     StageDone,
     TraceDone,
+    TraceStarted,
 )
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.text import width
@@ -200,6 +204,23 @@ async def test_another_batch_size_is_asked_for() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("B", "8", "enter")
         assert stage.requests == [SetBatch(8)]
+
+
+async def test_the_other_forward_is_asked_for_where_there_is_one() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("f")
+        assert stage.requests == []
+        assert "this model has one forward" in screen_text(stage.app)
+    started = next(m for m in recorded() if isinstance(m, TraceStarted))
+    tree = [m for m in recorded() if isinstance(m, Nodes | TraceDone)]
+    phases: list[Message] = []
+    for name in ("prefill", "decode"):
+        phases += [TraceStarted(started.nodes, started.method, name), *tree]
+    hello = Hello(1, 1, ("SetPhase",))
+    async with on_stage([hello, *recorded()[1:], *phases]) as (stage, pilot):
+        assert "f decode" in screen_text(stage.app)
+        await pilot.press("f")
+        assert stage.requests == [SetPhase("decode")]
 
 
 async def test_a_remedy_restarts_the_worker_with_its_option() -> None:

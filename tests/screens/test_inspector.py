@@ -25,6 +25,7 @@ from tests.screens.panel_session import (
     live,
     sample,
 )
+from tests.small_model import operator_times
 from tui_profiler.canvas import ASCII
 from tui_profiler.messages import (
     Ceilings,
@@ -108,10 +109,13 @@ def test_a_block_names_its_slowest_modules():
     assert " params   1.12M in its modules         4.27 MiB " in lines
 
 
-def test_operators_are_not_timed_and_it_says_why():
+def test_operators_wait_for_a_window_and_then_say_how_many_there_were():
     lines = shown(live(), CONV_OP)
-    assert " times    –  times of operators need an         " in lines
+    assert " times    …  after the first operator window    " in lines
     assert " aten.convolution.default, in layer3.2.conv2    " in lines
+    lines = shown(folded((operator_times({CONV_OP: 0.0005}, windows=3),), live()), CONV_OP)
+    assert any("0.50 ms" in line for line in lines)
+    assert any("median of 3 operator windows" in line for line in lines)
 
 
 def test_before_the_first_run_the_class_is_on_paper_and_it_says_why():

@@ -57,7 +57,7 @@ def test_what_is_still_to_come_says_what_it_waits_for():
 
 def test_operators_say_why_they_have_no_times():
     lines = panel(live(), CONV_OP)
-    assert lines[2].rstrip() == " timing   –  times of operators need an operator window"
+    assert lines[2].rstrip() == " timing   …  after the first operator window"
 
 
 def test_where_calling_decides_it_is_one_of_the_two_meters():

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.failure import Ended, Failed, Printed, Remedy
 from tui_profiler.messages.figures import Figure, Unknown, known
+from tui_profiler.messages.files import NO_FORWARD, FileFacts, FileProblem
 from tui_profiler.messages.live import (
     Ceiling,
     Ceilings,
@@ -19,6 +20,7 @@ from tui_profiler.messages.live import (
     Heartbeat,
     Hello,
     LoopState,
+    OperatorTimes,
     Overhead,
     Sample,
     StageDone,
@@ -36,57 +38,78 @@ from tui_profiler.messages.model import (
     Node,
     Nodes,
     PeakMemory,
+    RealCost,
     Tensor,
     TraceDone,
     TraceStarted,
     Weight,
 )
+from tui_profiler.messages.playback import Playback, Skipped
 from tui_profiler.messages.requests import (
+    CountWith,
+    Halt,
     ListModels,
     LoadSpec,
     Pause,
+    Play,
     Request,
     Resume,
+    Seek,
     SetBatch,
+    SetPhase,
+    SetSpeed,
     Start,
     Step,
     Stop,
 )
+from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
 
 Message: TypeAlias = (
     Hello
     | StageStarted
     | StageDone
     | Environment
+    | FileFacts
     | ModelFacts
     | TraceStarted
     | Nodes
     | Edges
     | TraceDone
+    | RealCost
     | Listed
+    | SecondOpinion
     | Ceilings
     | LoopState
     | Heartbeat
     | Tick
+    | OperatorTimes
     | Sample
     | Overhead
     | Failed
     | Printed
     | Ended
+    | Playback
 )
 
 __all__ = [
+    "NO_FORWARD",
     "Attempt",
     "Ceiling",
     "Ceilings",
     "Core",
     "Cost",
+    "CountWith",
+    "Counted",
+    "Counter",
     "Edges",
     "Ended",
     "Environment",
     "Failed",
     "Figure",
+    "FileFacts",
+    "FileProblem",
     "Gpu",
+    "Halt",
     "Heartbeat",
     "Hello",
     "InputSpec",
@@ -98,15 +121,24 @@ __all__ = [
     "ModelFacts",
     "Node",
     "Nodes",
+    "OperatorTimes",
     "Overhead",
     "Pause",
     "PeakMemory",
+    "Play",
+    "Playback",
     "Printed",
+    "RealCost",
     "Remedy",
     "Request",
     "Resume",
     "Sample",
+    "SecondOpinion",
+    "Seek",
     "SetBatch",
+    "SetPhase",
+    "SetSpeed",
+    "Skipped",
     "StageDone",
     "StageStarted",
     "Start",

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.figures import Figure, Unknown
+from tui_profiler.messages.model import Phase
 
 Stage: TypeAlias = Literal[
     "worker", "import torch", "load model", "trace", "initialise", "first run", "ceilings"
@@ -67,6 +68,8 @@ class Ceilings(OnWire, frozen=True):
     """Unix time; they are kept per host."""
     seconds: float
     """What measuring took; 0 where they were kept from before."""
+    busy: float = 0.0
+    """Cores that other programs kept busy meanwhile: above 0.1 of a core, roofs may be too low."""
 
 
 class LoopState(OnWire, frozen=True):
@@ -77,6 +80,8 @@ class LoopState(OnWire, frozen=True):
     """Seconds since the command was started."""
     batch: int | None = None
     detail: str = ""
+    phase: Phase = ""
+    """Which forward is run, of a model that has two."""
 
 
 class Heartbeat(OnWire, frozen=True):
@@ -133,6 +138,37 @@ class Tick(OnWire, frozen=True):
     left_out: int = 0
     """Nodes that were called and are in no column: those with the least total time, where more
     were called than one message holds."""
+
+
+OPERATOR_WINDOWS = 32
+"""The last windows that the median of an operator speaks of."""
+
+
+class OperatorTimes(OnWire, frozen=True):
+    """Times of operators, from windows of one forward now and then in which all were seen.
+
+    The columns are packed native arrays, one entry for each operator that was ever met, in the
+    order of ``nodes``. A forward in a window is a little slower; no other figure has it.
+    """
+
+    at: float
+    """Seconds since the command was started."""
+    windows: int
+    """Windows so far; ``per_forward`` speaks of the last ``OPERATOR_WINDOWS`` of them."""
+    forward_seconds: float
+    """Of the forward in the last window."""
+    unmatched: int
+    """Operators of the last window that no node stands for."""
+    why_none: str
+    """Why there are no more windows; empty while there are."""
+    nodes: bytes
+    """uint32: index of the operator's node."""
+    calls: bytes
+    """uint32: calls in the last window."""
+    per_forward: bytes
+    """float32: median seconds a forward spends in it and in what it calls, all calls together."""
+    last: bytes
+    """float32: the same of the last window that met it."""
 
 
 class Core(Part, frozen=True):

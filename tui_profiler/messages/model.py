@@ -8,7 +8,11 @@ from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.figures import Figure
 
 Kind: TypeAlias = Literal["module", "op"]
-Method: TypeAlias = Literal["dispatch:fake", "dispatch:real", "dispatch:meta", "fx", "export"]
+Method: TypeAlias = Literal[
+    "dispatch:fake", "dispatch:real", "dispatch:meta", "fx", "export", "parameters"
+]
+"""How a tree was made; ``parameters`` are those of a file, without a forward pass."""
+Phase: TypeAlias = Literal["", "prefill", "decode"]
 
 
 class Environment(OnWire, frozen=True):
@@ -154,6 +158,11 @@ class TraceStarted(OnWire, frozen=True):
     nodes: int
     """How many nodes will come."""
     method: Method
+    phase: Phase = ""
+    """A model that generates has two trees: one of all tokens, one of the next token. Each
+    replaces the one before of its phase."""
+    inputs: tuple[InputSpec, ...] = ()
+    """What this phase was given; empty where the model's facts say it."""
 
 
 class Nodes(OnWire, frozen=True):
@@ -177,6 +186,13 @@ class Attempt(Part, frozen=True):
     seconds: float
     error: str
     """Empty where it succeeded."""
+    variant: str = ""
+    """What tells two ways of one method apart: ``non-strict``, ``strict``."""
+    graphs: int | None = None
+    """Graphs that the tracer made of the model, those inside of operators (branches) included;
+    None where it makes none."""
+    graph_breaks: int | None = None
+    """Places between graphs where the model's own Python must run; None where not known."""
 
 
 class PeakMemory(Part, frozen=True):
@@ -187,13 +203,22 @@ class PeakMemory(Part, frozen=True):
     activations: Figure
     """Live at the worst moment, inputs included."""
     workspace: Figure
-    """Scratch memory of the operators."""
+    """What scratch memory inside operators adds to the peak."""
     at: int
     """Index of the operator node at the worst moment; -1 where unknown."""
     tensors: int
     """Tensor outputs seen."""
     sized: int
     """Of those, allocations with a known size."""
+    kv_cache: Figure | None = None
+    """What a language model keeps of the tokens so far, whole, as it is after the forward; the
+    activations are without it. None where the model keeps none."""
+    skipped: int = 0
+    """Of the tensor outputs, those whose size is not known: they have no storage of their own, as
+    sparse ones. The rest, neither sized nor skipped, are in storages that were there before."""
+    alive: tuple[tuple[int, int], ...] = ()
+    """The largest tensors alive when activations were at their most, at most 20: (index of the
+    operator node that made it, bytes), largest first. -1 are the inputs, all together."""
 
 
 class TraceDone(OnWire, frozen=True):
@@ -206,6 +231,15 @@ class TraceDone(OnWire, frozen=True):
     bounded: tuple[str, ...]
     """Names of data-dependent operators whose output is an bound: figures depend on it."""
     peak_memory: PeakMemory
+
+
+class RealCost(OnWire, frozen=True):
+    """What one real forward cost, where the tree's figures depend on the data; sent after it."""
+
+    cost: Cost | None
+    """Of the whole model, on the same inputs and with its values. None where it raised."""
+    why: str = ""
+    """What it raised."""
 
 
 class Listed(OnWire, frozen=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.model import Phase
+from tui_profiler.messages.verification import Counter
 
 
 class LoadSpec(Part, frozen=True):
@@ -51,6 +53,13 @@ class ListModels(OnWire, frozen=True):
     pattern: str = ""
 
 
+class CountWith(OnWire, frozen=True):
+    """Load this model, let another counter count one forward, and stop. Instead of ``Start``."""
+
+    spec: LoadSpec
+    counter: Counter
+
+
 class Pause(OnWire, frozen=True):
     """Hold the model before its next forward."""
 
@@ -69,8 +78,49 @@ class SetBatch(OnWire, frozen=True):
     batch: int
 
 
+class SetPhase(OnWire, frozen=True):
+    """Run the other forward of a model that generates: all tokens, or the next one."""
+
+    phase: Phase
+
+
 class Stop(OnWire, frozen=True):
     """End the probe."""
 
 
-Request: TypeAlias = Start | ListModels | Pause | Resume | Step | SetBatch | Stop
+class Play(OnWire, frozen=True):
+    """Play a recording from where it stands; at its end, from its first figures again."""
+
+
+class Halt(OnWire, frozen=True):
+    """Let a recording stand still."""
+
+
+class SetSpeed(OnWire, frozen=True):
+    """Play a recording so many times as fast as it was recorded, now or when it is played."""
+
+    speed: float
+
+
+class Seek(OnWire, frozen=True):
+    """Show a recording as it was at that time."""
+
+    at: float
+    """Seconds since the command that recorded it was started; before and after it are its ends."""
+
+
+Request: TypeAlias = (
+    Start
+    | ListModels
+    | CountWith
+    | Pause
+    | Resume
+    | Step
+    | SetBatch
+    | SetPhase
+    | Stop
+    | Play
+    | Halt
+    | SetSpeed
+    | Seek
+)

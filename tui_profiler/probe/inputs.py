@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
 
 from tui_profiler.messages import InputSpec
+
+TensorMaker: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+"""Makes a tensor of the shape, dtype and device of another one."""
 
 
 @dataclass(frozen=True)
@@ -18,3 +25,18 @@ class Inputs:
     """One for each tensor, in order."""
     batch: int | None = None
     """Size of the batch axis; None where there is none."""
+    concrete: frozenset[str] = frozenset()
+    """Keywords that steer forward by their values (masks, sizes of images): they stay real where
+    the others are fake."""
+    renewed: Callable[[TensorMaker], dict[str, object]] | None = None
+    """Makes the keywords that a forward changes, such as a cache: anew for each call."""
+
+    def keywords(self) -> dict[str, object]:
+        """Give the keywords of one real call."""
+        if self.renewed is None:
+            return self.kwargs
+        return {**self.kwargs, **self.renewed(_zeros)}
+
+
+def _zeros(like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(tuple(like.shape), dtype=like.dtype, device=like.device)

@@ -15,10 +15,19 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from tui_profiler.messages import Heartbeat, LoopState, Message, Overhead, Request, Sample, Tick
+from tui_profiler.messages import (
+    Heartbeat,
+    LoopState,
+    Message,
+    OperatorTimes,
+    Overhead,
+    Request,
+    Sample,
+    Tick,
+)
 from tui_profiler.wire import WireError, encode, request_decoder
 
-_REPLACEABLE = (Tick, Sample, Heartbeat, Overhead, LoopState)
+_REPLACEABLE = (Tick, OperatorTimes, Sample, Heartbeat, Overhead, LoopState)
 MAX_REQUESTS = 1000
 READ_BYTES = 65536
 

@@ -1,12 +1,14 @@
 """The inference loop of our own worker: forwards in turn, requests between them, one tick at most.
 
 1. The model runs on the main thread and waits for no one: ``Link.send`` never blocks.
-2. Between two forwards nothing takes long: requests are looked at, and four times a second the
-   events of the clock are added up and sent as running totals.
+2. Between two forwards nothing takes long: requests are looked at, and four times a second (less
+   often where that would cost too much) the events of the clock are added up and sent as running
+   totals.
 3. What watching costs is measured as it goes: now and then a pair of short batches runs, one
    watched and one without the clock, in turn; bare forwards are in no figure. The clock is taken
    off a bounded number of times (rule 2 of ``measure/clock.py``), first often, then seldom.
-4. Where watching costs more than the budget, only a share of the forwards is recorded.
+4. Now and then a forward runs in an operator window.
+5. Where watching costs more than the budget, only a share of the forwards is recorded.
 """
 
 from __future__ import annotations
@@ -24,17 +26,24 @@ from tui_profiler.messages import (
     Request,
     Resume,
     SetBatch,
+    SetPhase,
     Step,
     Stop,
 )
 from tui_profiler.messages.live import State
+from tui_profiler.messages.model import Phase
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
-from tui_profiler.probe.measure.overhead import Governor, OverheadMeter
+from tui_profiler.probe.measure.operator_windows import OperatorWindows
+from tui_profiler.probe.measure.overhead import (
+    TICK_SECONDS,
+    Governor,
+    OverheadMeter,
+    seconds_to_next_tick,
+)
 from tui_profiler.probe.trace.trace import Trace
 
-TICK_SECONDS = 0.25
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
 PAIR_EVERY_SECONDS = 0.5
@@ -53,16 +62,19 @@ class Loop:
         now: Callable[[], float],
         model: torch.nn.Module,
         traced: Trace,
+        phase: Phase = "",
     ) -> None:
         self._link = link
         self._spec = spec
         self._now = now
         self._model = model
         self._inputs = traced.inputs
+        self._phase = phase
         self._clock = ModuleClock(model)
         self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
         self._overhead = OverheadMeter()
         self._governor = Governor(spec.budget)
+        self._windows = OperatorWindows(traced.nodes, model, spec.budget)
         self._pairs = 0
         self._since_tick_seconds = 0.0
         self._state: State = "starting"
@@ -94,7 +106,8 @@ class Loop:
         """Run forwards until stopped or enough were run.
 
         Gives:
-            the request that ended it (``Stop`` or ``SetBatch``), None when enough was run.
+            the request that ended it (``Stop``, ``SetBatch`` or ``SetPhase``), None when enough was
+            run.
         """
         self._clock.recording = True
         self._become("running")
@@ -124,12 +137,15 @@ class Loop:
             self._tick()
         if now >= self._next_pair and self._state == "running":
             self._pair()
+        if self._windows.is_due and self._aggregator.is_warm and self._state == "running":
+            self._operator_window()
 
     def _forward(self) -> float:
+        keywords = self._inputs.keywords()
         began = self._forward_began = time.perf_counter()
         try:
             with torch.no_grad():
-                self._model(*self._inputs.args, **self._inputs.kwargs)
+                self._model(*self._inputs.args, **keywords)
         finally:
             self._forward_began = None
         return time.perf_counter() - began
@@ -154,7 +170,7 @@ class Loop:
                     self._become("running")
                 case Step():
                     self._steps += 1
-                case SetBatch() | Stop():
+                case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
                     pass  # Start and ListModels come once, before there is a loop.
@@ -162,7 +178,7 @@ class Loop:
 
     def _become(self, state: State) -> None:
         self._state = state
-        self._link.send(LoopState(state, self._now(), self._inputs.batch))
+        self._link.send(LoopState(state, self._now(), self._inputs.batch, phase=self._phase))
 
     def _tick(self) -> None:
         began = time.perf_counter()
@@ -173,7 +189,13 @@ class Loop:
         if self._since_tick_seconds >= TICK_SECONDS / 2:
             self._overhead.add_between(ended - began, self._since_tick_seconds)
         self._since_tick_seconds = 0.0
-        self._next_tick = ended + TICK_SECONDS
+        self._next_tick = ended + seconds_to_next_tick(ended - began, self._spec.budget)
+
+    def _operator_window(self) -> None:
+        self._aggregator.add(self._clock.take())
+        usual = self._last_seconds
+        self._link.send(self._windows.run(self._clock, self._forward, usual, self._now()))
+        self._overhead.add_between(self._windows.cost_seconds, 0.0)
 
     def _pair(self) -> None:
         """Run a watched and a bare batch in turn, and tell what watching costs."""
@@ -190,7 +212,7 @@ class Loop:
         self._overhead.add(watched, bare)
         whole = self._overhead.overhead()
         if whole is not None:
-            self._governor.update(whole)
+            self._governor.update(whole, self._overhead.between())
             self._link.send(self._overhead.overhead(self._governor.share) or whole)
         often = self._pairs < FIRST_PAIRS
         pause = PAIR_EVERY_SECONDS if often else LATER_PAIR_EVERY_SECONDS

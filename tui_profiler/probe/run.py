@@ -8,15 +8,18 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from tui_profiler.messages import LoadSpec, LoopState, ModelFacts, SetBatch, Stop
+from tui_profiler.messages import LoadSpec, LoopState, ModelFacts, SetBatch, SetPhase, Stop
 from tui_profiler.messages.live import Stage
+from tui_profiler.messages.model import Phase
 from tui_profiler.probe.failures import StageError, failure
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.loop import Loop
-from tui_profiler.probe.trace.trace import Trace, messages, trace
+from tui_profiler.probe.trace.places import class_name
+from tui_profiler.probe.trace.real_cost import real_cost
+from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
 
 _Details: TypeAlias = list[str]
 
@@ -43,6 +46,8 @@ class Run:
         self._loaded: Loaded | None = None
         self._model: torch.nn.Module | None = None
         self._loop: Loop | None = None
+        self._traces: dict[Phase, Trace] = {}
+        self._phase: Phase = ""
         self.was_stopped = False
         """The viewer said stop, as against: enough was run."""
 
@@ -61,39 +66,83 @@ class Run:
             self._loaded = loaded = load(self._spec)
             self._model = loaded.model
             details.append(f"{self._spec.model}, {loaded.weights} weights")
-        traced = self._trace(loaded.model, loaded)
-        if not self._spec.run:
-            self._finish(traced, "not run, as asked")
-            return
-        if loaded.initialise is not None:
+        self._trace(loaded.model, loaded)
+        if not self._why_not_run() and loaded.initialise is not None:
             with self._stages.stage("initialise", "the same model, with values"):
                 self._model = loaded.initialise()
-        self._measure(traced)
+        self._run_or_tell()
 
     def retry(self, batch: int) -> None:
         """Run again with another batch size, after a failure or when enough was run."""
         if self._model is not None:
-            self._measure(self._with_batch(batch))
+            self._with_batch(batch)
+            self._run_or_tell()
 
-    def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> Trace:
+    def show(self, phase: Phase) -> None:
+        """Run the other phase, after a failure or when enough was run; or say that it is shown."""
+        if phase in self._traces:
+            self._phase = phase
+            self._run_or_tell()
+
+    def _run_or_tell(self) -> None:
+        why_not = self._why_not_run()
+        if why_not:
+            self._finish(why_not)
+        else:
+            self._measure()
+
+    def _why_not_run(self) -> str:
+        assert self._loaded is not None
+        if not self._spec.run:
+            return "not run, as asked"
+        if self._loaded.cannot_run:
+            return f"not run: {self._loaded.cannot_run}"
+        method = self._traces[self._phase].method
+        if method == "dispatch:meta" and self._loaded.initialise is None:
+            return "not run: its parameters are on meta, without values"
+        return ""
+
+    def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> None:
         candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
         with self._stages.stage("trace", "will give the tree") as details:
-            traced = trace(model, tuple(candidates), self._spec.tracer, name=self._spec.model)
+            traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
+            step = None
+            if loaded.decode is not None and traced.kept is not None:
+                step = loaded.decode(model, traced.inputs, traced.kept)
+            first: Phase = "" if step is None else "prefill"
             self._link.send(self._facts(model, loaded, traced.inputs))
-            for message in messages(traced):
-                self._link.send(message)
+            self._take(traced, first)
             details.append(f"{len(traced.nodes):,} nodes, by {traced.method}")
-        return traced
+            if step is not None:
+                details.append(self._trace_step(model, step))
+        if self._phase not in self._traces:
+            self._phase = first
 
-    def _with_batch(self, batch: int) -> Trace:
+    def _trace_step(self, model: torch.nn.Module, step: Inputs) -> str:
+        """Trace the forward of the next token; gives what is to be told of it."""
+        try:
+            traced = trace(model, (step,), self._spec.tracer, name=self._spec.model)
+        except TraceError as error:  # The tree of all tokens stands.
+            return f"and without a decode step: {error.failed.what}"
+        self._take(traced, "decode")
+        return f"and {len(traced.nodes):,} of a decode step"
+
+    def _take(self, traced: Trace, phase: Phase) -> None:
+        if phase != "decode":
+            self._traces.clear()
+        self._traces[phase] = traced
+        for message in messages(traced, phase):
+            self._link.send(message)
+
+    def _with_batch(self, batch: int) -> None:
         assert self._loaded is not None
         assert self._model is not None
-        return self._trace(self._model, self._loaded, batch)
+        self._trace(self._model, self._loaded, batch)
 
     def _facts(self, model: torch.nn.Module, loaded: Loaded, inputs: Inputs) -> ModelFacts:
         return ModelFacts(
             name=self._spec.model,
-            type=type(model).__name__,
+            type=class_name(model),
             source=loaded.facts_source,
             weights=loaded.weights,
             inputs=inputs.specs,
@@ -104,15 +153,17 @@ class Run:
             published_parameters=loaded.published_parameters,
         )
 
-    def _measure(self, traced: Trace) -> None:
+    def _measure(self) -> None:
         assert self._model is not None
-        again: Trace | None = traced
-        while again is not None:
-            again = self._measure_until_changed(self._model, again)
+        while self._measure_until_changed(self._model, self._traces[self._phase]):
+            pass
 
-    def _measure_until_changed(self, model: torch.nn.Module, traced: Trace) -> Trace | None:
-        """Run one trace's inputs; gives the next trace when the batch size is changed."""
-        self._loop = loop = Loop(self._link, self._spec, self._stages.now, model, traced)
+    def _measure_until_changed(self, model: torch.nn.Module, traced: Trace) -> bool:
+        """Run one trace's inputs; true when the batch size or the phase was changed."""
+        link, now = self._link, self._stages.now
+        if (real := real_cost(model, traced)) is not None:
+            link.send(real)
+        self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase)
         try:
             try:
                 with self._stages.stage("first run", "will give times") as details:
@@ -129,20 +180,30 @@ class Run:
         finally:
             loop.close()
         if isinstance(request, SetBatch):
-            return self._with_batch(request.batch)
+            self._with_batch(request.batch)
+            return True
+        if isinstance(request, SetPhase):
+            self._phase = request.phase if request.phase in self._traces else self._phase
+            return True
         self.was_stopped = isinstance(request, Stop)
         if request is None:
-            self._finish(traced, loop.why_finished)
-        return None
+            self._finish(loop.why_finished)
+        return False
 
     def _ceilings(self) -> None:
-        from tui_profiler.probe.measure.ceilings import ceilings  # noqa: PLC0415
+        from tui_profiler.probe.measure.ceilings import BUSY_CORES, ceilings  # noqa: PLC0415
 
         with self._stages.stage("ceilings", "will give the bounds") as details:
             found = ceilings(self._spec.device, torch.get_num_threads())
             self._link.send(found)
             kept = f"kept from {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
-            details.append(kept if found.seconds == 0 else "measured, kept for this host")
+            if found.seconds > 0:
+                kept = "measured, kept for this host"
+            if found.busy > BUSY_CORES:
+                kept += f"; other programs kept {found.busy:.1f} cores busy, roofs may be low"
+            details.append(kept)
 
-    def _finish(self, traced: Trace, why: str) -> None:
-        self._link.send(LoopState("finished", self._stages.now(), traced.inputs.batch, why))
+    def _finish(self, why: str) -> None:
+        batch = self._traces[self._phase].inputs.batch
+        state = LoopState("finished", self._stages.now(), batch, why, self._phase)
+        self._link.send(state)

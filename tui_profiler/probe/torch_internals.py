@@ -11,21 +11,34 @@ no trace |
 | ``OpOverload._schema`` | argument names, defaults, which arguments are written | no trace |
 | ``torch.utils._python_dispatch.TorchDispatchMode`` | seeing every operator | no trace |
 | ``torch._subclasses.fake_tensor`` | running without memory or time | only the real run is left |
+| ``FakeTensor(mode, elem, device)`` | taking a tensor on meta for one that is on the CPU | models \
+on meta have no trace |
+| ``torch._subclasses.fake_tensor.in_kernel_invocation_manager`` | shapes of common operators \
+without torch's Python around them | only the real run is left |
 | ``Tensor._cdata``, ``UntypedStorage._cdata`` | telling tensors and storages apart | no edges, no \
 weights among the inputs |
+| ``torch._C._ForceDispatchKeyGuard`` | recording what operators that take functions run | those \
+models fail |
 | ``Module._modules``, ``._parameters``, ``._buffers`` | walking without recursion; aliases that \
 ``named_children()`` hides | no tree |
 | ``Module.__call__`` | is assigned, to keep the stack of modules | operators hang under the root |
 | ``Tensor._nested_tensor_size`` | shapes of nested tensors | models that use them fail |
 | ``TorchDispatchMode.ignore_compile_internals`` | running what calls ``torch.compile`` itself, as \
 flex attention does | those models fail |
-| ``torch.utils._pytree.tree_map_only`` | making inputs fake | only the real run is left |
+| ``torch._C._dynamo.eval_frame._debug_get_cache_entry_list`` | whether Dynamo holds something \
+compiled for a code object | what passes through the clock costs 1 % instead of nothing |
+| ``profile.profiler.kineto_results.experimental_event_tree`` | allocations by operator \
+| no measured peak of memory on the CPU |
+| ``torch.utils._pytree.tree_map``, ``tree_map_only`` | making arguments fake | only the real \
+run is left |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from contextlib import AbstractContextManager
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
@@ -34,25 +47,42 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    in_kernel_invocation_manager,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only, tree_unflatten
 
 __all__ = [
     "DATA_DEPENDENT",
+    "Allocation",
+    "DispatchKeys",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
     "Operator",
     "TorchDispatchMode",
+    "allocations",
     "buffers_of",
     "children_of",
+    "convolution_backend",
+    "decomposition",
+    "dispatch_keys",
     "fake_inputs",
+    "fake_like",
+    "fake_on_cpu",
+    "is_compiled",
+    "on_meta",
     "parameters_of",
+    "passing",
     "shape_of",
     "storage_key",
     "tensor_key",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_only",
+    "tree_unflatten",
+    "without_address",
 ]
 
 Operator: TypeAlias = OpOverload | HigherOrderOperator
@@ -91,17 +121,22 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def children_of(module: torch.nn.Module) -> Mapping[str, torch.nn.Module | None]:
     """Give the registered submodules of one module, aliases included."""
-    return module._modules
+    return _mapping(module._modules)
 
 
 def parameters_of(module: torch.nn.Module) -> Mapping[str, torch.nn.Parameter | None]:
     """Give the parameters that one module owns itself."""
-    return module._parameters
+    return _mapping(module._parameters)
 
 
 def buffers_of(module: torch.nn.Module) -> Mapping[str, torch.Tensor | None]:
     """Give the buffers that one module owns itself."""
-    return module._buffers
+    return _mapping(module._buffers)
+
+
+def _mapping(held: Mapping[str, _T]) -> Mapping[str, _T]:
+    """Give a dictionary in place of what a scripted module has, which knows only ``items``."""
+    return held if isinstance(held, dict) else dict(held.items())
 
 
 def fake_inputs(value: _T) -> tuple[FakeTensorMode, _T]:
@@ -111,7 +146,149 @@ def fake_inputs(value: _T) -> tuple[FakeTensorMode, _T]:
     that anchors, strides and position tables have values.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    make: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: mode.from_tensor(  # noqa: E731
-        tensor, static_shapes=True
+
+    def made(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "meta":
+            return fake_on_cpu(mode, tensor)
+        fake: torch.Tensor = mode.from_tensor(tensor, static_shapes=True)
+        return fake
+
+    return mode, tree_map_only(torch.Tensor, made, value)
+
+
+def fake_like(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """Give a fake tensor of its own, of the shape, dtype and device of another one."""
+    with mode:
+        return torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
+
+
+def fake_on_cpu(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
+    """Give a fake tensor on the CPU in the storage of one on meta; a parameter stays one."""
+    fake = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+    return fake
+
+
+class DispatchKeys(NamedTuple):
+    """Which layers of the dispatcher an operator passes in this thread."""
+
+    included: torch._C.DispatchKeySet
+    excluded: torch._C.DispatchKeySet
+
+
+def dispatch_keys() -> DispatchKeys:
+    """Give the present ones."""
+    return DispatchKeys(
+        torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     )
-    return mode, tree_map_only(torch.Tensor, make, value)
+
+
+def passing(keys: DispatchKeys) -> AbstractContextManager[object]:
+    """Let operators pass these layers while the block runs.
+
+    Inside of a dispatch mode the layers above it are shut: ``aten::linear`` would come whole, and
+    not as the product that it is.
+    """
+    guard: AbstractContextManager[object] = torch._C._ForceDispatchKeyGuard(*keys)
+    return guard
+
+
+def on_meta(
+    operator: Operator,
+    mode: FakeTensorMode,
+    device: torch.device,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> torch.Tensor:
+    """Run an operator's function for meta on fake tensors; gives one that says it is on ``device``.
+
+    What an operator writes into is given back as it is.
+    """
+    with in_kernel_invocation_manager(mode):
+        made: torch.Tensor = operator(*args, **kwargs)
+    return made if isinstance(made, FakeTensor) else FakeTensor(mode, made, device)
+
+
+_compiled_of: Callable[[CodeType], list[Any]] | None = getattr(
+    getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None),
+    "_debug_get_cache_entry_list",
+    None,
+)
+
+
+def is_compiled(code: CodeType) -> bool:
+    """Say whether ``torch.compile`` holds something that it made of this code; yes if unknown."""
+    return _compiled_of is None or bool(_compiled_of(code))
+
+
+_select_conv_backend: Callable[..., Any] | None = getattr(torch._C, "_select_conv_backend", None)
+
+
+def convolution_backend(args: tuple[object, ...]) -> str:
+    """Name the kernel that ``aten::convolution`` would run in; empty where it is not known.
+
+    Args:
+        args: of the operator, nine of them: input, weight, bias, stride, padding, dilation,
+            transposed, output padding, groups.
+    """
+    if _select_conv_backend is None or len(args) != 9:
+        return ""
+    name = str(_select_conv_backend(*args, None)).rpartition(".")[2]
+    # Of the enumeration one kernel has no name in Python.
+    return "MkldnnTranspose" if name == "???" else name
+
+
+def decomposition(operator: OpOverload) -> Callable[..., Any] | None:
+    """Give what runs an operator as other operators; None where it has a kernel of its own."""
+    found: Callable[..., Any] | None = torch._decomp.decomposition_table.get(operator)
+    if found is not None:
+        return found
+    full_name = operator._schema.name + ("." if operator._schema.overload_name else "")
+    full_name += operator._schema.overload_name
+    for name in ("CompositeImplicitAutograd", "CompositeExplicitAutograd"):
+        key = getattr(torch._C.DispatchKey, name)
+        if torch._C._dispatch_has_kernel_for_dispatch_key(full_name, key):
+            return lambda *args, **kwargs: operator._op_dk(key, *args, **kwargs)
+    return None
+
+
+def without_address(tensor: torch.Tensor) -> torch.Tensor:
+    """Make a fake tensor raise where it is asked for its memory, and give it back.
+
+    Its address is 0 otherwise: code in C would bring the process down.
+    """
+    torch._C._set_throw_on_mutable_data_ptr(tensor)
+    return tensor
+
+
+class Allocation(NamedTuple):
+    """One event of an allocator."""
+
+    size_bytes: int
+    """Below 0 where memory is given back."""
+    address: int
+    mark: int | None
+    """Identifies the innermost mark around it; None outside of all marks."""
+
+
+def allocations(events: torch.profiler.profile, mark: str) -> list[Allocation]:
+    """Give what was allocated and freed in a profile with memory events, in order of time.
+
+    Args:
+        events: a profile that has ended.
+        mark: name of the ``record_function`` that allocations are told apart by.
+    """
+    results: Any = events.profiler
+    tree: list[Any] = results.kineto_results.experimental_event_tree()
+    pending: list[tuple[Any, int | None]] = [(event, None) for event in tree]
+    found: list[tuple[int, Allocation]] = []
+    while pending:
+        event, around = pending.pop()
+        if event.name == "[memory]":
+            extra = event.extra_fields
+            size, address = int(extra.alloc_size), int(extra.ptr or 0)
+            found.append((event.start_time_ns, Allocation(size, address, around)))
+        inside = event.id if event.name == mark else around
+        pending.extend((child, inside) for child in event.children)
+    return [allocation for _, allocation in sorted(found, key=lambda pair: pair[0])]

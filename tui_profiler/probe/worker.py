@@ -18,26 +18,43 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui_profiler.messages import (
+    Counter,
+    CountWith,
     Environment,
+    Failed,
     Heartbeat,
     Hello,
     ListModels,
     LoadSpec,
     SetBatch,
+    SetPhase,
     StageDone,
     StageStarted,
     Start,
     Stop,
 )
 from tui_profiler.messages.live import WIRE_VERSION, Stage
+from tui_profiler.messages.model import Phase
 from tui_profiler.probe.link import Link
+from tui_profiler.probe.load.files import is_file
 from tui_profiler.probe.measure.machine import environment_cpu
 from tui_profiler.probe.measure.sampler import Sampler
+from tui_profiler.probe.parameters_only import ParametersShown, open_file
 
 if TYPE_CHECKING:
     from tui_profiler.probe.run import Run
 
-ACCEPTS = ("Start", "ListModels", "Pause", "Resume", "Step", "SetBatch", "Stop")
+ACCEPTS = (
+    "Start",
+    "ListModels",
+    "CountWith",
+    "Pause",
+    "Resume",
+    "Step",
+    "SetBatch",
+    "SetPhase",
+    "Stop",
+)
 SAMPLE_SECONDS = 1.0
 
 
@@ -58,6 +75,8 @@ class Worker:
                 self._start(spec)
             case ListModels(pattern=pattern):
                 self._list(pattern)
+            case CountWith(spec=spec, counter=counter):
+                self._count(spec, counter)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -84,13 +103,28 @@ class Worker:
 
         self._link.send(list_models(pattern))
 
+    def _count(self, spec: LoadSpec, counter: Counter) -> None:
+        try:
+            self._import_torch(spec)
+            from tui_profiler.probe.counters.count import count_with  # noqa: PLC0415
+
+            self._link.send(count_with(counter, spec))
+        # The border of the probe, as in _attempt.
+        except (Exception, SystemExit) as error:
+            from tui_profiler.probe.failures import failure  # noqa: PLC0415
+
+            self._link.send(failure(error, "load model"))
+
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
         threading.Thread(target=self._sample, name="tui-profiler-sample", daemon=True).start()
         if not self._attempt(lambda: self._first_attempt(spec)):
             self._wait_for_stop()
 
-    def _first_attempt(self, spec: LoadSpec) -> Run:
+    def _first_attempt(self, spec: LoadSpec) -> Run | ParametersShown:
+        shown = open_file(spec, self, self._link)
+        if shown is not None:
+            return shown
         self._import_torch(spec)
         from tui_profiler.probe.run import Run  # noqa: PLC0415
 
@@ -98,22 +132,20 @@ class Worker:
         run.go()
         return run
 
-    def _attempt(self, attempt: Callable[[], Run]) -> bool:
+    def _attempt(self, attempt: Callable[[], Run | ParametersShown]) -> bool:
         """Run a model, and say what failed; True when the viewer said stop."""
         try:
             return attempt().was_stopped
         # The border of the probe: nothing may go by unsaid, nor end the worker.
         except (Exception, SystemExit) as error:
-            from tui_profiler.probe.failures import failure  # noqa: PLC0415
-
-            self._link.send(failure(error, "worker"))
+            self._link.send(_failed(error))
             return False
 
     def _import_torch(self, spec: LoadSpec) -> None:
         with self.stage("import torch") as details:
             torch = importlib.import_module("torch")
             vision = ""
-            if ":" not in spec.model:
+            if ":" not in spec.model and not is_file(spec):
                 vision = str(importlib.import_module("torchvision").__version__)
             cuda = str(torch.version.cuda or "")
             build = f"CUDA {cuda} build" if cuda else "cpu build"
@@ -154,9 +186,26 @@ class Worker:
                 case SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
                         return
+                case SetPhase(phase=phase) if self._run is not None:
+                    if self._attempt(partial(self._show, self._run, phase)):
+                        return
                 case _:
                     pass  # There is nothing to pause, resume or step.
 
     def _again(self, run: Run, batch: int) -> Run:
         run.retry(batch)
         return run
+
+    def _show(self, run: Run, phase: Phase) -> Run:
+        run.show(phase)
+        return run
+
+
+def _failed(error: BaseException) -> Failed:
+    """Give the message for what went wrong; what says so itself needs no torch for it."""
+    carried = getattr(error, "failed", None)
+    if isinstance(carried, Failed):
+        return carried
+    from tui_profiler.probe.failures import failure  # noqa: PLC0415
+
+    return failure(error, "worker")

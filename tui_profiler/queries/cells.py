@@ -12,7 +12,7 @@ from tui_profiler.queries import mixes, trend
 from tui_profiler.queries.bound import BoundKind, bound, bytes_moved, intensity
 from tui_profiler.queries.seconds import macs_share, node_seconds, root_seconds
 from tui_profiler.queries.steady import Steady
-from tui_profiler.session import Session, Timings, Tree
+from tui_profiler.session import Bounded, Session, Timings, Tree
 from tui_profiler.units import TimeUnit, keep_time_unit
 
 Missing: TypeAlias = Literal["zero", "pending", "unavailable"]
@@ -44,7 +44,10 @@ class Cells(Struct, frozen=True):
 
     parameters: Value
     macs: Value
+    bounded: Bounded | None
+    """Whether the work depends on the data."""
     bytes_moved: Value
+    """Of the parameters, where there is no forward."""
     intensity: Value
     seconds: Value
     p95: Value
@@ -121,11 +124,13 @@ class Figures:
         failure = session.failure
         found = bound(session, node) if seconds else None
         missing = self._missing(tree, node)
+        has_forward = tree.has_forward
         return Cells(
             parameters=cost.parameters or "zero",
-            macs=_macs(cost),
-            bytes_moved=bytes_moved(cost) or "zero",
-            intensity=intensity(cost) or "zero",
+            macs=_macs(cost) if has_forward else "unavailable",
+            bounded=tree.bounded.get(node),
+            bytes_moved=(bytes_moved(cost) if has_forward else cost.parameter_bytes) or "zero",
+            intensity=(intensity(cost) or "zero") if has_forward else "unavailable",
             seconds=missing if seconds is None else seconds,
             p95=missing if timing is None else timing.p95,
             share=(missing if self.measured else "zero") if share is None else share or "zero",
@@ -157,6 +162,8 @@ class Figures:
 
     def _missing(self, tree: Tree, node: int) -> Missing:
         session = self.session
+        if not tree.has_forward:
+            return "unavailable"
         if (
             tree.nodes[node].kind == "module"
             and not tree.nodes[node].calls

@@ -16,6 +16,8 @@ LONGEST = 1000
 
 # What Dynamo puts before a path: nested getattr calls, then the local or global it starts from.
 _SCOPE = re.compile(r"^(?=getattr_|[LgG]__)(?:getattr_)*(?:[LgG]__(?:\w+?___)?)?")
+_MADE = re.compile(r"getattr_(?:getattr_|[LlGg]__)|[LlGg]__\w|model\.model\.")
+_MADE_INDEX = re.compile(r"_____\d{1,9}___\Z")
 _INDEX = re.compile(r"_{2,}(\d+)(?=_{2,}|\Z)")
 _LAST_INDEX = re.compile(r"(?<=\])_+\Z")
 _AFTER_INDEX = re.compile(r"(?<=\])_+")
@@ -38,6 +40,15 @@ def abbreviated(name: str) -> str:
         # Elsewhere a last number tells equal operators apart: ``relu_1``.
         plain = _LAST_NUMBER.sub(r".\1", plain).strip("_.").replace("___", ".")
     return _REPEATED.sub(r"\1", plain) or name
+
+
+def shown(name: str) -> str:
+    """Give a node's name as a tree shows it: abbreviated only if a tracer made it.
+
+    What a model calls its parts itself (``norm_1_out``) is what its state dict says, and stays.
+    """
+    was_made = len(name) <= LONGEST and (_MADE.match(name) or _MADE_INDEX.search(name))
+    return abbreviated(name) if was_made else name
 
 
 def short(name: str, cells: int) -> str:

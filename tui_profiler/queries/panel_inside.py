@@ -41,7 +41,7 @@ def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside
     modules = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
     seconds = {child: node_seconds(session, child) for child in modules}
     timed = any(value is not None for value in seconds.values())
-    weight = seconds.get if timed else (lambda child: float(tree.costs[child].macs))
+    weight = seconds.get if timed else (lambda child: float(tree.weight_on_paper(child)))
     largest = nlargest(most, modules, key=lambda child: weight(child) or 0.0)
     return tuple(_inside(session, tree, child, node) for child in largest)
 
@@ -61,13 +61,13 @@ def operator_count(tree: Tree, node: int) -> int:
 
 
 def _inside(session: Session, tree: Tree, child: int, around: int) -> Inside:
-    cost, whole = tree.costs[child], tree.costs[around]
+    cost = tree.costs[child]
     seconds, whole_seconds = node_seconds(session, child), node_seconds(session, around)
     share: float | None = None
     if seconds is not None and whole_seconds:
         share = seconds / whole_seconds
-    elif seconds is None and whole.macs:
-        share = cost.macs / whole.macs
+    elif seconds is None and tree.weight_on_paper(around):
+        share = tree.weight_on_paper(child) / tree.weight_on_paper(around)
     found = bound(session, child)
     return Inside(
         node=child,

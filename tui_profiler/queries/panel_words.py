@@ -9,6 +9,8 @@ from tui_profiler.queries.panel_state import (
     running_stage,
     seconds_text,
 )
+from tui_profiler.queries.phases import inputs, phase
+from tui_profiler.queries.playback import damage, origin
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import PENDING, count, dtype, quantity, shape, thousands
@@ -32,17 +34,24 @@ def macs_text(session: Session) -> str:
     tree = session.tree
     if tree is None or not len(tree):
         return ""
+    if not tree.has_forward:
+        return "parameters only"
     macs = tree.costs[0].macs
-    return quantity(macs, "MAC") if macs else "no MAC"
+    mark = {"at most": "≤ ", "about": "~ ", None: ""}[tree.bounded.get(0)]
+    return mark + quantity(macs, "MAC") if macs else "no MAC"
 
 
 def input_text(session: Session) -> str:
-    """Give the first input: ``1×3×224×224 f32``, and how many more there are."""
-    inputs = session.model.inputs if session.model is not None else ()
-    if not inputs:
+    """Give the first input: ``1×3×224×224 f32``, and how many more there are.
+
+    Where the model has two forwards, the one that is looked at comes first: ``decode 1×1 i64``.
+    """
+    given = inputs(session)
+    if not given:
         return ""
-    more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
-    return f"{shape(inputs[0].shape)} {dtype(safe(inputs[0].dtype))}{more}"
+    more = f" +{len(given) - 1}" if len(given) > 1 else ""
+    named = f"{phase(session)} " if phase(session) else ""
+    return f"{named}{shape(given[0].shape)} {dtype(safe(given[0].dtype))}{more}"
 
 
 def device_text(session: Session) -> str:
@@ -58,6 +67,9 @@ def device_text(session: Session) -> str:
 
 def last_events(session: Session) -> tuple[str, ...]:
     """Give the last thing that happened, in one sentence, the longest form first."""
+    if session.playback is not None:
+        words = (origin(session.playback), *damage(session.playback))
+        return tuple("  ".join(words[:number]) for number in range(len(words), 0, -1))
     ended = session.ended
     if ended is not None and not ended.expected:
         long = ended_text(ended)

@@ -15,10 +15,14 @@ def node_seconds(session: Session, node: int) -> float | None:
     A container that is never called itself, such as a ModuleList, takes what its children take.
     """
     tree, timings = session.tree, session.timings
-    if tree is None or timings is None:
+    if tree is None:
+        return None
+    if tree.nodes[node].kind == "op":
+        return session.operators.per_forward(node) if session.operators is not None else None
+    if timings is None:
         return None
     seconds = timings.per_forward(node)
-    if seconds is not None or tree.nodes[node].kind == "op":
+    if seconds is not None:
         return seconds
     measured = _measured(timings.tick.nodes)
     stop = tree.ends[node]
@@ -54,9 +58,12 @@ def share(session: Session, node: int) -> float | None:
 
 
 def macs_share(tree: Tree, node: int) -> float | None:
-    """Give a node's share of the multiply-accumulates of one forward, None if there are none."""
-    whole = tree.costs[0].macs
-    return tree.costs[node].macs / whole if whole else None
+    """Give a node's share of the multiply-accumulates of one forward, None if there are none.
+
+    Where there is no forward it is the share of the parameters.
+    """
+    whole = tree.weight_on_paper(0)
+    return tree.weight_on_paper(node) / whole if whole else None
 
 
 def hottest(session: Session, start: int = 0) -> int:

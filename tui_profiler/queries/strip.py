@@ -140,7 +140,7 @@ def _weight(session: Session, node: int, *, measured: bool) -> float:
     assert session.tree is not None
     if measured:
         return node_seconds(session, node) or 0.0
-    return float(session.tree.costs[node].macs)
+    return float(session.tree.weight_on_paper(node))
 
 
 def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
@@ -200,8 +200,9 @@ def _own_sums(tree: Tree, timings: Timings | None) -> array[float]:
             if node < len(own):
                 own[node] = spent
     else:
-        for index, (at, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
-            own[index] += cost.macs
+        for index, at in enumerate(tree.nodes):
+            weight = tree.weight_on_paper(index)
+            own[index] += weight
             if at.parent >= 0:
-                own[at.parent] -= cost.macs
+                own[at.parent] -= weight
     return array("d", accumulate(own, initial=0.0))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import PeakMemory, Unknown, known
+from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
 from tui_profiler.messages.figures import Figure
 from tui_profiler.queries.bound import bytes_moved, intensity
 from tui_profiler.session import Session, Tree
@@ -57,6 +57,10 @@ def why_no_times(session: Session) -> str:
     """Give the reason why a session has no measured times, empty where it has some."""
     if session.timings is not None:
         return ""
+    if session.tree is not None and not session.tree.has_forward:
+        return NO_FORWARD
+    if session.loop is not None and session.loop.detail.startswith("not run: "):
+        return session.loop.detail
     if was_run(session):
         return "no forward after the warm-up was finished; measure for longer"
     return "not measured; --measure SECONDS does"
@@ -69,7 +73,7 @@ def was_run(session: Session) -> bool:
 
 
 def peak_bytes(peak: PeakMemory) -> Figure:
-    """Give the sum of the four parts, unknown where one of them is."""
+    """Give the sum of all parts, unknown where one of them is."""
     unknown = next((part for part in _parts(peak) if isinstance(part, Unknown)), None)
     return known_peak_bytes(peak) if unknown is None else unknown
 
@@ -80,7 +84,8 @@ def known_peak_bytes(peak: PeakMemory) -> float:
 
 
 def _parts(peak: PeakMemory) -> tuple[Figure, ...]:
-    return (peak.parameters, peak.buffers, peak.activations, peak.workspace)
+    kept = () if peak.kv_cache is None else (peak.kv_cache,)
+    return (peak.parameters, peak.buffers, peak.activations, peak.workspace, *kept)
 
 
 def top_modules(session: Session, column: Column, count: int) -> tuple[int, ...]:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import NO_FORWARD, Unknown
+from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.bound import bound
-from tui_profiler.session import Session
+from tui_profiler.session import Session, Tree
+from tui_profiler.text import safe
 
 
 def why(session: Session, node: int) -> str:
     """Say how a node's time, work and bound were had."""
     if session.tree is None:
         return "nothing is known yet: the model is not traced"
+    if not session.tree.has_forward:
+        return f"ms, work and bound: unavailable, {NO_FORWARD}"
     parts = [_time(session, node), _work(session, node), _bound(session, node)]
     return " · ".join(part for part in parts if part)
 
 
 def _time(session: Session, node: int) -> str:
+    assert session.tree is not None
+    if session.tree.nodes[node].kind == "op":
+        return f"ms: {operator_time_words(session, node)}"
     found = session.timings.of(node) if session.timings is not None else None
     if found is not None and session.tick is not None:
         calls = min(found.calls, session.tick.window)
         return f"ms: measured, median of a forward over the last {calls:,} calls"
-    assert session.tree is not None
     if session.timings is None:
         return "ms: needs times, no forward has finished"
-    if session.tree.nodes[node].kind == "op":
-        return "ms: operators are not timed by the module clock"
     if session.tree.nodes[node].calls == 0:
         return "ms: not called itself; what is shown is the sum of what is inside"
     if session.tick is not None and session.tick.left_out:
@@ -32,15 +36,39 @@ def _time(session: Session, node: int) -> str:
     return "ms: not called since the model runs"
 
 
+def operator_time_words(session: Session, node: int) -> str:
+    """Say where the time of an operator comes from, or why there is none."""
+    operators = session.operators
+    if operators is not None and operators.times.why_none and not operators.times.windows:
+        return f"unavailable: {safe(operators.times.why_none)}"
+    if operators is None or not operators.times.windows:
+        return "after the first operator window"
+    windows = operators.times.windows
+    if operators.per_forward(node) is None:
+        return f"not met in any of {windows} operator windows"
+    words = f"median of {min(windows, WINDOWS)} operator windows"
+    usual = session.tick.latency_p50 if session.tick is not None else 0.0
+    slower = operators.times.forward_seconds / usual if usual > 0 else 0.0
+    return f"{words}, {slower:.1f}× slower" if slower >= 1.1 else words
+
+
 def _work(session: Session, node: int) -> str:
     assert session.tree is not None
     cost = session.tree.costs[node]
     if cost.uncosted:
         return f"work: a lower bound, {cost.uncosted} of {cost.ops} operators have no formula"
-    done = session.tree.done
-    if done is not None and done.bounded:
-        return f"work: an upper bound, {len(done.bounded)} kinds of operators depend on the data"
+    match session.tree.bounded.get(node):
+        case "at most":
+            return f"work: at most, it follows on {_asked(session.tree)}, which depends on the data"
+        case "about":
+            return f"work: about, {_asked(session.tree)} gave a constant in place of the data"
     return f"work: counted on paper by {session.tree.method}"
+
+
+def _asked(tree: Tree) -> str:
+    names = tree.done.bounded if tree.done is not None else ()
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return safe(names[0]) + more if names else "an operator"
 
 
 def _bound(session: Session, node: int) -> str:

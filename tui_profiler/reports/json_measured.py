@@ -5,11 +5,13 @@ from __future__ import annotations
 from tui_profiler.messages import Ceilings, Gpu, Sample, Tick, Unknown
 from tui_profiler.queries.seconds import root_seconds
 from tui_profiler.queries.totals import why_no_times
+from tui_profiler.queries.why import operator_time_words
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session
 
 NO_ENERGY = "no energy counter is read in this version"
-OPS_NOT_TIMED = "operators are not timed in this version, modules are"
+OPS_PER_FORWARD = "operators are timed a forward, all calls together"
+NO_WHOLE = "no whole forward was measured"
 NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
 
@@ -33,17 +35,17 @@ def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
 
 
 def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
-    """Give what was measured of one layer, null where it is an operator or was not called."""
+    """Give what was measured of one layer, null where it was not called."""
+    tree = session.tree
+    if tree is not None and tree.nodes[node].kind == "op":
+        return _operator(session, node, unavailable)
     found = session.timings.of(node) if session.timings is not None else None
     if found is None and (reason := why_no_times(session)):
         return unavailable.missing("layers[].timing", reason)
     if found is None:
-        tree = session.tree
-        is_op = tree is not None and tree.nodes[node].kind == "op"
-        path = "layers[kind=op].timing" if is_op else "layers[kind=module].timing"
         tick = session.tick
         without = LEFT_OUT if tick is not None and tick.left_out else NOT_CALLED
-        return unavailable.missing(path, OPS_NOT_TIMED if is_op else without)
+        return unavailable.missing("layers[kind=module].timing", without)
     whole = root_seconds(session)
     share = found.per_forward / whole if whole else None
     figure = unavailable.figure
@@ -55,7 +57,30 @@ def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
         "max_s": figure("layers[].timing.max_s", found.maximum),
         "self_s": figure("layers[].timing.self_s", found.own_per_forward),
         "per_forward_s": figure("layers[].timing.per_forward_s", found.per_forward),
-        "share": figure("layers[].timing.share", share, "no whole forward was measured"),
+        "share": figure("layers[].timing.share", share, NO_WHOLE),
+    }
+
+
+def _operator(session: Session, node: int, unavailable: Unavailable) -> Json:
+    operators = session.operators
+    seconds = operators.per_forward(node) if operators is not None else None
+    if operators is None or seconds is None:
+        reason = why_no_times(session) or operator_time_words(session, node)
+        return unavailable.missing("layers[kind=op].timing", reason)
+    whole = root_seconds(session)
+    figure = unavailable.figure
+    calls = operators.calls(node)
+    for name in ("mean_s", "p50_s", "p95_s", "max_s"):
+        unavailable.missing(f"layers[kind=op].timing.{name}", OPS_PER_FORWARD)
+    return {
+        "calls": calls,
+        "mean_s": None,
+        "p50_s": None,
+        "p95_s": None,
+        "max_s": None,
+        "self_s": figure("layers[].timing.self_s", seconds),
+        "per_forward_s": figure("layers[].timing.per_forward_s", seconds),
+        "share": figure("layers[].timing.share", seconds / whole if whole else None, NO_WHOLE),
     }
 
 

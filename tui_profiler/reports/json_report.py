@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import json
 
-from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone
+from tui_profiler.messages import Failed, InputSpec, ModelFacts, TraceDone
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
-from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
+from tui_profiler.queries.breakdown import bound_shares
 from tui_profiler.queries.totals import (
-    known_peak_bytes,
-    peak_bytes,
     top_modules,
     was_run,
     why_no_times,
 )
+from tui_profiler.reports.json_file import (
+    file_section,
+    layer_without_forward,
+    why_no_environment,
+    without_forward,
+)
 from tui_profiler.reports.json_measured import measured, timing
+from tui_profiler.reports.json_paper import kinds, peak_memory
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session, Tree
 
@@ -55,17 +60,22 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
     unavailable = Unavailable()
     report: dict[str, Json] = {
         "schema": SCHEMA,
-        "environment": _environment(session, unavailable),
+        "environment": _environment(session, tree, unavailable),
         **_model(session.model),
+        "file": file_section(session),
         "tracer": _tracer(tree, done),
         "stages": [{"stage": record.stage, "seconds": record.seconds} for record in session.stages],
-        **_totals(tree, unavailable),
-        "peak_memory": _peak_memory(done.peak_memory, unavailable),
+        **_totals("", tree, unavailable),
+        "peak_memory": peak_memory("peak_memory", tree, done.peak_memory, unavailable),
+        "phases": _phases(session, unavailable),
         "coverage": _coverage(tree, done),
-        **_kinds(tree),
+        "real_run": _real_run(session, done, unavailable),
+        **kinds(tree),
         "bottlenecks": _bottlenecks(session, unavailable),
         "layers": _layers(session, tree, top, unavailable),
     }
+    if not tree.has_forward:
+        without_forward(report, unavailable)
     if was_run(session):
         report |= measured(session, unavailable)
     else:
@@ -76,10 +86,10 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
     return report
 
 
-def _environment(session: Session, unavailable: Unavailable) -> Json:
+def _environment(session: Session, tree: Tree, unavailable: Unavailable) -> Json:
     found = session.environment
     if found is None:
-        return unavailable.missing("environment", "the worker did not tell it")
+        return unavailable.missing("environment", why_no_environment(tree))
     return {
         "python": found.python,
         "torch": found.torch,
@@ -103,15 +113,19 @@ def _model(model: ModelFacts | None) -> dict[str, Json]:
         "device": model.device,
         "training": model.training,
         "batch": model.batch,
-        "inputs": [
-            {"name": part.name, "shape": part.shape, "dtype": part.dtype, "why": part.why}
-            for part in model.inputs
-        ],
+        "inputs": _inputs(model.inputs),
         "published": {
             "gmacs": model.published_gmacs,
             "parameters": model.published_parameters,
         },
     }
+
+
+def _inputs(inputs: tuple[InputSpec, ...]) -> Json:
+    return [
+        {"name": part.name, "shape": part.shape, "dtype": part.dtype, "why": part.why}
+        for part in inputs
+    ]
 
 
 def _tracer(tree: Tree, done: TraceDone) -> Json:
@@ -122,13 +136,32 @@ def _tracer(tree: Tree, done: TraceDone) -> Json:
                 "method": attempt.method,
                 "seconds": attempt.seconds,
                 "error": attempt.error or None,
+                "variant": attempt.variant or None,
+                "graphs": attempt.graphs,
+                "graph_breaks": attempt.graph_breaks,
             }
             for attempt in done.attempts
         ],
     }
 
 
-def _totals(tree: Tree, unavailable: Unavailable) -> dict[str, Json]:
+def _phases(session: Session, unavailable: Unavailable) -> Json:
+    """Give all tokens at once, then the next one; none where the model has one forward only."""
+    return [
+        {
+            "phase": tree.phase,
+            "inputs": _inputs(tree.inputs),
+            **_totals(f"{at}.", tree, unavailable),
+            "peak_memory": peak_memory(
+                f"{at}.peak_memory", tree, tree.done.peak_memory, unavailable
+            ),
+        }
+        for at, tree in ((f"phases[phase={tree.phase}]", tree) for tree in session.phases)
+        if tree.done is not None
+    ]
+
+
+def _totals(at: str, tree: Tree, unavailable: Unavailable) -> dict[str, Json]:
     cost = tree.costs[0]
     return {
         "total_parameters": cost.parameters,
@@ -137,21 +170,8 @@ def _totals(tree: Tree, unavailable: Unavailable) -> dict[str, Json]:
         "total_flops": cost.flops,
         "total_memory": bytes_moved(cost),
         "arithmetic_intensity": unavailable.figure(
-            "arithmetic_intensity", intensity(cost), _NOTHING_MOVED
+            f"{at}arithmetic_intensity", intensity(cost), _NOTHING_MOVED
         ),
-    }
-
-
-def _peak_memory(peak: PeakMemory, unavailable: Unavailable) -> Json:
-    figure = unavailable.figure
-    return {
-        "parameters": figure("peak_memory.parameters", peak.parameters),
-        "buffers": figure("peak_memory.buffers", peak.buffers),
-        "activations": figure("peak_memory.activations", peak.activations),
-        "workspace": figure("peak_memory.workspace", peak.workspace),
-        "total": figure("peak_memory.total", peak_bytes(peak)),
-        "at_least": figure("peak_memory.at_least", known_peak_bytes(peak)),
-        "coverage": {"tensors": peak.tensors, "sized": peak.sized},
     }
 
 
@@ -165,20 +185,26 @@ def _coverage(tree: Tree, done: TraceDone) -> Json:
     }
 
 
-def _kinds(tree: Tree) -> dict[str, Json]:
-    parts = breakdown(tree)
+def _real_run(session: Session, done: TraceDone, unavailable: Unavailable) -> Json:
+    """Give what one real forward cost, where the totals depend on the data."""
+    if not done.bounded:
+        return unavailable.missing("real_run", "the totals are those of every run")
+    if session.real is None:
+        return unavailable.missing("real_run", why_no_times(session) or "it was not run")
+    cost = session.real.cost
+    if cost is None:
+        return unavailable.missing("real_run", session.real.why)
     return {
-        "architecture": architecture(parts),
-        "breakdown": [
-            {"type": part.type, "count": part.count, "flops": part.flops, "share": part.share}
-            for part in parts
-        ],
+        "total_macs": cost.macs,
+        "total_flops": cost.flops,
+        "total_memory": bytes_moved(cost),
+        "ops": cost.ops,
     }
 
 
 def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
     shares = bound_shares(session)
-    by_time = "only times show overhead, and operators are not timed in this version"
+    by_time = "only times show overhead, and these are counted on paper"
     not_timed = "needs times and this machine's ceilings"
     return {
         kind: {
@@ -217,6 +243,7 @@ def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -
         "macs": cost.macs,
         "flops": cost.flops,
         "uncosted": cost.uncosted,
+        "bounded": tree.bounded.get(index),
         "memory": bytes_moved(cost),
         "input_bytes": cost.input_bytes,
         "weight_bytes": cost.weight_bytes,
@@ -230,7 +257,9 @@ def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -
     }
     if found is None:
         unavailable.missing("layers[].bottleneck", _NOTHING_MOVED)
-    if not node.outputs:
+    if not tree.has_forward:
+        layer_without_forward(layer, unavailable)
+    elif not node.outputs:
         unavailable.missing("layers[].output_shape", "it gave no tensor")
     if was_run(session):
         layer["timing"] = timing(session, index, unavailable)

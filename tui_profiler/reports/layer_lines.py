@@ -83,9 +83,10 @@ def _name(tree: Tree, index: int, room: int, *, in_full: bool) -> str:
 def _figures(session: Session, tree: Tree, index: int, unit: TimeUnit | None) -> str:
     cost = tree.costs[index]
     ratio = intensity(cost)
+    mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(index)] if cost.macs else ""
     flops = count(cost.flops) if cost.flops or not cost.uncosted else UNAVAILABLE
     paper = (
-        f"{count(cost.parameters):>8}{count(cost.macs):>7}{flops:>7}"
+        f"{count(cost.parameters):>8}{mark + count(cost.macs):>7}{flops:>7}"
         f"{_moved(bytes_moved(cost)):>10}{ZERO if ratio is None else intensity_cell(ratio):>8}"
     )
     times = _times(session, index, unit) if unit is not None else ""

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Failed, ModelFacts, PeakMemory, TraceDone, Unknown
+from tui_profiler.messages import Failed, ModelFacts, PeakMemory, RealCost, TraceDone, Unknown
 from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
 from tui_profiler.queries.totals import Totals, known_peak_bytes, totals, was_run, why_no_times
+from tui_profiler.reports import table_file
 from tui_profiler.reports.layer_lines import layer_lines
+from tui_profiler.reports.table_paper import alive_lines, intensity_lines, layer_type_lines
+from tui_profiler.reports.table_phases import phase_lines
 from tui_profiler.reports.text_parts import field, figure, heading, in_cells
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
@@ -46,11 +49,23 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
     found = totals(tree) if tree is not None else None
     if tree is None or found is None or tree.done is None:
         return ("the model was not traced: there is nothing to report",)
+    if not tree.has_forward:
+        lines = [
+            *_identity(session.model),
+            *table_file.summary(session.file, tree),
+            *table_file.part_lines(tree, cells, top),
+            *_stopped(session.failure, cells),
+        ]
+        return tuple(in_cells(line, cells) for line in lines)
     lines = [
         *_identity(session.model),
-        *_summary(found, tree, tree.done),
+        *table_file.file_lines(session.file),
+        *_summary(found, tree, tree.done, session.real),
+        *phase_lines(session),
         *_measured(session),
         *_types(tree, cells),
+        *layer_type_lines(tree, cells),
+        *intensity_lines(tree, cells),
         *_bounds(session, cells),
         *layer_lines(session, tree, cells, top),
         *_uncosted(tree.done, cells),
@@ -89,22 +104,26 @@ def _with_first(items: list[str]) -> list[tuple[str, bool]]:
     return [(item, index == 0) for index, item in enumerate(items)]
 
 
-def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
+def _summary(found: Totals, tree: Tree, done: TraceDone, real: RealCost | None) -> list[str]:
     at_least = "at least " if found.uncosted else ""
+    bounded = {"at most": "at most ", "about": "about ", None: ""}[tree.bounded.get(0)]
     seconds = sum(attempt.seconds for attempt in done.attempts)
     moved = (
         f"{size(found.memory_bytes)}: inputs {size(found.input_bytes)}, "
         f"weights {size(found.weight_bytes)}, outputs {size(found.output_bytes)}"
     )
+    macs, flops = quantity(found.macs, "MAC"), quantity(found.flops, "FLOP")
     ratio = UNAVAILABLE if found.intensity is None else f"{intensity(found.intensity)} FLOP/B"
     return [
         "",
         heading("on paper", "one forward; a multiply-add is one MAC and two FLOP"),
         field("parameters", f"{thousands(found.parameters)}  {size(found.parameter_bytes)}"),
-        field("work", f"{quantity(found.macs, 'MAC')}  {at_least}{quantity(found.flops, 'FLOP')}"),
+        field("work", f"{bounded}{macs}  {at_least or bounded}{flops}"),
+        *_real_run(real),
         field("bytes moved", moved),
         field("intensity", ratio),
         *_peak(done.peak_memory),
+        *alive_lines(tree, done.peak_memory),
         field("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
         field("traced by", f"{tree.method}, {duration(seconds)}"),
         *(
@@ -115,12 +134,22 @@ def _summary(found: Totals, tree: Tree, done: TraceDone) -> list[str]:
     ]
 
 
+def _real_run(real: RealCost | None) -> list[str]:
+    if real is None:
+        return []
+    if real.cost is None:
+        return [field("", f"a real run failed: {safe(real.why)}")]
+    macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
+    return [field("", f"{macs}  {flops} in one real run on these inputs")]
+
+
 def _peak(peak: PeakMemory) -> list[str]:
     parts = (
         ("parameters", peak.parameters),
         ("buffers", peak.buffers),
         ("activations", peak.activations),
         ("workspace", peak.workspace),
+        *((("kv cache", peak.kv_cache),) if peak.kv_cache is not None else ()),
     )
     named = [f"{name} {size(part)}" for name, part in parts if not isinstance(part, Unknown)]
     why = [f"{name} {figure(part, size)}" for name, part in parts if isinstance(part, Unknown)]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from tui_profiler.session.apply import apply
-from tui_profiler.session.state import EMPTY, History, Log, Session, StageRecord
+from tui_profiler.session.operators import Operators
+from tui_profiler.session.reach import Bounded
+from tui_profiler.session.state import EMPTY, History, Jump, Log, Session, StageRecord
 from tui_profiler.session.timing import Timing, Timings
 from tui_profiler.session.tree import Tree
 
 __all__ = [
     "EMPTY",
+    "Bounded",
     "History",
+    "Jump",
     "Log",
+    "Operators",
     "Session",
     "StageRecord",
     "Timing",

@@ -12,6 +12,7 @@ from tui_profiler.messages import (
     Ended,
     Environment,
     Failed,
+    FileFacts,
     Heartbeat,
     Hello,
     Listed,
@@ -19,9 +20,13 @@ from tui_profiler.messages import (
     Message,
     ModelFacts,
     Nodes,
+    OperatorTimes,
     Overhead,
+    Playback,
     Printed,
+    RealCost,
     Sample,
+    SecondOpinion,
     StageDone,
     StageStarted,
     Tick,
@@ -29,8 +34,10 @@ from tui_profiler.messages import (
     TraceStarted,
 )
 from tui_profiler.session import tree as trees
-from tui_profiler.session.state import History, Log, Session, StageRecord
+from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.state import History, Jump, Log, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
+from tui_profiler.session.tree import Tree
 from tui_profiler.text import safe
 
 MAX_TICKS = 480
@@ -40,7 +47,7 @@ MAX_LOG_LINES = 5000
 MAX_LINE = 2000
 
 
-def apply(session: Session, message: Message) -> Session:
+def apply(session: Session, message: Message | Jump) -> Session:
     """Give the session as it is after ``message``."""
     match message:
         case Hello():
@@ -49,20 +56,32 @@ def apply(session: Session, message: Message) -> Session:
             return _stage(session, message)
         case Environment():
             return replace(session, environment=message)
+        case FileFacts():
+            return replace(session, file=message)
         case ModelFacts():
             return replace(session, model=message)
-        case TraceStarted() | Nodes() | Edges() | TraceDone():
+        case TraceStarted():
+            return _trace(replace(session, real=None), message)
+        case RealCost():
+            return replace(session, real=message)
+        case Nodes() | Edges() | TraceDone():
             return _trace(session, message)
         case Listed():
             return replace(session, listed=message)
+        case SecondOpinion():
+            return replace(session, opinion=message)
         case Ceilings():
             return replace(session, ceilings=message)
         case LoopState():
-            return replace(session, loop=message, heard_at=message.at)
+            return _loop(session, message)
         case Heartbeat():
             return replace(session, heard_at=message.at, forward_seconds=message.forward_seconds)
         case Tick():
             return _tick(session, message)
+        case OperatorTimes():
+            if not operator_columns_agree(message):
+                return session
+            return replace(session, operators=Operators(message), heard_at=message.at)
         case Sample():
             return _sample(session, message)
         case Overhead():
@@ -73,6 +92,10 @@ def apply(session: Session, message: Message) -> Session:
             return replace(session, log=_printed(session.log, message))
         case Ended():
             return replace(session, ended=message)
+        case Playback():
+            return replace(session, playback=message)
+        case Jump():
+            return message.session
         case _:
             assert_never(message)
 
@@ -102,14 +125,25 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
     tree = trees.completed(arriving, message)
     if tree is None:  # What came is no tree: the one before stays, with its figures.
         return replace(session, arriving=None)
-    # Figures of the tree before speak of other nodes: they go with it.
-    return replace(
-        session,
-        arriving=None,
-        tree=tree,
-        timings=None,
-        history=replace(session.history, ticks=(), tick_bytes=0),
-    )
+    if tree.phase == "decode":
+        phases = tuple(other for other in session.phases if other.phase != tree.phase)
+        return replace(session, arriving=None, phases=(*phases, tree))
+    return _looking_at(replace(session, arriving=None, phases=(tree,) if tree.phase else ()), tree)
+
+
+def _looking_at(session: Session, tree: Tree) -> Session:
+    """Figures of the tree before speak of other nodes: they go with it."""
+    history = replace(session.history, ticks=(), tick_bytes=0)
+    return replace(session, tree=tree, timings=None, operators=None, history=history)
+
+
+def _loop(session: Session, message: LoopState) -> Session:
+    """Take what the loop does now; when it runs another phase, that one is looked at."""
+    session = replace(session, loop=message, heard_at=message.at)
+    for tree in session.phases:
+        if tree.phase == message.phase and tree is not session.tree:
+            return _looking_at(session, tree)
+    return session
 
 
 def _tick(session: Session, tick: Tick) -> Session:

@@ -9,15 +9,20 @@ from tui_profiler.messages import (
     Ended,
     Environment,
     Failed,
+    FileFacts,
     Hello,
     Listed,
     LoopState,
     ModelFacts,
     Overhead,
+    Playback,
+    RealCost,
     Sample,
+    SecondOpinion,
     Tick,
 )
 from tui_profiler.messages.live import Stage
+from tui_profiler.session.operators import Operators
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
 
@@ -58,20 +63,33 @@ class Session(Struct, frozen=True, eq=False):
     environment: Environment | None = None
     stages: tuple[StageRecord, ...] = ()
     model: ModelFacts | None = None
+    file: FileFacts | None = None
+    """Where the model is a file."""
     arriving: Tree | None = None
     """A tree of which parts have come; shown only when it is complete."""
     tree: Tree | None = None
+    """The one that is looked at, and that times speak of."""
+    phases: tuple[Tree, ...] = ()
+    """The trees of a model that generates, one for each phase, ``tree`` among them; else none."""
+    real: RealCost | None = None
+    """What one real forward cost, where the tree's figures depend on the data and it was run."""
     listed: Listed | None = None
+    opinion: SecondOpinion | None = None
+    """What another counter says, where it was asked."""
     ceilings: Ceilings | None = None
     loop: LoopState | None = None
     overhead: Overhead | None = None
     timings: Timings | None = None
+    operators: Operators | None = None
+    """Times of operators, None before the first window."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()
     failure: Failed | None = None
     """Of the last failure; a new start clears it, nothing else does."""
     ended: Ended | None = None
+    playback: Playback | None = None
+    """Of a recording: where it comes from, and how it is played; None where a probe tells."""
     heard_at: float = 0.0
     """When the probe last gave a sign of life, on its own clock."""
     forward_seconds: float = 0.0
@@ -84,3 +102,10 @@ class Session(Struct, frozen=True, eq=False):
 
 
 EMPTY = Session()
+
+
+class Jump(Struct, frozen=True, eq=False):
+    """What a recording tells when another place of it is looked at; no probe says it."""
+
+    session: Session
+    """Everything known at that place: it replaces what was known."""

@@ -14,9 +14,20 @@ from collections.abc import Iterator
 from sys import intern
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tui_profiler.messages import Cost, Node, Nodes, Tensor, TraceDone, TraceStarted, Weight
-from tui_profiler.messages.model import Method
+from tui_profiler.messages import (
+    Cost,
+    InputSpec,
+    Node,
+    Nodes,
+    Tensor,
+    TraceDone,
+    TraceStarted,
+    Weight,
+)
+from tui_profiler.messages.model import Method, Phase
+from tui_profiler.session.reach import Bounded, reach
 
 
 class Tree(Struct, frozen=True, eq=False):
@@ -34,9 +45,25 @@ class Tree(Struct, frozen=True, eq=False):
     edges: tuple[tuple[int, int], ...] = ()
     """(writer, reader), operators only."""
     done: TraceDone | None = None
+    bounded: dict[int, Bounded] = {}
+    """Nodes whose figures depend on the data, of a complete tree."""
+    phase: Phase = ""
+    """Which of the two forwards of a model that generates; empty where there is only one."""
+    inputs: tuple[InputSpec, ...] = ()
+    """What that phase was given; empty where there is only one."""
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def has_forward(self) -> bool:
+        """False where there are only parameters: no figure of a forward pass is known."""
+        return self.method != "parameters"
+
+    def weight_on_paper(self, index: int) -> int:
+        """Give what shares speak of before anything is measured: MACs, else parameters."""
+        cost = self.costs[index]
+        return cost.macs if self.has_forward else cost.parameters
 
     def children(self, index: int) -> Iterator[int]:
         """Yield the children of a node, in order."""
@@ -59,23 +86,23 @@ class Tree(Struct, frozen=True, eq=False):
 
 def started(message: TraceStarted) -> Tree:
     """Begin an empty tree."""
-    return Tree(method=message.method, expected=message.nodes)
+    return Tree(
+        method=message.method,
+        expected=message.nodes,
+        phase=message.phase,
+        inputs=message.inputs,
+    )
 
 
 def grown(tree: Tree, part: Nodes) -> Tree:
     """Add the next nodes in preorder."""
-    return Tree(
-        method=tree.method,
-        expected=tree.expected,
-        nodes=tree.nodes + _sharing(part.nodes),
-        costs=tree.costs + part.costs,
-        edges=tree.edges,
-    )
+    nodes = tree.nodes + _sharing(part.nodes)
+    return replace(tree, nodes=nodes, costs=tree.costs + part.costs)
 
 
 def connected(tree: Tree, pairs: tuple[tuple[int, int], ...]) -> Tree:
     """Add edges."""
-    return Tree(tree.method, tree.expected, tree.nodes, tree.costs, edges=tree.edges + pairs)
+    return replace(tree, edges=tree.edges + pairs)
 
 
 def completed(tree: Tree, done: TraceDone) -> Tree | None:
@@ -91,7 +118,8 @@ def completed(tree: Tree, done: TraceDone) -> Tree | None:
     for index in range(len(parents) - 1, 0, -1):
         parent = parents[index]
         ends[parent] = max(ends[parent], ends[index])
-    return Tree(tree.method, tree.expected, tree.nodes, tree.costs, ends, depths, tree.edges, done)
+    bounded = reach(tree.nodes, tree.edges, done.bounded)
+    return replace(tree, ends=ends, depths=depths, done=done, bounded=bounded)
 
 
 def _is_preorder(parents: list[int]) -> bool:

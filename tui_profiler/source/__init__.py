@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tui_profiler.messages import Message, Request
+from tui_profiler.session import Jump
+
+Told: TypeAlias = Message | Jump
+"""What a probe says; or, of a recording, what was known at another place of it."""
 
 
 class Source(Protocol):
     """Anything that a session can be folded from."""
 
-    def messages(self) -> AsyncIterator[Message]:
+    def messages(self) -> AsyncIterator[Told]:
         """Yield messages until the probe ends; the last one is ``Ended``."""
         ...
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.messages import LoopState, Message, StageDone
+from tui_profiler.messages import LoopState, StageDone
 from tui_profiler.session import EMPTY, Session, apply
-from tui_profiler.source import Source
+from tui_profiler.source import Source, Told
 from tui_profiler.text import safe
 from tui_profiler.units import duration
 
@@ -26,7 +26,7 @@ async def report(source: Source, *, measuring: bool, progress: Callable[[str], N
     try:
         async for message in source.messages():
             session = apply(session, message)
-            if (line := _progress(message)) is not None:
+            if (line := progress_line(message)) is not None:
                 progress(line)
             if is_complete(session, measuring=measuring):
                 break
@@ -45,7 +45,8 @@ def is_complete(session: Session, *, measuring: bool) -> bool:
     return session.loop is not None and session.loop.state in ("finished", "failed")
 
 
-def _progress(message: Message) -> str | None:
+def progress_line(message: Told) -> str | None:
+    """Give the line that tells a message's progress; None where it is none."""
     match message:
         case StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""

@@ -56,9 +56,9 @@ class ModuleClock:
 
     @recording.setter
     def recording(self, wanted: bool) -> None:
-        self._is_recording = wanted
-        if self._watching is not None:
-            self._watching.watch(self._root() if wanted else None)
+        if wanted != self._is_recording:
+            self._is_recording = wanted
+            self._apply()
 
     @property
     def dropped(self) -> int:
@@ -69,8 +69,12 @@ class ModuleClock:
         """Begin a watching period; nothing happens where one has begun."""
         if self._watching is None:
             self._watching = Watching(_alive(nn.Module.__call__), self._pending_events)
-            self.recording = self._is_recording
+            self._apply()
             _set_module_call(self._watching.call)
+
+    def _apply(self) -> None:
+        if self._watching is not None:
+            self._watching.watch(self._root() if self._is_recording else None)
 
     def uninstall(self) -> None:
         """End the watching period; what was not taken is forgotten."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,8 @@ class Columns:
         """Whether it ever called another, or is repeated; else ``_own_per_forward`` is not kept."""
         self._sent = np.zeros(0, np.intp)
         """Rows that fit into a tick; none while all do."""
+        self._known: WeakKeyDictionary[Pattern, Integers] = WeakKeyDictionary()
+        """Rows of the shapes met so far; what they ask for is set up."""
         self._durations = Rings(window)
         self._per_forward = Rings(window)
         self._own_per_forward = Rings(window)
@@ -47,7 +51,10 @@ class Columns:
         """
         if not len(pattern.calls):
             return
-        rows = self._rows(pattern.nodes)
+        rows = self._known.get(pattern)
+        if rows is None:
+            rows = self._known[pattern] = self._rows(pattern.nodes)
+            self._part(rows, pattern)
         # (calls, forwards), so that what is summed lies together.
         calls = np.ascontiguousarray(durations.T[pattern.calls])
         own = calls.copy()
@@ -68,7 +75,6 @@ class Columns:
         self._own[rows] += own_per_forward.sum(axis=1)
         self._last[rows] = calls[pattern.first + pattern.counts - 1, -1]
         self._is_changed[rows] = True
-        self._part(rows, pattern)
         for members, places in pattern.groups:
             # Oldest first: forward by forward, call by call.
             values = calls[places].transpose(0, 2, 1).reshape(len(members), -1)

@@ -152,6 +152,18 @@ def resolve(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> Patte
     )
 
 
+def event_nodes(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> list[int]:
+    """Give the node of every event of one forward, ``NOWHERE`` where it has none.
+
+    Args:
+        modules: of each event, in the order of the ends.
+        starts: (events,) seconds.
+        index: of the traced tree.
+    """
+    began = np.lexsort((-np.arange(len(modules)), starts))
+    return _nest(modules, began.tolist(), index)[0]
+
+
 def _groups(first: Integers, counts: Integers) -> list[tuple[Integers, Integers]]:
     groups = []
     for count in np.unique(counts):

@@ -26,6 +26,9 @@ _REPEATS = 4
 """Of every product and copy; the first, which may still compile or allocate, may be the worst."""
 _CACHES = 4
 """A copy is this many times as large as the last-level cache: the rest of it is then noise."""
+_MOST_COPY_BYTES = 512 * 2**20
+"""Or this, but not less than that cache, as it is read and written: a virtual machine names the
+cache of the whole processor."""
 _LEAST_COPY_BYTES = 64 * 2**20
 _MEMORY_SHARE = 8
 """At most one part in so many of the free memory is used."""
@@ -52,12 +55,13 @@ def product_rate(dtype: str, device: torch.device) -> Figure:
 def copy_rate(device: torch.device) -> Figure:
     """Give bytes per second of a copy, reading and writing both counted."""
     cache, free = last_level_cache_bytes(device), _free_bytes(device)
-    wanted = max(_LEAST_COPY_BYTES, _CACHES * cache)
+    wanted = max(_LEAST_COPY_BYTES, min(_CACHES * cache, max(_MOST_COPY_BYTES, cache)))
     size = min(wanted, free // _MEMORY_SHARE // 2)
-    if size < 2 * cache:
+    if size < cache:
         return Unknown("too little free memory for a copy larger than the caches")
     source = torch.ones(size // 4, dtype=torch.float32, device=device)
-    target = torch.empty_like(source)
+    # Written once beforehand: the first touch of a page costs far more than the copy.
+    target = torch.zeros_like(source).copy_(source)
     seconds = _best(lambda: target.copy_(source), device, COPY_SECONDS)
     return 2 * source.numel() * source.element_size() / seconds
 

@@ -1,0 +1,74 @@
+"""``verify``, put together: workers, verb, report, output."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from tui_profiler.messages import Request
+from tui_profiler.queries.verification import Verification, verify_verdict
+from tui_profiler.reports.json_verification import verification_json
+from tui_profiler.reports.verification import verification_table
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.outcome import DONE, complaint
+from tui_profiler.verbs.verify import exit_code, verify
+
+from .options import Chosen
+from .output import columns, put, require_writable, say, speaker
+
+
+class VerifyOptions(Struct, frozen=True):
+    """What was typed after ``verify``, the options of the model apart."""
+
+    names: tuple[str, ...]
+    layout: Literal["table", "json"]
+    output: str
+    timeout: float
+
+
+def run_verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> int:
+    """Verify every model in turn and give the worst of their exit codes.
+
+    Raises:
+        UsageError: the file to write cannot be written.
+    """
+    require_writable(options.output)
+    worst = DONE
+    kept: list[str] = []
+    for name in options.names:
+        spec = chosen.spec(name, started_at=started_at)
+        made = asyncio.run(verify(spec, _begin, seconds=options.timeout, progress=speaker(name)))
+        started_at = time.time()
+        worst = max(worst, exit_code(made))
+        for line in (*complaint(made.session, debug=chosen.debug), *_nothing(made)):
+            say(name, line)
+        if made.session.tree is None:
+            continue
+        text = _written(made, options, is_first=not kept)
+        kept.append(text)
+        if not options.output:
+            put(text)
+    if options.output and kept:
+        Path(options.output).write_text("".join(kept), encoding="utf-8")
+    return worst
+
+
+def _begin(request: Request) -> Spawned:
+    return Spawned(worker_command(), first=[request])
+
+
+def _nothing(made: Verification) -> tuple[str, ...]:
+    if made.session.tree is None or verify_verdict(made) != "not compared":
+        return ()
+    return ("nothing could be compared: this model is not verified",)
+
+
+def _written(made: Verification, options: VerifyOptions, *, is_first: bool) -> str:
+    if options.layout == "json":
+        return verification_json(made) + "\n"
+    lines = verification_table(made, columns=columns(options.output))
+    return ("" if is_first else "\n") + "\n".join(lines) + "\n"

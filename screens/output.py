@@ -1,0 +1,61 @@
+"""What a headless verb writes: results to stdout or a file, everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from tui_profiler.text import safe
+
+PIPE_COLUMNS = 100
+"""Width of a table that does not go to a terminal."""
+
+
+def columns(output: str) -> int:
+    """Give the width for a table: the terminal's where it goes there."""
+    to_terminal = not output and sys.stdout.isatty()
+    return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if to_terminal else PIPE_COLUMNS
+
+
+def require_writable(output: str) -> None:
+    """Refuse a file that could not be written, before there is anything to write.
+
+    Raises:
+        UsageError: it is a folder, or writing it is not allowed.
+    """
+    if not output:
+        return
+    path = Path(output)
+    allowed = os.access(path if path.exists() else path.parent, os.W_OK)
+    if path.is_dir() or not allowed:
+        raise click.UsageError(f"--output {safe(output)} cannot be written.")
+
+
+def put(text: str) -> None:
+    """Write to stdout.
+
+    Raises:
+        Exit: its reader went away, as ``head`` does: nothing more is wanted, and that is no error.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at its end, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
+
+
+def speaker(name: str) -> Callable[[str], None]:
+    """Give what tells progress of one model."""
+    return lambda line: say(name, line)
+
+
+def say(name: str, line: str) -> None:
+    """Write a line about one model to stderr."""
+    click.echo(f"{safe(name)}: {line}", err=True)

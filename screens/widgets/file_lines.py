@@ -1,0 +1,50 @@
+"""What the file of a parameters-only model is: in place of times and bounds, which it has not."""
+
+from __future__ import annotations
+
+from tui_profiler.messages import NO_FORWARD
+from tui_profiler.text import safe
+from tui_profiler.units import size, thousands
+
+from .lines import EMPTY, Line
+from .parts import Look, absent, row, section, words
+
+_LABEL = 10
+_MOST_PROBLEMS = 4
+_MOST_NAMES = 3
+
+
+def file_lines(look: Look) -> tuple[Line, ...]:
+    """Give the section with its title: what was found in the file, and how to run it."""
+    found = look.session.file
+    if found is None:
+        return (section("file", "", look), *absent("work", NO_FORWARD, look))
+    lines: list[Line] = [
+        section("file", "looked into, not loaded", look),
+        _field("kind", safe(found.kind), look),
+        _field("tensors", f"{thousands(found.tensors)}  {size(found.bytes)}", look),
+        _field("checksum", safe(found.checksum), look, is_wrong=found.checksum == "failed"),
+        _field("imports", _names(found.globals), look),
+    ]
+    for problem in found.problems[:_MOST_PROBLEMS]:
+        place = f" ({safe(problem.where)})" if problem.where else ""
+        lines += words(f"{look.glyphs.failed} {safe(problem.what)}{place}", look, "error")
+    more = found.problem_count - _MOST_PROBLEMS
+    if more > 0:
+        lines += words(f"{thousands(more)} more problems", look, "error")
+    lines += words(NO_FORWARD, look)
+    if found.hint:
+        lines += words(f"to run it: {safe(found.hint)}", look)
+    return tuple(lines)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    if not names:
+        return "nothing"
+    more = f" and {thousands(len(names) - _MOST_NAMES)} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(safe(name) for name in names[:_MOST_NAMES]) + more
+
+
+def _field(label: str, text: str, look: Look, *, is_wrong: bool = False) -> Line:
+    role = "error" if is_wrong else "ink"
+    return row(((label.ljust(_LABEL), "muted"), (text, role)), EMPTY, look)

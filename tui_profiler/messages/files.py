@@ -1,0 +1,41 @@
+"""What a look into a file of weights told, before anything in it was loaded."""
+
+from __future__ import annotations
+
+from tui_profiler.messages.base import OnWire, Part
+
+NO_FORWARD = "parameters only: there is no forward pass"
+"""Why a tree of the method ``parameters`` has no figure that only a forward pass gives."""
+
+
+class FileProblem(Part, frozen=True):
+    """Something in a file that is wrong, missing, or not understood."""
+
+    file: str
+    where: str
+    """The place in it: ``data.pkl, byte 1042``; empty for the whole file."""
+    what: str
+    """One sentence, without a point."""
+
+
+class FileFacts(OnWire, frozen=True):
+    """What the file of a model is; sent again when its checksum is known."""
+
+    kind: str
+    """By its bytes: ``safetensors``, ``torchscript``, ``exported-program``, ..."""
+    content: str
+    """``parameters``, ``module``, ``program``, ``other`` or ``nothing``."""
+    bytes: int
+    """Of all storages in use, each counted once."""
+    tensors: int
+    checksum: str
+    """``verified``, ``failed``, ``none in this format`` or ``not checked``."""
+    globals: tuple[str, ...] = ()
+    """What loading it would import, at most 100."""
+    untrusted_globals: tuple[str, ...] = ()
+    """Those of them that run code."""
+    problems: tuple[FileProblem, ...] = ()
+    """At most 100."""
+    problem_count: int = 0
+    hint: str = ""
+    """The command that runs these parameters; empty where the file runs by itself."""

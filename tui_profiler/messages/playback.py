@@ -1,0 +1,40 @@
+"""How a recording is played: told by the source of a recording, by no probe."""
+
+from __future__ import annotations
+
+from tui_profiler.messages.base import OnWire, Part
+
+
+class Skipped(Part, frozen=True):
+    """A damaged place of a recording."""
+
+    at: float
+    """Of the last whole frame before it, in seconds since the command was started."""
+    frames: int
+    """How many frames are missing."""
+
+
+class Playback(OnWire, frozen=True):
+    """Where a recording comes from, and how it is played now."""
+
+    speed: float
+    """1 is as fast as it was recorded."""
+    is_playing: bool
+    begins: float
+    """When its first message came, in seconds since the command that recorded it was started."""
+    ends: float
+    """When its last one came."""
+    recorded_at: float | None = None
+    """Unix time; None where the header is damaged."""
+    host: str = ""
+    """Name of the machine it was recorded on; empty where the header is damaged."""
+    is_whole: bool = True
+    """False: it was cut off."""
+    skipped: tuple[Skipped, ...] = ()
+    """Damage, in order; at most the first 1,000 places."""
+    frames_skipped: int = 0
+    """Frames that are missing in all places."""
+    frames_unreadable: int = 0
+    """Whole frames met so far that hold nothing this version knows."""
+    dropped: int = 0
+    """Messages that were never written, because the disk was slower than they came."""

@@ -1,0 +1,102 @@
+"""What a language model keeps of the tokens before: found in an output, and made anew.
+
+A cache is any object that holds tensors, at any depth: Hugging Face's ``DynamicCache`` with its
+layers, a list of pairs. A forward changes it, so that each call needs one of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from tui_profiler.probe.inputs import TensorMaker
+
+NAMES = ("past_key_values", "cache_params")
+"""Under which a forward gives its cache back, and takes it."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The cache that one forward gave back."""
+
+    name: str
+    """Under which the next forward takes it."""
+    template: object
+    """The same cache with tensors that take no memory, to make others from."""
+    bytes: int
+    """Of all its tensors."""
+
+
+def kept_in(output: object) -> Kept | None:
+    """Find the cache in what ``forward`` returned; None where it gave none that holds tensors."""
+    if not isinstance(output, Mapping):
+        return None
+    for name in NAMES:
+        cache = output.get(name)
+        if cache is not None and (size_bytes := bytes_of(cache)):
+            return Kept(name, _template(cache), size_bytes)
+    return None
+
+
+def tensors_of(cache: object) -> list[torch.Tensor]:
+    """Give every tensor that a cache holds, each once."""
+    found: dict[int, torch.Tensor] = {}
+
+    def taken(tensor: torch.Tensor) -> torch.Tensor:
+        found[id(tensor)] = tensor
+        return tensor
+
+    remade(cache, taken)
+    return list(found.values())
+
+
+def bytes_of(cache: object) -> int:
+    """Give the bytes of all tensors that a cache holds."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(cache))
+
+
+def remade(value: object, make: TensorMaker) -> object:
+    """Give a copy with ``make(tensor)`` in the place of every tensor; what holds none is shared."""
+    return _remade(value, make, {})
+
+
+def _template(cache: object) -> object:
+    def without_memory(tensor: torch.Tensor) -> torch.Tensor:
+        one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+        return one.expand(tuple(tensor.shape))
+
+    return remade(cache, without_memory)
+
+
+def _remade(value: object, make: TensorMaker, known: dict[int, object]) -> object:
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, torch.Tensor):
+        known[id(value)] = made = make(value)
+        return made
+    if isinstance(value, (list, tuple)):
+        parts = [_remade(part, make, known) for part in value]
+        if all(part is old for part, old in zip(parts, value, strict=True)):
+            return value
+        return parts if isinstance(value, list) else tuple(parts)
+    if isinstance(value, dict):
+        inside = {key: _remade(part, make, known) for key, part in value.items()}
+        return value if all(inside[key] is value[key] for key in value) else inside
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict) or isinstance(value, type):
+        return value
+    known[id(value)] = value  # An object that holds itself ends here.
+    changed = {
+        name: part
+        for name, old in attributes.items()
+        if (part := _remade(old, make, known)) is not old
+    }
+    if not changed:
+        return value
+    copied = copy.copy(value)
+    vars(copied).update(changed)
+    known[id(value)] = copied
+    return copied

@@ -1,0 +1,88 @@
+"""When a forward is run in an operator window, and what is made of it.
+
+A window costs milliseconds, most of them for reading it. So they are rare: as many as fit into a
+part of the budget. The first one is for warming up: it sets up torch's profiler, once a process.
+In each, a forward that is short runs once beforehand: the window is opened with cold caches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from tui_profiler.messages import Node, OperatorTimes
+from tui_profiler.probe.kineto import Window, WindowError
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.operators import OperatorClock
+
+BUDGET = 0.15
+"""The part of the budget of watching that windows may take."""
+FIRST_SECONDS = 0.5
+SHORT_SECONDS = 0.02
+LEAST_SECONDS = 1.0
+MOST_SECONDS = 600.0
+
+
+class OperatorWindows:
+    """Opens windows on one model's forwards now and then."""
+
+    def __init__(self, nodes: Sequence[Node], model: nn.Module, budget: float) -> None:
+        self._operators = OperatorClock(nodes, model)
+        self._budget = budget
+        self._next = time.perf_counter() + FIRST_SECONDS
+        self._is_warm = False
+        self.why_none = ""
+        """Why no more windows are opened; empty while they are."""
+        self.cost_seconds = 0.0
+        """Of the last window: what its forward took longer than others, and all around it."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next forward is to be run in a window."""
+        return not self.why_none and time.perf_counter() >= self._next
+
+    def run(
+        self, clock: ModuleClock, forward: Callable[[], float], usual_seconds: float, at: float
+    ) -> OperatorTimes:
+        """Run one forward in a window; it is in no other figure.
+
+        Args:
+            clock: of the model; nothing waits in it.
+            forward: runs the model once and gives its seconds.
+            usual_seconds: that another forward took.
+            at: seconds since the command was started.
+        """
+        clock.recording = True
+        began = time.perf_counter()
+        seconds = spent = 0.0
+        try:
+            with Window() as window:
+                if usual_seconds < SHORT_SECONDS:
+                    spent = forward()
+                seconds = forward()
+            recorded = clock.take()
+            if recorded and self._is_warm:
+                self._operators.add(recorded[-1], window.seen)
+        except WindowError as error:
+            self.why_none = str(error)
+        except Exception as error:
+            # The model may use a profiler itself. Should it raise without a window as well, the
+            # next forward says so.
+            self.why_none = f"the model raised {type(error).__name__} in an operator window"
+        finally:
+            clock.take()
+            clock.note_gap()
+        message = self._operators.message(at, seconds, self.why_none)
+        ended = time.perf_counter()
+        if not self._is_warm:
+            self._is_warm = True
+            return message
+        usual = min(usual_seconds, seconds)
+        self.cost_seconds = max(ended - began - (usual if spent == 0.0 else 2 * usual), 0.0)
+        affordable = (
+            self.cost_seconds / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
+        )
+        self._next = ended + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        return message

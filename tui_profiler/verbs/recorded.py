@@ -1,0 +1,28 @@
+"""What a recording holds as a whole, for the headless verbs: its last session, and its state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tui_profiler.queries.playback import damage, origin
+from tui_profiler.recording.reader import open_recording
+from tui_profiler.session import Session
+from tui_profiler.source.past import Past
+from tui_profiler.source.recorded import playback_of
+from tui_profiler.units import duration
+
+
+def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:
+    """Give the session as the recording left it, and what is to be said of the file, by lines.
+
+    Raises:
+        RecordingError: it cannot be read, or is no recording that this version reads.
+    """
+    recording = open_recording(path)
+    try:
+        session = Past(recording).session(len(recording.entries))
+        playback = playback_of(recording)
+        length = duration(playback.ends - playback.begins)
+        return session, (f"{origin(playback)}, {length}", *damage(playback))
+    finally:
+        recording.close()
