@@ -186,6 +186,17 @@ def test_a_shared_module_has_a_node_under_each_parent_and_counts_once() -> None:
     assert made.costs[0].parameters == 40
 
 
+def test_a_call_of_a_shared_module_belongs_to_its_nearest_place() -> None:
+    shared = linear()
+    model = Blocks()
+    # Registered in a block first, and beside it, where the root calls it itself.
+    model.blocks = nn.ModuleList([nn.Sequential(shared, nn.ReLU()), shared])
+    made = traced(model, X)
+
+    assert at(made, "blocks.0.0").calls == 1
+    assert at(made, "blocks.1").calls == 1
+
+
 def test_a_module_of_another_branch_has_a_node_where_it_is_called() -> None:
     made = traced(Borrowing(), X)
 

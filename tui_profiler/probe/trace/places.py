@@ -125,10 +125,13 @@ class Places:
         """Find the registered place of ``module`` below ``here``, through what was not called."""
         key = (id(here), id(module))
         if key not in self._found:
-            for place in self._by_module.get(id(module), ()):
-                if _is_below(place, here):
-                    self._found[key] = place
-                    break
+            steps = [
+                (found, place)
+                for place in self._by_module.get(id(module), ())
+                if (found := _steps_below(place, here)) is not None
+            ]
+            if steps:
+                self._found[key] = min(steps, key=lambda one: one[0])[1]
         return self._found.get(key)
 
     def _added(self, frame: Frame, module: Module) -> Place:
@@ -205,13 +208,19 @@ def _registered(place: Place) -> Iterator[tuple[str, Module]]:
                 yield name, module
 
 
-def _is_below(place: Place, here: Place) -> bool:
+def _steps_below(place: Place, here: Place) -> tuple[int, int] | None:
+    """Give how many modules between could have called it themselves, and how many there are.
+
+    None where ``place`` is not below ``here``. A shared module belongs to the nearest of its
+    places: one inside of a block stands for the calls of that block.
+    """
+    callable_, between = 0, 0
     above = place.parent
-    while above is not None:
-        if above is here:
-            return True
+    while above is not None and above is not here:
+        callable_ += not isinstance(above.module, torch.nn.ModuleList | torch.nn.ModuleDict)
+        between += 1
         above = above.parent
-    return False
+    return None if above is None else (callable_, between)
 
 
 def _is_passed_through(place: Place) -> bool:
