@@ -12,9 +12,8 @@ call, and a submodule is called through ``nn.Module.__call__``, where the stack 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import TypeAlias
 
 import torch
 
@@ -29,10 +28,17 @@ from tui_profiler.probe.scripted_internals import (
     schema_of,
     set_attribute,
 )
+from tui_profiler.probe.trace.scripted_program import (
+    Block,
+    Program,
+    Step,
+    Values,
+    last_uses,
+    made_in,
+    names,
+    then_dropped,
+)
 from tui_profiler.probe.trace.scripted_values import function_on_values
-
-_Values: TypeAlias = dict[str, object]
-_Step: TypeAlias = Callable[[_Values], None]
 
 _NOT_TIMED = "TorchScript calls it by itself: only the model around it is timed"
 _MOST_STEPS = 5_000_000
@@ -47,7 +53,7 @@ class ScriptWalker:
     """Carries out scripted modules; keeps what it has read of each."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[int, str], _Program | None] = {}
+        self._compiled: dict[tuple[int, str], Program | None] = {}
         self._kept: list[object] = []
         """Graphs and modules whose ``id`` is used above."""
         self._before: list[tuple[object, str, object]] = []
@@ -78,15 +84,15 @@ class ScriptWalker:
             if not self._depth:
                 self._put_back()
 
-    def _run(self, program: _Program, given: tuple[object, ...]) -> object:
-        values: _Values = dict(zip(program.inputs, given, strict=True))
+    def _run(self, program: Program, given: tuple[object, ...]) -> object:
+        values: Values = dict(zip(program.inputs, given, strict=True))
         self.count(len(program.steps))
         for step in program.steps:
             step(values)
         outputs = [values[name] for name in program.outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _program(self, module: torch.nn.Module, method: str) -> _Program | None:
+    def _program(self, module: torch.nn.Module, method: str) -> Program | None:
         key = (id(module), method)
         if key not in self._compiled:
             self._kept.append(module)
@@ -124,7 +130,7 @@ class ScriptWalker:
             return getattr(owner, name)(*args)
         return self._run(program, (owner, *args))
 
-    def call_function(self, program: _Program, args: tuple[object, ...]) -> object:
+    def call_function(self, program: Program, args: tuple[object, ...]) -> object:
         """Call a function of the file's."""
         return self._run(program, args)
 
@@ -134,56 +140,33 @@ class ScriptWalker:
         set_attribute(owner, name, value)
 
 
-class _Program:
-    """A graph as a list of steps."""
-
-    def __init__(
-        self,
-        inputs: tuple[str, ...],
-        steps: tuple[_Step, ...],
-        outputs: tuple[str, ...],
-        arguments: tuple[Argument, ...] = (),
-    ) -> None:
-        self.inputs = inputs
-        self.steps = steps
-        self.outputs = outputs
-        self._arguments = arguments
-        """(name, whether there is a default, the default), without self."""
-
-    def bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
-        """Give the arguments in the order of the graph's inputs, defaults included."""
-        rest = self._arguments[len(args) :]
-        unknown = kwargs.keys() - {name for name, _, _ in rest}
-        missing = [name for name, has, _ in rest if not has and name not in kwargs]
-        if len(args) > len(self._arguments) or unknown or missing:
-            names = ", ".join(name for name, _, _ in self._arguments)
-            raise TypeError(f"forward({names}) was called with other arguments")
-        return (*args, *(kwargs.get(name, default) for name, _, default in rest))
-
-
 class _Compiler:
     """Turns graphs into steps."""
 
     def __init__(self, walker: ScriptWalker) -> None:
         self._walker = walker
 
-    def program(self, graph: Graph, arguments: tuple[Argument, ...] = ()) -> _Program:
+    def program(self, graph: Graph, arguments: tuple[Argument, ...] = ()) -> Program:
         """Read a whole graph.
 
         Raises:
             NotWalkable: Something in it is not known here.
         """
-        return _Program(
-            tuple(value.debugName() for value in graph.inputs()),
-            self._steps(graph.nodes()),
-            tuple(value.debugName() for value in graph.outputs()),
-            arguments,
+        inputs, outputs = tuple(names(graph.inputs())), tuple(names(graph.outputs()))
+        nodes = list(graph.nodes())
+        steps = self._steps(nodes, made_in(nodes, inputs), outputs)
+        return Program(inputs, steps, outputs, arguments)
+
+    def _steps(
+        self, nodes: Sequence[Node], made_here: frozenset[str], outputs: Sequence[str]
+    ) -> tuple[Step, ...]:
+        ends = last_uses(nodes, made_here, outputs)
+        steps = (
+            then_dropped(self._step(node), ended) for node, ended in zip(nodes, ends, strict=True)
         )
+        return tuple(step for step in steps if step is not None)
 
-    def _steps(self, nodes: Iterable[Node]) -> tuple[_Step, ...]:
-        return tuple(step for node in nodes if (step := self._step(node)) is not None)
-
-    def _step(self, node: Node) -> _Step | None:
+    def _step(self, node: Node) -> Step | None:
         match node.kind():
             case "prim::Constant":
                 return _constant(node)
@@ -204,67 +187,63 @@ class _Compiler:
             case _:
                 return _operator(node)
 
-    def _set_attribute(self, node: Node) -> _Step:
-        owner, value = _names(node.inputs())
+    def _set_attribute(self, node: Node) -> Step:
+        owner, value = names(node.inputs())
         name, walker = node.s("name"), self._walker
         return lambda values: walker.assign(values[owner], name, values[value])
 
-    def _method(self, node: Node) -> _Step:
-        owner, *inputs = _names(node.inputs())
+    def _method(self, node: Node) -> Step:
+        owner, *inputs = names(node.inputs())
         name, output, walker = node.s("name"), node.output().debugName(), self._walker
 
-        def step(values: _Values) -> None:
+        def step(values: Values) -> None:
             given = tuple(values[key] for key in inputs)
             values[output] = walker.call_method(values[owner], name, given)
 
         return step
 
-    def _function(self, node: Node) -> _Step:
+    def _function(self, node: Node) -> Step:
         program, walker = self.program(function_of(node)), self._walker
-        inputs, output = _names(node.inputs())[1:], node.output().debugName()
+        inputs, output = names(node.inputs())[1:], node.output().debugName()
 
-        def step(values: _Values) -> None:
+        def step(values: Values) -> None:
             given = tuple(values[key] for key in inputs)
             values[output] = walker.call_function(program, given)
 
         return step
 
-    def _block(self, block: Node) -> _Program:
-        return _Program(
-            tuple(_names(block.inputs())),
-            self._steps(block.nodes()),
-            tuple(_names(block.outputs())),
-        )
+    def _block(self, block: Node) -> Block:
+        inputs, outputs = tuple(names(block.inputs())), tuple(names(block.outputs()))
+        nodes = list(block.nodes())
+        made_here = made_in(nodes, inputs)
+        return Block(inputs, self._steps(nodes, made_here, outputs), outputs, made_here)
 
-    def _if(self, node: Node) -> _Step:
-        (condition,) = _names(node.inputs())
+    def _if(self, node: Node) -> Step:
+        (condition,) = names(node.inputs())
         chosen = [self._block(block) for block in node.blocks()]
-        outputs = _names(node.outputs())
+        outputs = names(node.outputs())
 
-        def step(values: _Values) -> None:
+        def step(values: Values) -> None:
             block = chosen[0 if values[condition] else 1]
-            for inner in block.steps:
-                inner(values)
-            values.update(zip(outputs, [values[name] for name in block.outputs], strict=True))
+            values.update(zip(outputs, block.run(values), strict=True))
 
         return step
 
-    def _loop(self, node: Node) -> _Step:
-        most, condition, *carried = _names(node.inputs())
+    def _loop(self, node: Node) -> Step:
+        most, condition, *carried = names(node.inputs())
         (block,) = (self._block(block) for block in node.blocks())
-        outputs = _names(node.outputs())
+        outputs = names(node.outputs())
         walker = self._walker
 
-        def step(values: _Values) -> None:
+        def step(values: Values) -> None:
             trips, goes_on = int(str(values[most])), bool(values[condition])
             now = [values[name] for name in carried]
             index = 0
             while goes_on and index < trips:
                 walker.count(len(block.steps))
                 values.update(zip(block.inputs, (index, *now), strict=True))
-                for inner in block.steps:
-                    inner(values)
-                again, *now = (values[name] for name in block.outputs)
+                now.clear()  # Or it would keep what the turn lets go of.
+                again, *now = block.run(values)
                 goes_on = bool(again)
                 index += 1
             values.update(zip(outputs, now, strict=True))
@@ -272,11 +251,7 @@ class _Compiler:
         return step
 
 
-def _names(values: Iterable[Node]) -> list[str]:
-    return [value.debugName() for value in values]
-
-
-def _constant(node: Node) -> _Step | None:
+def _constant(node: Node) -> Step | None:
     output = node.output()
     if str(output.type().kind()) == "FunctionType":
         return None  # read where it is called
@@ -289,19 +264,19 @@ def _constant(node: Node) -> _Step | None:
     return lambda values: values.update({name: copy(value) if is_list else value})
 
 
-def _get_attribute(node: Node) -> _Step:
-    (owner,) = _names(node.inputs())
+def _get_attribute(node: Node) -> Step:
+    (owner,) = names(node.inputs())
     name, output = node.s("name"), node.output().debugName()
     return lambda values: values.update({output: attribute(values[owner], name)})
 
 
-def _operator(node: Node) -> _Step:
+def _operator(node: Node) -> Step:
     """Give a step for an operator: on values, in Python, or one of the dispatcher's.
 
     Raises:
         NotWalkable: It is not known.
     """
-    inputs, outputs = _names(node.inputs()), _names(node.outputs())
+    inputs, outputs = names(node.inputs()), names(node.outputs())
     schema = schema_of(node)
     function = function_on_values(node, schema)
     if function is None:
@@ -310,7 +285,7 @@ def _operator(node: Node) -> _Step:
         function = operator_of(node, schema)
     carried_out = function
 
-    def step(values: _Values) -> None:
+    def step(values: Values) -> None:
         made = carried_out(*[values[name] for name in inputs])
         if len(outputs) == 1 and not is_unpacked:
             values[outputs[0]] = made
