@@ -33,6 +33,7 @@ class Chosen(Struct, frozen=True):
     trust: bool
     run: bool
     budget: float
+    grid_intensity: float | None
     debug: bool
 
     def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
@@ -57,6 +58,7 @@ class Chosen(Struct, frozen=True):
             run=self.run,
             seconds=seconds,
             budget=self.budget,
+            grid_grams_per_kwh=self.grid_intensity,
             folder=os.getcwd(),
             started_at=started_at,
         )
@@ -131,6 +133,12 @@ _OPTIONS = (
         show_default=True,
         metavar="SHARE",
         help="What watching may cost.",
+    ),
+    click.option(
+        "--grid-intensity",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="G_PER_KWH",
+        help="Grams of CO₂ for a kilowatt-hour where the machine stands; none are told without it.",
     ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )

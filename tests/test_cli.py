@@ -123,6 +123,7 @@ def test_every_option_reaches_the_worker() -> None:
         *("--args", '{"width": 2}', "--input", "1,3", "--input", "mask=1,8:bool", "--batch", "4"),
         *("--weights", "DEFAULT", "--device", "cuda:1", "--dtype", "bfloat16", "--threads", "3"),
         *("--tracer", "fx", "--trust", "--no-run", "--budget", "5%", "--debug"),
+        *("--grid-intensity", "381.5"),
     )
     assert chosen == Chosen(
         arguments='{"width": 2}',
@@ -136,8 +137,15 @@ def test_every_option_reaches_the_worker() -> None:
         trust=True,
         run=False,
         budget=0.05,
+        grid_intensity=381.5,
         debug=True,
     )
+
+
+def test_the_grid_s_intensity_reaches_the_worker_and_is_nothing_without() -> None:
+    named = typed("--grid-intensity", "381.5")
+    assert named.spec("resnet18", started_at=0.0).grid_grams_per_kwh == 381.5
+    assert typed().spec("resnet18", started_at=0.0).grid_grams_per_kwh is None
 
 
 def test_a_time_to_measure_reaches_the_worker() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.machine_session import FULL
 from tests.small_model import MEASURED
 from tui_profiler.messages import (
     Ceilings,
@@ -40,6 +41,8 @@ from tui_profiler.messages import (
     Printed,
     RealCost,
     Remedy,
+    Replayed,
+    ReplayNode,
     Request,
     Resume,
     Sample,
@@ -57,6 +60,7 @@ from tui_profiler.messages import (
     Unknown,
     Weight,
 )
+from tui_profiler.messages.energy import Replay
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
@@ -95,6 +99,8 @@ MESSAGES: tuple[Message, ...] = (
     SecondOpinion("fvcore", "fvcore 0.1.5", 0.5, "", 1, 2**60, skipped=(Counted("aten::mul", 3),)),
     Heartbeat(1.0, 0.5),
     Sample(1.0, (Core(0.5),), Unknown("no"), 1, 2, 3.0, 4.0, 5.0, (GPU,), 6.0),
+    FULL,
+    Replayed(3, "processor packages", "counter", (Replay(5.0, 99, 0.25),), 40.0, 0.01),
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
     Failed("trace", "no", "a.b", "f.py:1", "why", "likely", (Remedy("--batch 1", "fits"),), "tb"),
     Printed("out\n", 3),
@@ -110,6 +116,7 @@ REQUESTS: tuple[Request, ...] = (
     Step(),
     SetBatch(4),
     SetPhase("decode"),
+    ReplayNode(7),
     Play(),
     Halt(),
     SetSpeed(2.5),

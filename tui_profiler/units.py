@@ -143,6 +143,14 @@ def dtype(name: str) -> str:
     return _DTYPES.get(letters, letters) + name[len(letters) :]
 
 
+def energy(joules: float) -> str:
+    """Give an energy, three digits: ``312 mJ``, ``14.0 µJ``, ``3.21 kJ``."""
+    for factor, unit in ((1e-3, "kJ"), (1.0, "J"), (1e3, "mJ"), (1e6, "µJ")):
+        if joules * factor >= 0.9995:
+            return f"{three_digits(joules * factor)} {unit}"
+    return f"{three_digits(joules * 1e9)} nJ"
+
+
 def frequency(hertz: float) -> str:
     """Give a clock: ``2.6 GHz``, ``800 MHz``."""
     return f"{hertz / 1e9:.1f} GHz" if hertz >= 999.5e6 else f"{hertz / 1e6:.0f} MHz"

@@ -26,6 +26,7 @@ STAGES: dict[Stage, str] = {
     "load model": "will give the model",
     "trace": "will give the tree, parameters, MACs and bytes",
     "initialise": "will give the weights their values",
+    "idle": "for the energy of the forwards alone",
     "first run": "will give times",
     "ceilings": "will give the bounds",
 }
@@ -56,7 +57,7 @@ def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
         # Not every model needs its values made: what was skipped is not waited for.
         stage
         for index, stage in enumerate(stages)
-        if stage in records or index > last
+        if stage in records or (index > last and stage != "idle")
     ]
     table = tuple(_stage(stage, records.get(stage), look) for stage in shown)
     title = row((("starting", "strong ink"),), EMPTY, look)

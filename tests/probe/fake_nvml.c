@@ -1,5 +1,9 @@
 /* A libnvidia-ml.so.1 for machines without a GPU: two GPUs that a test can make fail.
  *
+ * The energy counter moves every FAKE_NVML_STEP ms (100 without it) of a clock that the test sets, or
+ * else of the machine's own, at FAKE_NVML_WATTS (250 without it) for each GPU. With fake_mig the
+ * second GPU is divided in two slices.
+ *
  * The fake_ functions are the test's controls; the others have the signatures of nvml.h. Built with
  * -DOLD_DRIVER it lacks the functions that came late, with -DNO_POWER the one for power.
  * FAKE_NVML_LOG names a file that gets a line for each session opened and closed. */
@@ -7,15 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { UNINITIALIZED = 1, INVALID_ARGUMENT = 2, ALL_GPUS = -1, MOST_FAILURES = 32 };
+enum { UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7 };
+enum { ALL_GPUS = -1, MOST_FAILURES = 32 };
 
 struct failure { char function[64]; int gpu; int code; };
 
 static struct failure failures[MOST_FAILURES];
 static int failure_count, sessions, calls, gpu_count = 2;
 static unsigned long long clock_reasons = 1;
-static int is_held;
+static int is_held, is_divided;
+static double clock_seconds = -1;
 static pthread_mutex_t hold_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
 
@@ -26,6 +33,8 @@ void fake_fail(const char *function, int gpu, int code) {
     failure->code = code;
 }
 void fake_mend(void) { failure_count = 0; }
+void fake_mig(int divided) { is_divided = divided; }
+void fake_clock(double seconds) { clock_seconds = seconds; }
 void fake_gpus(int count) { gpu_count = count; }
 void fake_clock_reasons(unsigned long long reasons) { clock_reasons = reasons; }
 int fake_sessions(void) { return sessions; }
@@ -58,7 +67,12 @@ static int answer(const char *function, int gpu) {
     }
     return 0;
 }
-static int number(void *handle) { return (int)(size_t)handle - 1; }
+/* Handles are the number of the GPU and one more; those of slices have 100 on top. */
+static int number(void *handle) { return ((int)(size_t)handle - 1) % 100; }
+static int slice(void *handle) { return ((int)(size_t)handle - 1) / 100; }
+__attribute__((unused)) static double setting(const char *name, double otherwise) {
+    return getenv(name) ? atof(getenv(name)) : otherwise;
+}
 
 #define ASK(gpu) do { \
         if (!sessions) return UNINITIALIZED; \
@@ -84,7 +98,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 }
 int nvmlDeviceGetName(void *handle, char *name, unsigned length) {
     ASK(number(handle));
-    snprintf(name, length, number(handle) ? "NVIDIA Fake 2" : "NVIDIA Fake 1");
+    const char *of = number(handle) ? "NVIDIA Fake 2" : "NVIDIA Fake 1";
+    if (slice(handle)) snprintf(name, length, "%s MIG %dg.10gb", of, slice(handle));
+    else snprintf(name, length, "%s", of);
+    return 0;
+}
+int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned length) {
+    ASK(number(handle));
+    if (slice(handle)) snprintf(uuid, length, "MIG-%d0000000-aaaa", slice(handle));
+    else snprintf(uuid, length, "GPU-%d1111111-bbbb", number(handle));
     return 0;
 }
 
@@ -134,7 +156,89 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void *handle, unsigned long long *
     return 0;
 }
 
+int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation) {
+    ASK(number(handle));
+    *generation = 5;
+    return 0;
+}
+int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *lanes) {
+    ASK(number(handle));
+    *lanes = 16;
+    return 0;
+}
+int nvmlDeviceGetPcieThroughput(void *handle, unsigned direction, unsigned *kilobytes) {
+    ASK(number(handle));
+    *kilobytes = direction == 0 ? 3000 : 7000; /* 0 is sent by the GPU, 1 received */
+    return 0;
+}
+
 #ifndef OLD_DRIVER
+int nvmlDeviceGetTotalEnergyConsumption(void *handle, unsigned long long *millijoules) {
+    ASK(number(handle));
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double seconds = clock_seconds >= 0 ? clock_seconds : now.tv_sec + now.tv_nsec / 1e9;
+    double step = setting("FAKE_NVML_STEP", 100) / 1e3;
+    long long steps = (long long)(seconds / step + 1e-9);
+    *millijoules = (unsigned long long)(steps * step * setting("FAKE_NVML_WATTS", 250) * 1e3 + 0.5);
+    return 0;
+}
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency;
+    int type, code;
+    union { double d; unsigned u; unsigned long long ull; } value;
+};
+int nvmlDeviceGetFieldValues(void *handle, int count, struct field *fields) {
+    ASK(number(handle));
+    for (int i = 0; i < count; i++) {
+        /* 185 is the mean power, 186 that of the moment; scope 0 the GPU, 1 the module, 2 memory. */
+        int known = (fields[i].id == 185 && fields[i].scope == 0) || fields[i].id == 186;
+        fields[i].code = !known || (fields[i].scope == 1 && number(handle)) ? NOT_SUPPORTED : 0;
+        fields[i].value.u = (fields[i].id == 185 ? 300000 : 310000) - 100000 * (fields[i].scope == 2)
+            + 200000 * (fields[i].scope == 1);
+    }
+    return 0;
+}
+struct process { unsigned pid; unsigned long long memory; unsigned gpu_instance, compute_instance; };
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *processes) {
+    ASK(number(handle));
+    if (number(handle)) { *count = 0; return 0; } /* no one computes on the second */
+    if (*count < 2) { *count = 2; return TOO_SMALL; }
+    *count = 2;
+    processes[0].pid = 4321; processes[0].memory = 1ULL << 30;
+    processes[1].pid = 1234; processes[1].memory = 3ULL << 30;
+    return 0;
+}
+struct used { unsigned pid; unsigned long long time; unsigned sm, memory, encoder, decoder; };
+int nvmlDeviceGetProcessUtilization(void *handle, struct used *samples, unsigned *count,
+                                    unsigned long long since) {
+    (void)since;
+    ASK(number(handle));
+    if (number(handle)) return NOT_FOUND;
+    if (*count < 2) { *count = 2; return TOO_SMALL; }
+    *count = 2;
+    samples[0] = (struct used){1234, 1000000, 90, 1, 0, 0};
+    samples[1] = (struct used){1234, 1500000, 35, 1, 0, 0}; /* the newer one */
+    return 0;
+}
+int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
+    ASK(number(handle));
+    if (!number(handle)) return NOT_SUPPORTED;
+    *current = *pending = is_divided;
+    return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *count) {
+    ASK(number(handle));
+    *count = 7;
+    return 0;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **slice_handle) {
+    ASK(number(handle));
+    if (index != 0 && index != 2) return NOT_FOUND;
+    *slice_handle = (void *)((size_t)handle + 100 * (index ? 2 : 1));
+    return 0;
+}
 /* Version 2 knows what the driver reserves for itself, which version 1 counts as used. */
 struct memory_2 { unsigned version; unsigned long long total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_2 *memory) {

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tui_profiler.messages import Gpu, Unknown
+from tui_profiler.messages import Gpu, GpuProcess, MigDevice, Unknown
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -29,8 +29,14 @@ def show(reading):
 
 fake = ctypes.CDLL("libnvidia-ml.so.1")
 fake.fake_clock_reasons.argtypes = [ctypes.c_ulonglong]
+fake.fake_clock.argtypes = [ctypes.c_double]
 nvml = Nvml()
 """
+FIGURES = [
+    name
+    for name in Gpu.__struct_fields__
+    if name not in {"name", "throttled_by", "index", "uuid", "cuda_index", "mig"}
+]
 NOT_SUPPORTED, DRIVER_NOT_LOADED, LOST, UNNAMED = 3, 9, 15, 777
 
 
@@ -69,12 +75,98 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
-    [gpus] = readings(driver, "show(nvml.gpus(0.0)); nvml.close()")
+    [(first, second)] = readings(driver, "fake.fake_clock(7.25); show(nvml.gpus(0.0))")
 
-    assert gpus == (
-        Gpu("0: NVIDIA Fake 1", 0.37, 5 << 30, 80 << 30, 62, 312.5, 650, 1.755e9, ""),
-        Gpu("1: NVIDIA Fake 2", 0.38, 5 << 30, 80 << 30, 62, 312.5, 650, 1.755e9, ""),
+    common = (5 << 30, 80 << 30, 62, 312.5, 650, 1.755e9, "")
+    link = {
+        "memory_clock_hertz": 1.593e9,
+        "pcie_sent_bytes": 3000 * 1024,
+        "pcie_received_bytes": 7000 * 1024,
+        "pcie_generation": 5,
+        "pcie_width": 16,
+    }
+    no_sample = Unknown("no kernel of it ran lately")
+    assert first == Gpu(
+        "0: NVIDIA Fake 1",
+        0.37,
+        *common,
+        index=0,
+        uuid="GPU-01111111-bbbb",
+        power_instant_watts=310,
+        power_average_watts=300,
+        module_watts=510,
+        memory_watts=210,
+        energy_joules=7.2 * 250,  # 72 steps of 100 ms at 250 W
+        **link,
+        processes=(GpuProcess(1234, 3 << 30, 0.35), GpuProcess(4321, 1 << 30, no_sample)),
     )
+    assert second == Gpu(
+        "1: NVIDIA Fake 2",
+        0.38,
+        *common,
+        index=1,
+        uuid="GPU-11111111-bbbb",
+        power_instant_watts=310,
+        power_average_watts=300,
+        module_watts=Unknown("this GPU does not report it"),
+        memory_watts=210,
+        energy_joules=1800,
+        **link,
+        processes=(),
+    )
+
+
+def test_the_slices_of_a_divided_gpu_are_named(driver: Path) -> None:
+    [(whole, divided)] = readings(driver, "fake.fake_mig(1); show(nvml.gpus(0.0))")
+
+    assert whole.mig == ()
+    assert divided.mig == (
+        MigDevice("NVIDIA Fake 2 MIG 1g.10gb", "MIG-10000000-aaaa", 5 << 30, 80 << 30),
+        MigDevice("NVIDIA Fake 2 MIG 2g.10gb", "MIG-20000000-aaaa", 5 << 30, 80 << 30),
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "numbers"),
+    [
+        ("1,0", [1, 0]),
+        ("1", [None, 0]),
+        ("GPU-1111", [None, 0]),
+        ("", [None, None]),
+        ("5,0", [None, None]),
+    ],
+)
+def test_cuda_counts_what_its_environment_leaves(
+    driver: Path, visible: str, numbers: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+
+    [gpus] = readings(driver, "show(nvml.gpus(0.0))")
+
+    assert [gpu.cuda_index for gpu in gpus] == numbers
+
+
+def test_a_slice_is_the_device_that_cuda_counts(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-20000000-aaaa")
+
+    [(whole, divided)] = readings(driver, "fake.fake_mig(1); show(nvml.gpus(0.0))")
+
+    assert (whole.cuda_index, divided.cuda_index) == (None, None)
+    assert [part.cuda_index for part in divided.mig] == [None, 0]
+
+
+def test_what_cuda_itself_sees_goes_before_its_environment(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    seen = "n = Nvml(cuda_uuids=lambda: ('11111111-bbbb',)); show(n.gpus(0.0)); n.close()"
+
+    [gpus] = readings(driver, seen)
+
+    assert [gpu.cuda_index for gpu in gpus] == [None, 0]
 
 
 def test_only_the_gpus_asked_for_are_listed(driver: Path) -> None:
@@ -97,7 +189,23 @@ def test_cuda_visible_devices_hides_no_gpu(driver: Path, monkeypatch: pytest.Mon
 def test_an_old_driver_is_asked_through_its_older_functions(tmp_path: Path) -> None:
     [gpus] = readings(build(tmp_path, "-DOLD_DRIVER"), "show(nvml.gpus(0.0)); nvml.close()")
 
-    assert gpus[0] == Gpu("0: NVIDIA Fake 1", 0.37, 6 << 30, 80 << 30, 61, 312.5, 700, 1.755e9, "")
+    old = Unknown("this NVIDIA driver does not report it")
+    assert gpus[0] == Gpu(
+        *("0: NVIDIA Fake 1", 0.37, 6 << 30, 80 << 30, 61, 312.5, 700, 1.755e9, ""),
+        index=0,
+        uuid="GPU-01111111-bbbb",
+        power_instant_watts=old,
+        power_average_watts=old,
+        module_watts=old,
+        memory_watts=old,
+        energy_joules=old,
+        memory_clock_hertz=1.593e9,
+        pcie_sent_bytes=3000 * 1024,
+        pcie_received_bytes=7000 * 1024,
+        pcie_generation=5,
+        pcie_width=16,
+        processes=old,
+    )
 
 
 def test_a_function_that_the_driver_lacks_leaves_the_other_figures(tmp_path: Path) -> None:
@@ -117,6 +225,11 @@ def test_a_function_that_the_driver_lacks_leaves_the_other_figures(tmp_path: Pat
         ("nvmlDeviceGetPowerUsage", "power_watts"),
         ("nvmlDeviceGetEnforcedPowerLimit", "power_limit_watts"),
         ("nvmlDeviceGetClockInfo", "clock_hertz"),
+        ("nvmlDeviceGetTotalEnergyConsumption", "energy_joules"),
+        ("nvmlDeviceGetFieldValues", "power_instant_watts"),
+        ("nvmlDeviceGetPcieThroughput", "pcie_sent_bytes"),
+        ("nvmlDeviceGetCurrPcieLinkWidth", "pcie_width"),
+        ("nvmlDeviceGetComputeRunningProcesses_v3", "processes"),
     ],
 )
 def test_an_unsupported_figure_is_unknown_on_that_gpu_only(
@@ -144,9 +257,12 @@ def test_a_gpu_lost_midway_keeps_its_name_and_hides_no_other(driver: Path) -> No
         f"show(nvml.gpus(0.0)); fake.fake_fail(b'*', 0, {LOST}); show(nvml.gpus(1.0))",
     )
 
-    lost = Unknown("the GPU was lost")
-    assert after[0] == Gpu("0: NVIDIA Fake 1", lost, lost, lost, lost, lost, lost, lost, "")
-    assert after[1] == before[1]
+    figures = [getattr(after[0], name) for name in FIGURES]
+    assert figures == [Unknown("the GPU was lost")] * len(FIGURES)
+    assert after[0].name == "0: NVIDIA Fake 1"
+    assert msgspec.structs.replace(after[1], energy_joules=0.0) == msgspec.structs.replace(
+        before[1], energy_joules=0.0
+    )
 
 
 def test_a_lost_gpu_is_asked_again_after_half_a_minute(driver: Path) -> None:
@@ -254,9 +370,9 @@ while isinstance(reading := watch.gpus(1.0), msgspec.Struct):
     pass  # the answer is on its way
 show(reading)
 fake.fake_hold(1)
-while not isinstance(watch.gpus(2.0), msgspec.Struct):
+while not isinstance(watch.gpus(9.0), msgspec.Struct):
     pass  # at most one answer was still to be given
-show(watch.gpus(3.0))
+show(watch.gpus(9.5))
 fake.fake_hold(0)
 watch.close()
 print("[]" if fake.fake_sessions() == 0 else fake.fake_sessions())

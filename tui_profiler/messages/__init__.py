@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from tui_profiler.messages.energy import Account, EnergyTotals, Replayed
 from tui_profiler.messages.failure import Ended, Failed, Printed, Remedy
 from tui_profiler.messages.figures import Figure, Unknown, known
 from tui_profiler.messages.files import NO_FORWARD, FileFacts, FileProblem
+from tui_profiler.messages.hardware import (
+    Allocator,
+    Cache,
+    Core,
+    Gpu,
+    GpuProcess,
+    MigDevice,
+    PerfCounters,
+    Sample,
+    Traffic,
+)
 from tui_profiler.messages.live import (
     Ceiling,
     Ceilings,
-    Core,
-    Gpu,
     Heartbeat,
     Hello,
     LoopState,
     OperatorTimes,
     Overhead,
-    Sample,
     StageDone,
     StageStarted,
     Tick,
@@ -52,6 +61,7 @@ from tui_profiler.messages.requests import (
     LoadSpec,
     Pause,
     Play,
+    ReplayNode,
     Request,
     Resume,
     Seek,
@@ -85,6 +95,7 @@ Message: TypeAlias = (
     | OperatorTimes
     | Sample
     | Overhead
+    | Replayed
     | Failed
     | Printed
     | Ended
@@ -93,7 +104,10 @@ Message: TypeAlias = (
 
 __all__ = [
     "NO_FORWARD",
+    "Account",
+    "Allocator",
     "Attempt",
+    "Cache",
     "Ceiling",
     "Ceilings",
     "Core",
@@ -103,12 +117,14 @@ __all__ = [
     "Counter",
     "Edges",
     "Ended",
+    "EnergyTotals",
     "Environment",
     "Failed",
     "Figure",
     "FileFacts",
     "FileProblem",
     "Gpu",
+    "GpuProcess",
     "Halt",
     "Heartbeat",
     "Hello",
@@ -118,6 +134,7 @@ __all__ = [
     "LoadSpec",
     "LoopState",
     "Message",
+    "MigDevice",
     "ModelFacts",
     "Node",
     "Nodes",
@@ -125,11 +142,14 @@ __all__ = [
     "Overhead",
     "Pause",
     "PeakMemory",
+    "PerfCounters",
     "Play",
     "Playback",
     "Printed",
     "RealCost",
     "Remedy",
+    "ReplayNode",
+    "Replayed",
     "Request",
     "Resume",
     "Sample",
@@ -148,6 +168,7 @@ __all__ = [
     "Tick",
     "TraceDone",
     "TraceStarted",
+    "Traffic",
     "Unknown",
     "Weight",
     "known",

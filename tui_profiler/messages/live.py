@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
-from tui_profiler.messages.figures import Figure, Unknown
+from tui_profiler.messages.figures import Figure
 from tui_profiler.messages.model import Phase
 
 Stage: TypeAlias = Literal[
-    "worker", "import torch", "load model", "trace", "initialise", "first run", "ceilings"
+    "worker", "import torch", "load model", "trace", "initialise", "idle", "first run", "ceilings"
 ]
 State: TypeAlias = Literal["starting", "running", "paused", "finished", "failed"]
 
@@ -169,49 +169,6 @@ class OperatorTimes(OnWire, frozen=True):
     """float32: median seconds a forward spends in it and in what it calls, all calls together."""
     last: bytes
     """float32: the same of the last window that met it."""
-
-
-class Core(Part, frozen=True):
-    """One logical processor."""
-
-    utilisation: float
-    """Share of the last interval that it was busy, 0 to 1."""
-
-
-class Gpu(Part, frozen=True):
-    """One GPU; every figure may be unknown by itself."""
-
-    name: str
-    utilisation: Figure
-    """Share of the last interval with a kernel running, 0 to 1."""
-    memory_bytes: Figure
-    memory_total_bytes: Figure
-    temperature_celsius: Figure
-    power_watts: Figure
-    power_limit_watts: Figure
-    clock_hertz: Figure
-    throttled_by: str
-    """Why the clock is held down; empty where it is not."""
-
-
-class Sample(OnWire, frozen=True):
-    """Hardware counters, once a second, also before torch is imported."""
-
-    at: float
-    """Seconds since the command was started."""
-    cores: tuple[Core, ...]
-    frequency_hertz: Figure
-    memory_bytes: int
-    """Used on the machine."""
-    memory_total_bytes: int
-    process_bytes: Figure
-    """Resident memory of the process that holds the model."""
-    process_cpu: Figure
-    """Cores that this process keeps busy: 1.0 is one whole core."""
-    process_threads: Figure
-    gpus: tuple[Gpu, ...] | Unknown
-    package_watts: Figure
-    """CPU package power."""
 
 
 class Overhead(OnWire, frozen=True):

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.figures import Figure
+from tui_profiler.messages.hardware import Cache
 
 Kind: TypeAlias = Literal["module", "op"]
 Method: TypeAlias = Literal[
@@ -34,6 +35,10 @@ class Environment(OnWire, frozen=True):
     """Intra-operator threads of torch."""
     memory_bytes: int
     """Physical memory, or the control group's limit where that is lower."""
+    caches: tuple[Cache, ...] = ()
+    """Of the processor, nearest to a core first; none where the kernel does not describe them."""
+    grid_grams_per_kwh: float | None = None
+    """Grams of CO₂ for a kilowatt-hour, as the user named it; None where they did not."""
 
 
 class InputSpec(Part, frozen=True):

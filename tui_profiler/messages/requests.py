@@ -39,6 +39,8 @@ class LoadSpec(Part, frozen=True):
     """``time.time()`` when the command was started: stages are counted from it."""
     ceilings: bool = True
     """Measure this machine's roofs where they are not kept from before."""
+    grid_grams_per_kwh: float | None = None
+    """Grams of CO₂ for a kilowatt-hour of the grid; None: no grams are told."""
 
 
 class Start(OnWire, frozen=True):
@@ -84,6 +86,13 @@ class SetPhase(OnWire, frozen=True):
     phase: Phase
 
 
+class ReplayNode(OnWire, frozen=True):
+    """Run one module by itself, on the inputs of one forward, to measure its energy."""
+
+    node: int
+    """Its index in the tree that is looked at."""
+
+
 class Stop(OnWire, frozen=True):
     """End the probe."""
 
@@ -118,6 +127,7 @@ Request: TypeAlias = (
     | Step
     | SetBatch
     | SetPhase
+    | ReplayNode
     | Stop
     | Play
     | Halt

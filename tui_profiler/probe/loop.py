@@ -35,6 +35,7 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.operator_windows import OperatorWindows
 from tui_profiler.probe.measure.overhead import (
     TICK_SECONDS,
@@ -63,6 +64,7 @@ class Loop:
         model: torch.nn.Module,
         traced: Trace,
         phase: Phase = "",
+        energy: EnergyWatch | None = None,
     ) -> None:
         self._link = link
         self._spec = spec
@@ -70,6 +72,8 @@ class Loop:
         self._model = model
         self._inputs = traced.inputs
         self._phase = phase
+        self._energy = energy or EnergyWatch(())
+        self._forwards_done = 0
         self._clock = ModuleClock(model)
         self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
         self._overhead = OverheadMeter()
@@ -90,12 +94,19 @@ class Loop:
 
     def close(self) -> None:
         """Take the clock off."""
+        self._energy.become("other")
         self._clock.uninstall()
 
     def forward_seconds(self) -> float:
         """Give how long the forward that is running now has taken; called from another thread."""
         began = self._forward_began
         return 0.0 if began is None else time.perf_counter() - began
+
+    def work(self) -> float:
+        """Give the forwards so far; one under way counts for its part; from any thread."""
+        done, usual = self._forwards_done, self._last_seconds
+        under_way = min(self.forward_seconds() / usual, 1.0) if usual else 0.0
+        return done + under_way
 
     def first_run(self) -> float:
         """Run one forward, in no figure; gives its seconds."""
@@ -110,6 +121,7 @@ class Loop:
             run.
         """
         self._clock.recording = True
+        self._energy.become("running", anew=True)
         self._become("running")
         self._next_pair = time.perf_counter() + PAIR_EVERY_SECONDS
         while not self._is_enough():
@@ -120,7 +132,11 @@ class Loop:
             if self._state == "paused" and not self._steps:
                 continue
             self._steps = max(self._steps - 1, 0)
+            if self._state == "paused":
+                self._energy.become("other")  # A single step is no idle power.
             self._one_forward()
+            if self._state == "paused":
+                self._energy.become("idle")
         self._tick()
         return None
 
@@ -148,6 +164,7 @@ class Loop:
                 self._model(*self._inputs.args, **keywords)
         finally:
             self._forward_began = None
+            self._forwards_done += 1
         return time.perf_counter() - began
 
     def _is_enough(self) -> bool:
@@ -178,6 +195,7 @@ class Loop:
 
     def _become(self, state: State) -> None:
         self._state = state
+        self._energy.become("running" if state == "running" else "idle", self.work)
         self._link.send(LoopState(state, self._now(), self._inputs.batch, phase=self._phase))
 
     def _tick(self) -> None:

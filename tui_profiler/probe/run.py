@@ -17,6 +17,7 @@ from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.loop import Loop
+from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.real_cost import real_cost
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
@@ -35,6 +36,15 @@ class Stages(Protocol):
         """Tell that a stage begins and ends."""
         ...
 
+    @property
+    def energy(self) -> EnergyWatch:
+        """What counts this machine's energy."""
+        ...
+
+    def rest(self) -> None:
+        """Do nothing for a while, where that tells the power of an idle machine."""
+        ...
+
 
 class Run:
     """A model under way."""
@@ -48,6 +58,7 @@ class Run:
         self._loop: Loop | None = None
         self._traces: dict[Phase, Trace] = {}
         self._phase: Phase = ""
+        self._has_rested = False
         self.was_stopped = False
         """The viewer said stop, as against: enough was run."""
 
@@ -163,7 +174,11 @@ class Run:
         link, now = self._link, self._stages.now
         if (real := real_cost(model, traced)) is not None:
             link.send(real)
-        self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase)
+        if not self._has_rested:
+            self._stages.rest()
+            self._has_rested = True
+        energy = self._stages.energy
+        self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
         try:
             try:
                 with self._stages.stage("first run", "will give times") as details:

@@ -32,12 +32,15 @@ from tui_profiler.messages import (
     StageStarted,
     Start,
     Stop,
+    Unknown,
 )
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.files import is_file
-from tui_profiler.probe.measure.machine import environment_cpu
+from tui_profiler.probe.measure.caches import caches
+from tui_profiler.probe.measure.energy import EnergyWatch
+from tui_profiler.probe.measure.machine import allowed_cores, environment_cpu
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.parameters_only import ParametersShown, open_file
 
@@ -53,9 +56,12 @@ ACCEPTS = (
     "Step",
     "SetBatch",
     "SetPhase",
+    "ReplayNode",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
+MOST_IDLE_SECONDS = 4.0
+"""How long the machine is left alone before the first forward, where its energy is counted."""
 
 
 class Worker:
@@ -65,6 +71,8 @@ class Worker:
         self._link = link
         self._started_at = time.time()
         self._run: Run | None = None
+        self._cores = allowed_cores()
+        self.energy = EnergyWatch()
 
     def serve(self) -> None:
         """Carry out the first request, then others until the viewer is gone or says stop."""
@@ -98,6 +106,20 @@ class Worker:
         seconds = time.perf_counter() - began
         self._link.send(StageDone(stage, self.now(), seconds, " ".join(details) or detail))
 
+    def rest(self) -> None:
+        """Do nothing for a while where energy is counted: what the machine draws by itself."""
+        if isinstance(self.energy.totals(), Unknown):
+            return
+        with self.stage("idle", "what the machine draws by itself") as details:
+            self.energy.become("idle")
+            until = time.monotonic() + MOST_IDLE_SECONDS
+            while time.monotonic() < until and not self._link.is_closed:
+                time.sleep(0.1)
+                if self.energy.has_rested():
+                    break
+            self.energy.become("other")
+            details.append("for the energy of the forwards alone")
+
     def _list(self, pattern: str) -> None:
         from tui_profiler.probe.load.names import list_models  # noqa: PLC0415
 
@@ -117,6 +139,7 @@ class Worker:
 
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
+        self.energy.start()
         threading.Thread(target=self._sample, name="tui-profiler-sample", daemon=True).start()
         if not self._attempt(lambda: self._first_attempt(spec)):
             self._wait_for_stop()
@@ -163,11 +186,13 @@ class Worker:
                 cores=machine.cores,
                 threads=int(torch.get_num_threads()),
                 memory_bytes=machine.memory_bytes,
+                caches=caches(self._cores),
+                grid_grams_per_kwh=spec.grid_grams_per_kwh,
             )
         )
 
     def _sample(self) -> None:
-        sampler = Sampler(self._started_at)
+        sampler = Sampler(self._started_at, energy=self.energy)
         wait = 0.1
         while not self._link.is_closed:
             time.sleep(wait)
@@ -176,6 +201,7 @@ class Worker:
             self._link.send(Heartbeat(self.now(), running))
             self._link.send(sampler.sample())
         sampler.close()
+        self.energy.close()
 
     def _wait_for_stop(self) -> None:
         """Stay, so that what is known can be looked at."""

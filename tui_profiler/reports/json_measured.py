@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Ceilings, Gpu, Sample, Tick, Unknown
+from tui_profiler.messages import Tick
 from tui_profiler.queries.seconds import root_seconds
 from tui_profiler.queries.totals import why_no_times
 from tui_profiler.queries.why import operator_time_words
+from tui_profiler.reports.json_energy import energy
+from tui_profiler.reports.json_hardware import hardware
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session
 
-NO_ENERGY = "no energy counter is read in this version"
 OPS_PER_FORWARD = "operators are timed a forward, all calls together"
 NO_WHOLE = "no whole forward was measured"
 NOT_CALLED = "this module was not called while it was measured"
@@ -29,8 +30,8 @@ def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
         "latency": latency,
         "throughput": throughput,
         "overhead": _overhead(session, unavailable),
-        "hardware": _hardware(session, unavailable),
-        "energy": unavailable.missing("energy", NO_ENERGY),
+        "hardware": hardware(session, unavailable),
+        "energy": energy(session, unavailable),
     }
 
 
@@ -109,76 +110,4 @@ def _overhead(session: Session, unavailable: Unavailable) -> Json:
             figure("overhead.interval[1]", found.high),
         ],
         "pairs": found.pairs,
-    }
-
-
-def _hardware(session: Session, unavailable: Unavailable) -> Json:
-    return {
-        "ceilings": _ceilings(session.ceilings, unavailable),
-        "sample": _sample(session.sample, unavailable),
-    }
-
-
-def _ceilings(ceilings: Ceilings | None, unavailable: Unavailable) -> Json:
-    path = "hardware.ceilings"
-    if ceilings is None:
-        return unavailable.missing(path, "this machine's ceilings were not measured")
-    return {
-        "device": ceilings.device,
-        "threads": ceilings.threads,
-        "compute": [
-            {
-                "dtype": ceiling.dtype,
-                "flops_per_s": unavailable.figure(
-                    f"{path}.compute[{index}].flops_per_s", ceiling.flops_per_second
-                ),
-            }
-            for index, ceiling in enumerate(ceilings.compute)
-        ],
-        "bytes_per_s": unavailable.figure(f"{path}.bytes_per_s", ceilings.bytes_per_second),
-        "op_s": unavailable.figure(f"{path}.op_s", ceilings.op_seconds),
-        "measured_at": unavailable.figure(f"{path}.measured_at", ceilings.measured_at),
-    }
-
-
-def _sample(sample: Sample | None, unavailable: Unavailable) -> Json:
-    path = "hardware.sample"
-    if sample is None:
-        return unavailable.missing(path, "no sample of the counters has come")
-    figure = unavailable.figure
-    return {
-        "core_utilisation": [
-            figure(f"{path}.core_utilisation[{index}]", core.utilisation)
-            for index, core in enumerate(sample.cores)
-        ],
-        "frequency_hz": figure(f"{path}.frequency_hz", sample.frequency_hertz),
-        "memory_bytes": sample.memory_bytes,
-        "memory_total_bytes": sample.memory_total_bytes,
-        "process_bytes": figure(f"{path}.process_bytes", sample.process_bytes),
-        "process_cores": figure(f"{path}.process_cores", sample.process_cpu),
-        "process_threads": figure(f"{path}.process_threads", sample.process_threads),
-        "package_w": figure(f"{path}.package_w", sample.package_watts),
-        "gpus": _gpus(sample.gpus, unavailable),
-    }
-
-
-def _gpus(gpus: tuple[Gpu, ...] | Unknown, unavailable: Unavailable) -> Json:
-    path = "hardware.sample.gpus"
-    if isinstance(gpus, Unknown):
-        return unavailable.missing(path, gpus.reason)
-    return [_gpu(gpu, f"{path}[{index}]", unavailable) for index, gpu in enumerate(gpus)]
-
-
-def _gpu(gpu: Gpu, path: str, unavailable: Unavailable) -> Json:
-    figure = unavailable.figure
-    return {
-        "name": gpu.name,
-        "utilisation": figure(f"{path}.utilisation", gpu.utilisation),
-        "memory_bytes": figure(f"{path}.memory_bytes", gpu.memory_bytes),
-        "memory_total_bytes": figure(f"{path}.memory_total_bytes", gpu.memory_total_bytes),
-        "temperature_celsius": figure(f"{path}.temperature_celsius", gpu.temperature_celsius),
-        "power_w": figure(f"{path}.power_w", gpu.power_watts),
-        "power_limit_w": figure(f"{path}.power_limit_w", gpu.power_limit_watts),
-        "clock_hz": figure(f"{path}.clock_hz", gpu.clock_hertz),
-        "throttled_by": gpu.throttled_by,
     }

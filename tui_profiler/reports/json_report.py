@@ -19,6 +19,7 @@ from tui_profiler.queries.totals import (
     was_run,
     why_no_times,
 )
+from tui_profiler.reports.json_energy import layer_energy
 from tui_profiler.reports.json_file import (
     file_section,
     layer_without_forward,
@@ -263,6 +264,7 @@ def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -
         unavailable.missing("layers[].output_shape", "it gave no tensor")
     if was_run(session):
         layer["timing"] = timing(session, index, unavailable)
+        layer["energy"] = layer_energy(session, index, unavailable)
     return layer
 
 

@@ -13,6 +13,7 @@ from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
 from tui_profiler.queries.totals import Totals, known_peak_bytes, totals, was_run, why_no_times
 from tui_profiler.reports import table_file
 from tui_profiler.reports.layer_lines import layer_lines
+from tui_profiler.reports.table_machine import energy_lines, machine_lines
 from tui_profiler.reports.table_paper import alive_lines, intensity_lines, layer_type_lines
 from tui_profiler.reports.table_phases import phase_lines
 from tui_profiler.reports.text_parts import field, figure, heading, in_cells
@@ -183,7 +184,8 @@ def _measured(session: Session) -> list[str]:
         field("throughput", rate(tick.per_second, "items/s")),
         field("forwards", counted),
         field("profiling costs", cost),
-        field("energy", f"{UNAVAILABLE} no energy counter is read in this version"),
+        *machine_lines(session),
+        *energy_lines(session),
     ]
 
 

@@ -25,6 +25,7 @@ from tui_profiler.messages import (
     Playback,
     Printed,
     RealCost,
+    Replayed,
     Sample,
     SecondOpinion,
     StageDone,
@@ -45,6 +46,7 @@ MAX_TICK_BYTES = 64 * 1024 * 1024
 MAX_SAMPLES = 300
 MAX_LOG_LINES = 5000
 MAX_LINE = 2000
+MAX_REPLAYS = 1000
 
 
 def apply(session: Session, message: Message | Jump) -> Session:
@@ -82,10 +84,9 @@ def apply(session: Session, message: Message | Jump) -> Session:
             if not operator_columns_agree(message):
                 return session
             return replace(session, operators=Operators(message), heard_at=message.at)
-        case Sample():
-            return _sample(session, message)
-        case Overhead():
-            return replace(session, overhead=message)
+        case Replayed():
+            others = tuple(one for one in session.replays if one.node != message.node)
+            return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
         case Failed():
             return replace(session, failure=message)
         case Printed():
@@ -134,7 +135,7 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
-    return replace(session, tree=tree, timings=None, operators=None, history=history)
+    return replace(session, tree=tree, timings=None, operators=None, replays=(), history=history)
 
 
 def _loop(session: Session, message: LoopState) -> Session:

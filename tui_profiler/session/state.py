@@ -17,6 +17,7 @@ from tui_profiler.messages import (
     Overhead,
     Playback,
     RealCost,
+    Replayed,
     Sample,
     SecondOpinion,
     Tick,
@@ -82,6 +83,8 @@ class Session(Struct, frozen=True, eq=False):
     timings: Timings | None = None
     operators: Operators | None = None
     """Times of operators, None before the first window."""
+    replays: tuple[Replayed, ...] = ()
+    """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()

@@ -1,15 +1,16 @@
 """GPUs asked from a thread of their own, so that a slow driver never holds up a sample.
 
 Opening NVML takes seconds where the driver has to wake the GPUs, and a call can block for as long
-as a GPU takes to fall off its bus. At most one question is under way; an answer that comes after
-``patience`` is given at the next call.
+as a GPU takes to fall off its bus; the traffic of each GPU's link alone takes 40 ms. At most one
+question is under way; where its answer takes longer than ``patience``, the one before is given as
+long as it is young.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from tui_profiler.messages import Gpu, Unknown
@@ -17,6 +18,8 @@ from tui_profiler.probe.measure.nvml import Nvml
 
 _PATIENCE_SECONDS = 0.05
 _CLOSING_SECONDS = 1.0
+YOUNG_SECONDS = 3.0
+"""An answer to a question that is no older stands in for one that is late."""
 
 
 class GpuWatch:
@@ -25,17 +28,23 @@ class GpuWatch:
     Args:
         device_indices: As for ``Nvml``.
         patience: Seconds that a question waits for its answer.
+        cuda_uuids: As for ``Nvml``.
     """
 
     def __init__(
-        self, device_indices: Sequence[int] | None = None, patience: float = _PATIENCE_SECONDS
+        self,
+        device_indices: Sequence[int] | None = None,
+        patience: float = _PATIENCE_SECONDS,
+        cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
     ) -> None:
-        self._nvml = Nvml(device_indices)
+        self._nvml = Nvml(device_indices, cuda_uuids)
         self._patience = patience
         self._questions: SimpleQueue[float | None] = SimpleQueue()
         self._answered = threading.Event()
         self._is_asked = False
         self._answer: tuple[Gpu, ...] | Unknown = Unknown("NVIDIA driver still starting")
+        self._asked_at = float("-inf")
+        self._given: tuple[float, tuple[Gpu, ...] | Unknown] = (float("-inf"), self._answer)
         self._late = self._answer
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -51,12 +60,15 @@ class GpuWatch:
         self._start()
         if not self._is_asked:
             self._is_asked = True
+            self._asked_at = now
             self._answered.clear()
             self._questions.put(now)
         if not self._answered.wait(self._patience):
-            return self._late
+            asked_at, answer = self._given
+            return answer if now - asked_at <= YOUNG_SECONDS else self._late
         self._is_asked = False
         self._late = Unknown("no answer from the NVIDIA driver")
+        self._given = (self._asked_at, self._answer)
         return self._answer
 
     def close(self) -> None:

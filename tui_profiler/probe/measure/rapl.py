@@ -1,4 +1,4 @@
-"""Power of the CPU packages, from the energy counters of RAPL.
+"""Power and energy of the CPU packages and their memory, from the energy counters of RAPL.
 
 Each package counts microjoules up to a range of its own and begins again at 0; power is the
 difference over time. Source: Linux, Documentation/power/powercap/powercap.rst.
@@ -16,8 +16,13 @@ import os
 from pathlib import Path
 
 from tui_profiler.messages import Figure, Unknown
+from tui_profiler.messages.energy import EnergyOf
+from tui_profiler.probe.measure.energy_reading import Reading
 
 _POWERCAP = Path("/sys/class/powercap")
+_PACKAGE, _DRAM = "package", "dram"
+_LIMIT = "constraint_0_power_limit_uw"
+"""The first limit of a package is the one for long times."""
 
 # The counters move about every millisecond: over less, that step would show, not the power.
 _LEAST_SECONDS = 0.01
@@ -27,6 +32,8 @@ _LEAST_SECONDS = 0.01
 _MOST_SECONDS = 60.0
 
 _NEEDS_SECOND = Unknown("needs a second sample")
+NO_RAPL = Unknown("no RAPL counters on this machine")
+_MISSED = Unknown("RAPL counters were not looked at for a minute, and may have begun again")
 
 
 class Rapl:
@@ -37,7 +44,7 @@ class Rapl:
     """
 
     def __init__(self, root: Path = _POWERCAP) -> None:
-        self._domains = _packages(root)
+        self._domains = _named(root, _PACKAGE)
         self._energy: list[int] = []
         self._read_at = 0.0
         self._watts: Figure = _NEEDS_SECOND
@@ -67,21 +74,84 @@ class Rapl:
         return self._watts
 
 
-def _packages(root: Path) -> list[Path] | Unknown:
+class RaplEnergy:
+    """Energy since it was made, of all packages and of all memory beside them.
+
+    Args:
+        root: As for ``Rapl``.
+    """
+
+    def __init__(self, root: Path = _POWERCAP) -> None:
+        self._counters: list[tuple[EnergyOf, str, _Ever | Unknown]] = [
+            ("package", "processor packages", _ever(_named(root, _PACKAGE))),
+            ("dram", "memory of the processors", _ever(_named(root, _DRAM))),
+        ]
+
+    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+        """Look at all counters; where there are no packages, say why."""
+        _, _, packages = self._counters[0]
+        if isinstance(packages, Unknown):
+            return packages
+        return tuple(
+            Reading(of, name, -1, counter.joules(now), limit_watts=counter.limit_watts())
+            for of, name, counter in self._counters
+            if not isinstance(counter, Unknown)
+        )
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class _Ever:
+    """The sum of some domains, that never begins again."""
+
+    def __init__(self, domains: list[Path]) -> None:
+        self._domains = domains
+        self._before: list[int] = []
+        self._read_at = 0.0
+        self._microjoules = 0
+
+    def joules(self, now: float) -> Figure:
+        before, seconds = self._before, now - self._read_at
+        try:
+            after = [_microjoules(domain / "energy_uj") for domain in self._domains]
+            if before:
+                self._microjoules += sum(map(_difference, self._domains, before, after))
+        except OSError as error:
+            self._before = []
+            return Unknown(_reason(error))
+        self._before, self._read_at = after, now
+        return _MISSED if before and seconds > _MOST_SECONDS else self._microjoules / 1e6
+
+    def limit_watts(self) -> float | None:
+        """Give what the packages may draw for long, all together; None where one does not tell."""
+        try:
+            limits = [_microjoules(domain / _LIMIT) / 1e6 for domain in self._domains]
+        except OSError:
+            return None
+        return sum(limits) or None
+
+
+def _ever(domains: list[Path] | Unknown) -> _Ever | Unknown:
+    return domains if isinstance(domains, Unknown) else _Ever(domains)
+
+
+def _named(root: Path, prefix: str) -> list[Path] | Unknown:
+    """Give the domains whose name begins so."""
     domains = sorted(root.glob("intel-rapl:*"))
     if not domains:
-        return Unknown("no RAPL counters on this machine")
-    packages = []
+        return NO_RAPL
+    found = []
     for domain in domains:
         try:
-            if (domain / "name").read_text(encoding="ascii").startswith("package"):
-                packages.append(domain)
+            if (domain / "name").read_text(encoding="ascii").startswith(prefix):
+                found.append(domain)
         except FileNotFoundError:
             # Container runtimes mask what the links point to.
             return Unknown("RAPL counters are hidden from this container")
         except OSError as error:
             return Unknown(_reason(error))
-    return packages or Unknown("no RAPL counter of a CPU package")
+    return found or Unknown("no RAPL counter of a CPU package")
 
 
 def _difference(domain: Path, before: int, after: int) -> int:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
 from tui_profiler.messages import Figure, Sample, Unknown
+from tui_profiler.probe.measure.allocator import allocators, cuda_uuids
 from tui_profiler.probe.measure.cores import CoreMeter, frequency_hertz
+from tui_profiler.probe.measure.disk_network import TrafficMeter
+from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.gpus import GpuWatch
 from tui_profiler.probe.measure.machine import allowed_cores, memory, memory_group
+from tui_profiler.probe.measure.perf_counters import PerfMeter
 from tui_profiler.probe.measure.rapl import Rapl
 
 # Over less than this, reading the two clocks one after the other would be in the quotient.
 _LEAST_SECONDS = 0.01
+_STATUS = Path("/proc/self/status")
 
 
 class Sampler:
@@ -30,17 +36,28 @@ class Sampler:
     Args:
         started_at: ``time.time()`` when the command was started.
         device_indices: NVML's numbers of the GPUs to sample; None for all.
+        energy: The energy counters, which are told what this process does; started and closed by
+            whoever made them. None leaves them alone.
     """
 
-    def __init__(self, started_at: float, device_indices: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        started_at: float,
+        device_indices: Sequence[int] | None = None,
+        energy: EnergyWatch | None = None,
+    ) -> None:
         self._started_at = started_at
+        self._energy = energy
         self._cores = allowed_cores()
         self._meter = CoreMeter(self._cores)
         self._group = memory_group()
         self._process = psutil.Process()
-        self._gpus = GpuWatch(device_indices)
+        self._gpus = GpuWatch(device_indices, cuda_uuids=cuda_uuids)
         self._rapl = Rapl()
-        self._rapl.watts(time.monotonic())
+        now = time.monotonic()
+        self._rapl.watts(now)
+        self._traffic = TrafficMeter(self._process, now)
+        self._counters = PerfMeter(now)
         self._cpu: Figure = Unknown("needs a second sample")
         self._cpu_before = (time.monotonic(), time.process_time())
 
@@ -60,11 +77,18 @@ class Sampler:
             process_threads=threads,
             gpus=self._gpus.gpus(now),
             package_watts=self._rapl.watts(now),
+            process_peak_bytes=peak_bytes(),
+            traffic=self._traffic.traffic(now),
+            counters=self._counters.counters(now),
+            allocators=allocators(),
+            energy=self._energy.totals() if self._energy is not None else _NO_ENERGY,
+            activity=self._energy.activity if self._energy is not None else "",
         )
 
     def close(self) -> None:
         """End the NVML session; the sampler is not used after it."""
         self._gpus.close()
+        self._counters.close()
 
     def _process_cpu(self) -> Figure:
         now, cpu = time.monotonic(), time.process_time()
@@ -81,3 +105,18 @@ class Sampler:
         except (psutil.Error, OSError):
             why = Unknown("no process counters on this system")
             return why, why
+
+
+_NO_ENERGY = Unknown("energy is not watched in this process")
+
+
+def peak_bytes(status: Path = _STATUS) -> Figure:
+    """Give the most resident memory that this process ever had (``VmHWM``, proc_pid_status(5))."""
+    try:
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            field, _, value = line.partition(":")
+            if field == "VmHWM":
+                return float(value.removesuffix(" kB")) * 1024
+    except (OSError, ValueError):
+        pass  # not Linux, or a sandbox that writes it its own way
+    return Unknown("the kernel does not tell the peak of this process")

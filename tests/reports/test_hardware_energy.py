@@ -1,0 +1,122 @@
+"""Hardware and energy in the reports: every figure, and what is measured beside what is not."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+from tests.machine_session import FULL, GPU, measured, totals
+from tests.reports.test_json_report import SCHEMA
+from tui_profiler.messages import Account, MigDevice, Sample, Unknown
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.table import table
+
+SAMPLES = {
+    "all": replace(FULL, gpus=(GPU,)),
+    "divided": replace(FULL, gpus=(replace(GPU, mig=(MigDevice("s", "", 1.0, 2.0, 0),)),)),
+    "short": replace(FULL, energy=(totals(Account(1.0, 100.0, 3, 100.0)),)),
+    "nothing": replace(FULL, energy=Unknown("no RAPL counters on this machine")),
+}
+
+
+def report(sample: Sample, **others: float) -> dict[str, object]:
+    session = measured(sample, **others)  # type: ignore[arg-type] # of the grid, a float
+    read: dict[str, object] = json.loads(json_report(session))
+    return read
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+def test_a_report_follows_its_schema(sample: Sample) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(report(sample, grid_grams_per_kwh=360.0))
+
+
+def part(found: object, *names: str | int) -> object:
+    for name in names:
+        assert isinstance(found, (dict, list))
+        found = found[name]  # type: ignore[index] # a name of an object, a number of a list
+    return found
+
+
+def test_the_names_of_the_schema_are_those_of_the_report() -> None:
+    found, sections = report(SAMPLES["all"]), SCHEMA["properties"]
+    of_sample = sections["hardware"]["properties"]["sample"]["properties"]
+    pairs = [
+        (part(found, "hardware"), sections["hardware"]),
+        (part(found, "hardware", "sample"), sections["hardware"]["properties"]["sample"]),
+        (part(found, "hardware", "sample", "traffic"), of_sample["traffic"]),
+        (part(found, "hardware", "sample", "counters"), of_sample["counters"]),
+        (part(found, "hardware", "sample", "allocators", 0), of_sample["allocators"]["items"]),
+        (part(found, "hardware", "sample", "gpus", 0), of_sample["gpus"]["items"]),
+        (part(found, "energy"), sections["energy"]),
+        (part(found, "energy", "forward"), sections["energy"]["properties"]["forward"]),
+        (part(found, "energy", "on_paper"), sections["energy"]["properties"]["on_paper"]),
+    ]
+    for said, schema in pairs:
+        assert isinstance(said, dict)
+        assert set(said) == set(schema["properties"]) == set(schema["required"])
+
+
+def test_a_measured_forward_says_what_counted_it() -> None:
+    found = report(SAMPLES["all"], grid_grams_per_kwh=360.0)
+
+    forward = part(found, "energy", "forward")
+    assert isinstance(forward, dict)
+    assert forward["provenance"] == "counter"
+    assert forward["joules"] == pytest.approx(0.1)
+    assert forward["above_idle_joules"] == pytest.approx(0.06)
+    assert forward["co2_g"] == pytest.approx(1e-5)
+    assert part(found, "energy", "grid_g_per_kwh") == 360
+
+
+def test_a_layer_says_if_its_energy_is_measured_or_estimated() -> None:
+    by_share = part(report(SAMPLES["all"]), "layers", 1, "energy")
+    on_paper = part(report(SAMPLES["nothing"]), "layers", 1, "energy")
+
+    assert isinstance(by_share, dict)
+    assert isinstance(on_paper, dict)
+    assert (by_share["provenance"], by_share["joules"]) == ("time share", pytest.approx(0.05))
+    assert (on_paper["provenance"], on_paper["joules"]) == ("coefficients", None)
+    assert on_paper["low"] < on_paper["high"]
+
+
+def test_a_short_window_is_a_reason_and_no_figure() -> None:
+    found = report(SAMPLES["short"])
+
+    assert part(found, "energy", "forward") is None
+    assert (
+        part(found, "unavailable", "energy.forward")
+        == "window too short: 3 counter steps, 10 needed"
+    )
+    assert part(found, "energy", "counters", 0, "watts") is None
+
+
+def lines(sample: Sample, grid_grams_per_kwh: float | None = None) -> list[str]:
+    shown = table(measured(sample, sample, grid_grams_per_kwh=grid_grams_per_kwh), columns=100)
+    start = shown.index("measured -- on this machine")
+    return list(shown[start + 5 : shown.index("", start)])
+
+
+def test_the_table_tells_machine_and_energy() -> None:
+    assert lines(SAMPLES["all"], 360.0) == [
+        "  threads          75 % of 2 kept busy",
+        "  resident         at most 768 MiB so far, all of the process",
+        "  cache misses     25 % of references",
+        "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % of it fragmented",
+        "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W",
+        "  energy           100 mJ a forward, counted over 10.0 s: processor packages",
+        "                   60.0 mJ above the 40.0 W of the idle machine",
+        "                   190 KFLOP a joule",
+        "                   1e-05 g of CO₂ at the grid's intensity that was given",
+    ]
+
+
+def test_the_table_marks_what_is_estimated() -> None:
+    shown = lines(SAMPLES["nothing"])
+
+    assert shown[-2:] == [
+        "  energy           – no RAPL counters on this machine",
+        "                   ~215 nJ to ~4.51 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
+    ]

@@ -1,0 +1,190 @@
+"""The machine while a model runs: processor, memory, disk, network, GPUs, allocator.
+
+A figure that an older recording does not hold is ``NOT_RECORDED``.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.energy import Activity, EnergyTotals
+from tui_profiler.messages.figures import Figure, Unknown
+
+NOT_RECORDED = Unknown("this recording is older than the figure")
+
+
+class Core(Part, frozen=True):
+    """One logical processor."""
+
+    utilisation: float
+    """Share of the last interval that it was busy, 0 to 1."""
+
+
+class Cache(Part, frozen=True):
+    """One level of the processor's caches that hold data."""
+
+    level: int
+    """1 is the nearest to a core."""
+    bytes: int
+    """Of one such cache."""
+    cores: int
+    """Logical cores that share it."""
+    count: int
+    """How many of them serve the cores that this process may use."""
+
+
+class GpuProcess(Part, frozen=True):
+    """One process that computes on a GPU."""
+
+    pid: int
+    """As the driver tells it: of the host, where the process is in a container."""
+    memory_bytes: Figure
+    utilisation: Figure
+    """Share of the last second or so with one of its kernels running, 0 to 1."""
+
+
+class MigDevice(Part, frozen=True):
+    """One slice of a GPU that is divided (multi-instance GPU)."""
+
+    name: str
+    uuid: str
+    """``MIG-…``, as ``CUDA_VISIBLE_DEVICES`` takes it; empty where it is not told."""
+    memory_bytes: Figure
+    memory_total_bytes: Figure
+    cuda_index: int | None = None
+    """As for ``Gpu``."""
+
+
+class Gpu(Part, frozen=True):
+    """One GPU; every figure may be unknown by itself."""
+
+    name: str
+    utilisation: Figure
+    """Share of the last interval with a kernel running, 0 to 1."""
+    memory_bytes: Figure
+    memory_total_bytes: Figure
+    temperature_celsius: Figure
+    power_watts: Figure
+    """As ``nvmlDeviceGetPowerUsage`` has it: from Ampere on the mean of a second, save on GA100;
+    before, of the moment."""
+    power_limit_watts: Figure
+    clock_hertz: Figure
+    """Of the streaming multiprocessors."""
+    throttled_by: str
+    """Why the clock is held down; empty where it is not."""
+    index: int = -1
+    """NVML's number of it, in the order of the PCI bus; -1 where a recording does not tell."""
+    uuid: str = ""
+    """``GPU-…``; empty where it is not told."""
+    cuda_index: int | None = None
+    """N of ``cuda:N`` in this process; None where the process does not see it or it is not sure."""
+    power_instant_watts: Figure = NOT_RECORDED
+    """Of the GPU at this moment."""
+    power_average_watts: Figure = NOT_RECORDED
+    """Of the GPU, mean of the last second."""
+    module_watts: Figure = NOT_RECORDED
+    """Of the module at this moment: the GPU with the processor beside it, as on Grace Hopper."""
+    memory_watts: Figure = NOT_RECORDED
+    """Of the GPU's memory at this moment."""
+    energy_joules: Figure = NOT_RECORDED
+    """Since the driver was loaded."""
+    memory_clock_hertz: Figure = NOT_RECORDED
+    pcie_sent_bytes: Figure = NOT_RECORDED
+    """Bytes a second from the GPU."""
+    pcie_received_bytes: Figure = NOT_RECORDED
+    """Bytes a second to the GPU."""
+    pcie_generation: Figure = NOT_RECORDED
+    """Of the link now: an idle GPU lowers it."""
+    pcie_width: Figure = NOT_RECORDED
+    """Lanes of the link now."""
+    processes: tuple[GpuProcess, ...] | Unknown = NOT_RECORDED
+    """Those that compute on it, most memory first; at most 16."""
+    mig: tuple[MigDevice, ...] = ()
+    """Its slices; empty where it is whole."""
+
+
+class Traffic(Part, frozen=True):
+    """What passed since the last sample, in units a second."""
+
+    disk_read_bytes: Figure
+    """Of all disks of the machine."""
+    disk_written_bytes: Figure
+    network_received_bytes: Figure
+    """Of all interfaces but the loopback, as this network namespace has them."""
+    network_sent_bytes: Figure
+    process_read_bytes: Figure
+    """What this process made the storage read: what came from the page cache is not in it."""
+    process_written_bytes: Figure
+    voluntary_switches: Figure
+    """Context switches of this process because it waited."""
+    involuntary_switches: Figure
+    """Because another one was given the core."""
+
+
+class PerfCounters(Part, frozen=True):
+    """The processor's own counters over the last interval, user space of this process.
+
+    Threads that began after the counters are counted with the thread that began them.
+    """
+
+    seconds: float
+    """How long the interval is."""
+    instructions: Figure
+    cycles: Figure
+    cache_references: Figure
+    """What the processor's maker calls so: accesses of the last cache, mostly."""
+    cache_misses: Figure
+    last_level_loads: Figure
+    last_level_misses: Figure
+    """Of the loads."""
+    counted_share: float
+    """Share of the interval in which the least of them was counted: below 1 they took turns, and
+    the figures are scaled up."""
+
+
+class Allocator(Part, frozen=True):
+    """What torch's allocator of one device holds."""
+
+    device: str
+    """``cpu``, ``cuda:0``."""
+    allocated_bytes: Figure
+    """In tensors that live."""
+    reserved_bytes: Figure
+    """Taken from the device; the rest of it is kept for the next tensors."""
+    inactive_split_bytes: Figure
+    """Free parts of blocks of which other parts are in use: they cannot be given back."""
+    peak_allocated_bytes: Figure
+    peak_reserved_bytes: Figure
+    retries: Figure
+    """How often all kept memory was given back because an allocation failed."""
+    out_of_memory: Figure
+    """How often an allocation failed even so."""
+
+
+class Sample(OnWire, frozen=True):
+    """Hardware counters, once a second, also before torch is imported."""
+
+    at: float
+    """Seconds since the command was started."""
+    cores: tuple[Core, ...]
+    frequency_hertz: Figure
+    memory_bytes: int
+    """Used on the machine."""
+    memory_total_bytes: int
+    process_bytes: Figure
+    """Resident memory of the process that holds the model."""
+    process_cpu: Figure
+    """Cores that this process keeps busy: 1.0 is one whole core."""
+    process_threads: Figure
+    gpus: tuple[Gpu, ...] | Unknown
+    package_watts: Figure
+    """CPU package power."""
+    process_peak_bytes: Figure = NOT_RECORDED
+    """The most resident memory that the process ever had."""
+    traffic: Traffic | None = None
+    """None in a recording that is older, as the next one."""
+    counters: PerfCounters | None = None
+    allocators: tuple[Allocator, ...] | Unknown = NOT_RECORDED
+    energy: tuple[EnergyTotals, ...] | Unknown = NOT_RECORDED
+    """One for each counter of energy that can be read."""
+    activity: Activity = ""
+    """What the process did at that moment; empty where it was not told."""
