@@ -20,6 +20,7 @@ from tui_profiler.messages import (
     Cost,
     Counted,
     CountWith,
+    DeviceTimes,
     Edges,
     Ended,
     Failed,
@@ -40,6 +41,8 @@ from tui_profiler.messages import (
     Playback,
     Printed,
     RealCost,
+    Region,
+    RegionPart,
     Remedy,
     Replayed,
     ReplayNode,
@@ -59,6 +62,7 @@ from tui_profiler.messages import (
     Tensor,
     Unknown,
     Weight,
+    WindowTimes,
 )
 from tui_profiler.messages.energy import Replay
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
@@ -102,6 +106,10 @@ MESSAGES: tuple[Message, ...] = (
     FULL,
     Replayed(3, "processor packages", "counter", (Replay(5.0, 99, 0.25),), 40.0, 0.01),
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
+    WindowTimes(
+        1.0, b"\1\0\0\0", *[b"\0\0\0\0"] * 3, (Region(1, "why", (RegionPart("a::b", 1, 0.5),)),)
+    ),
+    DeviceTimes(1.0, 2, 0, 1, "", b"\1\0\0\0", *[b"\0" * 8] * 2, *[b"\0" * 4] * 2),
     Failed("trace", "no", "a.b", "f.py:1", "why", "likely", (Remedy("--batch 1", "fits"),), "tb"),
     Printed("out\n", 3),
     Ended(-9, False, "Killed", 42, 1.5),

@@ -16,6 +16,7 @@ from .lines import EMPTY, Line
 from .machine_lines import machine_lines
 from .parts import Look, finished, without_colour
 from .timing_lines import timing_lines
+from .window_lines import window_lines
 
 Block = tuple[Line, ...]
 
@@ -45,7 +46,7 @@ def _forms(look: Look) -> tuple[Block, ...]:
             _stacked(identity, file),
         )
     tall, flat = _live(look, 3), _live(look, 1)
-    inside = inside_lines(look)
+    inside = _stacked(window_lines(look), inside_lines(look))
     with_tensors = (*tensors, *work)
     return (
         _stacked(identity, with_tensors, *tall, inside),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from tui_profiler.messages.device import DeviceTimes
 from tui_profiler.messages.energy import Account, EnergyTotals, Replayed
 from tui_profiler.messages.failure import Ended, Failed, Printed, Remedy
 from tui_profiler.messages.figures import Figure, Unknown, known
@@ -73,6 +74,7 @@ from tui_profiler.messages.requests import (
     Stop,
 )
 from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
+from tui_profiler.messages.windows import Region, RegionPart, WindowTimes
 
 Message: TypeAlias = (
     Hello
@@ -93,6 +95,8 @@ Message: TypeAlias = (
     | Heartbeat
     | Tick
     | OperatorTimes
+    | WindowTimes
+    | DeviceTimes
     | Sample
     | Overhead
     | Replayed
@@ -115,6 +119,7 @@ __all__ = [
     "CountWith",
     "Counted",
     "Counter",
+    "DeviceTimes",
     "Edges",
     "Ended",
     "EnergyTotals",
@@ -147,6 +152,8 @@ __all__ = [
     "Playback",
     "Printed",
     "RealCost",
+    "Region",
+    "RegionPart",
     "Remedy",
     "ReplayNode",
     "Replayed",
@@ -171,5 +178,6 @@ __all__ = [
     "Traffic",
     "Unknown",
     "Weight",
+    "WindowTimes",
     "known",
 ]

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tui_profiler.messages import (
+    DeviceTimes,
     Heartbeat,
     LoopState,
     Message,
@@ -24,10 +25,14 @@ from tui_profiler.messages import (
     Request,
     Sample,
     Tick,
+    WindowTimes,
 )
 from tui_profiler.wire import WireError, encode, request_decoder
 
-_REPLACEABLE = (Tick, OperatorTimes, Sample, Heartbeat, Overhead, LoopState)
+_REPLACEABLE = (
+    *(Tick, OperatorTimes, WindowTimes, DeviceTimes),
+    *(Sample, Heartbeat, Overhead, LoopState),
+)
 MAX_REQUESTS = 1000
 READ_BYTES = 65536
 

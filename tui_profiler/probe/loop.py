@@ -213,6 +213,8 @@ class Loop:
         self._aggregator.add(self._clock.take())
         usual = self._last_seconds
         self._link.send(self._windows.run(self._clock, self._forward, usual, self._now()))
+        if self._windows.times is not None:
+            self._link.send(self._windows.times)
         self._overhead.add_between(self._windows.cost_seconds, 0.0)
 
     def _pair(self) -> None:

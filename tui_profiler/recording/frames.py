@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tui_profiler.messages import (
+    DeviceTimes,
     Edges,
     Heartbeat,
     LoadSpec,
@@ -29,6 +30,7 @@ from tui_profiler.messages import (
     Tick,
     TraceDone,
     TraceStarted,
+    WindowTimes,
 )
 from tui_profiler.messages.base import Part
 from tui_profiler.recording.errors import RecordingError
@@ -66,6 +68,8 @@ class Kind(IntEnum):
     TRACE_PART = 8
     TRACE_DONE = 9
     OPERATOR_TIMES = 10
+    WINDOW_TIMES = 11
+    DEVICE_TIMES = 12
 
 
 _KINDS: dict[type, Kind] = {
@@ -74,6 +78,8 @@ _KINDS: dict[type, Kind] = {
     Heartbeat: Kind.HEARTBEAT,
     Overhead: Kind.OVERHEAD,
     OperatorTimes: Kind.OPERATOR_TIMES,
+    WindowTimes: Kind.WINDOW_TIMES,
+    DeviceTimes: Kind.DEVICE_TIMES,
     TraceStarted: Kind.TRACE_STARTED,
     Nodes: Kind.TRACE_PART,
     Edges: Kind.TRACE_PART,

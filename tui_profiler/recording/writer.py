@@ -30,7 +30,10 @@ MOST_WAITING_PRINTED = 4096
 SYNC_SECONDS = 1.0
 MODE = 0o600
 """A recording holds paths, arguments and printed lines: others do not read it unasked."""
-_REPEATED = (Kind.TICK, Kind.SAMPLE, Kind.HEARTBEAT, Kind.OVERHEAD, Kind.OPERATOR_TIMES)
+_REPEATED = (
+    *(Kind.TICK, Kind.SAMPLE, Kind.HEARTBEAT, Kind.OVERHEAD),
+    *(Kind.OPERATOR_TIMES, Kind.WINDOW_TIMES, Kind.DEVICE_TIMES),
+)
 
 
 def create(path: str) -> int:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import (
     Ceilings,
+    DeviceTimes,
     Edges,
     Ended,
     Environment,
@@ -33,12 +34,19 @@ from tui_profiler.messages import (
     Tick,
     TraceDone,
     TraceStarted,
+    WindowTimes,
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
 from tui_profiler.session.state import History, Jump, Log, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
+from tui_profiler.session.windows import (
+    DeviceTimings,
+    Windows,
+    device_columns_agree,
+    window_columns_agree,
+)
 from tui_profiler.text import safe
 
 MAX_TICKS = 480
@@ -84,6 +92,12 @@ def apply(session: Session, message: Message | Jump) -> Session:
             if not operator_columns_agree(message):
                 return session
             return replace(session, operators=Operators(message), heard_at=message.at)
+        case WindowTimes():
+            agree = window_columns_agree(message)
+            return replace(session, windows=Windows(message)) if agree else session
+        case DeviceTimes():
+            agree = device_columns_agree(message)
+            return replace(session, device=DeviceTimings(message)) if agree else session
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
@@ -135,6 +149,7 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
+    session = replace(session, windows=None, device=None)
     return replace(session, tree=tree, timings=None, operators=None, replays=(), history=history)
 
 

@@ -26,6 +26,7 @@ from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
+from tui_profiler.session.windows import DeviceTimings, Windows
 
 
 class StageRecord(Struct, frozen=True):
@@ -83,6 +84,10 @@ class Session(Struct, frozen=True, eq=False):
     timings: Timings | None = None
     operators: Operators | None = None
     """Times of operators, None before the first window."""
+    windows: Windows | None = None
+    """Where the time of modules went in the last window, None before the first."""
+    device: DeviceTimings | None = None
+    """Times on the GPU, None where there are none."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
     sample: Sample | None = None

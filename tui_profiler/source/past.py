@@ -28,6 +28,8 @@ _KEPT = {
     Kind.HEARTBEAT: 1,
     Kind.OVERHEAD: 1,
     Kind.OPERATOR_TIMES: 1,
+    Kind.WINDOW_TIMES: 1,
+    Kind.DEVICE_TIMES: 1,
 }
 """How many of the last ones a session can show."""
 _MOST_CHECKPOINTS = 64

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from tui_profiler.messages import Node, OperatorTimes
+from tui_profiler.messages.windows import WindowTimes
 from tui_profiler.probe.kineto import Window, WindowError
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.operators import OperatorClock
@@ -35,6 +36,8 @@ class OperatorWindows:
         self._is_warm = False
         self.why_none = ""
         """Why no more windows are opened; empty while they are."""
+        self.times: WindowTimes | None = None
+        """Where the time of modules went in the last window, None where it gave nothing."""
         self.cost_seconds = 0.0
         """Of the last window: what its forward took longer than others, and all around it."""
 
@@ -57,6 +60,7 @@ class OperatorWindows:
         clock.recording = True
         began = time.perf_counter()
         seconds = spent = 0.0
+        self.times = None
         try:
             with Window() as window:
                 if usual_seconds < SHORT_SECONDS:
@@ -65,6 +69,7 @@ class OperatorWindows:
             recorded = clock.take()
             if recorded and self._is_warm:
                 self._operators.add(recorded[-1], window.seen)
+                self.times = self._operators.window_times(at)
         except WindowError as error:
             self.why_none = str(error)
         except Exception as error:

@@ -10,6 +10,7 @@ import torch
 
 from tui_profiler.messages import Cost, Node, Weight
 from tui_profiler.probe.cost.rollup import rolled_up
+from tui_profiler.probe.opaque import part_of, why_opaque
 from tui_profiler.probe.trace.detail import detail
 from tui_profiler.probe.trace.places import Place, Places
 from tui_profiler.probe.trace.weights import Weights
@@ -29,6 +30,7 @@ class Frozen:
         self._places = places
         self._order = list(places.in_preorder())
         self._index = {id(place): index for index, place in enumerate(self._order)}
+        self._opaque = {} if is_of_graph else _opaque(self._order)
         self._weights = Weights(self._order)
 
     def index_of(self, place: Place | None) -> int:
@@ -85,7 +87,7 @@ class Frozen:
         )
 
     def _note(self, place: Place, is_busy: bool) -> str:
-        notes = [place.note] if place.note else []
+        notes = [note for note in (place.note or self._opaque.get(id(place), ""),) if note]
         if place.module is not None:
             if not is_busy:
                 notes.append(self._unseen)
@@ -94,6 +96,22 @@ class Frozen:
             if len(others) > _MOST_ALIASES:
                 notes.append(f"and at {len(others) - _MOST_ALIASES} more")
         return "; ".join(notes)
+
+
+def _opaque(order: list[Place]) -> dict[int, str]:
+    """Give the notes of modules that are timed as a whole, and of those inside."""
+    notes: dict[int, str] = {}
+    inside: dict[int, str] = {}
+    for place in order:
+        if place.module is None:
+            continue
+        around = inside.get(id(place.parent))
+        why = "" if around is not None else why_opaque(place.module)
+        if around is not None:
+            notes[id(place)], inside[id(place)] = part_of(around), around
+        elif why:
+            notes[id(place)], inside[id(place)] = why, writable(place.path)
+    return notes
 
 
 def forward_line(module: torch.nn.Module) -> str:

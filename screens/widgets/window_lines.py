@@ -1,0 +1,69 @@
+"""What an operator window said of a module: how much of its time no operator ran, and what else.
+
+Of a module that is timed as a whole, what it ran inside; on a GPU, its time there.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.session.windows import Shares
+from tui_profiler.text import safe
+from tui_profiler.units import duration, thousands
+from tui_profiler.units import share as share_text
+
+from .lines import EMPTY, Line
+from .parts import LABEL, Look, columns, row, section
+
+MOST_PARTS = 5
+
+
+def window_lines(look: Look) -> tuple[Line, ...]:
+    """Give the section with its title; nothing where there is nothing to say."""
+    tree = look.tree
+    if tree is None or tree.nodes[look.node].kind == "op":
+        return ()
+    lines = (*_shares(look), *_device(look), *_region(look))
+    return (section("time", "last operator window", look), *lines) if lines else ()
+
+
+def _shares(look: Look) -> tuple[Line, ...]:
+    windows = look.session.windows
+    found = windows.shares(look.node) if windows is not None else None
+    if found is None or found.seconds <= 0:
+        return ()
+    parts: list[Line] = [
+        (("host".ljust(LABEL), "muted"), (_share(found.host, found), "ink")),
+        (("   other operators ", "muted"), (_share(found.other, found), "ink")),
+    ]
+    right: Line = (("of ", "muted"), (duration(found.seconds), "ink"))
+    return (columns(parts, right, look),)
+
+
+def _share(seconds: float, whole: Shares) -> str:
+    return share_text(max(seconds, 0.0) / whole.seconds)
+
+
+def _device(look: Look) -> tuple[Line, ...]:
+    device = look.session.device
+    seconds = device.per_forward(look.node) if device is not None else None
+    if seconds is None:
+        return ()
+    left: Line = (("on GPU".ljust(LABEL), "muted"), (duration(seconds), "ink"))
+    return (row(left, (("per forward, by events", "muted"),), look),)
+
+
+def _region(look: Look) -> tuple[Line, ...]:
+    windows = look.session.windows
+    region = windows.region(look.node) if windows is not None else None
+    if region is None:
+        return ()
+    shown = [
+        row(
+            (("  " + safe(part.name), "ink"),),
+            ((f"{thousands(part.calls)} × ", "muted"), (duration(part.seconds), "ink")),
+            look,
+        )
+        for part in region.parts[:MOST_PARTS]
+    ]
+    more = len(region.parts) - len(shown)
+    rest = (row(((f"  {thousands(more)} more", "faint"),), EMPTY, look),) if more > 0 else ()
+    return (*shown, *rest)

@@ -1,0 +1,125 @@
+"""Compiled and scripted modules: one node with the reason, opened by an operator window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch._dynamo
+from torch import nn
+
+from benchmarks.self_timing import watched
+from tui_profiler.messages import Node
+from tui_profiler.messages.windows import COMPILED_CODE, WindowTimes
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.kineto import Window
+from tui_profiler.probe.measure.operators import OperatorClock
+from tui_profiler.probe.opaque import CAPTURED, COMPILED, SCRIPTED, why_opaque
+from tui_profiler.probe.trace.trace import Trace, trace
+from tui_profiler.session.windows import Windows, window_columns_agree
+
+X = torch.rand(8, 64)
+
+
+def block() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    in_place = block()
+    in_place.compile(backend="aot_eager")
+    optimised = torch.compile(block(), backend="aot_eager")
+    with pytest.warns(FutureWarning):
+        scripted = torch.jit.script(block())
+    return nn.Sequential(block(), in_place, optimised, scripted).eval()
+
+
+def by_path(traced: Trace) -> dict[str, Node]:
+    return {node.path: node for node in traced.nodes if node.kind == "module"}
+
+
+def in_window(model: nn.Module, traced: Trace) -> tuple[dict[str, float], WindowTimes]:
+    """Give the seconds of each operator by its path, and where the modules' time went."""
+    operators = OperatorClock(traced.nodes, model)
+    with torch.no_grad(), watched(model) as clock:
+        for _ in range(3):
+            model(X)
+        clock.take()
+        with Window() as window:
+            model(X)
+        (forward,) = clock.take()
+    operators.add(forward, window.seen)
+    message = operators.message(0.0, 0.0)
+    seconds = memoryview(message.per_forward).cast("f")
+    indices = memoryview(message.nodes).cast("I")
+    found = {traced.nodes[i].path: each for i, each in zip(indices, seconds, strict=True)}
+    return found, operators.window_times(0.0)
+
+
+def test_an_opaque_node_says_why_and_its_parts_where_they_are_timed(model: nn.Module) -> None:
+    nodes = by_path(trace(model, (Inputs((X,)),)))
+    assert [nodes[path].note for path in ("0", "1", "2", "3")] == ["", COMPILED, COMPILED, SCRIPTED]
+    assert nodes["1.0"].note == "inside of 1, which is timed as a whole"
+    assert nodes["2._orig_mod.2"].note == "inside of 2, which is timed as a whole"
+    assert "only the model around it is timed" in nodes["3.1"].note
+    assert nodes["0.1"].note == ""
+
+
+def test_a_module_whose_forward_replays_a_captured_graph_is_opaque() -> None:
+    # torch puts a function of this name in place of forward; only a GPU can capture.
+    def make_graphed_callables() -> object:
+        def new_forward(x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        return new_forward
+
+    module = block()
+    forward = make_graphed_callables()
+    forward.__qualname__ = "make_graphed_callables.<locals>.make_graphed_forward.<locals>.new_fwd"  # type: ignore[attr-defined]
+    assert why_opaque(module) == ""
+    vars(module)["forward"] = forward
+    assert why_opaque(module) == CAPTURED
+
+
+def test_a_window_opens_what_is_timed_as_a_whole(model: nn.Module) -> None:
+    traced = trace(model, (Inputs((X,)),))
+    operators, times = in_window(model, traced)
+    # Every operator that the trace saw in the parts, met although no part was called on its own.
+    for path in ("0", "1", "2._orig_mod", "3"):
+        assert [operators[f"{path}.{part}/{place}"] > 0 for part, place in ((0, 1), (2, 1))] == [
+            True,
+            True,
+        ]
+    names = [traced.nodes[region.node].path for region in times.regions]
+    assert names == ["1", "2", "3"]
+    assert {part.name for part in times.regions[0].parts} >= {"aten::addmm", COMPILED_CODE}
+    assert all(part.seconds >= 0 for region in times.regions for part in region.parts)
+
+
+def test_the_time_of_a_module_is_operators_host_and_others(model: nn.Module) -> None:
+    traced = trace(model, (Inputs((X,)),))
+    operators, times = in_window(model, traced)
+    assert window_columns_agree(times)
+    windows = Windows(times)
+    for index, node in enumerate(traced.nodes):
+        shares = windows.shares(index)
+        if shares is None:
+            continue
+        assert 0 < shares.host < shares.seconds
+        assert shares.other >= -1e-6
+        below = f"{node.path}." if node.path else ""
+        met = [
+            each
+            for path, each in operators.items()
+            if path.startswith((below, f"{node.path}/")) or not node.path
+        ]
+        assert shares.operators == pytest.approx(sum(met), abs=2e-6)
