@@ -29,6 +29,7 @@ Examples:
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
@@ -213,6 +214,24 @@ def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
     """Play the recording in FILE, as the explorer would have shown it."""
     return _played(file, speed=speed, at=at, ascii_only=ascii_only)
+
+
+@_verbs.command("attach", short_help="Look into a running program, on screen.")
+@click.argument("who", metavar="[NAME|PID]", default="")
+@click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+def _attach(who: str, only_list: bool, ascii_only: bool) -> int:
+    """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
+
+    NAME is what watch was given, or the class of the model. Where there are several programs, they
+    are listed to choose from.
+    """
+    from .attaching import list_programs, run_attached  # noqa: PLC0415
+
+    if only_list:
+        return list_programs(who)
+    _require_terminal()
+    return run_attached(who, ascii_only=ascii_only)
 
 
 def _played(file: str, *, speed: float = 1.0, at: float | None = None, ascii_only: bool) -> int:

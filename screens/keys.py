@@ -121,7 +121,14 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         request="Start",
     ),
-    Key("ctrl+r", "restart", "restart", "restart the worker", "live", request="Start"),
+    Key(
+        "ctrl+r",
+        "restart",
+        "restart",
+        "restart the worker; of a program that was attached to, record the tree anew",
+        "live",
+        request="Start",
+    ),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens", "", "right"),
 )

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from textual.reactive import var
 from textual.screen import Screen
 
-from tui_profiler.messages import LoadSpec, Pause, Request, Resume, SetBatch, SetPhase, Step
+from tui_profiler.messages import (
+    LoadSpec,
+    Pause,
+    Request,
+    Resume,
+    SetBatch,
+    SetPhase,
+    Step,
+    TraceAgain,
+)
 from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.phases import other_phase
@@ -95,8 +104,12 @@ class RunActions(Screen[None]):
             self.say(said)
 
     def action_restart(self) -> None:
-        """Start a new worker."""
-        self._start_again(None, "a new worker is started")
+        """Start a new worker; of a program that is not ours, record the tree anew."""
+        hello = self.session.hello
+        if hello is not None and hello.program is not None:
+            self._request(TraceAgain(), "the tree is recorded anew, from its next forward")
+        else:
+            self._start_again(None, "a new worker is started")
 
     async def action_try(self) -> None:
         """Restart the worker with the marked remedy of a failure."""

@@ -10,4 +10,21 @@ Data moves one way, and requests are the only way back:
 Everything between the halves is plain data, tested without either.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "watch"]
+
+if TYPE_CHECKING:
+    from tui_profiler.probe.watch import watch
+
+
+def __getattr__(name: str) -> object:
+    """Bring what needs torch when it is asked for: the rest of the package never does."""
+    if name != "watch":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("tui_profiler.probe.watch").watch

@@ -29,6 +29,7 @@ _ROLES: dict[StateKind, str] = {
     "loading": "accent",
     "paused": "accent",
     "held": "accent",
+    "waiting": "muted",
     "failed": "error",
     "gone": "error",
     "silent": "muted",
@@ -96,7 +97,7 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     """Give the right end, the longest form first."""
     sign = _sign(now, look)
     role = _ROLES[now.kind]
-    plain = now.kind in ("live", "loading", "paused", "held", "finished")
+    plain = now.kind in ("live", "loading", "paused", "held", "waiting", "finished")
     head: Line = ((sign, role), (f" {now.words}", "ink" if plain else role))
     tick = look.session.tick
     if now.kind == "live" and not now.detail and tick is not None:
@@ -142,7 +143,7 @@ def _sign(now: State, look: Look) -> str:
             return glyphs.paused
         case "failed" | "gone":
             return glyphs.failed
-        case "silent":
+        case "silent" | "waiting":
             return glyphs.empty
         case "finished":
             return glyphs.done

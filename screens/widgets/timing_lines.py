@@ -81,7 +81,7 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
 
 
 def _is_running(session: Session) -> bool:
-    return session.loop is not None and session.loop.state == "running"
+    return session.loop is not None and session.loop.state in ("running", "waiting")
 
 
 def _not_measured(look: Look) -> tuple[Line, ...]:

@@ -33,6 +33,7 @@ from tui_profiler.messages.live import (
     LoopState,
     OperatorTimes,
     Overhead,
+    Program,
     StageDone,
     StageStarted,
     Tick,
@@ -60,6 +61,7 @@ from tui_profiler.messages.requests import (
     Halt,
     ListModels,
     LoadSpec,
+    Observe,
     Pause,
     Play,
     ReplayNode,
@@ -72,6 +74,7 @@ from tui_profiler.messages.requests import (
     Start,
     Step,
     Stop,
+    TraceAgain,
 )
 from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
 from tui_profiler.messages.windows import Region, RegionPart, WindowTimes
@@ -143,6 +146,7 @@ __all__ = [
     "ModelFacts",
     "Node",
     "Nodes",
+    "Observe",
     "OperatorTimes",
     "Overhead",
     "Pause",
@@ -151,6 +155,7 @@ __all__ = [
     "Play",
     "Playback",
     "Printed",
+    "Program",
     "RealCost",
     "Region",
     "RegionPart",
@@ -173,6 +178,7 @@ __all__ = [
     "Stop",
     "Tensor",
     "Tick",
+    "TraceAgain",
     "TraceDone",
     "TraceStarted",
     "Traffic",

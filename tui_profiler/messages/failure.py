@@ -56,4 +56,6 @@ class Ended(OnWire, frozen=True):
     """Last line that it printed."""
     pid: int = 0
     seconds: float = 0.0
-    """How long it lived."""
+    """How long it lived; of a program that was attached to, how long it was looked at."""
+    attached: bool = False
+    """It is a program that was attached to: its exit code is not known."""

@@ -19,7 +19,7 @@ class FileProblem(Part, frozen=True):
 
 
 class FileFacts(OnWire, frozen=True):
-    """What the file of a model is; sent again when its checksum is known."""
+    """What the file of a model, or of its weights, is; sent again when its checksum is known."""
 
     kind: str
     """By its bytes: ``safetensors``, ``torchscript``, ``exported-program``, ..."""
@@ -33,9 +33,13 @@ class FileFacts(OnWire, frozen=True):
     globals: tuple[str, ...] = ()
     """What loading it would import, at most 100."""
     untrusted_globals: tuple[str, ...] = ()
-    """Those of them that run code."""
+    """Those of them that run code, the dangerous ones first."""
     problems: tuple[FileProblem, ...] = ()
     """At most 100."""
     problem_count: int = 0
     hint: str = ""
     """The command that runs these parameters; empty where the file runs by itself."""
+    is_trusted: bool = False
+    """The user said that code in it may run: it is loaded after this was sent."""
+    dangerous_globals: tuple[str, ...] = ()
+    """Those of them that can run commands, open files or import: no model needs them."""

@@ -11,9 +11,32 @@ from tui_profiler.messages.model import Phase
 Stage: TypeAlias = Literal[
     "worker", "import torch", "load model", "trace", "initialise", "idle", "first run", "ceilings"
 ]
-State: TypeAlias = Literal["starting", "running", "paused", "finished", "failed"]
+State: TypeAlias = Literal["starting", "running", "paused", "waiting", "finished", "failed"]
+"""``waiting``: of a program that is not ours, which runs no forward."""
 
 WIRE_VERSION = 1
+
+
+class Program(Part, frozen=True):
+    """A program with a watched model, which a viewer did not start."""
+
+    name: str
+    """Of the watched model, as its program gave it, or its class."""
+    pid: int
+    command: str
+    """Its command line, shortened."""
+    started_at: float
+    """Unix time, on its own host, from which its messages count."""
+    at: float
+    """Seconds since then, when this was said: a viewer elsewhere has another clock."""
+    rank: int | None = None
+    """Of several processes that run as one (``torchrun``); None where there is one."""
+    ranks: int | None = None
+    """How many there are."""
+    run: str = ""
+    """What the ranks of one run have in common."""
+    role: str = ""
+    """What else this process is: ``DataLoader worker``."""
 
 
 class Hello(OnWire, frozen=True):
@@ -25,6 +48,8 @@ class Hello(OnWire, frozen=True):
     """Names of the requests that this probe carries out; keys for others are dimmed."""
     refusal: str = ""
     """Why the others are not accepted; empty where all are."""
+    program: Program | None = None
+    """Who it is, where the viewer did not start it."""
 
 
 class StageStarted(OnWire, frozen=True):
@@ -181,4 +206,5 @@ class Overhead(OnWire, frozen=True):
     high: float
     """Upper end."""
     pairs: int
-    """Pairs of batches compared."""
+    """Pairs of batches compared; 0 where it is an estimate from the number of recorded calls and
+    what one costs, because a program that is not ours runs no batches for us."""

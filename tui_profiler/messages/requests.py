@@ -97,6 +97,14 @@ class Stop(OnWire, frozen=True):
     """End the probe."""
 
 
+class Observe(OnWire, frozen=True):
+    """Tell what this watched model does from now on. Until this is asked, nothing is looked at."""
+
+
+class TraceAgain(OnWire, frozen=True):
+    """Record the tree anew, from the next forward that the program runs."""
+
+
 class Play(OnWire, frozen=True):
     """Play a recording from where it stands; at its end, from its first figures again."""
 
@@ -129,6 +137,8 @@ Request: TypeAlias = (
     | SetPhase
     | ReplayNode
     | Stop
+    | Observe
+    | TraceAgain
     | Play
     | Halt
     | SetSpeed

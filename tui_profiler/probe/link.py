@@ -40,9 +40,22 @@ READ_BYTES = 65536
 class Link:
     """A conversation with one viewer over a connected socket."""
 
-    def __init__(self, connected: socket.socket, on_close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connected: socket.socket,
+        on_close: Callable[[], None],
+        on_request: Callable[[], None] | None = None,
+    ) -> None:
+        """Begin to talk.
+
+        Args:
+            connected: is the link's from now on.
+            on_close: called once when there is no one to talk to any more, on a thread of the link.
+            on_request: called when requests have come, on a thread of the link.
+        """
         self._socket = connected
         self._on_close = on_close
+        self._on_request = on_request
         self._changed = threading.Condition()
         self._outgoing: deque[Message] = deque()
         self._sending = False
@@ -95,6 +108,11 @@ class Link:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._closed()
 
+    def abandon(self) -> None:
+        """Forget the conversation in a forked child: hanging up would end it in the parent."""
+        self.is_closed = True
+        self._socket.close()
+
     def _closed(self) -> None:
         with self._changed:
             if self.is_closed:
@@ -130,6 +148,8 @@ class Link:
                     with self._changed:
                         self._requests.append(request)
                         self._changed.notify_all()
+                    if self._on_request is not None:
+                        self._on_request()
         except (OSError, WireError):
             pass  # Either way there is no one to talk to any more.
         self._closed()

@@ -13,7 +13,7 @@ from tui_profiler.text import safe
 from tui_profiler.units import clock, three_digits
 
 StateKind: TypeAlias = Literal[
-    "live", "loading", "paused", "held", "failed", "silent", "gone", "finished"
+    "live", "loading", "paused", "held", "waiting", "failed", "silent", "gone", "finished"
 ]
 STALE_SECONDS = 5.0
 _SIGNALS = {
@@ -63,7 +63,7 @@ def state(session: Session, now: float, paused_at: float | None = None) -> State
     """
     failure = session.failure
     if session.ended is not None and not session.ended.expected:
-        return State("gone", "worker gone")
+        return State("gone", "program gone" if session.ended.attached else "worker gone")
     if failure is not None and failure.fatal:
         return State("failed", f"{safe(failure.stage)} failed")
     if paused_at is not None:
@@ -79,6 +79,8 @@ def _working(session: Session, now: float) -> State:
     loop = session.loop
     if loop is not None and loop.state == "paused":
         return State("held", "model held", whole_seconds(now - loop.at))
+    if loop is not None and loop.state == "waiting":
+        return State("waiting", "no forward", whole_seconds(now - loop.at))
     if loop is not None and loop.state == "finished":
         return State("finished", "finished", safe(loop.detail))
     if loop is not None and session.forward_seconds > STALE_SECONDS:
@@ -88,6 +90,8 @@ def _working(session: Session, now: float) -> State:
     if session.timings is None or (stage is not None and loop is None):
         if session.tree is not None and stage is not None:
             return State("loading", stage.stage, seconds_text(now - stage.started_at))
+        if session.hello is not None and session.hello.program is not None:
+            return State("loading", "waits for forwards")  # How old the program is does not matter.
         return State("loading", "loading", seconds_text(now))
     return State("live", "live")
 
@@ -108,6 +112,8 @@ def ended_text(ended: Ended) -> str:
     """Give one sentence on how the worker went: ``worker 48213 was killed by SIGKILL after …``."""
     worker = f"worker {ended.pid}" if ended.pid else "the worker"
     after = f" after {seconds_text(ended.seconds)}" if ended.seconds > 0 else ""
+    if ended.attached:
+        return f"process {ended.pid} ended, or hung up,{after}"
     if ended.code == -signal.SIGKILL:
         return f"{worker} {_SIGNALS['SIGKILL']}{after}, probably out of memory"
     if ended.code < 0:

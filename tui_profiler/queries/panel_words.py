@@ -92,7 +92,10 @@ def _last_event(session: Session) -> str:
 
 
 def _worker(session: Session) -> str:
-    return f"worker {session.hello.pid}" if session.hello is not None else "the worker"
+    hello = session.hello
+    if hello is not None and hello.program is not None:
+        return f"process {hello.pid}"
+    return f"worker {hello.pid}" if hello is not None else "the worker"
 
 
 def _last_stage(session: Session) -> str:
@@ -119,6 +122,8 @@ def overhead_text(session: Session) -> str:
         return PENDING
     percent = overhead.ratio * 100
     half = (overhead.high - overhead.low) * 50
+    if overhead.pairs == 0:
+        return f"~{_signed(percent)} %"
     return f"{_signed(percent)} % ± {half:.1f}"
 
 

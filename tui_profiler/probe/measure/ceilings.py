@@ -59,6 +59,12 @@ def ceilings(device: str, threads: int, folder: Path | None = None) -> Ceilings:
     return _measure_and_keep(device, threads, folder, kept)
 
 
+def kept_ceilings(device: str, threads: int, folder: Path | None = None) -> Ceilings | None:
+    """Give what is kept for this host; None where nothing is. Arguments as of ``ceilings``."""
+    kept = _read(*_file(device, threads, folder))
+    return None if kept is None else msgspec.structs.replace(kept.ceilings, seconds=0.0)
+
+
 def measure_again(device: str, threads: int, folder: Path | None = None) -> Ceilings:
     """Measure, whatever is kept, and keep that.
 

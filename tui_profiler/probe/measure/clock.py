@@ -23,15 +23,13 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from tui_profiler.probe.measure.watching import Call, Forward, Watching
+from tui_profiler.probe.measure.watching import Forward, Watching
+from tui_profiler.probe.module_call import is_present, present_call, put_call, take_off
 
 __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
 
 PENDING_EVENTS = 400_000
 """At most 10 MB; half a second of a model that does nothing but call empty modules."""
-
-_LEFT_BEHIND: weakref.WeakKeyDictionary[Call, Call] = weakref.WeakKeyDictionary()
-"""Replacements of ours that could not be removed, with what each of them replaced."""
 
 
 class ModuleClock:
@@ -68,9 +66,9 @@ class ModuleClock:
     def install(self) -> None:
         """Begin a watching period; nothing happens where one has begun."""
         if self._watching is None:
-            self._watching = Watching(_alive(nn.Module.__call__), self._pending_events)
+            self._watching = Watching(present_call(), self._pending_events)
             self._apply()
-            _set_module_call(self._watching.call)
+            put_call(self._watching.call)
 
     def _apply(self) -> None:
         if self._watching is not None:
@@ -83,10 +81,7 @@ class ModuleClock:
         self._dropped_before = self.dropped
         watching, self._watching = self._watching, None
         watching.close()
-        if nn.Module.__call__ is watching.call:
-            _set_module_call(_alive(watching.replaced))
-        else:
-            _LEFT_BEHIND[watching.call] = watching.replaced
+        take_off(watching.call, watching.replaced)
 
     @contextmanager
     def removed(self) -> Iterator[bool]:
@@ -103,14 +98,14 @@ class ModuleClock:
             yield True
             return
         self.recording = False
-        is_ours = nn.Module.__call__ is watching.call
+        is_ours = is_present(watching.call)
         if is_ours:
-            _set_module_call(watching.replaced)
+            put_call(watching.replaced)
         try:
             yield is_ours
         finally:
-            if is_ours and nn.Module.__call__ is watching.replaced:
-                _set_module_call(watching.call)
+            if is_ours and is_present(watching.replaced):
+                put_call(watching.call)
             self.recording = was_recording
 
     def note_gap(self) -> None:
@@ -121,13 +116,3 @@ class ModuleClock:
     def take(self) -> list[Forward]:
         """Give the forwards that finished since the last time, and forget them."""
         return self._watching.take() if self._watching else []
-
-
-def _alive(call: Call) -> Call:
-    while (below := _LEFT_BEHIND.get(call)) is not None:
-        call = below
-    return call
-
-
-def _set_module_call(call: Call) -> None:
-    type.__setattr__(nn.Module, "__call__", call)

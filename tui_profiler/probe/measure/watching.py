@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from operator import is_
-from struct import pack
+from struct import Struct, pack
 from time import perf_counter
 from types import CodeType, FunctionType
 from typing import NamedTuple, TypeAlias
@@ -28,6 +28,7 @@ from tui_profiler.probe.torch_internals import is_compiled
 
 Call: TypeAlias = Callable[..., object]
 
+_SECONDS = Struct("d")
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
 
@@ -43,6 +44,18 @@ class Forward(NamedTuple):
     ended."""
     follows_gap: bool
     """Whether the time since the forward before it must not count as running."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were, the root's included."""
+        return len(self.modules)
+
+    @property
+    def seconds(self) -> float:
+        """What the root took."""
+        (start,) = _SECONDS.unpack_from(self.times, (self.calls - 1) * _SECONDS.size)
+        (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
+        return float(end - start)
 
 
 class Watching:

@@ -54,9 +54,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         stack: ModuleStack,
         weights: Container[int],
         lifetimes: Lifetimes,
-        snapshot: Snapshot,
+        snapshot: Snapshot | None,
         bounds: Bounds,
     ) -> None:
+        """Record under ``stack``; keep what is written into in ``snapshot``, if there is one."""
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
         self._stack = stack
         self._keys = dispatch_keys()
@@ -86,7 +87,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
             if inside is not None:
                 return self._run_inside(call, inside)
         written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
-        self._snapshot.before_write(t for t in written if not self._began_here(t))
+        if self._snapshot is not None:
+            self._snapshot.before_write(t for t in written if not self._began_here(t))
         self._twins.before_write(written, (args, keywords))
         exchanged, named = self._twins.put_in((args, keywords))
         result = self._run(func, Call(call.signature, exchanged, named, ()))

@@ -49,7 +49,7 @@ from tui_profiler.probe.trace.record import (
 from tui_profiler.probe.trace.ways import DISPATCH_FAKE, TRACERS, ways
 from tui_profiler.probe.trace.weights import packed_bytes, weight_storages
 
-__all__ = ["Trace", "TraceError", "messages", "trace"]
+__all__ = ["Trace", "TraceError", "finished", "messages", "trace"]
 
 _MADE_LAYERS = "made its layers in one real forward before this trace"
 
@@ -110,7 +110,7 @@ def trace(
             else:
                 attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
                 with _without_collection():
-                    return _finished(model, recording, way, tuple(attempts), inputs, has_grown)
+                    return finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failure is not None
     raise TraceError(failure, tuple(attempts))
 
@@ -198,7 +198,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _finished(
+def finished(
     model: torch.nn.Module,
     recording: Recording,
     way: Way,
@@ -206,6 +206,7 @@ def _finished(
     inputs: Inputs,
     has_grown: bool,
 ) -> Trace:
+    """Give the tree that a recording left, with costs, edges and peak memory."""
     recorder, kept = recording.recorder, recording.kept
     if has_grown:
         recording.places.root.note = _MADE_LAYERS

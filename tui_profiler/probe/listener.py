@@ -1,0 +1,108 @@
+"""Waits for a program's own next forward, and has it recorded.
+
+1. ``nn.Module.__call__`` is replaced only until a forward was recorded.
+2. One forward is taken, by whichever thread comes first; the others run on as they are.
+3. A forward that something else looks into (another mode, a transform, a capture) is let alone,
+   and the next one is waited for; ``waits_because`` says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from tui_profiler.probe.module_call import Call, present_call, put_call, take_off
+from tui_profiler.probe.thread_internals import why_not_record
+from tui_profiler.probe.trace.overheard import Hearing
+
+MOST_TRIES = 5
+"""Forwards whose recording may fail before we give up: each of them was slower for it."""
+
+
+class Listener:
+    """One wait for one forward.
+
+    Args:
+        wanted: tells whether a call is the beginning of a forward to record. It is asked at every
+            call of a module, so it must be quick.
+        name: of the root node; its class where empty.
+        heard: called once a forward was recorded, on the thread that ran it: must be quick.
+    """
+
+    def __init__(
+        self, wanted: Callable[[torch.nn.Module], bool], name: str, heard: Callable[[], None]
+    ) -> None:
+        self._wanted = wanted
+        self._name = name
+        self._heard = heard
+        self._free = threading.Semaphore(1)
+        self._tries = 0
+        self._replaced: Call | None = None
+        self._call: Call | None = None
+        self.hearing: Hearing | None = None
+        """Of the forward that was recorded."""
+        self.root: weakref.ref[torch.nn.Module] | None = None
+        """The module whose forward it was."""
+        self.waits_because = ""
+        self.gave_up = ""
+        """Why it waits no longer, though nothing was recorded."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to wait for any more."""
+        return self.hearing is not None or bool(self.gave_up)
+
+    def install(self) -> None:
+        """Begin to wait."""
+        replaced = self._replaced = present_call()
+        listener = self
+
+        def listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+            if is_dynamo_compiling() or listener.is_over or not listener.claims(self):
+                return replaced(self, *args, **kwargs)
+            return listener.listen(replaced, self, args, kwargs)
+
+        self._call = listening_call
+        put_call(listening_call)
+
+    def uninstall(self) -> None:
+        """Wait no longer; a forward that is being recorded goes on, and is forgotten."""
+        call, self._call = self._call, None
+        if call is not None and self._replaced is not None:
+            take_off(call, self._replaced)
+        if self.hearing is None:
+            self.gave_up = self.gave_up or "nobody waits any more"
+
+    def claims(self, module: torch.nn.Module) -> bool:
+        """Take a call as the one to record; no other is taken until it is over."""
+        if not self._wanted(module):
+            return False
+        self.waits_because = why_not_record()
+        return not self.waits_because and self._free.acquire(blocking=False)
+
+    def listen(
+        self,
+        forward: Call,
+        module: torch.nn.Module,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
+        """Run a forward that was claimed, and keep what was heard."""
+        hearing = Hearing(module, self._name)
+        try:
+            return hearing.run(forward, args, kwargs)
+        finally:
+            self._tries += 1
+            self.waits_because = hearing.trouble
+            if not hearing.trouble:
+                self.root = weakref.ref(module)
+                self.hearing = hearing
+                self._heard()
+            elif self._tries >= MOST_TRIES:
+                self.gave_up = hearing.trouble
+                self._heard()
+            self._free.release()

@@ -1,0 +1,74 @@
+"""Times of a model that its own program runs: the clock, what it adds up to, what that costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from tui_profiler.messages import Message, Node
+from tui_profiler.probe.measure.aggregate import Aggregator
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.probe.measure.watching_cost import EstimatedCost
+
+
+class RecordedTimes:
+    """A clock on a model, from now until ``close``."""
+
+    def __init__(self, model: torch.nn.Module, nodes: Sequence[Node], budget: float) -> None:
+        self._clock = ModuleClock(model)
+        self._aggregator = Aggregator(nodes, model)
+        self._cost = EstimatedCost()
+        self._governor = Governor(budget)
+        self._last_forward = time.monotonic()
+        self._cpu_before = time.thread_time()
+        self._taken_at = time.monotonic()
+        self._is_new = False
+        self._budget = budget
+        self.pause = TICK_SECONDS
+        """Seconds until the figures are due again: adding up a large model's costs more."""
+        self._clock.install()
+
+    def close(self) -> None:
+        """Take the clock off."""
+        self._clock.uninstall()
+
+    def take(self) -> float:
+        """Add up the forwards that finished; gives for how many seconds there was none."""
+        forwards = self._clock.take()
+        now = time.monotonic()
+        if forwards:
+            self._is_new = True
+            self._last_forward = now
+            self._aggregator.add(forwards)
+            cpu, before = time.thread_time(), self._cpu_before
+            self._cpu_before = cpu
+            self.pause = seconds_to_next_tick(cpu - before, self._budget)
+            self._cost.add(
+                calls=sum(forward.calls for forward in forwards),
+                forward_seconds=sum(forward.seconds for forward in forwards),
+                thread_seconds=cpu - before,
+                elapsed_seconds=now - self._taken_at,
+            )
+            self._taken_at = now
+        if self._governor.share < 1.0:
+            self._clock.recording = self._governor.records_next()
+        return now - self._last_forward if self._governor.share >= 1.0 else 0.0
+
+    def messages(self, at: float, dropped: int) -> Iterator[Message]:
+        """Give the figures, where forwards finished since they were given last.
+
+        Args:
+            at: seconds since the program is watched.
+            dropped: messages that viewers were too slow for.
+        """
+        if not self._is_new:
+            return
+        self._is_new = False
+        yield self._aggregator.tick(at, dropped + self._clock.dropped)
+        whole = self._cost.overhead()
+        if whole is not None:
+            self._governor.update(whole, self._cost.between)
+            yield self._cost.overhead(self._governor.share) or whole

@@ -1,0 +1,44 @@
+"""Private names of torch that say what is under way on this thread.
+
+Tried on torch 2.15. A forward of a program that is not ours is recorded only where nothing else
+looks at, or stands in for, its operators.
+
+| name | what for | when it is gone |
+|---|---|---|
+| ``torch._C._len_torch_dispatch_stack`` | another dispatch mode (fake tensors, a FLOP counter) | \
+no forward is recorded, and the reason says so |
+| ``torch._C._get_tracing_state`` | ``torch.jit.trace`` | the same |
+| ``torch._C._functorch.peek_interpreter_stack`` | ``vmap``, ``grad`` and the like | the same |
+| ``torch.cuda._initialized`` | whether a CUDA graph may be captured | the same |
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def why_not_record() -> str:
+    """Give why operators that run now on this thread must be let alone; empty where they may be."""
+    try:
+        if torch.compiler.is_dynamo_compiling():
+            return "torch.compile is compiling it"
+        if torch._C._len_torch_dispatch_stack() > 0:
+            return "it runs under another dispatch mode"
+        if torch._C._get_tracing_state() is not None:
+            return "torch.jit.trace is tracing it"
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return "it runs under a transform of torch.func"
+        # Before CUDA is set up there is no stream to ask; without CUDA the answer is no.
+        if torch.cuda._initialized and torch.cuda.is_current_stream_capturing():
+            return "it is being captured as a CUDA graph"
+    except AttributeError as error:
+        return f"this version of torch does not say what is under way: {error}"
+    return ""
+
+
+def is_compiled_module(module: torch.nn.Module) -> bool:
+    """Tell whether calls of a module run what ``torch.compile`` made of it."""
+    # OptimizedModule keeps the module that it compiled under this name.
+    if "_orig_mod" in getattr(module, "_modules", {}):
+        return True
+    return getattr(module, "_compiled_call_impl", None) is not None

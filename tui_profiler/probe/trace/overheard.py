@@ -1,0 +1,213 @@
+"""One forward of a program that is not ours, recorded while that program runs it.
+
+1. The model is called by its program alone, once, with what the program passes: nothing is run
+   again, copied or put back. Gradients, training flags and random numbers are as without us.
+2. Whatever fails in recording stays here: the forward goes on, and ``trouble`` says what failed.
+3. It is slower than others, once: every operator passes through Python.
+4. Where ``torch.compile`` made code of the model, only its modules are recorded: a dispatch mode
+   around compiled code would see some operators and not others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import torch
+
+from tui_profiler.messages import Attempt, InputSpec
+from tui_profiler.probe.cost.call import Call, signature_of
+from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.thread_internals import is_compiled_module
+from tui_profiler.probe.torch_internals import Operator
+from tui_profiler.probe.trace.bounds import Bounds
+from tui_profiler.probe.trace.calls import ModuleStack, watched
+from tui_profiler.probe.trace.lifetimes import Lifetimes
+from tui_profiler.probe.trace.places import Frame, Place, Places
+from tui_profiler.probe.trace.programs import Program
+from tui_profiler.probe.trace.record import Recording
+from tui_profiler.probe.trace.recorder import RecorderAroundCompiler
+from tui_profiler.probe.trace.trace import Trace, finished
+from tui_profiler.probe.trace.ways import DISPATCH_REAL
+from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
+
+Forward = Callable[..., object]
+
+OWN_FORWARD = "its own forward"
+"""What tells this way of tracing from a real run of ours."""
+COMPILED = "compiled by torch.compile: its operators are not seen"
+
+
+class Hearing:
+    """Records the next forward of one model that ``run`` is given."""
+
+    def __init__(self, root: torch.nn.Module, name: str) -> None:
+        self._root: torch.nn.Module | None = root
+        self._name = name
+        self._stack: _CarefulStack | None = None
+        self._recorder: _CarefulRecorder | None = None
+        self.seconds = 0.0
+        """What the forward took."""
+        self.trouble = ""
+        """Why nothing, or not all, was recorded."""
+        self.is_done = False
+
+    def run(self, forward: Forward, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Run ``forward(root, *args, **kwargs)``, which is what the program asked for.
+
+        Raises:
+            BaseException: whatever the forward raises; then nothing is recorded.
+        """
+        around = ExitStack()
+        stack = place = None
+        try:
+            stack, place = self._listen(around, args, kwargs)
+        except Exception as error:  # Ours, whatever it is: it must not reach the program.
+            self.trouble = f"{type(error).__name__}: {error}"
+            around.close()
+        began = time.perf_counter()
+        try:
+            with around:
+                output = forward(self._root, *args, **kwargs)
+            if stack is not None and place is not None:
+                stack.leave(place, output)
+        except BaseException as error:
+            self._stack = None
+            self.trouble = self.trouble or f"that forward raised {type(error).__name__}"
+            raise
+        finally:
+            self.seconds = time.perf_counter() - began
+            self.is_done = True
+        return output
+
+    def trace(self) -> Trace | None:
+        """Give the tree of the forward that ran, None where ``trouble`` says why there is none.
+
+        May run on another thread. Afterwards nothing here holds the model.
+        """
+        stack, recorder, root = self._stack, self._recorder, self._root
+        self._stack = self._recorder = self._root = None
+        if stack is None or recorder is None or root is None:
+            return None
+        self.trouble = self.trouble or stack.trouble or recorder.trouble
+        if self.trouble:
+            return None
+        specs = tuple(
+            InputSpec(tensor.name, tensor.shape, tensor.dtype, "of the forward that was recorded")
+            for tensor in stack.places.root.inputs
+        )
+        inputs = Inputs((), {}, specs)
+        recording = Recording(stack.places, recorder, (), None, Program(_nothing))
+        attempts = (Attempt("dispatch:real", self.seconds, "", OWN_FORWARD),)
+        try:
+            return finished(root, recording, DISPATCH_REAL, attempts, inputs, has_grown=False)
+        except Exception as error:  # The border: a program's model may hold anything.
+            self.trouble = f"{type(error).__name__}: {error}"
+            return None
+
+    def _listen(
+        self, around: ExitStack, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[_CarefulStack, Place]:
+        """Put everything in place around a forward; gives the stack, and the root's place on it."""
+        root = self._root
+        assert root is not None
+        places = Places(root, self._name)
+        modules = all_modules(root)
+        self._stack = _CarefulStack(places)
+        parameters, buffers = weight_storages(root)
+        tensors = [tensor for module in modules for _, tensor, _ in own_tensors(module)]
+        lifetimes = Lifetimes(tensors, tensors_in((args, kwargs)))
+        self._recorder = _CarefulRecorder(
+            self._stack, {*parameters, *buffers}, lifetimes, None, Bounds(truth=False)
+        )
+        compiled = [module for module in modules if is_compiled_module(module)]
+        place = self._stack.enter(root, args, kwargs)
+        around.enter_context(watched(self._stack, places.depth))
+        if compiled:
+            self._note_compiled(places, compiled)
+        else:
+            around.enter_context(self._recorder)
+        return self._stack, place
+
+    def _note_compiled(self, places: Places, compiled: Sequence[torch.nn.Module]) -> None:
+        assert self._recorder is not None
+        self._recorder.uncosted[COMPILED] = None
+        known = {id(module) for module in compiled}
+        for place in places.in_preorder():
+            if id(place.module) in known:
+                place.note = place.note or COMPILED
+                place.own.uncosted += 1
+                place.own.ops += 1
+
+
+class _CarefulStack(ModuleStack):
+    """Keeps its own mistakes from the program that it listens to."""
+
+    trouble = ""
+
+    def enter(
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Place:
+        depth = len(self.frames)
+        try:
+            return super().enter(module, args, kwargs)
+        except Exception as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+            if len(self.frames) == depth:  # What ``end`` takes off again.
+                self.frames.append(Frame(self.running.place))
+            return self.running.place
+
+    def leave(self, place: Place, output: object) -> None:
+        try:
+            super().leave(place, output)
+        except Exception as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+
+class _CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] # torch has no types
+    """Runs every operator exactly once, as it is; its own mistakes stay its own."""
+
+    trouble = ""
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        if not self.trouble:
+            try:
+                self._note(func, args, keywords, result)
+            except Exception as error:
+                self.trouble = f"{func}: {type(error).__name__}: {error}"
+        return result
+
+    def _note(
+        self, func: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    ) -> None:
+        if func is torch.ops.prim.device.default:
+            return
+        call = Call(signature_of(func), args, kwargs, ())
+        written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
+        self._record(func, call, written, result)
+
+
+def warm_up() -> None:
+    """Bring what the first recording brings, on a model of ours: seconds that no program waits for.
+
+    Run it on a thread of the probe's own.
+    """
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    hearing = Hearing(model, "")
+    with torch.no_grad():
+        hearing.run(torch.nn.Module.__call__, (torch.zeros(1, 2),), {})
+    hearing.trace()
+
+
+def _nothing(given: Inputs, stack: ModuleStack) -> object:
+    raise AssertionError("a forward that was overheard is not run again")
