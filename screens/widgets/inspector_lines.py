@@ -1,7 +1,7 @@
 """The inspector: everything about one node, the machine pinned to its bottom.
 
-When rows are short, ``inside`` goes first, then the sparkline shrinks to one row, then the tensors
-go. The machine never goes.
+When rows are short, ``inside`` goes first, then the sparkline shrinks to one row, then the last
+operator window and the tensors go. The machine never goes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ def _forms(look: Look) -> tuple[Block, ...]:
             _stacked(identity, file),
         )
     tall, flat = _live(look, 3), _live(look, 1)
-    inside = _stacked(window_lines(look), inside_lines(look))
+    window, inside = window_lines(look), inside_lines(look)
     with_tensors = (*tensors, *work)
     return (
-        _stacked(identity, with_tensors, *tall, inside),
+        _stacked(identity, with_tensors, *tall, window, inside),
+        _stacked(identity, with_tensors, *tall, window),
+        _stacked(identity, with_tensors, *flat, window),
         _stacked(identity, with_tensors, *tall),
         _stacked(identity, with_tensors, *flat),
         _stacked(identity, work, *flat),

@@ -19,6 +19,7 @@ from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.opaque import SCRIPTED
 from tui_profiler.probe.trace.trace import Trace, trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:FutureWarning")
@@ -68,7 +69,7 @@ def test_a_scripted_model_costs_what_it_was_scripted_from(
             theirs.parameters,
         )
     assert by_script.nodes[0].type == type(model).__name__
-    assert by_script.nodes[0].note == "TorchScript runs it: timed as a whole"
+    assert by_script.nodes[0].note == SCRIPTED
     inner = [node for node in by_script.nodes if node.kind == "module"][-1]
     assert "only the model around it is timed" in inner.note
 

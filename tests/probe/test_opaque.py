@@ -68,8 +68,8 @@ def in_window(model: nn.Module, traced: Trace) -> tuple[dict[str, float], Window
 def test_an_opaque_node_says_why_and_its_parts_where_they_are_timed(model: nn.Module) -> None:
     nodes = by_path(trace(model, (Inputs((X,)),)))
     assert [nodes[path].note for path in ("0", "1", "2", "3")] == ["", COMPILED, COMPILED, SCRIPTED]
-    assert nodes["1.0"].note == "inside of 1, which is timed as a whole"
-    assert nodes["2._orig_mod.2"].note == "inside of 2, which is timed as a whole"
+    assert nodes["1.0"].note == "timed as a whole with 1"
+    assert nodes["2._orig_mod.2"].note == "timed as a whole with 2"
     assert "only the model around it is timed" in nodes["3.1"].note
     assert nodes["0.1"].note == ""
 

@@ -44,6 +44,6 @@ class WindowTimes(OnWire, frozen=True):
     host: bytes
     """float32: of them, in which no operator ran: Python, and waiting."""
     other: bytes
-    """float32: of them, in operators that no node stands for, and in calling those that one does:
-    an operator may choose another, which is what was traced."""
+    """float32: of them, in compiled code, in operators that no node stands for, and in calling
+    those that one does: an operator may choose another, which is what was traced."""
     regions: tuple[Region, ...] = ()

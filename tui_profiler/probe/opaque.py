@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import torch
 
-COMPILED = "torch.compile made one program of it: timed as a whole"
+COMPILED = "compiled by torch.compile: timed as a whole"
 SCRIPTED = "TorchScript runs it: timed as a whole"
-CAPTURED = "a captured CUDA graph replays it: timed as a whole"
+CAPTURED = "replayed as a CUDA graph: timed as a whole"
 
 _CAPTURED_IN = f"{torch.cuda.make_graphed_callables.__qualname__}.<locals>"
 """Where torch makes the function that it puts in place of a captured module's ``forward``."""
@@ -47,4 +47,4 @@ def part_of(path: str) -> str:
     Args:
         path: of the opaque one; empty for the model itself.
     """
-    return f"inside of {path or 'the model'}, which is timed as a whole"
+    return f"timed as a whole with {path or 'the model'}"

@@ -74,8 +74,8 @@ def window_times(
     outer = list(_outermost(spans))
     starts = np.array([span.start for span in outer])
     ends = np.array([span.end for span in outer])
-    operators = [one for one in seen if _is_operator(one.name)]
-    ran = _covered([(one.start, one.end) for one in _not_nested(operators)], starts, ends)
+    works = [one for one in seen if _is_operator(one.name) or _is_compiled(one.name)]
+    ran = _covered([(one.start, one.end) for one in _not_nested(works)], starts, ends)
     laid = _covered(list(met), starts, ends)
     columns = np.stack([ends - starts, ends - starts - ran, ran - laid])
     nodes = np.array([span.node for span in outer], np.intp)
@@ -106,7 +106,11 @@ def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
 
 def _is_operator(name: str) -> bool:
     # The others are ranges that the user or torch marked.
-    return "::" in name and not name.startswith(_COMPILED_REGION)
+    return "::" in name and not _is_compiled(name)
+
+
+def _is_compiled(name: str) -> bool:
+    return name.startswith(_COMPILED_REGION)
 
 
 def _not_nested(seen: Sequence[Seen]) -> Iterator[Seen]:
@@ -154,7 +158,7 @@ def _add_parts(parts: dict[str, tuple[int, float]], seen: Sequence[Seen]) -> Non
     operators = list(_not_nested([one for one in seen if _is_operator(one.name)]))
     for one in operators:
         add(one.name, 1, one.end - one.start)
-    for region in _not_nested([one for one in seen if one.name.startswith(_COMPILED_REGION)]):
+    for region in _not_nested([one for one in seen if _is_compiled(one.name)]):
         inside = sum(
             one.end - one.start for one in operators if region.start <= one.start < region.end
         )
