@@ -1,7 +1,7 @@
 """A session as text for reading: summary, bottlenecks, layers; plain lines without colour.
 
 1. No line is wider than ``columns`` cells, and none holds anything but safe text.
-2. Names are cut first; figures never.
+2. Names are cut first; figures never: what has a label goes on in further lines.
 3. What was measured and what is on paper stand under headings that say which.
 """
 
@@ -16,7 +16,7 @@ from tui_profiler.reports.layer_lines import layer_lines
 from tui_profiler.reports.table_machine import energy_lines, machine_lines
 from tui_profiler.reports.table_paper import alive_lines, intensity_lines, layer_type_lines
 from tui_profiler.reports.table_phases import phase_lines
-from tui_profiler.reports.text_parts import field, figure, heading, in_cells
+from tui_profiler.reports.text_parts import field, figure, folded, heading, in_cells
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
 from tui_profiler.units import (
@@ -57,7 +57,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
             *table_file.part_lines(tree, cells, top),
             *_stopped(session.failure, cells),
         ]
-        return tuple(in_cells(line, cells) for line in lines)
+        return tuple(part for line in lines for part in folded(line, cells))
     lines = [
         *_identity(session.model),
         *table_file.file_lines(session.file),
@@ -72,7 +72,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
         *_uncosted(tree.done, cells),
         *_stopped(session.failure, cells),
     ]
-    return tuple(in_cells(line, cells) for line in lines)
+    return tuple(part for line in lines for part in folded(line, cells))
 
 
 def _identity(model: ModelFacts | None) -> list[str]:
