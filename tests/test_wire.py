@@ -97,6 +97,8 @@ MESSAGES: tuple[Message, ...] = (
         (FileProblem("f", "byte 1", "is wrong"),),
         3,
         "tui-profiler NAME --weights f",
+        is_trusted=True,
+        dangerous_globals=("a.b",),
     ),
     RealCost(Cost(*range(9)), "ValueError: no"),
     Listed((("demo", "demo:cnn"),)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import NO_FORWARD
+from tui_profiler.messages import NO_FORWARD, FileFacts
 from tui_profiler.text import safe
 from tui_profiler.units import size, thousands
 
@@ -24,7 +24,7 @@ def file_lines(look: Look) -> tuple[Line, ...]:
         _field("kind", safe(found.kind), look),
         _field("tensors", f"{thousands(found.tensors)}  {size(found.bytes)}", look),
         _field("checksum", safe(found.checksum), look, is_wrong=found.checksum == "failed"),
-        _field("imports", _names(found.globals), look),
+        _field("imports", _names(_needing_trust_first(found)), look),
     ]
     for problem in found.problems[:_MOST_PROBLEMS]:
         place = f" ({safe(problem.where)})" if problem.where else ""
@@ -36,6 +36,24 @@ def file_lines(look: Look) -> tuple[Line, ...]:
     if found.hint:
         lines += words(f"to run it: {safe(found.hint)}", look)
     return tuple(lines)
+
+
+def trusted_lines(look: Look) -> tuple[Line, ...]:
+    """Give what a trusted file runs, while it is loaded; nothing for any other."""
+    found = look.session.file
+    if found is None or not found.is_trusted:
+        return ()
+    says = f"loading the file runs code, as trusted: it imports {_names(found.untrusted_globals)}"
+    warning = "The first of them can run commands: no model needs that."
+    return (
+        *words(says, look),
+        *(words(warning, look, "error") if found.dangerous_globals else ()),
+    )
+
+
+def _needing_trust_first(found: FileFacts) -> tuple[str, ...]:
+    harmless = (name for name in found.globals if name not in found.untrusted_globals)
+    return (*found.untrusted_globals, *harmless)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ from tui_profiler.text import safe
 from tui_profiler.units import thousands
 
 from .failure import failure_lines
+from .file_lines import trusted_lines
 from .lines import EMPTY, Line, LinesWidget
 from .machine_lines import machine_lines
 from .parts import Look, finished, meter, row
@@ -61,7 +62,8 @@ def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
     ]
     table = tuple(_stage(stage, records.get(stage), look) for stage in shown)
     title = row((("starting", "strong ink"),), EMPTY, look)
-    body = (title, EMPTY, *table, EMPTY, *_progress(look, shown, records))
+    told = trusted_lines(look)
+    body = (title, EMPTY, *table, EMPTY, *_progress(look, shown, records), EMPTY, *told)
     return finished(body, look, rows)
 
 

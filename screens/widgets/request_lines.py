@@ -62,7 +62,7 @@ def _source(model: str) -> str:
         return f"demo model {safe(attribute)}"
     if colon:
         return f"{safe(attribute)} of {safe(name)}"
-    return f"torchvision.models.{safe(model)}"
+    return f"torchvision.models.{safe(model)}" if model.isidentifier() else safe(model)
 
 
 def _device(session: Session, spec: LoadSpec) -> str:

@@ -190,7 +190,8 @@ def test_code_beside_a_config_never_runs_unasked(
 ) -> None:
     name = own_code(tmp_path / "model")
     error = refused(name)
-    assert "code for it, which is not run unasked" in error.failed.what
+    assert "code for it (" in error.failed.what
+    assert ".py), which is not run unasked" in error.failed.what
     assert error.failed.remedies[0].command == "--trust"
     assert not list(tmp_path.rglob("canary"))
 

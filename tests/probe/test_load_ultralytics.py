@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.errors import LoadError
@@ -106,11 +107,42 @@ def test_a_checkpoint_is_read_with_trust_only(tmp_path) -> None:
     assert inputs.specs[0].why == "the imgsz of its training"
 
     fields = {"model": "small.yaml", "folder": str(tmp_path), "weights": "small.pt"}
-    with pytest.raises(LoadError, match="without running code"):
+    with pytest.raises(LoadError, match=r"imports .*ultralytics\.nn\.") as caught:
         load(LoadSpec(**fields))
+    assert "--weights small.pt --trust" in caught.value.failed.remedies[0].command
     bound = load(LoadSpec(**fields, trust=True))
     assert (bound.weights, bound.initialise) == ("small.pt", None)
     assert torch.equal(bound.model.model[0].conv.weight.half(), model.model[0].conv.weight)
+
+
+class Canary:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+def test_what_trusted_weights_import_is_told_before_they_run(tmp_path) -> None:
+    spec = written(tmp_path)
+    canary = tmp_path / "canary"
+    torch.save({"model": load(spec).model, "more": Canary(canary)}, tmp_path / "w.pt")
+    told = []
+
+    def tell(found) -> None:
+        told.append((found.dangerous_globals, canary.exists()))
+
+    load(replace(spec, weights="w.pt", trust=True), tell)
+    assert told == [(("posix.mkdir",), False)]
+    assert canary.exists()
+
+
+def test_weights_that_run_nothing_need_no_trust_and_are_not_told_of(tmp_path) -> None:
+    spec = written(tmp_path)
+    torch.save(load(spec).model.state_dict(), tmp_path / "w.pt")
+    told = []
+    load(replace(spec, weights="w.pt", trust=True), told.append)
+    assert told == []
 
 
 HOSTILE = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from screens.widgets.lines import Line, line_width, text
 from screens.widgets.loading import loading_body, stages_of
@@ -12,6 +13,7 @@ from tui_profiler.canvas import ASCII
 from tui_profiler.messages import (
     Ended,
     Failed,
+    FileFacts,
     LoadSpec,
     Nodes,
     StageDone,
@@ -83,6 +85,15 @@ def test_a_stage_that_was_skipped_is_not_waited_for():
     messages = (StageDone("trace", 3.9, 0.4, "9 nodes"), StageStarted("first run", 3.9))
     lines = body(folded((*LOADING, *messages)), 4.0, 80)
     assert not any("initialise" in line for line in lines)
+
+
+def test_what_a_trusted_file_runs_stands_below_the_stages():
+    names = ("posix.system", "nets.Net")
+    file = FileFacts("torch-zip-module", "module", 1, 2, "", (), names, is_trusted=True)
+    said = " ".join(body(folded((file, *LOADING)), 1.0, 80))
+    assert "loading the file runs code, as trusted: it imports posix.system, nets.Net" in said
+    untrusted = replace(file, is_trusted=False)
+    assert "runs code" not in " ".join(body(folded((untrusted, *LOADING)), 1.0, 80))
 
 
 def test_what_is_not_to_be_run_has_no_such_stages():

@@ -6,9 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
 from tests.small_model import MEASURED, TRACED
-from tui_profiler.messages import Ended, Failed, Listed, LoopState, Message, Remedy, Request
+from tui_profiler.messages import (
+    Ended,
+    Failed,
+    FileFacts,
+    Listed,
+    LoopState,
+    Message,
+    Remedy,
+    Request,
+)
 from tui_profiler.session import Session
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.models import models
@@ -46,6 +56,30 @@ async def test_measuring_waits_until_enough_was_run() -> None:
 async def test_each_stage_that_is_done_is_told() -> None:
     _, lines = await told(Recorded(MEASURED), measuring=True)
     assert lines == ["import torch: 1.50 s, 2.15.0", "measuring"]
+
+
+async def test_what_a_trusted_file_runs_is_told_once() -> None:
+    file = FileFacts(
+        "torch-zip-module",
+        "module",
+        1,
+        2,
+        "not checked",
+        untrusted_globals=("posix.system", "a\x1b.b"),
+        is_trusted=True,
+        dangerous_globals=("posix.system",),
+    )
+    checked = replace(file, checksum="verified")
+    _, lines = await told(Recorded((file, checked, *MEASURED)))
+    (line,) = (line for line in lines if line.startswith("file: "))
+    assert "it imports posix.system, a\\x1b.b; its first can run commands" in line
+    assert lines[0] == line
+
+
+async def test_of_a_file_that_is_not_trusted_no_code_is_told() -> None:
+    file = FileFacts("torch-zip-module", "module", 1, 2, "", untrusted_globals=("posix.system",))
+    _, lines = await told(Recorded((file, *MEASURED)))
+    assert not any(line.startswith("file: ") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,10 @@ def file_lines(file: FileFacts | None) -> list[str]:
     """Give what the look into the file told; nothing where the model is no file."""
     if file is None:
         return []
-    imports = ", ".join(safe(name) for name in file.globals[:_MOST_NAMES]) or "nothing"
-    more = len(file.globals) - _MOST_NAMES
+    harmless = [name for name in file.globals if name not in file.untrusted_globals]
+    names = [*file.untrusted_globals, *harmless]
+    imports = ", ".join(safe(name) for name in names[:_MOST_NAMES]) or "nothing"
+    more = len(names) - _MOST_NAMES
     lines = [
         field("file", f"{safe(file.kind)}, {thousands(file.tensors)} tensors, {size(file.bytes)}"),
         field("checksum", safe(file.checksum)),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from tui_profiler.recording.writer import Writer
 from tui_profiler.session import EMPTY, Jump, Session, apply
 from tui_profiler.source import Source, Told
-from tui_profiler.verbs.report import is_complete, progress_line
+from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 
 STOPPED = "stopped"
 
@@ -40,8 +40,9 @@ async def record(
         while (message := await _next(messages, stopping)) is not None:
             if not isinstance(message, Jump):  # Only a recording jumps.
                 writer.put(message, now())
+            lines = [trusted_line(session, message), progress_line(message)]
             session = apply(session, message)
-            if (line := progress_line(message)) is not None:
+            for line in filter(None, lines):
                 progress(line)
             if writer.failure:
                 return session, writer.failure

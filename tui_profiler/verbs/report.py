@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.messages import LoopState, StageDone
+from tui_profiler.messages import FileFacts, LoopState, StageDone
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.text import safe
 from tui_profiler.units import duration
+
+_MOST_NAMES = 12
 
 
 async def report(source: Source, *, measuring: bool, progress: Callable[[str], None]) -> Session:
@@ -25,8 +27,9 @@ async def report(source: Source, *, measuring: bool, progress: Callable[[str], N
     session = EMPTY
     try:
         async for message in source.messages():
+            lines = [trusted_line(session, message), progress_line(message)]
             session = apply(session, message)
-            if (line := progress_line(message)) is not None:
+            for line in filter(None, lines):
                 progress(line)
             if is_complete(session, measuring=measuring):
                 break
@@ -43,6 +46,29 @@ def is_complete(session: Session, *, measuring: bool) -> bool:
         # The stage that gave the tree says how long it took right after the tree.
         return session.tree is not None and all(r.seconds is not None for r in session.stages)
     return session.loop is not None and session.loop.state in ("finished", "failed")
+
+
+def trusted_line(session: Session, message: Told) -> str | None:
+    """Give the line that tells what a trusted file runs, once, before it is loaded.
+
+    Args:
+        session: before the message.
+        message: the next one.
+    """
+    if not isinstance(message, FileFacts) or not message.is_trusted:
+        return None
+    if session.file is not None and session.file.untrusted_globals == message.untrusted_globals:
+        return None
+    dangerous = bool(message.dangerous_globals)
+    warning = "; its first can run commands, which no model needs" if dangerous else ""
+    return f"file: loading it runs code, as trusted: it imports {imported(message)}{warning}"
+
+
+def imported(file: FileFacts) -> str:
+    """Give the names that a file imports and torch does not load by itself, as one line."""
+    names = [safe(name) for name in file.untrusted_globals[:_MOST_NAMES]]
+    more = len(file.untrusted_globals) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
 def progress_line(message: Told) -> str | None:

@@ -103,6 +103,23 @@ def checked(found: Found, is_over: Callable[[], bool] = lambda: False) -> Found:
     return replace(found, checksum=verdict.checksum, problems=(*found.problems, *verdict.problems))
 
 
+def imports(found: Found) -> str:
+    """Say what loading a file imports, what can run commands first."""
+    names = worst_first(found) or list(found.globals)
+    dangerous = in_words(found.dangerous_globals, _MOST_NAMED)
+    warning = f" ({dangerous} can run commands: no model needs that)" if dangerous else ""
+    return f"it imports {in_words(names, _MOST_NAMED)}{warning}"
+
+
+def worst_first(found: Found) -> list[str]:
+    """Give what needs trust: first what can run commands, last what is torch's own."""
+
+    def order(name: str) -> tuple[bool, bool]:
+        return name not in found.dangerous_globals, name.startswith("torch.")
+
+    return sorted(found.untrusted_globals, key=order)
+
+
 def damaged(found: Found, shown: str) -> LoadError:
     """Give the error for a file whose checksums failed: torch would load wrong values."""
     problem = found.problems[-1]
@@ -123,12 +140,9 @@ def _untrusted(found: Found, shown: str) -> LoadError:
         "module": "is a pickled module",
         "other": "holds something else than weights",
     }[found.content]
-    names = found.untrusted_globals or found.globals
-    imports = f": it imports {in_words(names, _MOST_NAMED)}" if names else ""
-    dangerous = in_words(found.dangerous_globals, _MOST_NAMED)
-    warning = f" ({dangerous} can run commands: no model needs that)" if dangerous else ""
+    said = f": {imports(found)}" if found.globals else ""
     return model_failed(
-        f"{shown} {kind}, and loading it runs code{imports}{warning}",
+        f"{shown} {kind}, and loading it runs code{said}",
         (f"tui-profiler {shown} --trust", "if you trust who made it"),
     )
 

@@ -10,7 +10,14 @@ from types import ModuleType
 from typing import Any
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.errors import LoadError, model_failed, nearest, reason, wrong_request
+from tui_profiler.probe.load.errors import (
+    LoadError,
+    in_words,
+    model_failed,
+    nearest,
+    reason,
+    wrong_request,
+)
 
 PREFIX = "hf:"
 DEFAULT = "DEFAULT"
@@ -121,7 +128,7 @@ def _config(
     auto_map = auto_map if isinstance(auto_map, dict) else {}
     has_own_code = bool(content) and kind not in known
     if has_own_code and not (trust and auto_map):
-        raise _unknown_kind(kind, shown, known, has_code=bool(auto_map))
+        raise _unknown_kind(kind, shown, known, code=_files_of_code(auto_map))
     try:
         value = library.AutoConfig.from_pretrained(
             source,
@@ -133,11 +140,24 @@ def _config(
     return Config(value, shown, folder, auto_map, has_own_code)
 
 
-def _unknown_kind(kind: str, shown: str, known: Mapping[str, str], *, has_code: bool) -> LoadError:
-    if has_code:
+def _files_of_code(auto_map: Mapping[str, object]) -> tuple[str, ...]:
+    """Name the files that an ``auto_map`` takes classes from; ``OTHER--`` is another repository."""
+    named = (
+        value
+        for given in auto_map.values()
+        for value in (given if isinstance(given, list) else [given])
+        if isinstance(value, str)
+    )
+    return tuple(sorted({f"{name.rpartition('.')[0]}.py" for name in named}))
+
+
+def _unknown_kind(
+    kind: str, shown: str, known: Mapping[str, str], *, code: tuple[str, ...]
+) -> LoadError:
+    if code:
         return wrong_request(
-            f'transformers has no "{kind}" of its own, and {shown} brings code for it, which is'
-            " not run unasked",
+            f'transformers has no "{kind}" of its own, and {shown} brings code for it'
+            f" ({in_words(code, 4)}), which is not run unasked",
             ("--trust", "runs that code: read it first"),
         )
     return model_failed(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.errors import wrong_request
 from tui_profiler.probe.load.files import is_file, looked_into, path_of, refusal
@@ -10,13 +13,17 @@ from tui_profiler.probe.load.own_code import is_own_code, load_own_code
 from tui_profiler.probe.load.settings import Settings, set_threads, settings_of
 
 
-def load(spec: LoadSpec) -> Loaded:
+def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Loaded:
     """Load a model and find out what may be passed to it.
 
     A name without a colon is an architecture of torchvision's, ``demo:NAME`` one of our demo
     models, ``timm:NAME`` one of timm's, ``hf:DIR`` a Hugging Face config, a YAML a YOLO model,
     anything else the user's own file or module. The model is in eval mode: what is profiled is
     inference. Nothing is run, unless a layer needs its first input to get its shape.
+
+    Args:
+        spec: what the user typed.
+        tell: is given what a look into a file of weights found, before code in it runs.
 
     Raises:
         LoadError: It cannot be had; the error says what to try.
@@ -36,7 +43,7 @@ def load(spec: LoadSpec) -> Loaded:
     if spec.model.endswith((".yaml", ".yml")):
         from tui_profiler.probe.load.ultralytics_models import load_ultralytics_yaml  # noqa: PLC0415
 
-        return load_ultralytics_yaml(spec, settings)
+        return load_ultralytics_yaml(spec, settings, tell)
     if is_own_code(spec.model):
         return load_own_code(spec, settings)
     # Importing torchvision takes two seconds, which the user's own code need not wait for.

@@ -10,7 +10,7 @@ import torch
 
 from tui_profiler.archive import ArchiveError, Found, look
 from tui_profiler.probe.load.errors import in_words, model_failed, reason, wrong_request
-from tui_profiler.probe.load.files import checked, damaged
+from tui_profiler.probe.load.files import checked, damaged, imports
 from tui_profiler.probe.load.mapped import mapped_tensors
 
 # Where training scripts put the weights beside their optimizer's state.
@@ -85,8 +85,12 @@ def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
     return state
 
 
-def _looked_into(path: Path, shown: str) -> Found:
-    """Look into the file, and refuse what is damaged or would run code."""
+def look_into_weights(path: Path, shown: str) -> Found:
+    """Give what a look into a file of weights tells; nothing in it is loaded or run.
+
+    Raises:
+        LoadError: It cannot be read, or its bytes are not those that were written.
+    """
     try:
         found = checked(look(path))
     except ArchiveError as error:
@@ -94,9 +98,14 @@ def _looked_into(path: Path, shown: str) -> Found:
         raise model_failed(f"{_NOT_READ.format(shown)}: {error.what}{place}") from error
     if found.checksum == "failed":
         raise damaged(found, shown)
+    return found
+
+
+def _looked_into(path: Path, shown: str) -> Found:
+    """Look into the file, and refuse what is damaged or would run code."""
+    found = look_into_weights(path, shown)
     if found.untrusted_globals:
-        names = in_words(found.untrusted_globals, 3)
-        raise model_failed(f"{_NOT_READ.format(shown)}: it imports {names}")
+        raise model_failed(f"{_NOT_READ.format(shown)}: {imports(found)}")
     return found
 
 

@@ -16,15 +16,17 @@ from typing import Any
 
 import torch
 
+from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.errors import model_failed, reason, wrong_request
 from tui_profiler.probe.load.factory import parse_arguments
+from tui_profiler.probe.load.files import imports
 from tui_profiler.probe.load.given import candidates_for
 from tui_profiler.probe.load.initialisation import seeded, without_random_values
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.load.settings import Settings, place
-from tui_profiler.probe.load.state_dict import bind_file, file_of_weights
+from tui_profiler.probe.load.state_dict import bind_file, file_of_weights, look_into_weights
 from tui_profiler.probe.load.tensors import Call, Candidates, Wish
 from tui_profiler.probe.load.ultralytics_library import downloaded, ultralytics_tasks
 from tui_profiler.probe.load.ultralytics_yaml import (
@@ -62,8 +64,15 @@ _INNER_NAMES = ("ema", "model")
 _Build = Callable[[], torch.nn.Module]
 
 
-def load_ultralytics_yaml(spec: LoadSpec, settings: Settings) -> Loaded:
+def load_ultralytics_yaml(
+    spec: LoadSpec, settings: Settings, tell: Callable[[Found], None]
+) -> Loaded:
     """Build a YOLO model from its YAML.
+
+    Args:
+        spec: what the user typed.
+        settings: of this run.
+        tell: is given what a look into trusted weights found, before they are loaded.
 
     Raises:
         LoadError: ultralytics or the file is not there, it names something else than layers, or
@@ -85,7 +94,7 @@ def load_ultralytics_yaml(spec: LoadSpec, settings: Settings) -> Loaded:
     weights, initialise = "random", None
     if file is not None:
         weights = file.name if spec.weights.upper() == "DEFAULT" else spec.weights
-        _bind(file, weights, model, spec)
+        _bind(file, weights, model, spec, tell)
     elif settings.device.type != "meta":
         initialise = _initialiser(build, settings)
 
@@ -183,11 +192,23 @@ def _initialiser(build: _Build, settings: Settings) -> _Build:
     return initialise
 
 
-def _bind(file: Path, shown: str, model: torch.nn.Module, spec: LoadSpec) -> None:
-    """Put values into a model: from a state dict, or from a checkpoint where that is trusted."""
-    if not spec.trust:
+def _bind(
+    file: Path, shown: str, model: torch.nn.Module, spec: LoadSpec, tell: Callable[[Found], None]
+) -> None:
+    """Put values into a model: from a state dict, or from a checkpoint where that is trusted.
+
+    What needs no trust is loaded without it.
+    """
+    found = look_into_weights(file, shown)
+    if not found.untrusted_globals:
         bind_file(file, shown, model, spec.model)
         return
+    if not spec.trust:
+        raise model_failed(
+            f"{shown} is a pickled model, and loading it runs code: {imports(found)}",
+            (f"tui-profiler {spec.model} --weights {shown} --trust", "if you trust who made it"),
+        )
+    tell(found)
     try:
         content = torch.load(file, map_location="cpu", weights_only=False)
     except Exception as error:
