@@ -144,7 +144,9 @@ def dtype(name: str) -> str:
 
 
 def energy(joules: float) -> str:
-    """Give an energy, three digits: ``312 mJ``, ``14.0 µJ``, ``3.21 kJ``."""
+    """Give an energy, three digits: ``312 mJ``, ``14.0 µJ``, ``3.21 kJ``; ``0 J`` below a pJ."""
+    if joules < 1e-12:
+        return "0 J"
     for factor, unit in ((1e-3, "kJ"), (1.0, "J"), (1e3, "mJ"), (1e6, "µJ")):
         if joules * factor >= 0.9995:
             return f"{three_digits(joules * factor)} {unit}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 
 import torch
@@ -23,6 +24,7 @@ from tui_profiler.messages import (
     LoadSpec,
     LoopState,
     Pause,
+    ReplayNode,
     Request,
     Resume,
     SetBatch,
@@ -36,6 +38,7 @@ from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.energy import EnergyWatch
+from tui_profiler.probe.measure.node_replay import NodeReplay
 from tui_profiler.probe.measure.operator_windows import OperatorWindows
 from tui_profiler.probe.measure.overhead import (
     TICK_SECONDS,
@@ -49,6 +52,7 @@ FIRST_PAIRS = 30
 MOST_PAIRS = 300
 PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
+REPLAYING = "a node is replayed"
 PAIR_BATCH_SECONDS = 0.05
 """A batch of a pair holds as many forwards as fit in this, at least one."""
 
@@ -74,6 +78,8 @@ class Loop:
         self._phase = phase
         self._energy = energy or EnergyWatch(())
         self._forwards_done = 0
+        self._nodes = traced.nodes
+        self._asked: deque[Request] = deque()
         self._clock = ModuleClock(model)
         self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
         self._overhead = OverheadMeter()
@@ -178,7 +184,7 @@ class Loop:
     def _requests(self) -> Request | None:
         """Carry out what was asked; gives the request that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
-        while (request := self._link.next_request(wait)) is not None:
+        while (request := self._next_request(wait)) is not None:
             wait = 0.0
             match request:
                 case Pause():
@@ -187,11 +193,33 @@ class Loop:
                     self._become("running")
                 case Step():
                     self._steps += 1
+                case ReplayNode(node=node):
+                    self._replay(node)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
                     pass  # Start and ListModels come once, before there is a loop.
         return Stop() if self._link.is_closed else None
+
+    def _next_request(self, wait: float | None) -> Request | None:
+        return self._asked.popleft() if self._asked else self._link.next_request(wait)
+
+    def _replay(self, node: int) -> None:
+        """Run one node by itself until its energy is known, or anything else is asked."""
+        before = self._state
+        replay = NodeReplay(self._model, self._nodes, self._energy)
+        held = LoopState("paused", self._now(), self._inputs.batch, REPLAYING, self._phase)
+        self._link.send(held)
+        with self._clock.removed():
+            self._link.send(replay.run(node, self._forward, self._is_interrupted))
+        self._become(before)
+
+    def _is_interrupted(self) -> bool:
+        """Say if the viewer asked for anything or is gone; what it asked for is kept."""
+        request = self._link.next_request(0.0)
+        if request is not None:
+            self._asked.append(request)
+        return bool(self._asked) or self._link.is_closed
 
     def _become(self, state: State) -> None:
         self._state = state

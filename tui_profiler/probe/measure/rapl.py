@@ -19,7 +19,6 @@ from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.energy import EnergyOf
 from tui_profiler.probe.measure.energy_reading import Reading
 
-_POWERCAP = Path("/sys/class/powercap")
 _PACKAGE, _DRAM = "package", "dram"
 _LIMIT = "constraint_0_power_limit_uw"
 """The first limit of a package is the one for long times."""
@@ -40,11 +39,11 @@ class Rapl:
     """The energy counters of this machine, and what they said last.
 
     Args:
-        root: Folder of the power capping classes.
+        root: Folder of the power capping classes; None for this machine's.
     """
 
-    def __init__(self, root: Path = _POWERCAP) -> None:
-        self._domains = _named(root, _PACKAGE)
+    def __init__(self, root: Path | None = None) -> None:
+        self._domains = _named(root or _powercap(), _PACKAGE)
         self._energy: list[int] = []
         self._read_at = 0.0
         self._watts: Figure = _NEEDS_SECOND
@@ -81,7 +80,8 @@ class RaplEnergy:
         root: As for ``Rapl``.
     """
 
-    def __init__(self, root: Path = _POWERCAP) -> None:
+    def __init__(self, root: Path | None = None) -> None:
+        root = root or _powercap()
         self._counters: list[tuple[EnergyOf, str, _Ever | Unknown]] = [
             ("package", "processor packages", _ever(_named(root, _PACKAGE))),
             ("dram", "memory of the processors", _ever(_named(root, _DRAM))),
@@ -130,6 +130,11 @@ class _Ever:
         except OSError:
             return None
         return sum(limits) or None
+
+
+def _powercap() -> Path:
+    """Give the kernel's folder; ``HOST_SYS`` names where a container has its host's ``/sys``."""
+    return Path(os.environ.get("HOST_SYS") or "/sys") / "class" / "powercap"
 
 
 def _ever(domains: list[Path] | Unknown) -> _Ever | Unknown:
