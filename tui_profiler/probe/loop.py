@@ -37,6 +37,7 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.device_clock import DeviceAggregator, DeviceClock, device_of
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.node_replay import NodeReplay
 from tui_profiler.probe.measure.operator_windows import OperatorWindows
@@ -80,7 +81,10 @@ class Loop:
         self._forwards_done = 0
         self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
-        self._clock = ModuleClock(model)
+        device = device_of(model)
+        self._on_device = DeviceClock(device) if device is not None else None
+        self._device_times = DeviceAggregator(traced.nodes, model)
+        self._clock = ModuleClock(model, device=self._on_device)
         self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
         self._overhead = OverheadMeter()
         self._governor = Governor(spec.budget)
@@ -231,11 +235,21 @@ class Loop:
         self._aggregator.add(self._clock.take())
         dropped = self._link.dropped + self._clock.dropped
         self._link.send(self._aggregator.tick(self._now(), dropped))
+        self._tell_device_times()
         ended = time.perf_counter()
         if self._since_tick_seconds >= TICK_SECONDS / 2:
             self._overhead.add_between(ended - began, self._since_tick_seconds)
         self._since_tick_seconds = 0.0
         self._next_tick = ended + seconds_to_next_tick(ended - began, self._spec.budget)
+
+    def _tell_device_times(self) -> None:
+        """Add up what the GPU has run; nothing waits for it, and its warm-up is in no figure."""
+        if self._on_device is None:
+            return
+        forwards = self._on_device.read()
+        if self._aggregator.is_warm:
+            self._device_times.add(forwards)
+        self._link.send(self._device_times.message(self._now(), self._on_device))
 
     def _operator_window(self) -> None:
         self._aggregator.add(self._clock.take())

@@ -23,7 +23,9 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from tui_profiler.probe.measure.watching import Forward, Watching
+from tui_profiler.probe.measure.device_clock import DeviceClock
+from tui_profiler.probe.measure.forward import Forward
+from tui_profiler.probe.measure.watching import Watching
 from tui_profiler.probe.module_call import is_present, present_call, put_call, take_off
 
 __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
@@ -35,9 +37,15 @@ PENDING_EVENTS = 400_000
 class ModuleClock:
     """Times the calls of one model's modules, from install to uninstall."""
 
-    def __init__(self, root: nn.Module, pending_events: int = PENDING_EVENTS) -> None:
+    def __init__(
+        self,
+        root: nn.Module,
+        pending_events: int = PENDING_EVENTS,
+        device: DeviceClock | None = None,
+    ) -> None:
         self._root = weakref.ref(root)
         self._pending_events = pending_events
+        self._device = device
         self._watching: Watching | None = None
         self._is_recording = True
         self._dropped_before = 0
@@ -66,7 +74,7 @@ class ModuleClock:
     def install(self) -> None:
         """Begin a watching period; nothing happens where one has begun."""
         if self._watching is None:
-            self._watching = Watching(present_call(), self._pending_events)
+            self._watching = Watching(present_call(), self._pending_events, self._device)
             self._apply()
             put_call(self._watching.call)
 

@@ -16,58 +16,38 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from operator import is_
-from struct import Struct, pack
+from struct import pack
 from time import perf_counter
 from types import CodeType, FunctionType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 
+from tui_profiler.probe.measure.device_clock import DeviceClock
+from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.torch_internals import is_compiled
 
 Call: TypeAlias = Callable[..., object]
 
-_SECONDS = Struct("d")
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
-
-
-class Forward(NamedTuple):
-    """Every module call of one call of the root, on the thread that ran it."""
-
-    modules: list[nn.Module]
-    """Of each call, in the order in which the calls ended: the root is last. Two forwards with the
-    same calls mostly share one list."""
-    times: bytes
-    """float64: seconds of ``time.perf_counter`` at which each call began, then at which each
-    ended."""
-    follows_gap: bool
-    """Whether the time since the forward before it must not count as running."""
-
-    @property
-    def calls(self) -> int:
-        """How many calls there were, the root's included."""
-        return len(self.modules)
-
-    @property
-    def seconds(self) -> float:
-        """What the root took."""
-        (start,) = _SECONDS.unpack_from(self.times, (self.calls - 1) * _SECONDS.size)
-        (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
-        return float(end - start)
 
 
 class Watching:
     """What one watching period replaced, put in its place, and recorded."""
 
-    def __init__(self, replaced: Call, pending_events: int) -> None:
+    def __init__(
+        self, replaced: Call, pending_events: int, device: DeviceClock | None = None
+    ) -> None:
         self.watched: nn.Module | None = None
         """The root while forwards are recorded. Nothing else here holds the model: a replacement
         that had to stay behind must not keep it alive."""
         self.is_after_gap = True
         self.dropped = 0
         self.replaced = replaced
+        self.device = device
+        """Sets marks on a GPU's stream around each recorded call."""
         self.longest = pending_events * _FIELDS
         """Items that the events of one forward may take."""
         self.events: ContextVar[list[object] | None] = ContextVar("events", default=None)
@@ -94,6 +74,8 @@ class Watching:
         self.watched = None
         self._finished.clear()
         self._modules_before = []
+        if self.device is not None:
+            self.device.close()
 
     def take(self) -> list[Forward]:
         """Give what finished since the last time."""
@@ -107,18 +89,22 @@ class Watching:
         self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Run one forward of the root on this thread, and keep its events if there is room."""
-        events: list[object] = []
+        device = self.device
+        events: list[object] = [] if device is None else device.new_forward()
         is_room = self._pending < self._pending_events
         self._under_way[id(events)] = events
         if self.watched is None:
             # Recording was stopped since the call began: what runs already is not cut.
             self._move_gate()
         token = self.events.set(events if is_room else _FULL)
+        mark = None if device is None or not is_room else device.begin(events)
         start = perf_counter()
         try:
             return self.replaced(root, *args, **kwargs)
         finally:
             end = perf_counter()
+            if device is not None:
+                device.end(events, mark)
             self.events.reset(token)
             del self._under_way[id(events)]
             if self.watched is None:
@@ -127,9 +113,13 @@ class Watching:
                 self._finish(events, root, start, end)
             else:
                 self.dropped += 1
+                if device is not None:
+                    device.drop(events)
 
     def _finish(self, events: list[object], root: nn.Module, start: float, end: float) -> None:
         if not self._is_open:
+            if self.device is not None:
+                self.device.close()
             return
         # At once, and not when it is taken: the floats are still in the cache, the next forward
         # uses their memory again, and what waits is a quarter as large.
@@ -143,6 +133,8 @@ class Watching:
         follows_gap, self.is_after_gap = self.is_after_gap, False
         self._pending += len(modules)
         self._finished.append(Forward(modules, times, follows_gap))
+        if self.device is not None:
+            self.device.finish(events, modules, times)
 
     def _move_gate(self) -> None:
         # Another thread may begin to watch between the question and the answer: it has said so
@@ -177,7 +169,7 @@ def _torchs_own_call() -> Call | None:
 _TORCHS_CALL = _torchs_own_call()
 
 
-# The four below are only their code: a replacement is a function that carries one of two of them,
+# The five below are only their code: a replacement is a function that carries one of two of them,
 # with what it reads as its globals. So behind a shut gate runs torch's own code and none of ours:
 # asking a flag there cost 0.7 to 1.3 % of mobilenet_v3_small, which it exists to save.
 # Exchanging the code takes 0.1 us, leaves the cache of methods of every class alone, and each of
@@ -189,6 +181,7 @@ watching: Watching
 running: Callable[[], list[object] | None]
 replaced: Call
 longest: int
+device: DeviceClock
 
 
 def _direct_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
@@ -240,6 +233,26 @@ def _chained_open(self: nn.Module, /, *args: object, **kwargs: object) -> object
             events.append(perf_counter())
 
 
+def _device_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
+    """Take the place of any call, and set a mark on a GPU's stream before and after."""
+    if is_dynamo_compiling():
+        return replaced(self, *args, **kwargs)
+    if (events := running()) is None:
+        if self is watching.watched:
+            return watching.run_root(self, args, kwargs)
+        return replaced(self, *args, **kwargs)
+    mark = device.begin(events)
+    start = perf_counter()
+    try:
+        return replaced(self, *args, **kwargs)
+    finally:
+        if len(events) < longest:
+            events.append(self)
+            events.append(start)
+            events.append(perf_counter())
+        device.end(events, mark)
+
+
 def _chained_shut(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     return replaced(self, *args, **kwargs)
 
@@ -249,6 +262,8 @@ def _replacement(owner: Watching) -> tuple[FunctionType, CodeType, CodeType]:
     is_torchs = _TORCHS_CALL is not None and owner.replaced is _TORCHS_CALL
     shut = owner.replaced if is_torchs else _chained_shut
     opened = _direct_open if is_torchs else _chained_open
+    if owner.device is not None:
+        opened = _device_open
     names = {
         "__builtins__": builtins,  # which Dynamo wants to find here
         # No __name__: Dynamo would look for these among what the module of that name holds.
@@ -256,6 +271,7 @@ def _replacement(owner: Watching) -> tuple[FunctionType, CodeType, CodeType]:
         "running": owner.events.get,
         "replaced": owner.replaced,
         "longest": owner.longest,
+        "device": owner.device,
         "is_dynamo_compiling": is_dynamo_compiling,
         "perf_counter": perf_counter,
     }

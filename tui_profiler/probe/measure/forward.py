@@ -1,0 +1,35 @@
+"""One forward as the module clock recorded it."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from torch import nn
+
+_SECONDS = Struct("d")
+
+
+class Forward(NamedTuple):
+    """Every module call of one call of the root, on the thread that ran it."""
+
+    modules: list[nn.Module]
+    """Of each call, in the order in which the calls ended: the root is last. Two forwards with the
+    same calls mostly share one list."""
+    times: bytes
+    """float64: seconds of ``time.perf_counter`` at which each call began, then at which each
+    ended."""
+    follows_gap: bool
+    """Whether the time since the forward before it must not count as running."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were, the root's included."""
+        return len(self.modules)
+
+    @property
+    def seconds(self) -> float:
+        """What the root took."""
+        (start,) = _SECONDS.unpack_from(self.times, (self.calls - 1) * _SECONDS.size)
+        (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
+        return float(end - start)
