@@ -27,7 +27,7 @@ from tui_profiler.probe.load.hf_library import quiet, transformers_library
 from tui_profiler.probe.load.hf_weights import read_values, values_asked_for
 from tui_profiler.probe.load.initialisation import seeded, without_random_values
 from tui_profiler.probe.load.loaded import Loaded
-from tui_profiler.probe.load.memory import free_bytes, held_bytes
+from tui_profiler.probe.load.memory import why_it_does_not_fit
 from tui_profiler.probe.load.settings import Settings, place
 
 _FEW_PARAMETERS = 1 << 25
@@ -55,7 +55,7 @@ def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
         values = values_asked_for(spec, config)
         without_values = partial(build, choice, config, settings.dtype)
         sketch = _sketch(without_values)
-        reason = _why_it_does_not_fit(sketch, settings)
+        reason = "" if sketch is None else why_it_does_not_fit(sketch, settings.device)
         if sketch is not None and (reason or settings.device.type == "meta"):
             return _loaded(sketch.eval(), config, spec, settings, cannot_run=reason)
         if values is not None:
@@ -77,18 +77,6 @@ def _sketch(without_values: _Build) -> torch.nn.Module | None:
             return without_values()
     except LoadError:
         return None  # Building it for real tells what is wrong, or that nothing is.
-
-
-def _why_it_does_not_fit(sketch: torch.nn.Module | None, settings: Settings) -> str:
-    if settings.device.type == "meta" or sketch is None:
-        return ""
-    needed, free = held_bytes(sketch), free_bytes(settings.device)
-    if needed <= free:
-        return ""
-    gib = 2.0**30
-    return (
-        f"its parameters take {needed / gib:,.1f} GiB, and {free / gib:,.1f} GiB of memory are free"
-    )
 
 
 def _parameters(model: torch.nn.Module) -> int:
