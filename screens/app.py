@@ -32,6 +32,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import EMPTY, Jump, Session, apply
 from tui_profiler.source import Source, Told
+from tui_profiler.source.script import Script
 
 from .explorer import ExplorerScreen
 from .terminal.driver import QuietDriver
@@ -65,8 +66,10 @@ class ProfilerApp(App[int]):
         *,
         glyphs: Glyphs = UNICODE,
         clock: Callable[[], float] = time.time,
+        script: Script | None = None,
     ) -> None:
         super().__init__(driver_class=QuietDriver)
+        self._script = script
         self._source = source
         self._spec = spec
         self._restart = restart
@@ -113,6 +116,16 @@ class ProfilerApp(App[int]):
         self._spec = replace(spec or self._spec, started_at=self._clock())
         self.run_worker(self._replace_source(), exclusive=True)
 
+    def runs_script(self) -> bool:
+        """Tell whether leaving would end a script of the user's."""
+        return self._script is not None and self._script.is_running
+
+    def let_script_go(self) -> None:
+        """Quit; the script runs on."""
+        if self._script is not None:
+            self._script.let_go()
+        self.exit(0)
+
     def action_leave(self) -> None:
         """Quit, whatever screen is on top."""
         self.exit(0)
@@ -153,10 +166,11 @@ def run_explorer(
     *,
     ascii_only: bool = False,
     clock: Callable[[], float] = time.time,
+    script: Script | None = None,
 ) -> int:
     """Run the explorer until it is left; gives the exit code."""
     glyphs = ASCII if ascii_only else UNICODE
-    app = ProfilerApp(source, spec, restart, glyphs=glyphs, clock=clock)
+    app = ProfilerApp(source, spec, restart, glyphs=glyphs, clock=clock, script=script)
     result = app.run()
     if app.return_code:
         return app.return_code

@@ -19,7 +19,7 @@ from tui_profiler import __version__
 from tui_profiler.messages import ListModels, Start
 from tui_profiler.recording.kind import is_recording
 
-from .options import Chosen, model_options
+from .options import BUDGET_HELP, Chosen, Share, model_options
 
 _EPILOG = """\b
 Examples:
@@ -29,6 +29,7 @@ Examples:
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
@@ -216,6 +217,38 @@ def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
     return _played(file, speed=speed, at=at, ascii_only=ascii_only)
 
 
+@_verbs.command(
+    "run",
+    short_help="Run a script of yours, and look at the model in it.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    help="Without the explorer: the terminal is the script's, and a report follows at its end.",
+)
+@click.option("--output", metavar="FILE", default="", help="Write the report there.")
+@click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def _run(started_at: float, /, **typed: object) -> int:
+    """Run SCRIPT with its ARGUMENTS, unchanged, and look at the first model that it calls.
+
+    What it prints is in the log (L). Its exit code is ours. With --format it keeps the terminal,
+    and a report is written when it ends: to FILE, or to standard error.
+    """
+    from .running import RunOptions, run_script  # noqa: PLC0415
+
+    options = msgspec.convert(typed, RunOptions)
+    if options.layout is None:
+        _require_terminal("add --format table, which needs none.")
+    return run_script(options, started_at=started_at)
+
+
 @_verbs.command("attach", short_help="Look into a running program, on screen.")
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
@@ -241,13 +274,13 @@ def _played(file: str, *, speed: float = 1.0, at: float | None = None, ascii_onl
     return run_recording(file, speed=speed, at=at, ascii_only=ascii_only)
 
 
-def _require_terminal() -> None:
+def _require_terminal(instead: str = "") -> None:
     """Refuse to draw where no one could see it or answer.
 
     Raises:
         UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
     """
-    instead = 'try "tui-profiler report MODEL", which needs none.'
+    instead = instead or 'try "tui-profiler report MODEL", which needs none.'
     for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():
             raise click.UsageError(

@@ -29,7 +29,7 @@ from tui_profiler.session import Session
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
 from .look_actions import LookActions
-from .prompt import Prompt
+from .prompt import Choice, Prompt
 from .widgets.header import Header
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
@@ -65,7 +65,7 @@ class ExplorerScreen(LookActions):
         self._said = ""
         self._said_at = -1e9
         self._section = 0
-        self._prompt: Prompt | None = None
+        self._prompt: Prompt | Choice | None = None
         self._is_complete = False
 
     def compose(self) -> ComposeResult:
@@ -289,6 +289,13 @@ class ExplorerScreen(LookActions):
             self.say(why_not)
         else:
             self._prompt = Prompt("go to ", "", lambda text: None, self.seek_to)
+
+    def ask_what_becomes_of_it(self, let_go: Callable[[], None]) -> None:
+        """Ask whether a script stops with us."""
+        stop = ("s", "stop it", lambda: self.app.exit(0))
+        run_on = ("l", "leave, and let it run here", let_go)
+        self._prompt = Choice("the script runs", (stop, run_on))
+        self._draw_panels()
 
     def action_batch(self) -> None:
         """Ask for a batch size."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tui_profiler.canvas import Glyphs
+from tui_profiler.messages import ReplayNode
 from tui_profiler.text import safe
 
 from .play_actions import PlayActions
@@ -38,6 +41,19 @@ class LookActions(TreeActions, PlayActions):
             screen = NodeScreen(selected, self.glyphs, self.now)
             self.app.push_screen(screen.data_bind(ProfilerApp.session))
 
+    def action_machine(self) -> None:
+        """Open the machine screen."""
+        from .app import ProfilerApp  # noqa: PLC0415
+        from .machine import MachineScreen  # noqa: PLC0415
+
+        self.app.push_screen(MachineScreen(self.glyphs, self.now).data_bind(ProfilerApp.session))
+
+    def action_replay(self) -> None:
+        """Ask for the energy of the selected node, run by itself."""
+        if self.session.tree is not None:
+            selected = self.tree_widget.view.selected
+            self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
+
     def action_log(self) -> None:
         """Open the log."""
         from .app import ProfilerApp  # noqa: PLC0415
@@ -52,5 +68,15 @@ class LookActions(TreeActions, PlayActions):
         self.app.push_screen(KeysScreen(self.session))
 
     async def action_leave(self) -> None:
-        """Quit."""
-        self.app.exit(0)
+        """Quit; where something of the user's runs in here, ask what becomes of it."""
+        from .app import ProfilerApp  # noqa: PLC0415
+
+        app = self.app
+        if isinstance(app, ProfilerApp) and app.runs_script():
+            self.ask_what_becomes_of_it(app.let_script_go)
+        else:
+            app.exit(0)
+
+    def ask_what_becomes_of_it(self, let_go: Callable[[], None]) -> None:
+        """Ask whether a script stops with us."""
+        raise NotImplementedError

@@ -15,6 +15,7 @@ from tui_profiler.messages import LoadSpec
 
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
+BUDGET_HELP = "What watching may cost."
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -132,7 +133,7 @@ _OPTIONS = (
         default="2%",
         show_default=True,
         metavar="SHARE",
-        help="What watching may cost.",
+        help=BUDGET_HELP,
     ),
     click.option(
         "--grid-intensity",

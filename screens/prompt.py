@@ -1,4 +1,4 @@
-"""One line to type into, in place of the footer: search and batch size.
+"""One line in place of the footer: to type into (search, batch size), or to choose from.
 
 It is no widget: a widget gets keys only once it is mounted and focused, and what was typed until
 then would press other keys. The screen hands every key to the prompt from the moment it opens.
@@ -13,6 +13,43 @@ from tui_profiler.text import safe
 from .widgets.lines import Line
 
 MAX_LENGTH = 200
+
+
+class Choice:
+    """Takes one key of a few; escape chooses nothing."""
+
+    def __init__(
+        self, label: str, options: tuple[tuple[str, str, Callable[[], None]], ...]
+    ) -> None:
+        """Ask.
+
+        Args:
+            label: the question.
+            options: (key, what it does in a few words, what is called).
+        """
+        self._label = label
+        self._options = options
+        self.is_open = True
+
+    def key(self, name: str, character: str | None) -> None:
+        """Do what the key stands for; any other key but escape is let by."""
+        for key, _, chosen in self._options:
+            if name == key:
+                self.is_open = False
+                chosen()
+        if name == "escape":
+            self.is_open = False
+
+    def paste(self, text: str) -> None:
+        """Let pasted text by."""
+
+    def line(self) -> Line:
+        """Give the row."""
+        options: list[tuple[str, str]] = []
+        for key, does, _ in self._options:
+            options += [("  " + key, "strong accent"), (f" {does}", "muted")]
+        escape: Line = (("  esc", "strong accent"), (" stay", "muted"))
+        return ((f" {self._label}", "ink"), *options, *escape)
 
 
 class Prompt:

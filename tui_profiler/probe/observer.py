@@ -62,14 +62,16 @@ class Observer:
 
     Args:
         program: who it is, but for ``at``.
+        name: of the model; empty for its class.
         wanted: tells whether a call of a module is the beginning of a forward of this model.
         budget: what watching may cost, as a share.
         wake: makes the thread that calls ``step`` call it soon; may be called from any thread.
     """
 
     def __init__(
-        self, program: Program, wanted: Wanted, budget: float, wake: Callable[[], None]
+        self, program: Program, name: str, wanted: Wanted, budget: float, wake: Callable[[], None]
     ) -> None:
+        self._name = name
         self.program = program
         self._wanted = wanted
         self._budget = budget
@@ -136,6 +138,9 @@ class Observer:
 
     def close(self, why: str = "") -> None:
         """Put everything back, and hang up; ``why`` is told to those who still look."""
+        self._hear_viewers()
+        if self._times is not None and self._viewers:
+            self._tick(self._times)  # What was measured last.
         self._let_go()
         if why:
             self._end(why)
@@ -204,7 +209,7 @@ class Observer:
             self._say(StageDone("worker", 0.0, 0.0, f"attached to pid {os.getpid()}"))
             self._say(StageStarted("trace", self.now(), "waits for the program's next forward"))
             warm_up()
-            self._listener = Listener(self._wanted, self.program.name, self._wake)
+            self._listener = Listener(self._wanted, self._name, self._wake)
             self._listener.install()
         elif self._listener.is_over:
             listener, self._listener = self._listener, None
@@ -279,9 +284,9 @@ class Observer:
 
     def _facts(self, model: torch.nn.Module, trace: Trace) -> ModelFacts:
         return ModelFacts(
-            name=self.program.name,
+            name=self._name or class_name(model),
             type=class_name(model),
-            source=f"pid {os.getpid()}",
+            source=f"{self.program.command}, pid {os.getpid()}",
             weights="its own",
             inputs=trace.inputs.specs,
             batch=None,

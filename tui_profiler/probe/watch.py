@@ -78,8 +78,10 @@ def watch(model: torch.nn.Module, name: str | None = None, budget: float = 0.02)
     if not budget > 0:
         raise ValueError(f"budget is a share above 0 (0.02 is 2 %), not {budget!r}")
     server, root = _server(), weakref.ref(model)
+    called = writable(name or class_name(model))
     observer = Observer(
-        program(writable(name or class_name(model))),
+        program(called),
+        called,
         lambda module: is_call_of(module, root()),
         budget,
         server.wake,

@@ -176,6 +176,8 @@ def _measured(session: Session) -> list[str]:
         "– too short to tell"
         if overhead is None
         else f"{share(overhead.ratio)} ({share(overhead.low)} to {share(overhead.high)})"
+        if overhead.pairs
+        else f"~{share(overhead.ratio)} estimated"
     )
     return [
         "",

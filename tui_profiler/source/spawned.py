@@ -33,24 +33,42 @@ _Item = Message | None
 class Spawned:
     """A child process that speaks the wire. It starts at once, before any event loop runs."""
 
-    def __init__(self, command: Sequence[str], first: Sequence[Request] = ()) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        first: Sequence[Request] = (),
+        *,
+        arguments: Sequence[str] = (),
+        owns_terminal: bool = False,
+    ) -> None:
+        """Start a child.
+
+        Args:
+            command: what to run; the number of the inherited socket follows it.
+            first: requests to send at once.
+            arguments: what follows that number.
+            owns_terminal: it reads, writes and is interrupted as if it had been started by itself;
+                nothing of what it prints comes as a message.
+        """
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._started = time.monotonic()
         with theirs:
             self._child = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                [*command, str(theirs.fileno()), *arguments],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                stdin=None if owns_terminal else subprocess.DEVNULL,
+                stdout=None if owns_terminal else subprocess.PIPE,
+                stderr=None if owns_terminal else subprocess.STDOUT,
+                start_new_session=not owns_terminal,
                 env={**os.environ, "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99")},
             )
         self._first = tuple(first)
+        self._owns_terminal = owns_terminal
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(maxsize=1024)
         self._writer: asyncio.StreamWriter | None = None
         self._asked_to_stop = False
+        self._has_hung_up = False
         self._output_end = b""
 
     @property
@@ -106,7 +124,10 @@ class Spawned:
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, number)
+            if self._owns_terminal:
+                os.kill(self._child.pid, number)  # Its group is ours.
+            else:
+                os.killpg(self._child.pid, number)
 
     async def _wait(self) -> int:
         pause = 0.002
@@ -129,11 +150,13 @@ class Spawned:
         except ConnectionError:
             pass  # The child is gone; how it ended is told by its exit code.
         finally:
+            self._has_hung_up = True
             with contextlib.suppress(asyncio.QueueFull):
                 self._queue.put_nowait(None)
 
     async def _read_output(self) -> None:
-        assert self._child.stdout is not None
+        if self._child.stdout is None:
+            return
         reader = asyncio.StreamReader(limit=READ_BYTES)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(

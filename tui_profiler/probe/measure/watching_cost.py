@@ -71,7 +71,7 @@ class EstimatedCost:
     """Adds up what is recorded, and gives what it costs."""
 
     def __init__(self) -> None:
-        self._call_seconds: float | None = None
+        self._call_seconds = call_seconds()
         self._intervals: deque[tuple[int, float, float, float]] = deque(maxlen=_INTERVALS)
 
     def add(
@@ -98,8 +98,6 @@ class EstimatedCost:
         running = sum(seconds for _, seconds, _, _ in self._intervals)
         if running <= 0:
             return None
-        if self._call_seconds is None:
-            self._call_seconds = call_seconds()
         calls = sum(calls for calls, *_ in self._intervals)
         low = share * self._call_seconds * calls / running
         high = CACHE_FACTOR * low

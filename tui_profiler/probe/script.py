@@ -1,0 +1,123 @@
+"""``python -P -m tui_profiler.probe.script FD STARTED_AT BUDGET (FILE | -m MODULE) [ARGUMENTS]``.
+
+A script of the user's, run as Python itself would, with what looks on beside it.
+
+1. The script sees its own ``sys.argv``, ``sys.path`` and ``__main__``; what it raises is shown
+   without our frames, and its exit code is the process's.
+2. The first module with parameters that it calls is the model that is looked at. It is never called
+   by us.
+3. When it ends, what was measured last is sent, for a second at most.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import socket
+import sys
+import time
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tui_profiler.messages import Hello, StageDone, StageStarted
+from tui_profiler.messages.live import WIRE_VERSION
+from tui_profiler.probe.link import Link
+
+_OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
+LISTEN_SECONDS = 2.0
+"""How long the script waits, at most, until its first forward would be seen."""
+FLUSH_SECONDS = 1.0
+
+
+def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
+    """Run the script that the arguments name.
+
+    Raises:
+        SystemExit: as the script ended; with 1 where it raised, 130 where it was interrupted.
+    """
+    link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
+    _look_on(link, _name(rest), float(started_at), float(budget))
+    try:
+        _run(rest)
+    except SystemExit:
+        raise
+    except BaseException as error:  # What the script raised, shown as Python shows it.
+        error = error.with_traceback(_without_ours(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+
+
+def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
+    """Begin to look, before the script begins: its very first forward is to be seen."""
+    link.send(Hello(WIRE_VERSION, os.getpid(), ()))
+    link.send(StageStarted("import torch", time.time() - started_at))
+    began = time.time()
+    from msgspec.structs import replace  # noqa: PLC0415
+    from torch import nn  # noqa: PLC0415
+
+    from tui_profiler.probe.observer import Observer  # noqa: PLC0415
+    from tui_profiler.probe.serving import Server  # noqa: PLC0415
+    from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
+    from tui_profiler.probe.watch import program  # noqa: PLC0415
+
+    def has_parameters(module: nn.Module) -> bool:
+        return next(module.parameters(), None) is not None
+
+    warm_up()
+    link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
+    server = Server()
+    who = replace(program(name), command=name, started_at=started_at)
+    observer = Observer(who, "", has_parameters, budget, server.wake)
+    server.add_called(observer, link)
+    deadline = time.monotonic() + LISTEN_SECONDS
+    while not observer.is_active and not link.is_closed and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+    def end() -> None:
+        server.remove(observer, "the script ended")
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while not link.is_closed and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    atexit.register(end)  # Runs when the script's own threads have ended as well.
+
+
+def _run(rest: Sequence[str]) -> None:
+    if rest[0] == "-m":
+        sys.argv = list(rest[1:])
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
+        return
+    file = Path(rest[0])
+    sys.argv = list(rest)
+    if file.is_dir() or file.suffix in (".pyc", ".zip", ".pyz"):
+        runpy.run_path(str(file), run_name="__main__")
+        return
+    sys.path.insert(0, str(file.resolve().parent))
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=str(file), __builtins__=__builtins__, __cached__=None)
+    # What the script pickles, and what it spawns, finds its classes under this name.
+    sys.modules["__main__"] = module
+    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+
+
+def _name(rest: Sequence[str]) -> str:
+    return rest[1] if rest[0] == "-m" else Path(rest[0]).name
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    shown = trace
+    while shown is not None and shown.tb_frame.f_code.co_filename.startswith(_OURS):
+        shown = shown.tb_next
+    return shown or trace
+
+
+def _nothing() -> None:
+    """The script goes on when nobody looks any more."""
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
