@@ -3,7 +3,8 @@
 *ours* and *theirs* are of the very same forwards: under torch.profiler, with a range of its own
 around every module's ``forward``, the clock recording meanwhile. *windows* are other forwards,
 every second of them in an operator window: the operators that were laid onto a module and all
-below it, and the host time between operators, read off the window's raw events without our tree.
+below it, what was laid onto none, and the host time between operators, which is also read off the
+window's raw events without our tree.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class Row(NamedTuple):
     """By the clock, in forwards in an operator window."""
     operators: float
     """Laid onto it and all below it, in the same forwards."""
+    other: float
+    """In operators that no node stands for, in the same forwards."""
     host: float
-    """In which no operator ran, in the same forwards."""
+    """In which no operator ran, in the same forwards, read off the raw events."""
     alone: float
     """By the clock, in forwards between those, without a window."""
     from_window: float
-    """Median of the windows: operators and host time over the module's time, less one."""
+    """Median of the windows: all three over the module's time, less one."""
+    host_error: float
+    """Median of the windows: our host time less that of the raw events, over the module's time."""
 
     @property
     def from_profiler(self) -> float:
@@ -81,9 +86,11 @@ def rows(model: nn.Module, inputs: Inputs, forwards: int) -> list[Row]:
             theirs=theirs[path],
             in_window=median(one.modules[path] for one in windows),
             operators=median(one.operators[path] for one in windows),
+            other=median(one.other[path] for one in windows),
             host=median(one.host[path] for one in windows),
             alone=alone[path],
             from_window=median(one.sum(path) / one.modules[path] for one in windows) - 1,
+            host_error=median(one.host_error(path) for one in windows),
         )
         for path in sorted(ours, key=lambda path: -ours[path])
         if ours[path] >= LEAST_SHARE * ours[""]
@@ -147,10 +154,15 @@ class InWindow(NamedTuple):
 
     modules: Times
     operators: Times
+    other: Times
+    our_host: Times
     host: Times
 
     def sum(self, path: str) -> float:
-        return self.operators[path] + self.host[path]
+        return self.operators[path] + self.other[path] + self.host[path]
+
+    def host_error(self, path: str) -> float:
+        return (self.our_host[path] - self.host[path]) / self.modules[path]
 
 
 def _windowed(
@@ -167,23 +179,31 @@ def _windowed(
             between += clock.take()
             if turn >= WARM:
                 modules, host = _host(forward, seen, names)
-                found.append(InWindow(modules, _laid(model, nodes, forward, seen), host))
+                found.append(InWindow(modules, *_laid(model, nodes, forward, seen), host))
     return found, _per_forward(nodes, _tick(nodes, model, between))
 
 
-def _laid(model: nn.Module, nodes: Sequence[Node], forward: Forward, seen: Sequence[Seen]) -> Times:
-    """Give what the product lays onto each module and all below it."""
-    operators = OperatorClock(nodes, model)
-    operators.add(forward, seen)
-    message = operators.message(0.0, 0.0)
-    found: Times = {node.path: 0.0 for node in nodes if node.kind == "module"}
+def _laid(
+    model: nn.Module, nodes: Sequence[Node], forward: Forward, seen: Sequence[Seen]
+) -> tuple[Times, Times, Times]:
+    """Give what the product says: operators of each module and all below it, others, host time."""
+    clock = OperatorClock(nodes, model)
+    clock.add(forward, seen)
+    message = clock.message(0.0, 0.0)
+    operators: Times = {node.path: 0.0 for node in nodes if node.kind == "module"}
     seconds = memoryview(message.per_forward).cast("f")
     for index, each in zip(memoryview(message.nodes).cast("I"), seconds, strict=True):
         above = nodes[index].parent
         while above >= 0:
-            found[nodes[above].path] += each
+            operators[nodes[above].path] += each
             above = nodes[above].parent
-    return found
+    times = clock.window_times(0.0)
+    paths = [nodes[index].path for index in memoryview(times.nodes).cast("I")]
+    other, host = (
+        dict(zip(paths, memoryview(column).cast("f"), strict=True))
+        for column in (times.other, times.host)
+    )
+    return operators, other, host
 
 
 def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, list[Seen]]:

@@ -59,3 +59,4 @@ def test_modules_agree_with_torchs_profiler_and_operators_with_their_modules() -
     assert len(found) >= 6
     assert [row for row in found if abs(row.from_profiler) > 0.05] == []
     assert [row for row in found if abs(row.from_window) > 0.05] == []
+    assert [row for row in found if abs(row.host_error) > 0.05] == []
