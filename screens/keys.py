@@ -85,6 +85,15 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         request="SetPhase",
     ),
+    Key(
+        "E",
+        "replay",
+        "replay",
+        "measure the node's energy: run it alone for a quarter of a minute; any other request"
+        " ends it",
+        "live",
+        request="ReplayNode",
+    ),
     Key("down,j", "move(1)", "down", "one row down", "move", "↓ j"),
     Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k"),
     Key("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move", "ctrl+d"),
@@ -111,6 +120,7 @@ EXPLORER: tuple[Key, ...] = (
     ),
     Key("y", "copy", "copy", "copy the path of the selected node", "look"),
     Key("T", "theme", "theme", "next theme", "look"),
+    Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key(

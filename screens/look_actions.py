@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
+from tui_profiler.messages import ReplayNode
 from tui_profiler.text import safe
 
 from .play_actions import PlayActions
@@ -40,6 +41,19 @@ class LookActions(TreeActions, PlayActions):
             selected = self.tree_widget.view.selected
             screen = NodeScreen(selected, self.glyphs, self.now)
             self.app.push_screen(screen.data_bind(ProfilerApp.session))
+
+    def action_machine(self) -> None:
+        """Open the machine screen."""
+        from .app import ProfilerApp  # noqa: PLC0415
+        from .machine import MachineScreen  # noqa: PLC0415
+
+        self.app.push_screen(MachineScreen(self.glyphs, self.now).data_bind(ProfilerApp.session))
+
+    def action_replay(self) -> None:
+        """Ask for the energy of the selected node, run by itself."""
+        if self.session.tree is not None:
+            selected = self.tree_widget.view.selected
+            self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
 
     def action_machine(self) -> None:
         """Open the machine screen."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import sparkline
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
+from tui_profiler.queries.energy import forward_energy
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.series import gpu_utilisation, process_memory, utilisation
 from tui_profiler.text import safe
-from tui_profiler.units import frequency, share, size, three_digits
+from tui_profiler.units import energy, frequency, quantity, share, size, three_digits
 
 from .lines import EMPTY, Line
 from .parts import Look, absent, pending, row, section, without_colour
@@ -26,7 +27,13 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
         if look.session.ended is not None:
             return (title, *absent("cpu", "the worker is gone", look, LABEL))
         return (title, *pending("cpu", "the first sample", look, LABEL))
-    lines = (_cpu(look, sample), _memory(look, sample), *_gpus(look, sample), *_power(look, sample))
+    lines = (
+        _cpu(look, sample),
+        _memory(look, sample),
+        *_gpus(look, sample),
+        *_power(look, sample),
+        *_energy(look),
+    )
     if is_stale(look.session, look.now) or look.session.ended is not None:
         return (title, *without_colour(lines))
     return (title, *lines)
@@ -135,3 +142,18 @@ def _power(look: Look, sample: Sample) -> tuple[Line, ...]:
     watts = f"{three_digits(sample.package_watts)} W"
     left: Line = (("power".ljust(LABEL), "muted"), (watts, "ink"))
     return (row(left, (("processor package", "muted"),), look),)
+
+
+def _energy(look: Look) -> tuple[Line, ...]:
+    """Give the joules of a forward, where something counts them."""
+    found = forward_energy(look.session)
+    if isinstance(found, Unknown):
+        return ()
+    left: Line = (
+        ("energy".ljust(LABEL), "muted"),
+        (energy(found.joules), "ink"),
+        (" a forward", "muted"),
+    )
+    ratio = known(found.flops_per_joule)
+    right: Line = () if ratio is None else ((quantity(ratio, "FLOP/J"), "muted"),)
+    return (row(left, right, look),)

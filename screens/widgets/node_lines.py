@@ -14,6 +14,7 @@ from tui_profiler.text import fit, middle, safe, width
 from tui_profiler.units import UNAVAILABLE, ZERO, count, dtype, duration, shape, share_cell, size
 
 from ..source_text import SourceText
+from .energy_lines import node_energy_lines
 from .file_lines import file_lines
 from .identity_lines import title_of
 from .inside_lines import letter
@@ -48,6 +49,7 @@ def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
         _identity(tree, look),
         *_inner_parts(tree, around, look),
         _weights(tree, look),
+        node_energy_lines(look),
         _source("source", around.source, look),
         _source("called from", around.called_from, look),
         _alike(tree, around.alike, look),

@@ -78,7 +78,8 @@ def state(session: Session, now: float, paused_at: float | None = None) -> State
 def _working(session: Session, now: float) -> State:
     loop = session.loop
     if loop is not None and loop.state == "paused":
-        return State("held", "model held", whole_seconds(now - loop.at))
+        words = safe(loop.detail) or "model held"
+        return State("held", words, whole_seconds(now - loop.at))
     if loop is not None and loop.state == "waiting":
         return State("waiting", "no forward", whole_seconds(now - loop.at))
     if loop is not None and loop.state == "finished":

@@ -181,7 +181,7 @@ def captured(model: nn.Module, path: str, forward: Callable[[], object]) -> Capt
             found.append(_copied(target, arguments, keywords))
         return replaced(self, *arguments, **keywords)
 
-    nn.Module.__call__ = call  # type: ignore[method-assign,assignment] # the same to every caller
+    nn.Module.__call__ = call  # type: ignore[method-assign] # the same to every caller
     try:
         forward()
     finally:

@@ -1,0 +1,103 @@
+"""The machine screen: every counter of the hardware, and the energy of a forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.session import EMPTY, Session
+
+from .widgets.hardware_lines import hardware_lines
+from .widgets.header import Header
+from .widgets.key_bar import key_bar
+from .widgets.lines import LinesWidget
+from .widgets.parts import Look, finished
+from .widgets.scrolled import ScrolledLines
+
+_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
+
+
+class MachineScreen(Screen[None]):
+    """Shows the machine until it is left."""
+
+    CSS = """
+    MachineScreen #header, MachineScreen #keys { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace,M", "back", show=False),
+        Binding("up,k", "scroll_by(-1)", show=False),
+        Binding("down,j", "scroll_by(1)", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", show=False),
+        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
+        Binding("home,g", "start", show=False),
+        Binding("end,G", "end", show=False),
+    ]
+
+    session: var[Session] = var(EMPTY)
+
+    def __init__(self, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._now = now
+        self._drawn: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """The header, the sections, the keys."""
+        yield Header(self._glyphs, id="header")
+        yield ScrolledLines(self._glyphs, id="lines")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(1.0, self._draw)
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Lay the lines out anew."""
+        self.call_after_refresh(self._draw)
+
+    def watch_session(self) -> None:
+        """Draw what a new sample says."""
+        if self.is_mounted:
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self.is_current:
+            return
+        session, body = self.session, self.query_one(ScrolledLines)
+        self.query_one(Header).show(session, self._now())
+        # A tick changes nothing here but the energy, which comes with the samples.
+        wanted = (session.sample, session.environment, session.ended, body.size)
+        if wanted != self._drawn:
+            self._drawn = wanted
+            look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
+            body.show(finished(hardware_lines(look), look))
+        keys = key_bar(_KEYS, (), self.size.width)
+        self.query_one("#keys", LinesWidget).lines = (keys,)
+
+    def action_back(self) -> None:
+        """Go back."""
+        self.dismiss()
+
+    def action_scroll_by(self, rows: int) -> None:
+        """Move by lines."""
+        self.query_one(ScrolledLines).move(rows)
+
+    def action_page(self, direction: int) -> None:
+        """Move by half a page."""
+        body = self.query_one(ScrolledLines)
+        body.move(direction * max(body.size.height // 2, 1))
+
+    def action_start(self) -> None:
+        """Go to the first line."""
+        self.query_one(ScrolledLines).to_start()
+
+    def action_end(self) -> None:
+        """Go to the end."""
+        self.query_one(ScrolledLines).to_end()
