@@ -98,6 +98,10 @@ def apply(session: Session, message: Message | Jump) -> Session:
         case DeviceTimes():
             agree = device_columns_agree(message)
             return replace(session, device=DeviceTimings(message)) if agree else session
+        case Sample():
+            return _sample(session, message)
+        case Overhead():
+            return replace(session, overhead=message)
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
