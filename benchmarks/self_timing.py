@@ -45,6 +45,8 @@ class Ledger(threading.local):
         self.running: list[int] = []
         self.inside: list[tuple[Chain, float]] = []
         self.outside: list[tuple[Chain, float]] = []
+        self.last = (0.0, 0.0)
+        """When the call that ended last began and ended, inside: after a forward, the root's."""
 
 
 LEDGER = Ledger()
@@ -71,7 +73,9 @@ class Spins(nn.Module):
             x = timed(self, x, left - 1)
         chain, kept = tuple(LEDGER.running), LEDGER.inside
         LEDGER.running.pop()
-        kept.append((chain, perf_counter() - start))
+        end = perf_counter()
+        kept.append((chain, end - start))
+        LEDGER.last = (start, end)
         return x
 
 
@@ -189,6 +193,8 @@ class Ran(NamedTuple):
 
     began: float
     ended: float
+    root: tuple[float, float]
+    """When the root began and ended, inside."""
     inside: list[tuple[Chain, float]]
     outside: list[tuple[Chain, float]]
 
@@ -203,7 +209,7 @@ def _run(model: nn.Module, forwards: int, threads: int) -> list[Ran]:
             LEDGER.inside, LEDGER.outside = [], []
             began = perf_counter()
             timed(model, x)
-            finished.append(Ran(began, perf_counter(), LEDGER.inside, LEDGER.outside))
+            finished.append(Ran(began, perf_counter(), LEDGER.last, LEDGER.inside, LEDGER.outside))
 
     workers = [threading.Thread(target=run) for _ in range(threads)]
     for worker in workers:
@@ -214,10 +220,13 @@ def _run(model: nn.Module, forwards: int, threads: int) -> list[Ran]:
 
 
 def _same(ran: list[Ran], forward: Forward) -> Ran:
-    """Give what a recorded forward timed of itself: the one that began and ended when it did."""
+    """Give what a recorded forward timed of itself: what is around it and inside of it."""
     times, calls = memoryview(forward.times).cast("d"), len(forward.modules)
     start, end = times[calls - 1], times[-1]
-    return min(ran, key=lambda one: abs(one.began - start) + abs(one.ended - end))
+    (found,) = [
+        one for one in ran if one.began <= start <= one.root[0] and one.root[1] <= end <= one.ended
+    ]
+    return found
 
 
 def _parts(ran: list[Ran]) -> Iterator[list[tuple[Chain, float]]]:
