@@ -21,8 +21,10 @@ def window_lines(look: Look) -> tuple[Line, ...]:
     tree = look.tree
     if tree is None or tree.nodes[look.node].kind == "op":
         return ()
-    lines = (*_shares(look), *_device(look), *_region(look))
-    return (section("time", "last operator window", look), *lines) if lines else ()
+    of_window = (*_shares(look), *_region(look))
+    lines = (*of_window, *_device(look))
+    provenance = "last operator window" if of_window else ""
+    return (section("time", provenance, look), *lines) if lines else ()
 
 
 def _shares(look: Look) -> tuple[Line, ...]:
@@ -32,7 +34,7 @@ def _shares(look: Look) -> tuple[Line, ...]:
         return ()
     parts: list[Line] = [
         (("host".ljust(LABEL), "muted"), (_share(found.host, found), "ink")),
-        (("   other operators ", "muted"), (_share(found.other, found), "ink")),
+        (("   other ", "muted"), (_share(found.other, found), "ink")),
     ]
     right: Line = (("of ", "muted"), (duration(found.seconds), "ink"))
     return (columns(parts, right, look),)
