@@ -20,6 +20,7 @@ NAMES = (
     "lstm",
     "moe",
     "shared",
+    "transformer",
     "vit",
 )
 
@@ -39,7 +40,7 @@ def test_a_demo_model_runs_on_its_own_inputs_at_any_batch(name):
     loaded = load(LoadSpec(model=f"demo:{name}"))
     assert (loaded.facts_source, loaded.weights) == ("demo", "random")
     (inputs,) = loaded.candidates
-    assert [spec.why for spec in inputs.specs] == ["its own example_inputs"]
+    assert {spec.why for spec in inputs.specs} == {"its own example_inputs"}
     output = run(loaded)
     scores = output["scores"] if isinstance(output, dict) else output
     assert len(scores) == inputs.batch == 1
@@ -165,3 +166,19 @@ def test_the_hostile_model_has_names_to_beware_of():
     assert any("\n" in name for name in names)
     assert max(map(len, names)) == 10_000
     assert type(model).__name__ == "\x1b[5mBlink[/]"
+
+
+def test_the_transformer_attends_to_all_of_the_source_and_none_of_what_comes_later():
+    model = load(LoadSpec(model="demo:transformer")).model
+    source, target = torch.arange(1, 25)[None], torch.arange(1, 21)[None]
+    later, other = target.clone(), source.clone()
+    later[0, 10] = 500
+    other[0, 23] = 500
+    with torch.no_grad():
+        before = model(source, target)[0]
+        after = model(source, later)[0]
+        elsewhere = model(other, target)[0]
+    assert torch.allclose(before[:10], after[:10], atol=1e-4)
+    assert not torch.allclose(before[10], after[10], atol=1e-4)
+    assert not torch.allclose(before[0], elsewhere[0], atol=1e-4)
+    assert model.scores.weight is model.words.weight

@@ -206,3 +206,18 @@ def test_a_real_cache_is_walked_and_made_anew(tmp_path: Path) -> None:
     _, made = traced(folder_of(tmp_path, T5))
     assert made.kept is not None
     assert made.kept.bytes == 2 * 2 * 2 * 2 * 16 * 128 * 4  # two attentions in each of two layers
+
+
+def test_export_sees_into_the_cache_of_both_phases(tmp_path: Path) -> None:
+    loaded, by_dispatch = traced(folder_of(tmp_path, LLAMA), inputs=("input_ids=1,16",))
+    by_export = trace(loaded.model, (by_dispatch.inputs,), "export")
+    assert by_export.method == "export"
+    assert by_export.kept is not None
+    assert by_dispatch.kept is not None
+    assert by_export.kept.bytes == by_dispatch.kept.bytes
+    assert by_export.costs[0].macs == by_dispatch.costs[0].macs
+    assert loaded.decode is not None
+    step = loaded.decode(loaded.model, by_export.inputs, by_export.kept)
+    assert step is not None
+    decoded = trace(loaded.model, (step,), "export")
+    assert decoded.costs[0].macs == step_of(loaded, by_dispatch).costs[0].macs

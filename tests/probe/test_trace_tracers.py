@@ -22,6 +22,7 @@ NO_GRAPH = {
     "demo:detector": {"fx"},
     "demo:dynamic": {"fx", "export"},
     "demo:moe": {"fx", "export"},
+    "demo:transformer": {"fx"},
     "demo:vit": {"fx"},
 }
 """Whose course depends on values, or, for fx, on the length of what it is given."""

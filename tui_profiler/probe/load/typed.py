@@ -6,12 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 
-import psutil
 import torch
 
 from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_request
 from tui_profiler.probe.load.guesses import guess_named
 from tui_profiler.probe.load.layers import embeddings
+from tui_profiler.probe.load.memory import free_bytes
 from tui_profiler.probe.load.settings import Settings, dtype_named
 from tui_profiler.probe.load.signature import Parameters, forward_parameters
 from tui_profiler.probe.load.tensors import Call, Wish
@@ -148,7 +148,7 @@ def _check_memory(wishes: list[Wish], settings: Settings) -> None:
     for wish in wishes:
         shape = wish.shape if settings.batch is None else wish.of_batch(settings.batch).shape
         wanted += math.prod(shape) * (wish.dtype or settings.dtype or torch.float32).itemsize
-    free = psutil.virtual_memory().available
+    free = free_bytes(settings.device)
     if wanted > free:
         gib = 2.0**30
         raise wrong_request(

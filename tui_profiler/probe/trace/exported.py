@@ -6,7 +6,9 @@ Neither splits a model: where a graph would break, it fails, and Dynamo tells ho
 
 from __future__ import annotations
 
+import importlib
 import io
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stderr
@@ -28,12 +30,26 @@ from tui_profiler.probe.trace.programs import BrokenGraphError, Program
 
 def exported(model: torch.nn.Module, inputs: Inputs, *, strict: bool) -> Program:
     """Export ``model``; raises what ``torch.export``, or the model, raises."""
+    _know_caches()
     # Where it fails, it prints the graph that it has so far.
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()), torch.no_grad():
         warnings.simplefilter("ignore")
         program = torch.export.export(model, inputs.args, inputs.kwargs, strict=strict)
     run = partial(_run, model, program)
     return Program(run, graphs=sum(1 for _ in graphs_in(program.graph_module)), graph_breaks=0)
+
+
+def _know_caches() -> None:
+    """Let ``torch.export`` see into the cache that transformers' language models give back."""
+    if "transformers" not in sys.modules:
+        return
+    try:
+        support = importlib.import_module("transformers.integrations.executorch")
+    except ImportError:
+        return  # A version without it: the refusal names the class that is not known.
+    register = getattr(support, "register_dynamic_cache_export_support", None)
+    if register is not None:
+        register()
 
 
 exported_non_strict = partial(exported, strict=False)
