@@ -14,8 +14,8 @@ from tui_profiler.messages import EnergyTotals, Replayed, Unknown
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.energy_reading import Reading
-from tui_profiler.probe.measure.node_replay import NodeReplay
 from tui_profiler.probe.measure.replay import Captured, Pace, Replayer, captured
+from tui_profiler.probe.node_replay import NodeReplay
 from tui_profiler.probe.trace.trace import Trace, trace
 
 IDLE_WATTS = 50.0

@@ -39,7 +39,6 @@ from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.device_clock import DeviceAggregator, DeviceClock, device_of
 from tui_profiler.probe.measure.energy import EnergyWatch
-from tui_profiler.probe.measure.node_replay import NodeReplay
 from tui_profiler.probe.measure.operator_windows import OperatorWindows
 from tui_profiler.probe.measure.overhead import (
     TICK_SECONDS,
@@ -47,6 +46,7 @@ from tui_profiler.probe.measure.overhead import (
     OverheadMeter,
     seconds_to_next_tick,
 )
+from tui_profiler.probe.node_replay import NodeReplay
 from tui_profiler.probe.trace.trace import Trace
 
 FIRST_PAIRS = 30
