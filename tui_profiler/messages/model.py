@@ -133,6 +133,8 @@ class Node(Part, frozen=True, gc=False):
     """``file:line`` of the first call of a module; empty for an operator."""
     note: str = ""
     """What the reader must know: ``not called in this trace``, ``also at decoder.embed``."""
+    is_opaque: bool = False
+    """Its parts are not called on their own (compiled, scripted): its time is theirs as well."""
 
 
 class Cost(Part, frozen=True, gc=False):

@@ -187,7 +187,12 @@ def _own_kind(session: Session, tree: Tree, node: int, seconds: float) -> BoundK
 
 
 def own_cost(tree: Tree, node: int) -> Cost:
-    """Give what a module's operators cost without those of modules inside."""
+    """Give what a module's operators cost without those of modules inside.
+
+    An opaque module has all of them: no module inside has a time of its own.
+    """
+    if tree.nodes[node].is_opaque:
+        return tree.costs[node]
     ops = [tree.costs[child] for child in tree.children(node) if tree.nodes[child].kind == "op"]
     if tree.nodes[node].kind == "op":
         ops = [tree.costs[node]]

@@ -97,7 +97,7 @@ def limits(tree: Tree, ceilings: Ceilings) -> Limits:
 
 
 def _own_columns(tree: Tree) -> tuple[array[float], array[float], array[int]]:
-    """Give FLOPs, bytes and calls of each module's own operators."""
+    """Give FLOPs, bytes and calls of each module's own operators, of an opaque one's all."""
     flops = array("d", bytes(8 * len(tree)))
     moved = array("d", bytes(8 * len(tree)))
     ops = array("q", bytes(8 * len(tree)))
@@ -107,6 +107,9 @@ def _own_columns(tree: Tree) -> tuple[array[float], array[float], array[int]]:
             flops[node.parent] += cost.flops
             moved[node.parent] += bytes_moved(cost)
             ops[node.parent] += cost.ops
+    for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+        if node.is_opaque:
+            flops[index], moved[index], ops[index] = cost.flops, bytes_moved(cost), cost.ops
     return flops, moved, ops
 
 

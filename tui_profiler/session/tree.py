@@ -159,6 +159,7 @@ def _sharing(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             intern(node.source),
             intern(node.called_from),
             intern(node.note),
+            node.is_opaque,
         )
         for node in nodes
     )

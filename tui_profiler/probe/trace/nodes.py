@@ -9,6 +9,7 @@ from types import CodeType
 import torch
 
 from tui_profiler.messages import Cost, Node, Weight
+from tui_profiler.probe.breath import rest
 from tui_profiler.probe.cost.rollup import rolled_up
 from tui_profiler.probe.opaque import part_of, why_opaque
 from tui_profiler.probe.trace.detail import detail
@@ -30,7 +31,7 @@ class Frozen:
         self._places = places
         self._order = list(places.in_preorder())
         self._index = {id(place): index for index, place in enumerate(self._order)}
-        self._opaque = {} if is_of_graph else _opaque(self._order)
+        self._opaque, self._notes = (set(), {}) if is_of_graph else _opaque(self._order)
         self._weights = Weights(self._order)
 
     def index_of(self, place: Place | None) -> int:
@@ -47,7 +48,11 @@ class Frozen:
         self._number_operators()
         busy = self._busy()
         rows = zip(self._order, self._weights.of_place, strict=True)
-        return tuple(self._node(place, weights, id(place) in busy) for place, weights in rows)
+        nodes = []
+        for place, weights in rows:
+            rest()
+            nodes.append(self._node(place, weights, id(place) in busy))
+        return tuple(nodes)
 
     def edges(self, pairs: Iterable[tuple[Place, Place]]) -> tuple[tuple[int, int], ...]:
         """Give pairs of places as pairs of nodes."""
@@ -84,10 +89,12 @@ class Frozen:
             source=writable(place.source if module is None else forward_line(module)),
             called_from=writable(place.called_from),
             note=writable(self._note(place, is_busy)),
+            is_opaque=id(place) in self._opaque,
         )
 
     def _note(self, place: Place, is_busy: bool) -> str:
-        notes = [note for note in (place.note or self._opaque.get(id(place), ""),) if note]
+        first = place.note or self._notes.get(id(place), "")
+        notes = [first] if first else []
         if place.module is not None:
             if not is_busy:
                 notes.append(self._unseen)
@@ -98,20 +105,21 @@ class Frozen:
         return "; ".join(notes)
 
 
-def _opaque(order: list[Place]) -> dict[int, str]:
-    """Give the notes of modules that are timed as a whole, and of those inside."""
+def _opaque(order: list[Place]) -> tuple[set[int], dict[int, str]]:
+    """Give the places that are timed as a whole, and the notes of those and of what is inside."""
+    opaque: set[int] = set()
     notes: dict[int, str] = {}
     inside: dict[int, str] = {}
     for place in order:
         if place.module is None:
             continue
         around = inside.get(id(place.parent))
-        why = "" if around is not None else why_opaque(place.module)
         if around is not None:
             notes[id(place)], inside[id(place)] = part_of(around), around
-        elif why:
+        elif why := why_opaque(place.module):
             notes[id(place)], inside[id(place)] = why, writable(place.path)
-    return notes
+            opaque.add(id(place))
+    return opaque, notes
 
 
 def forward_line(module: torch.nn.Module) -> str:
