@@ -88,6 +88,15 @@ def test_an_operator_that_has_several_names_with_us_cannot_be_compared() -> None
     assert "aten::lstm" in check.why
 
 
+@pytest.mark.parametrize(("calls", "verdict"), [(2, "not compared"), (1, "fails")])
+def test_what_is_skipped_more_often_there_is_in_other_operators_of_ours(
+    calls: int, verdict: str
+) -> None:
+    skipped = (Counted("custom::addmm", calls),)  # ours is called once
+    opinion = SecondOpinion("fvcore", "fvcore", 0.1, macs=CONVOLUTION // 2, skipped=skipped)
+    assert only(made(opinion)).verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("measured", "verdict"),
     [(PEAK, "holds"), (PEAK * 1.09, "holds"), (PEAK * 1.12, "fails"), (PEAK * 0.9, "fails")],

@@ -164,7 +164,7 @@ def _equal_parameters(against: Against, tree: Tree, theirs: int) -> Check:
 def _macs(opinion: SecondOpinion, theirs: int, tree: Tree) -> Check:
     ours = tree.costs[0].macs
     by_name = _macs_by_name(tree)
-    left_out, hidden = _left_out(opinion, by_name)
+    left_out, hidden = _left_out(opinion, by_name, _calls_by_name(tree))
     rest = ours - sum(part.macs for part in left_out)
     check = Check(
         against=opinion.counter,
@@ -209,8 +209,10 @@ def _is_bound(tree: Tree) -> bool:
     return tree.done is not None and bool(tree.done.bounded)
 
 
-def _left_out(opinion: SecondOpinion, by_name: dict[str, int]) -> tuple[tuple[Part, ...], str]:
-    """Give our operators that it skips, and one that it skips but which has no one name of ours."""
+def _left_out(
+    opinion: SecondOpinion, by_name: dict[str, int], calls: dict[str, int]
+) -> tuple[tuple[Part, ...], str]:
+    """Give our operators that it skips, and one whose calls there are not all calls of its name."""
     found: dict[str, int] = {}
     hidden = ""
     for skipped in opinion.skipped:
@@ -222,7 +224,9 @@ def _left_out(opinion: SecondOpinion, by_name: dict[str, int]) -> tuple[tuple[Pa
             if _bare(name) == bare or (starts and _bare(name).startswith(starts))
         }
         found |= same
-        if not same and (bare in _HIDES_PRODUCTS or not skipped.name.startswith("aten")):
+        more_there = (skipped.calls or 0) > sum(calls.get(name, 0) for name in same)
+        can_hide = bare in _HIDES_PRODUCTS or not skipped.name.startswith("aten")
+        if can_hide and (not same or more_there):  # the rest stands in other operators of ours
             hidden = hidden or skipped.name
     return tuple(Part(name, macs) for name, macs in found.items()), hidden
 
@@ -231,9 +235,22 @@ def _macs_by_name(tree: Tree) -> dict[str, int]:
     found: dict[str, int] = {}
     for node, cost in zip(tree.nodes, tree.costs, strict=True):
         if node.kind == "op" and cost.macs:
-            name = ".".join(node.type.split(".")[:2])
+            name = _without_overload(node.type)
             found[name] = found.get(name, 0) + cost.macs
     return found
+
+
+def _calls_by_name(tree: Tree) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node, cost in zip(tree.nodes, tree.costs, strict=True):
+        if node.kind == "op":
+            name = _without_overload(node.type)
+            found[name] = found.get(name, 0) + cost.ops
+    return found
+
+
+def _without_overload(name: str) -> str:
+    return ".".join(name.split(".")[:2])
 
 
 def _bare(name: str) -> str:
