@@ -265,3 +265,14 @@ def test_drawing_together_without_aliases_goes_along_one_axis_at_a_time() -> Non
 )
 def test_factorisations_have_their_leading_terms(function, flops: int) -> None:
     assert total(Function(function), torch.eye(6)).flops == flops
+
+
+def test_a_marked_region_costs_nothing_and_is_no_operator_without_a_formula() -> None:
+    class Marked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.profiler.record_function("mine"):
+                return x + 1
+
+    made = traced(Marked(), X)
+    assert made.done.uncosted == ()
+    assert made.costs[0].flops == ELEMENTS

@@ -50,6 +50,8 @@ _LOOK = """_local_scalar_dense item equal is_nonzero is_same_size allclose sym_s
     qscheme q_per_channel_scales q_per_channel_zero_points q_per_channel_axis _pin_memory"""
 
 _FROM_TORCHVISION_AND_OTHERS = """torchvision::roi_pool torchvision::ps_roi_pool prim::device
+    profiler::_record_function_enter profiler::_record_function_enter_new
+    profiler::_record_function_exit
     torchvision::_cuda_version quantized::linear_prepack quantized::linear_unpack
     quantized::conv2d_prepack quantized::cat quantized::cat_out quantized::dropout
     quantized::embedding_byte quantized::embedding_4bit"""
