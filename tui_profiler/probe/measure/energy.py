@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.04
 LOOK_MORE_SECONDS = 0.025
 """The wait between two looks: so long, and at random up to so much longer."""
 ABSENT_SECONDS = 30.0
-IDLE_SECONDS = 1.5
+IDLE_SECONDS = 2.0
 """Idle power is known after so long, and as many steps as any energy."""
 _NO_EPOCH = -1
 _ABSENT_FOR_GOOD = (NO_DRIVER, NO_RAPL)

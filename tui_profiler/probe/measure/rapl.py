@@ -93,7 +93,7 @@ class RaplEnergy:
         if isinstance(packages, Unknown):
             return packages
         return tuple(
-            Reading(of, name, -1, counter.joules(now), limit_watts=counter.limit_watts())
+            Reading(of, name, -1, counter.joules(now), limit_watts=counter.limit_watts)
             for of, name, counter in self._counters
             if not isinstance(counter, Unknown)
         )
@@ -110,6 +110,8 @@ class _Ever:
         self._before: list[int] = []
         self._read_at = 0.0
         self._microjoules = 0
+        self.limit_watts = _limit_watts(domains)
+        """What they may draw for long, all together; None where one does not tell."""
 
     def joules(self, now: float) -> Figure:
         before, seconds = self._before, now - self._read_at
@@ -123,13 +125,12 @@ class _Ever:
         self._before, self._read_at = after, now
         return _MISSED if before and seconds > _MOST_SECONDS else self._microjoules / 1e6
 
-    def limit_watts(self) -> float | None:
-        """Give what the packages may draw for long, all together; None where one does not tell."""
-        try:
-            limits = [_microjoules(domain / _LIMIT) / 1e6 for domain in self._domains]
-        except OSError:
-            return None
-        return sum(limits) or None
+
+def _limit_watts(domains: list[Path]) -> float | None:
+    try:
+        return sum(_microjoules(domain / _LIMIT) / 1e6 for domain in domains) or None
+    except OSError:
+        return None
 
 
 def _powercap() -> Path:
