@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tui_profiler.messages import Gpu, GpuProcess, MigDevice, Unknown
+from tui_profiler.messages import EnergyTotals, Gpu, GpuProcess, MigDevice, Unknown
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -370,6 +370,9 @@ while isinstance(reading := watch.gpus(1.0), msgspec.Struct):
     pass  # the answer is on its way
 show(reading)
 fake.fake_hold(1)
+while watch.gpus(1.5) is not reading:
+    pass  # at most one answer was still to be given
+show(watch.gpus(2.5))  # late, and the one before is young
 while not isinstance(watch.gpus(9.0), msgspec.Struct):
     pass  # at most one answer was still to be given
 show(watch.gpus(9.5))
@@ -377,10 +380,11 @@ fake.fake_hold(0)
 watch.close()
 print("[]" if fake.fake_sessions() == 0 else fake.fake_sessions())
 """
-    starting, awake, held, sessions = readings(driver, program)
+    starting, awake, late, held, sessions = readings(driver, program)
 
     assert starting == Unknown("NVIDIA driver still starting")
     assert [gpu.power_watts for gpu in awake] == [312.5, 312.5]
+    assert late == awake
     assert held == Unknown("no answer from the NVIDIA driver")
     assert sessions == ()
 
@@ -405,3 +409,57 @@ def test_a_closed_watch_says_so(driver: Path) -> None:
     program = "watch = GpuWatch(); watch.close(); watch.close(); show(watch.gpus(0.0))"
 
     assert readings(driver, program) == [Unknown("device counters are closed")]
+
+
+ENERGY = """
+from tui_profiler.probe.measure.energy import EnergyWatch, GpuEnergy
+seconds = 100.0
+watch = EnergyWatch([GpuEnergy()], lambda: seconds)
+watch.become("running", lambda: seconds * 8)  # eight forwards a second
+
+def run(for_seconds):
+    global seconds
+    for _ in range(round(for_seconds / 0.05)):
+        seconds += 0.05
+        fake.fake_clock(seconds)
+        watch.look()
+"""
+
+
+def energy(folder: Path, program: str) -> list[tuple[EnergyTotals, ...] | Unknown]:
+    said = run(folder, ENERGY + program + "\nwatch.close()")
+    return [msgspec.json.decode(line, type=tuple[EnergyTotals, ...] | Unknown) for line in said]
+
+
+def test_energy_is_counted_in_the_steps_of_each_gpu_s_counter(driver: Path) -> None:
+    [(first, second)] = energy(driver, "run(10); show(watch.totals())")
+
+    assert (first.name, first.gpu) == ("GPU 0: NVIDIA Fake 1", 0)
+    assert (second.name, second.gpu) == ("GPU 1: NVIDIA Fake 2", 1)
+    for one in (first, second):
+        assert (one.source, one.limit_watts) == ("counter", 650)
+        assert 97 <= one.running.steps <= 100
+        # 250 W, 31.25 J for each of eight forwards a second.
+        assert one.running.joules / one.running.seconds == pytest.approx(250, rel=0.01)
+        assert one.running.joules / one.running.work == pytest.approx(31.25, rel=0.01)
+
+
+def test_a_gpu_without_an_energy_counter_has_its_power_integrated(driver: Path) -> None:
+    program = f"""
+fake.fake_fail(b'nvmlDeviceGetTotalEnergyConsumption', 1, {NOT_SUPPORTED})
+run(10)
+show(watch.totals())
+"""
+    [(counted, integrated)] = energy(driver, program)
+
+    assert (counted.source, integrated.source) == ("counter", "power")
+    assert integrated.running.joules / integrated.running.seconds == pytest.approx(312.5)
+
+
+def test_a_gpu_lost_while_it_is_counted_says_so_and_keeps_what_was(driver: Path) -> None:
+    program = f"run(6); fake.fake_fail(b'*', 0, {LOST}); run(1); show(watch.totals())"
+    [(lost, other)] = energy(driver, program)
+
+    assert (lost.why, other.why) == ("the GPU was lost", "")
+    assert lost.running.seconds == pytest.approx(6, abs=0.3)
+    assert other.running.seconds == pytest.approx(7, abs=0.3)

@@ -69,6 +69,22 @@ def test_threads_that_were_there_and_threads_that_came_later_are_counted() -> No
     assert after.value / 1e9 >= 0.1
 
 
+def test_a_process_that_is_forked_is_not_this_one() -> None:
+    counters = EventCounters([TASK_CLOCK])
+    [before] = counted(counters)
+    began = time.process_time()
+    child = os.fork()
+    if not child:
+        spin(0.2)
+        os._exit(0)
+    os.waitpid(child, 0)
+    spent = time.process_time() - began
+    [after] = counted(counters)
+    counters.close()
+
+    assert (after.value - before.value) / 1e9 < spent + 0.1
+
+
 def test_several_events_are_told_in_the_order_of_the_question() -> None:
     counters = EventCounters([TASK_CLOCK, PAGE_FAULTS])
     _, before = counted(counters)

@@ -29,11 +29,14 @@ from tui_profiler.messages import Figure, PerfCounters, Unknown
 _SYSCALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 _PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 _TASKS = Path("/proc/self/task")
-_MOST_THREADS = 32
+_MOST_THREADS = 16
+"""Six files for each: a process may have a thousand open."""
 
 HARDWARE, SOFTWARE, CACHE = 0, 1, 3
 _LAST_LEVEL, _READ, _ACCESS, _MISS = 2, 0, 0, 1
 _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 1, 1 << 5, 1 << 6
+_THREADS_ONLY = 1 << 35
+"""Of what inherits: processes that this one forks are not it. Linux 5.13 and newer know it."""
 _TIME_ENABLED, _TIME_RUNNING = 1, 2
 _CLOSE_ON_EXEC = 8
 _ATTRIBUTES = struct.Struct("<IIQQQQQ")
@@ -149,7 +152,9 @@ def _open_all(event: Event) -> list[int] | Unknown:
         return Unknown(f"over {_MOST_THREADS} threads ran before they could be counted")
     files: list[int] = []
     for thread in threads:
-        file = _open(number, event, thread)
+        file = _open(number, event, thread, _THREADS_ONLY)
+        if file == -errno.EINVAL:
+            file = _open(number, event, thread, 0)
         if file == -errno.ESRCH:
             continue  # It ended meanwhile.
         if file < 0:
@@ -160,8 +165,8 @@ def _open_all(event: Event) -> list[int] | Unknown:
     return files
 
 
-def _open(number: int, event: Event, thread: int) -> int:
-    """Open one event on one thread: a file, or an error number below 0."""
+def _open(number: int, event: Event, thread: int, more: int) -> int:
+    """Open one event on one thread, with some flags more: a file, or an error number below 0."""
     kind, configuration = event
     attributes = bytearray(_ATTRIBUTES_BYTES)
     _ATTRIBUTES.pack_into(
@@ -173,7 +178,7 @@ def _open(number: int, event: Event, thread: int) -> int:
         0,
         0,
         _TIME_ENABLED | _TIME_RUNNING,
-        _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR,
+        _INHERIT | _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR | more,
     )
     buffer = (ctypes.c_char * _ATTRIBUTES_BYTES).from_buffer(attributes)
     kernel = ctypes.CDLL(None, use_errno=True)
