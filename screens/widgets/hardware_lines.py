@@ -174,7 +174,9 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
     def bytes_a_second(value: float) -> str:
         return rate(value, "B/s")
 
-    seen = f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "not seen as cuda:N"
+    seen = (
+        f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "no cuda:N, or not sure which"
+    )
     facts: list[Fact] = [
         ("power, now", gpu.power_instant_watts, watts),
         ("power, mean of a second", gpu.power_average_watts, watts),

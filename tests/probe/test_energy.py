@@ -126,6 +126,31 @@ def test_idle_and_running_are_apart_and_what_lies_between_is_in_neither() -> Non
     assert 16 - 8 * 0.3 < idle.seconds + running.seconds < 16
 
 
+def test_a_look_during_which_the_activity_changes_belongs_to_neither() -> None:
+    clock, work, chance = Clock(), [0.0], random.Random(8)
+    source = Stepping(clock)
+    watch = EnergyWatch([source], clock.now)
+    clock.watts = 50.0
+    watch.become("idle")
+    look_for(watch, clock, 2.0, chance, work)
+    before = watch.account("gpu", 0, "idle")
+
+    def changing(now: float) -> tuple[Reading, ...] | Unknown:
+        watch.become("running", lambda: work[0])
+        return read(now)
+
+    read, source.read = source.read, changing  # type: ignore[method-assign] # once, as a slow driver
+    clock.pass_by(0.2)
+    watch.look()
+    source.read = read  # type: ignore[method-assign]
+    clock.watts = 400.0
+    look_for(watch, clock, 2.0, chance, work)
+
+    assert watch.account("gpu", 0, "idle") == before
+    running = watch.account("gpu", 0, "running")
+    assert running.joules / running.seconds == pytest.approx(400, rel=0.03)
+
+
 def test_a_new_loop_begins_its_account_anew_and_keeps_idle_power() -> None:
     clock, work, chance = Clock(), [0.0], random.Random(3)
     watch = EnergyWatch([Stepping(clock)], clock.now)
