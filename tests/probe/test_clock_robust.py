@@ -94,6 +94,23 @@ def test_an_interrupt_comes_through_and_the_next_forward_is_whole(model: nn.Modu
     assert len(whole.modules) == len(interrupted.modules) - 1
 
 
+def test_a_hook_that_raises_raises_as_without_a_clock(model: nn.Module) -> None:
+    def faulty(*_: object) -> None:
+        raise LookupError("a hook's fault")
+
+    clock = watched_by(model)
+    handle = model[1].register_forward_hook(faulty)
+    with pytest.raises(LookupError, match="a hook's fault"):
+        model(X)
+    handle.remove()
+    model(X)
+    faulted, whole = clock.take()
+    clock.uninstall()
+    # What was called before it, the module with the hook, and the root: all have ended.
+    assert faulted.modules[-2:] == [model[1], model]
+    assert len(whole.modules) == 3 + 1 + 3 + 1 + 1
+
+
 def test_recursion_to_pythons_limit_raises_as_without_a_clock() -> None:
     class Endless(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -29,22 +29,32 @@ MOST_SECONDS = 600.0
 class OperatorWindows:
     """Opens windows on one model's forwards now and then."""
 
-    def __init__(self, nodes: Sequence[Node], model: nn.Module, budget: float) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        model: nn.Module,
+        budget: float,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Open them as ``budget`` allows, in seconds of ``now``."""
         self._operators = OperatorClock(nodes, model)
         self._budget = budget
-        self._next = time.perf_counter() + FIRST_SECONDS
+        self._now = now
+        self._next = now() + FIRST_SECONDS
         self._is_warm = False
         self.why_none = ""
         """Why no more windows are opened; empty while they are."""
         self.times: WindowTimes | None = None
         """Where the time of modules went in the last window, None where it gave nothing."""
+        self.pause_seconds = FIRST_SECONDS
+        """From the last window to the next."""
         self.cost_seconds = 0.0
         """Of the last window: what its forward took longer than others, and all around it."""
 
     @property
     def is_due(self) -> bool:
         """Whether the next forward is to be run in a window."""
-        return not self.why_none and time.perf_counter() >= self._next
+        return not self.why_none and self._now() >= self._next
 
     def run(
         self, clock: ModuleClock, forward: Callable[[], float], usual_seconds: float, at: float
@@ -89,5 +99,6 @@ class OperatorWindows:
         affordable = (
             self.cost_seconds / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
         )
-        self._next = ended + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        self.pause_seconds = min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        self._next = self._now() + self.pause_seconds
         return message

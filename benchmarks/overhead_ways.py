@@ -1,0 +1,190 @@
+"""The ways of looking at a model that runs, put on and taken off around a batch of forwards."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.measure.aggregate import Aggregator
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.operator_windows import OperatorWindows
+from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.probe.trace.trace import trace
+from tui_profiler.wire import encode
+
+PRODUCT_BUDGET = 0.02
+
+
+class Spent(NamedTuple):
+    """Seconds."""
+
+    wall: float
+    cpu: float
+
+
+Between = Callable[[], None]
+"""What a way of watching does between forwards."""
+Way = Callable[[], AbstractContextManager[Between]]
+
+
+def nothing() -> None:
+    pass
+
+
+class Watching:
+    """The product's own way."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        self.clock = ModuleClock(model)
+        self.clock.install()
+        nodes = trace(model, (inputs,)).nodes
+        self.aggregator = Aggregator(nodes, model)
+        self._cycle_seconds = 0.0
+        self._cycle_began: float | None = None
+        self.windows = OperatorWindows(nodes, model, PRODUCT_BUDGET, self._cycled)
+        self.opened = 0
+        """Operator windows so far."""
+        self.in_windows = Spent(0.0, 0.0)
+        """With the forwards that they are of, since this was last set to nothing."""
+        self.window_costs: list[tuple[float, float]] = []
+        """Seconds that each took more than its forwards take otherwise, and until the next."""
+        self._model, self._inputs = model, inputs
+        self._usual_seconds = 0.0
+        self.governor = Governor(PRODUCT_BUDGET)
+        self.socket, theirs = socket.socketpair()
+        self.reader = subprocess.Popen(["cat"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
+        theirs.close()
+        self.next_tick = 0.0
+        self.until_tick = TICK_SECONDS
+        """Seconds of watched forwards until the next tick: batches are shorter than that."""
+
+    @contextmanager
+    def every_forward(self) -> Iterator[Between]:
+        self.clock.recording = True
+        self.next_tick = time.perf_counter() + self.until_tick
+        yield self.tick
+        self.until_tick = max(self.next_tick - time.perf_counter(), 0.0)
+
+    def off(self, way: Way) -> Way:
+        """Give another way, without this one: it is put on once, as the product does it."""
+
+        @contextmanager
+        def removed() -> Iterator[Between]:
+            with self.clock.removed(), way() as between:
+                yield between
+
+        return removed
+
+    @contextmanager
+    def within_budget(self) -> Iterator[Between]:
+        with self.every_forward():
+            yield self.govern if self.governor.share < 1.0 else self.tick
+
+    @contextmanager
+    def operator_cycle(self) -> Iterator[Between]:
+        self._cycle_began = time.perf_counter()
+        with self.within_budget() as between:
+            yield lambda: self._between_windows(between)
+        self._cycle_seconds, self._cycle_began = self._cycled(), None
+
+    def _cycled(self) -> float:
+        """Give the seconds in which windows may be opened: other ways have their turns between."""
+        began = self._cycle_began
+        return self._cycle_seconds + (time.perf_counter() - began if began is not None else 0.0)
+
+    def _between_windows(self, between: Between) -> None:
+        between()
+        if not self.windows.is_due:
+            return
+        wall, cpu = time.perf_counter(), time.process_time()
+        self._open_window()
+        spent = Spent(time.perf_counter() - wall, time.process_time() - cpu)
+        self.in_windows = Spent(*map(sum, zip(self.in_windows, spent, strict=True)))
+
+    def _open_window(self) -> None:
+        usual = self._usual_seconds or self._forward()
+        self.aggregator.add(self.clock.take())
+        self.socket.sendall(
+            encode(self.windows.run(self.clock, self._forward, usual, time.perf_counter()))
+        )
+        if self.windows.times is not None:
+            self.socket.sendall(encode(self.windows.times))
+        self._usual_seconds = usual
+        self.opened += 1
+        if self.windows.cost_seconds:  # The first one only sets up torch's profiler.
+            self.window_costs.append((self.windows.cost_seconds, self.windows.pause_seconds))
+
+    def _forward(self) -> float:
+        began = time.perf_counter()
+        self._model(*self._inputs.args)
+        return time.perf_counter() - began
+
+    @contextmanager
+    def recording_only(self) -> Iterator[Between]:
+        with self.every_forward():
+            yield nothing
+
+    @contextmanager
+    def governed_only(self) -> Iterator[Between]:
+        with self.every_forward():
+            yield self.choose
+
+    def choose(self) -> None:
+        self.clock.recording = self.governor.records_next()
+
+    def govern(self) -> None:
+        self.choose()
+        self.tick()
+
+    def tick(self) -> None:
+        now = time.perf_counter()
+        if now >= self.next_tick:
+            self.next_tick = now + seconds_to_next_tick(self.send(), PRODUCT_BUDGET)
+
+    def send(self) -> float:
+        """Add up, encode and send; gives the seconds that it took."""
+        began = time.perf_counter()
+        self.aggregator.add(self.clock.take())
+        self.socket.sendall(encode(self.aggregator.tick(began)))
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        self.clock.uninstall()
+        self.socket.close()
+        self.reader.wait()
+
+
+@contextmanager
+def bare() -> Iterator[Between]:
+    yield nothing
+
+
+@contextmanager
+def hooks() -> Iterator[Between]:
+    events: list[tuple[nn.Module, float]] = []
+    before = nn.modules.module.register_module_forward_pre_hook(
+        lambda module, args: events.append((module, time.perf_counter()))
+    )
+    after = nn.modules.module.register_module_forward_hook(
+        lambda module, args, output: events.append((module, time.perf_counter())),
+        always_call=True,
+    )
+    try:
+        yield events.clear
+    finally:
+        before.remove()
+        after.remove()
+
+
+@contextmanager
+def profiler() -> Iterator[Between]:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        yield nothing
