@@ -11,7 +11,8 @@ from torch import nn
 
 from tui_profiler.archive import Found, TensorEntry, look
 from tui_profiler.messages import Cost, Node, Nodes, TraceDone, TraceStarted, Unknown
-from tui_profiler.probe.parameters_only import file_facts, messages
+from tui_profiler.probe.load.file_facts import file_facts
+from tui_profiler.probe.parameters_only import messages
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.wire import encode
 

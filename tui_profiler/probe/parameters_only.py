@@ -16,8 +16,6 @@ from tui_profiler.archive import Found
 from tui_profiler.messages import (
     NO_FORWARD,
     Cost,
-    FileFacts,
-    FileProblem,
     LoadSpec,
     LoopState,
     ModelFacts,
@@ -30,7 +28,14 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.probe.link import Link
-from tui_profiler.probe.load.files import checked, damaged, is_file, looked_into, refusal
+from tui_profiler.probe.load.file_facts import told_facts
+from tui_profiler.probe.load.files import (
+    checked,
+    damaged,
+    is_file,
+    looked_into,
+    refusal,
+)
 from tui_profiler.probe.load.parameters_tree import Part, is_buffer, parts_of
 from tui_profiler.probe.writable import writable
 
@@ -68,13 +73,13 @@ def open_file(spec: LoadSpec, stages: Stages, link: Link) -> ParametersShown | N
     if not is_file(spec):
         return None
     found = looked_into(spec)
-    link.send(file_facts(found, spec.model))
+    link.send(told_facts(found, spec))
     refused = refusal(found, spec)
     if refused is not None:
         raise refused
     if found.content != "parameters":
         verdict = checked(found, lambda: link.is_closed)
-        link.send(file_facts(verdict, spec.model))
+        link.send(told_facts(verdict, spec))
         if verdict.checksum == "failed":
             raise damaged(verdict, spec.model)
         return None
@@ -85,7 +90,7 @@ def open_file(spec: LoadSpec, stages: Stages, link: Link) -> ParametersShown | N
         for message in messages(found, spec.model):
             link.send(message)
         # The tree is on screen by now; comparing every byte can take seconds.
-        link.send(file_facts(checked(found, lambda: link.is_closed), spec.model))
+        link.send(told_facts(checked(found, lambda: link.is_closed), spec))
         details.append("from the names of the parameters")
     link.send(LoopState("finished", stages.now(), None, f"not run: {NO_FORWARD}"))
     return ParametersShown()
@@ -106,47 +111,6 @@ def facts(found: Found, name: str) -> ModelFacts:
         device="not loaded",
         training=False,
     )
-
-
-def file_facts(found: Found, shown: str) -> FileFacts:
-    """Give what the look found, as a message; long lists are cut and counted.
-
-    Args:
-        found: What the look told.
-        shown: The file as the user typed it.
-    """
-    # What TorchScript calls so are classes of the archive's own: nothing is imported for them.
-    imported = tuple(name for name in found.globals if not name.startswith("__torch__."))
-    return FileFacts(
-        kind=found.kind,
-        content=found.content,
-        bytes=found.bytes,
-        tensors=len(found.tensors),
-        checksum=found.checksum,
-        globals=tuple(writable(name) for name in imported[:_MOST_LISTED]),
-        untrusted_globals=tuple(writable(name) for name in found.untrusted_globals[:_MOST_LISTED]),
-        problems=tuple(
-            FileProblem(writable(problem.file), writable(problem.where), writable(problem.what))
-            for problem in found.problems[:_MOST_LISTED]
-        ),
-        problem_count=len(found.problems),
-        hint=writable(hint(found, shown)),
-    )
-
-
-def hint(found: Found, shown: str) -> str:
-    """Give the command that runs these weights: by the config beside them, or an architecture's.
-
-    Empty where the file holds more than weights.
-    """
-    if found.content != "parameters":
-        return ""
-    path = Path(found.path)
-    folder = path if path.is_dir() else path.parent
-    if (folder / "config.json").is_file():
-        beside = shown if path.is_dir() else shown.rpartition("/")[0] or "."
-        return f"tui-profiler hf:{beside}"
-    return f"tui-profiler NAME --weights {shown}"
 
 
 def messages(found: Found, name: str) -> Iterator[TraceStarted | Nodes | TraceDone]:

@@ -8,12 +8,14 @@ from typing import Protocol, TypeAlias
 
 import torch
 
+from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec, LoopState, ModelFacts, SetBatch, SetPhase, Stop
 from tui_profiler.messages.live import Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.failures import StageError, failure
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.link import Link
+from tui_profiler.probe.load.file_facts import told_facts
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.loop import Loop
@@ -74,7 +76,7 @@ class Run:
             LoadError, TraceError: likewise, with a message of their own.
         """
         with self._stages.stage("load model") as details:
-            self._loaded = loaded = load(self._spec)
+            self._loaded = loaded = load(self._spec, self._tell)
             self._model = loaded.model
             details.append(f"{self._spec.model}, {loaded.weights} weights")
         self._trace(loaded.model, loaded)
@@ -82,6 +84,9 @@ class Run:
             with self._stages.stage("initialise", "the same model, with values"):
                 self._model = loaded.initialise()
         self._run_or_tell()
+
+    def _tell(self, found: Found) -> None:
+        self._link.send(told_facts(found, self._spec))
 
     def retry(self, batch: int) -> None:
         """Run again with another batch size, after a failure or when enough was run."""
