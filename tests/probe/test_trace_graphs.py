@@ -12,6 +12,8 @@ from torch._dynamo.eval_frame import innermost_fn
 from tests.probe.traced import at, inputs_of, paths
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.torch_internals import is_compiled
+from tui_profiler.probe.trace import exported, symbolic
+from tui_profiler.probe.trace.programs import TooLargeError
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
 from tui_profiler.wire import encode
 
@@ -261,3 +263,19 @@ def test_nothing_of_torch_is_left_changed(tracer: str, kind: type[nn.Module]) ->
     assert (sys.getrecursionlimit(), torch.is_grad_enabled()) == (limit, gradients)
     assert not is_compiled(innermost_fn(kind.forward).__code__)
     assert type(model(X)) is not torch.fx.Proxy
+
+
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [
+        (symbolic.symbolic, symbolic.MOST_MODULES),
+        (exported.exported_non_strict, exported.MOST_MODULES),
+        (exported.exported_strict, exported.MOST_MODULES),
+    ],
+    ids=["fx", "non-strict", "strict"],
+)
+def test_a_model_that_would_take_minutes_is_refused_with_the_reason(make, most) -> None:
+    model = nn.ModuleList([nn.Identity() for _ in range(most)])
+    model.forward = lambda x: x + 1  # type: ignore[method-assign] # only its size matters
+    with pytest.raises(TooLargeError, match=f"it has {most + 1:,} modules"):
+        make(model, inputs_of(X))

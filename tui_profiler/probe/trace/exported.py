@@ -25,11 +25,20 @@ from tui_profiler.probe.torch_internals import FakeTensor, tree_leaves, tree_unf
 from tui_profiler.probe.trace.calls import ModuleStack
 from tui_profiler.probe.trace.graph_run import GraphRun, held_by
 from tui_profiler.probe.trace.names import module_at
-from tui_profiler.probe.trace.programs import BrokenGraphError, Program
+from tui_profiler.probe.trace.programs import (
+    BrokenGraphError,
+    Program,
+    TooLargeError,
+    check_modules,
+)
+
+MOST_MODULES = 10_000
+"""5 ms and more for each, in either way, on shared cores."""
 
 
 def exported(model: torch.nn.Module, inputs: Inputs, *, strict: bool) -> Program:
     """Export ``model``; raises what ``torch.export``, or the model, raises."""
+    check_modules(model, MOST_MODULES)
     _know_caches()
     # Where it fails, it prints the graph that it has so far.
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()), torch.no_grad():
@@ -64,6 +73,8 @@ def exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
     """
     try:
         return exported(model, inputs, strict=True)
+    except TooLargeError:
+        raise
     except Exception as error:
         if any(
             isinstance(tensor, FakeTensor) for tensor in tensors_in((inputs.args, inputs.kwargs))

@@ -10,6 +10,7 @@ import torch
 from tui_profiler.messages.model import Method
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.trace.calls import ModuleStack
+from tui_profiler.probe.trace.weights import all_modules
 
 Run: TypeAlias = Callable[[Inputs, ModuleStack], object]
 """One forward on the inputs that it is given."""
@@ -34,6 +35,23 @@ class BrokenGraphError(Exception):
         self.graphs = graphs
         """That it would be, None where they could not be counted."""
         self.graph_breaks = graph_breaks
+
+
+class TooLargeError(Exception):
+    """A model has so many modules that making its graph would take minutes."""
+
+
+def check_modules(model: torch.nn.Module, most: int) -> None:
+    """Refuse a model that a tracer would take minutes for.
+
+    Raises:
+        TooLargeError: it has more modules.
+    """
+    modules = len(all_modules(model))
+    if modules > most:
+        raise TooLargeError(
+            f"it has {modules:,} modules, and with more than {most:,} this takes minutes"
+        )
 
 
 class Way(NamedTuple):

@@ -18,7 +18,11 @@ from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.torch_internals import tree_leaves, tree_map_only
 from tui_profiler.probe.trace.calls import ModuleStack
 from tui_profiler.probe.trace.graph_run import GraphRun, held_by
-from tui_profiler.probe.trace.programs import Program
+from tui_profiler.probe.trace.programs import Program, check_modules
+
+MOST_MODULES = 20_000
+"""It looks for the path of each module that is called among all of them: the time is quadratic.
+5,000 took 2 to 12 s, 20,000 took 9 s and more, on shared cores."""
 
 
 class _Tracer(Tracer):
@@ -31,6 +35,7 @@ class _Tracer(Tracer):
 
 def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
     """Trace ``model`` with ``torch.fx``; raises what it, or the model, raises."""
+    check_modules(model, MOST_MODULES)
     bound = _bound(model, inputs)
     concrete = {name: value for name, value in bound.items() if not isinstance(value, torch.Tensor)}
     holds_tensors = any(tensors_in(value) for value in concrete.values())
