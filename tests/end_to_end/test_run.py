@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,25 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     assert found["total_macs"] == 4 * (8 * 16 + 16 * 2)
     assert found["inputs"][0]["shape"] == [4, 8]
     assert found["latency"]["p50_s"] > 0
+
+
+def test_operators_of_a_script_are_timed_in_windows_on_its_own_forwards(
+    start: Start, tmp_path: Path
+) -> None:
+    path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
+    terminal = start("run", str(path), str(flag))
+    terminal.wait_for("● live", seconds=120)
+    terminal.send("a}")
+    terminal.wait_for(lambda shown: any(is_timed(line) for line in shown.splitlines()))
+    terminal.send("L")
+    shown = terminal.wait_for("the script has begun")
+    assert "USDT" not in shown  # torch's profiler is silent in the script's output
+    flag.touch()
+
+
+def is_timed(line: str) -> bool:
+    """Tell whether a row of an operator shows a time: it has the unit of the column's head."""
+    return "addmm" in line and bool(re.search(r"\d\.\d+", line[:70]))
 
 
 def test_what_a_script_raises_is_shown_as_python_shows_it(tmp_path: Path) -> None:

@@ -52,7 +52,10 @@ class WindowError(Exception):
 class Window:
     """Around one forward; afterwards it holds what was seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_later: bool = False) -> None:
+        """Make one; with ``reads_later`` what was seen is read by ``read``, on any thread."""
+        self._reads_later = reads_later
+        self._result: Any = None
         self.seen: list[Seen] = []
         """In the order in which they began, on this thread; an operator before those it calls."""
         self.seconds = 0.0
@@ -83,11 +86,18 @@ class Window:
     def __exit__(self, *_: object) -> None:
         began = time.perf_counter()
         try:
-            result = _disable_profiler()
+            self._result = _disable_profiler()
         except RuntimeError as error:
             raise WindowError(str(error).partition("\n")[0]) from error
-        self.seen = _read(result, self._offset)
+        if not self._reads_later:
+            self.read()
         self.seconds += time.perf_counter() - began
+
+    def read(self) -> list[Seen]:
+        """Read what was seen, once."""
+        result, self._result = self._result, None
+        self.seen = [] if result is None else _read(result, self._offset)
+        return self.seen
 
 
 def unavailable() -> str:

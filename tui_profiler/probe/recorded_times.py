@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -12,6 +13,11 @@ from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
 from tui_profiler.probe.measure.watching_cost import EstimatedCost
+from tui_profiler.probe.own_windows import OwnWindows
+
+LEAST_SLICE_SECONDS = 0.001
+MOST_SLICE_SECONDS = 0.1
+"""Of recording at once, where only a share is recorded: other models wait for this thread."""
 
 
 class RecordedTimes:
@@ -29,15 +35,18 @@ class RecordedTimes:
         self._budget = budget
         self.pause = TICK_SECONDS
         """Seconds until the figures are due again: adding up a large model's costs more."""
+        self._root = weakref.ref(model)
+        self._windows = OwnWindows(nodes, model, budget)
         self._clock.install()
 
     def close(self) -> None:
         """Take the clock off."""
+        self._windows.close()
         self._clock.uninstall()
 
     def take(self) -> float:
         """Add up the forwards that finished; gives for how many seconds there was none."""
-        forwards = self._clock.take()
+        forwards = self._windows.without_windowed(self._clock.take())
         now = time.monotonic()
         if forwards:
             self._is_new = True
@@ -53,9 +62,19 @@ class RecordedTimes:
                 elapsed_seconds=now - self._taken_at,
             )
             self._taken_at = now
-        if self._governor.share < 1.0:
-            self._clock.recording = self._governor.records_next()
+        elif not self._is_new:
+            self._aggregator.let_go()  # A model that is not called may be gone.
+        self._record_for_a_while()
         return now - self._last_forward if self._governor.share >= 1.0 else 0.0
+
+    def _record_for_a_while(self) -> None:
+        """Record a slice of the time until the next tick, where all of it would cost too much."""
+        share = self._governor.share
+        if share < 1.0:
+            self._clock.recording = True
+            time.sleep(min(max(share * self.pause, LEAST_SLICE_SECONDS), MOST_SLICE_SECONDS))
+        # A forward in a window is laid onto what the clock records of it.
+        self._clock.recording = share >= 1.0 or self._windows.is_open
 
     def messages(self, at: float, dropped: int) -> Iterator[Message]:
         """Give the figures, where forwards finished since they were given last.
@@ -72,3 +91,8 @@ class RecordedTimes:
         if whole is not None:
             self._governor.update(whole, self._cost.between)
             yield self._cost.overhead(self._governor.share) or whole
+        root = self._root()
+        if root is not None and self._windows.is_due:
+            self._clock.recording = True
+            self._windows.open(root)
+        yield from self._windows.messages(at)

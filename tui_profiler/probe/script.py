@@ -58,6 +58,7 @@ def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
     from msgspec.structs import replace  # noqa: PLC0415
     from torch import nn  # noqa: PLC0415
 
+    from tui_profiler.probe import own_windows  # noqa: PLC0415
     from tui_profiler.probe.observer import Observer  # noqa: PLC0415
     from tui_profiler.probe.serving import Server  # noqa: PLC0415
     from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
@@ -67,6 +68,7 @@ def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
         return next(module.parameters(), None) is not None
 
     warm_up()
+    own_windows.warm_up()
     link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
     server = Server()
     who = replace(program(name), command=name, started_at=started_at)

@@ -28,8 +28,13 @@ class Forward(NamedTuple):
         return len(self.modules)
 
     @property
+    def began(self) -> float:
+        """Second at which the root was called."""
+        (start,) = _SECONDS.unpack_from(self.times, (self.calls - 1) * _SECONDS.size)
+        return float(start)
+
+    @property
     def seconds(self) -> float:
         """What the root took."""
-        (start,) = _SECONDS.unpack_from(self.times, (self.calls - 1) * _SECONDS.size)
         (end,) = _SECONDS.unpack_from(self.times, (2 * self.calls - 1) * _SECONDS.size)
-        return float(end - start)
+        return float(end) - self.began

@@ -1,0 +1,188 @@
+"""Operator windows on forwards that a program runs by itself.
+
+1. Now and then one of its forwards runs in torch's raw profiler, on its own thread: opening and
+   closing take a millisecond there, reading is done on the probe's thread.
+2. Only where torch was told to be silent before it was imported: its profiler prints into the
+   program's output otherwise. ``run`` sees to that; a program that calls ``watch`` may.
+3. Never while another profiler runs, and never twice at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from tui_profiler.messages import Message, Node
+from tui_profiler.probe.kineto import Window, WindowError, unavailable
+from tui_profiler.probe.measure.clock import Forward
+from tui_profiler.probe.measure.operator_windows import BUDGET, LEAST_SECONDS, MOST_SECONDS
+from tui_profiler.probe.measure.operators import OperatorClock
+from tui_profiler.probe.module_call import Call, present_call, put_call, take_off
+from tui_profiler.probe.thread_internals import why_not_record
+
+SILENT = "KINETO_LOG_LEVEL"
+"""Environment variable: 99 before torch is imported keeps its profiler from printing."""
+EVENT_SECONDS = 0.6e-6
+"""What a window adds to each operator, beside opening and closing: about this on torch 2.15."""
+FIRST_SECONDS = 1.0
+MOST_TRIES = 3
+
+
+def warm_up() -> None:
+    """Set torch's profiler up, once a process; elsewhere than on the main thread it would print."""
+    if not why_no_windows() and threading.current_thread() is threading.main_thread():
+        try:
+            with Window():
+                pass
+        except WindowError:
+            return  # The next one says why.
+        _warm.set()
+
+
+def why_no_windows() -> str:
+    """Give why no window can be opened in this process; empty where one can."""
+    if os.environ.get(SILENT, "") != "99":
+        return f"without {SILENT}=99 before torch is imported, they would print into the program"
+    return unavailable()
+
+
+_warm = threading.Event()
+
+
+class OwnWindows:
+    """Opens windows on one model's own forwards, as rarely as a part of the budget asks for."""
+
+    def __init__(self, nodes: Sequence[Node], model: torch.nn.Module, budget: float) -> None:
+        self._operators = OperatorClock(nodes, model)
+        self._budget = budget
+        self._next = time.monotonic() + FIRST_SECONDS
+        self._open: _OneForward | None = None
+        self._tries = 0
+        self._why_none = why_no_windows() or ("" if _warm.is_set() else _NOT_WARM)
+        self._is_told = False
+        self._is_new = False
+        self._seconds = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window waits for a forward, or is open on one."""
+        return self._open is not None
+
+    def close(self) -> None:
+        """Open no more."""
+        if self._open is not None:
+            self._open.uninstall()
+            self._open = None
+
+    def without_windowed(self, forwards: list[Forward]) -> list[Forward]:
+        """Give the forwards that ran in no window; one that did is taken in here."""
+        window = self._open
+        if window is None or not window.is_over:
+            return forwards
+        self._open = None
+        window.uninstall()
+        inside = [one for one in forwards if window.holds(one)]
+        self._take(window, inside)
+        return [one for one in forwards if one not in inside]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next forward is to be run in a window."""
+        return not self._why_none and self._open is None and time.monotonic() >= self._next
+
+    def open(self, root: torch.nn.Module) -> None:
+        """Open a window on the next forward of ``root``, which the clock must record."""
+        self._open = _OneForward(root)
+
+    def messages(self, at: float) -> Sequence[Message]:
+        """Give what is to be told, ``at`` seconds since the program is watched."""
+        if self._is_told:
+            return ()
+        self._is_told = bool(self._why_none)
+        if not self._is_new and not self._why_none:
+            return ()
+        self._is_new = False
+        told: list[Message] = [self._operators.message(at, self._seconds, self._why_none)]
+        times = self._operators.window_times(at)
+        return [*told, times] if times is not None else told
+
+    def _take(self, window: _OneForward, inside: list[Forward]) -> None:
+        self._next = time.monotonic() + LEAST_SECONDS
+        if window.trouble:
+            self._tries += 1
+            self._why_none = window.trouble if self._tries >= MOST_TRIES else ""
+            return
+        began = time.perf_counter()
+        seen = window.window.read()
+        if len(inside) != 1:
+            return  # It was not recorded: the governor had the clock off.
+        self._operators.add(inside[0], seen)
+        self._seconds, self._is_new = inside[0].seconds, True
+        cost = window.window.seconds + time.perf_counter() - began + EVENT_SECONDS * len(seen)
+        affordable = cost / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
+        self._next = time.monotonic() + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+
+
+_NOT_WARM = "watch was not called on the main thread: torch's profiler would print once"
+
+
+class _OneForward:
+    """Waits for the next forward, and opens a window around it."""
+
+    def __init__(self, root: torch.nn.Module) -> None:
+        self.window = Window(reads_later=True)
+        self.trouble = ""
+        self.is_over = False
+        self._begin = self._end = 0.0
+        self._free = threading.Semaphore(1)
+        replaced = self._replaced = present_call()
+        waiting = self
+
+        def windowed_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+            if self is not root or waiting.is_over or is_dynamo_compiling():
+                return replaced(self, *args, **kwargs)
+            if why_not_record() or not waiting._free.acquire(blocking=False):
+                return replaced(self, *args, **kwargs)
+            return waiting.run(replaced, self, args, kwargs)
+
+        self._call: Call = windowed_call
+        put_call(windowed_call)
+
+    def uninstall(self) -> None:
+        """Wait no longer."""
+        self.is_over = True
+        take_off(self._call, self._replaced)
+
+    def holds(self, forward: Forward) -> bool:
+        """Tell whether a recorded forward is the one that ran in the window."""
+        return self._begin <= forward.began and forward.began + forward.seconds <= self._end
+
+    def run(
+        self,
+        forward: Call,
+        root: torch.nn.Module,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
+        """Run one forward in the window, or without it where it cannot be opened."""
+        try:
+            self.window.__enter__()
+        except Exception as error:  # Ours, whatever it is: it must not reach the program.
+            self.trouble = str(error) or type(error).__name__
+            self.is_over = True
+            return forward(root, *args, **kwargs)
+        self._begin = time.perf_counter()
+        try:
+            return forward(root, *args, **kwargs)
+        finally:
+            self._end = time.perf_counter()
+            try:
+                self.window.__exit__()
+            except Exception as error:
+                self.trouble = str(error) or type(error).__name__
+            self.is_over = True
