@@ -6,13 +6,17 @@
    service may not see the ``$XDG_RUNTIME_DIR`` that a shell sees.
 3. A socket is given its name once it listens: one that refuses a call was left by a process that
    is gone, and may be removed.
+4. Who is who is the kernel's word: an id that this user namespace does not know is nobody's.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
 import stat
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +27,9 @@ VARIABLE = "TUI_PROFILER_DIR"
 LONGEST_PATH = 107
 """Bytes: ``sun_path`` of ``unix(7)``, its final zero left out."""
 _LONGEST_NAME = 32
+_CREDENTIALS = struct.Struct("3i")
+_OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+_ALL_IDS = "4294967295"
 _NAME = re.compile(r"(\d+)-(\d+)-(.*)\.sock")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
 
@@ -44,7 +51,7 @@ class Place(NamedTuple):
 
 def candidates() -> Iterator[Path]:
     """Give the directories that may hold sockets, the first to use first."""
-    user = os.getuid()
+    user = os.geteuid()
     named = os.environ.get(VARIABLE)
     if named:
         yield Path(named)
@@ -103,7 +110,53 @@ def places() -> list[Place]:
     return sorted(found, key=lambda place: (place.pid, place.ordinal))
 
 
+def remove_stale() -> None:
+    """Remove sockets whose process is gone; calls only those whose process is not seen here."""
+    for place in places():
+        try:
+            os.kill(place.pid, 0)
+        except ProcessLookupError:  # It is gone, or lives in a container that shares the directory.
+            remove_if_deaf(place.path)
+        except OSError:
+            continue
+
+
+def remove_if_deaf(path: Path) -> bool:
+    """Remove a socket at which nobody listens; tells whether that was so."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.setblocking(False)
+        try:
+            answer = caller.connect_ex(str(path))
+        except OSError:
+            return False
+    if answer == errno.ECONNREFUSED:
+        path.unlink(missing_ok=True)
+    return answer == errno.ECONNREFUSED
+
+
+def is_same_user(connected: socket.socket) -> bool:
+    """Tell whether the other end was opened by this user, or by root.
+
+    Raises:
+        OSError: the other end is gone.
+    """
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, user, _ = _CREDENTIALS.unpack(raw)
+    return user in (os.geteuid(), 0) and user != _nobody()
+
+
+def _nobody() -> int | None:
+    """Give the id that stands for every user whom this namespace does not know; None: none does."""
+    try:
+        if Path("/proc/self/uid_map").read_text().split() == ["0", "0", _ALL_IDS]:
+            return None
+        return int(_OVERFLOW.read_text())
+    except (OSError, ValueError):
+        return None
+
+
 def _prepared(folder: Path) -> Path:
+    _check_around(folder.parent)
     folder.mkdir(mode=0o700, parents=False, exist_ok=True)
     _check(folder)
     return folder
@@ -116,9 +169,25 @@ def _check(folder: Path) -> None:
         NoPlaceError: it is one.
     """
     status = folder.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        raise NoPlaceError("is a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         raise NoPlaceError("is not a directory")
-    if status.st_uid != os.getuid():
+    if status.st_uid != os.geteuid():
         raise NoPlaceError("belongs to another user")
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise NoPlaceError("is open to other users")
+
+
+def _check_around(parent: Path) -> None:
+    """Refuse a place where another user could put a directory of theirs in place of ours.
+
+    Raises:
+        NoPlaceError: it is one.
+    """
+    status = parent.stat()
+    is_shared = bool(stat.S_IMODE(status.st_mode) & 0o022)
+    if status.st_uid not in (os.geteuid(), 0):
+        raise NoPlaceError(f"{parent} belongs to another user")
+    if is_shared and not status.st_mode & stat.S_ISVTX:
+        raise NoPlaceError(f"others can write to {parent}")

@@ -1,7 +1,8 @@
 """Messages to bytes and back. No sockets here: bytes in, messages out.
 
 1. A frame is a 4-byte big-endian length, then that many bytes of msgpack.
-2. A frame longer than ``MAX_FRAME_BYTES`` is never made, and ends the conversation when received.
+2. A frame longer than ``MAX_FRAME_BYTES`` is never made, and ends the conversation when received;
+   so does a request longer than ``MAX_REQUEST_BYTES``.
 3. The same bytes give the same messages, however they are split.
 4. What cannot be read is a ``WireError``; after one, the decoder must not be fed again.
 """
@@ -17,6 +18,8 @@ import msgspec
 from tui_profiler.messages import Message, Request
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
+MAX_REQUEST_BYTES = 256 * 1024
+"""A frame of a viewer's is no longer: many viewers' would fill the program's memory."""
 
 _LENGTH = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,8 +59,11 @@ def _encodable(value: object) -> object:
 class Decoder(Generic[_T]):
     """Collects bytes until they are messages."""
 
-    def __init__(self, decoder: msgspec.msgpack.Decoder[_T]) -> None:
+    def __init__(
+        self, decoder: msgspec.msgpack.Decoder[_T], longest_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
         self._decode = decoder.decode
+        self._longest_bytes = longest_bytes
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[_T]:
@@ -71,8 +77,8 @@ class Decoder(Generic[_T]):
         try:
             while len(self._buffer) - start >= _LENGTH.size:
                 (length,) = _LENGTH.unpack_from(self._buffer, start)
-                if length > MAX_FRAME_BYTES:
-                    raise WireError(f"frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
+                if length > self._longest_bytes:
+                    raise WireError(f"frame of {length} bytes; the limit is {self._longest_bytes}")
                 end = start + _LENGTH.size + length
                 if len(self._buffer) < end:
                     return
@@ -99,4 +105,4 @@ def message_decoder() -> Decoder[Message]:
 def request_decoder() -> Decoder[Request]:
     """Give a decoder of what a viewer asks."""
     decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-    return Decoder(decoder)
+    return Decoder(decoder, MAX_REQUEST_BYTES)

@@ -5,6 +5,8 @@
    only the newest waits; the ones it replaced are counted in ``dropped``.
 3. Everything else is sent in order. Its amount is bounded by the model, not by time.
 4. When the viewer is gone, ``is_closed`` is set and ``on_close`` is called once.
+5. What a viewer asks is read no faster than a person asks: more waits in the socket, and then holds
+   up the viewer.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -34,7 +37,9 @@ _REPLACEABLE = (
     *(Sample, Heartbeat, Overhead, LoopState),
 )
 MAX_REQUESTS = 1000
-READ_BYTES = 65536
+READ_BYTES = 16384
+"""Of requests, read at once; what comes after is read at ``REQUEST_BYTES_PER_SECOND``."""
+REQUEST_BYTES_PER_SECOND = 16384
 
 
 class Link:
@@ -63,6 +68,7 @@ class Link:
         self.is_closed = False
         self.dropped = 0
         """Messages that a newer one replaced before the viewer took them."""
+        self._writing_is_over = threading.Event()
         threading.Thread(target=self._write, name="tui-profiler-write", daemon=True).start()
         threading.Thread(target=self._read, name="tui-profiler-read", daemon=True).start()
 
@@ -95,6 +101,11 @@ class Link:
                 self._changed.wait_for(lambda: self._requests or self.is_closed, timeout)
             return self._requests.popleft() if self._requests else None
 
+    @property
+    def waiting(self) -> int:
+        """How many messages the viewer has not taken yet."""
+        return len(self._outgoing)
+
     def flush(self, timeout: float) -> bool:
         """Wait until everything queued was written, at most ``timeout`` seconds."""
         with self._changed:
@@ -123,6 +134,12 @@ class Link:
         self._on_close()
 
     def _write(self) -> None:
+        try:
+            self._write_messages()
+        finally:
+            self._writing_is_over.set()
+
+    def _write_messages(self) -> None:
         while True:
             with self._changed:
                 self._sending = False
@@ -141,15 +158,26 @@ class Link:
                 return
 
     def _read(self) -> None:
-        decoder = request_decoder()
+        decoder, allowance = request_decoder(), float(READ_BYTES)
+        read_at = time.monotonic()
         try:
             while data := self._socket.recv(READ_BYTES):
-                for request in decoder.feed(data):
-                    with self._changed:
-                        self._requests.append(request)
-                        self._changed.notify_all()
-                    if self._on_request is not None:
-                        self._on_request()
+                self._take(list(decoder.feed(data)))
+                now = time.monotonic()
+                earned = (now - read_at) * REQUEST_BYTES_PER_SECOND
+                allowance = min(allowance + earned, READ_BYTES) - len(data)
+                read_at = now
+                if allowance < 0:
+                    time.sleep(-allowance / REQUEST_BYTES_PER_SECOND)
         except (OSError, WireError):
             pass  # Either way there is no one to talk to any more.
-        self._closed()
+        self.close()  # Who only listens no more may still hold up a write.
+        self._writing_is_over.wait()
+        self._socket.close()
+
+    def _take(self, requests: list[Request]) -> None:
+        with self._changed:
+            self._requests.extend(requests)
+            self._changed.notify_all()
+        if requests and self._on_request is not None:
+            self._on_request()

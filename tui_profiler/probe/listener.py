@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 
 import torch
 from torch.compiler import is_dynamo_compiling
@@ -43,6 +45,7 @@ class Listener:
         self._tries = 0
         self._replaced: Call | None = None
         self._call: Call | None = None
+        self._under_way: Hearing | None = None
         self.hearing: Hearing | None = None
         """Of the forward that was recorded."""
         self.root: weakref.ref[torch.nn.Module] | None = None
@@ -56,18 +59,17 @@ class Listener:
         """Whether there is nothing to wait for any more."""
         return self.hearing is not None or bool(self.gave_up)
 
+    @property
+    def nested(self) -> Call | None:
+        """What calls go through while a forward is recorded; None at other times."""
+        under_way = self._under_way
+        return under_way.nested if under_way is not None else None
+
     def install(self) -> None:
         """Begin to wait."""
-        replaced = self._replaced = present_call()
-        listener = self
-
-        def listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
-            if is_dynamo_compiling() or listener.is_over or not listener.claims(self):
-                return replaced(self, *args, **kwargs)
-            return listener.listen(replaced, self, args, kwargs)
-
-        self._call = listening_call
-        put_call(listening_call)
+        self._replaced = present_call()
+        self._call = _replacement(self, self._replaced)
+        put_call(self._call)
 
     def uninstall(self) -> None:
         """Wait no longer; a forward that is being recorded goes on, and is forgotten."""
@@ -92,10 +94,11 @@ class Listener:
         kwargs: dict[str, object],
     ) -> object:
         """Run a forward that was claimed, and keep what was heard."""
-        hearing = Hearing(module, self._name)
+        hearing = self._under_way = Hearing(module, self._name)
         try:
             return hearing.run(forward, args, kwargs)
         finally:
+            self._under_way = None
             self._tries += 1
             self.waits_because = hearing.trouble
             if not hearing.trouble:
@@ -106,3 +109,30 @@ class Listener:
                 self.gave_up = hearing.trouble
                 self._heard()
             self._free.release()
+
+
+# The one below is only its code, as in ``measure/watching.py``: what it reads are globals of its
+# own. With a closure, what was compiled while we listen would be compiled again afterwards.
+# ruff: noqa: F821 - they are defined there
+listener: Listener
+replaced: Call
+
+
+def _listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+    if is_dynamo_compiling():
+        return replaced(self, *args, **kwargs)
+    if (nested := listener.nested) is not None:
+        return nested(self, *args, **kwargs)
+    if listener.is_over or not listener.claims(self):
+        return replaced(self, *args, **kwargs)
+    return listener.listen(replaced, self, args, kwargs)
+
+
+def _replacement(owner: Listener, before: Call) -> Call:
+    names = {
+        "__builtins__": builtins,  # which Dynamo wants to find here
+        "listener": owner,
+        "replaced": before,
+        "is_dynamo_compiling": is_dynamo_compiling,
+    }
+    return FunctionType(_listening_call.__code__.replace(), names, "listening_call")

@@ -9,12 +9,35 @@ looks at, or stands in for, its operators.
 no forward is recorded, and the reason says so |
 | ``torch._C._get_tracing_state`` | ``torch.jit.trace`` | the same |
 | ``torch._C._functorch.peek_interpreter_stack`` | ``vmap``, ``grad`` and the like | the same |
+| ``torch._C._push_on_torch_dispatch_stack``, ``_pop_torch_dispatch_stack`` | a mode of one \
+thread, without torch's flags for all threads | no forward is recorded, and the reason says so |
+| ``torch.fx._symbolic_trace._is_fx_tracing_tls`` | ``torch.fx`` is tracing | its traces are not \
+told from forwards |
+| ``torch.autograd.profiler._is_profiler_enabled`` | the program profiles itself | its profiles \
+hold one slow forward |
 | ``torch.cuda._initialized`` | whether a CUDA graph may be captured | the same |
 """
 
 from __future__ import annotations
 
 import torch
+from torch.autograd import profiler
+from torch.fx import _symbolic_trace
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+def push_mode(mode: TorchDispatchMode) -> None:
+    """Have this thread's operators go through a dispatch mode.
+
+    Raises:
+        AttributeError: this version of torch does it otherwise.
+    """
+    torch._C._push_on_torch_dispatch_stack(mode)
+
+
+def pop_mode() -> None:
+    """Take this thread's innermost mode off."""
+    torch._C._pop_torch_dispatch_stack(None)
 
 
 def why_not_record() -> str:
@@ -28,12 +51,20 @@ def why_not_record() -> str:
             return "torch.jit.trace is tracing it"
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return "it runs under a transform of torch.func"
+        if _is_traced_by_fx():
+            return "torch.fx is tracing it"
+        if getattr(profiler, "_is_profiler_enabled", False):
+            return "the program runs torch.profiler"
         # Before CUDA is set up there is no stream to ask; without CUDA the answer is no.
         if torch.cuda._initialized and torch.cuda.is_current_stream_capturing():
             return "it is being captured as a CUDA graph"
     except AttributeError as error:
         return f"this version of torch does not say what is under way: {error}"
     return ""
+
+
+def _is_traced_by_fx() -> bool:
+    return bool(getattr(getattr(_symbolic_trace, "_is_fx_tracing_tls", None), "flag", False))
 
 
 def is_compiled_module(module: torch.nn.Module) -> bool:

@@ -13,7 +13,7 @@ from types import TracebackType
 import torch
 
 from tui_profiler.messages import Program
-from tui_profiler.probe.observer import Observer
+from tui_profiler.probe.observer import GRACE_SECONDS, Observer
 from tui_profiler.probe.serving import Server
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.writable import writable
@@ -30,9 +30,13 @@ class Watched:
     Used as a context manager it ends with the block.
     """
 
-    def __init__(self, observer: Observer, server: Server) -> None:
+    def __init__(self, observer: Observer, server: Server, model: torch.nn.Module) -> None:
         self._observer = observer
         self._server = server
+        self._at_deletion = weakref.finalize(
+            model, server.remove, observer, "the model was deleted"
+        )
+        self._at_deletion.atexit = False
 
     @property
     def is_looked_at(self) -> bool:
@@ -41,7 +45,8 @@ class Watched:
 
     def close(self, why: str = "the program watches it no more") -> None:
         """Let nobody look any more; what was replaced is put back."""
-        self._server.remove(self._observer, why)
+        if self._at_deletion.detach() is not None:
+            self._server.remove(self._observer, why)
 
     def __enter__(self) -> Watched:
         return self
@@ -55,7 +60,13 @@ class Watched:
         self.close()
 
 
-def watch(model: torch.nn.Module, name: str | None = None, budget: float = 0.02) -> Watched:
+def watch(
+    model: torch.nn.Module,
+    name: str | None = None,
+    budget: float = 0.02,
+    *,
+    grace_seconds: float = GRACE_SECONDS,
+) -> Watched:
     """Let ``tui-profiler attach`` look into this process while ``model`` runs.
 
     While nobody is attached it costs nothing but a thread that sleeps. The model is never called by
@@ -65,6 +76,8 @@ def watch(model: torch.nn.Module, name: str | None = None, budget: float = 0.02)
         model: its calls are what is shown; it is not kept alive.
         name: to choose it by; None for the name of its class.
         budget: what being looked at may cost, as a share of the model's time.
+        grace_seconds: how long after the last viewer the program stays as it is looked at, so that
+            one who comes back finds its figures.
 
     Returns:
         A handle that ends it; it need not be kept.
@@ -85,10 +98,10 @@ def watch(model: torch.nn.Module, name: str | None = None, budget: float = 0.02)
         lambda module: is_call_of(module, root()),
         budget,
         server.wake,
+        grace_seconds,
     )
     server.add(observer)
-    weakref.finalize(model, server.remove, observer, "the model was deleted").atexit = False
-    return Watched(observer, server)
+    return Watched(observer, server, model)
 
 
 def is_call_of(module: torch.nn.Module, model: torch.nn.Module | None) -> bool:

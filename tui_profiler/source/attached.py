@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from tui_profiler.messages import Ended, Failed, Hello, Message, Observe, Program, Request
-from tui_profiler.rendezvous import Place, places
+from tui_profiler.rendezvous import Place, is_same_user, places
 from tui_profiler.wire import WireError, encode, message_decoder
 
 READ_BYTES = 256 * 1024
 HELLO_SECONDS = 3.0
 """How long a program may take to say who it is: its interpreter may be busy for a while."""
-
-_CREDENTIALS = struct.Struct("3i")
 
 
 class AttachError(Exception):
@@ -133,8 +129,7 @@ def _called(place: Place) -> tuple[socket.socket, Hello]:
     try:
         connected.settimeout(HELLO_SECONDS)
         connected.connect(str(place.path))
-        raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(raw)[1] not in (os.getuid(), 0):
+        if not is_same_user(connected):
             raise AttachError("it belongs to another user")
         hello = _hello(connected)
     except BaseException:

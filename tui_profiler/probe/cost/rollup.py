@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tui_profiler.messages import Cost
+from tui_profiler.probe.breath import rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) 
         mine.take(given)
     scalars, sizes = _distinct(parents, held)
     for index in range(len(parents) - 1, 0, -1):
+        rest()
         parent = parents[index]
         total[parent].take(total[index])
         scalars[parent] += scalars[index]

@@ -112,6 +112,10 @@ class Aggregator:
             left_out=self._columns.left_out,
         )
 
+    def let_go(self) -> None:
+        """Keep no module alive: the model may be gone before its next forward."""
+        self._patterns.forget()
+
     def _pattern(self, forward: Forward) -> Pattern:
         for pattern in self._patterns.like(forward.modules):
             return pattern

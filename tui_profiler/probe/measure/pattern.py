@@ -102,6 +102,12 @@ class Patterns:
         self._used.add(id(pattern))
         return pattern
 
+    def forget(self) -> None:
+        """Drop all of them."""
+        self._by_length.clear()
+        self._used.clear()
+        self._count = 0
+
     def forget_unused(self) -> None:
         """Drop what was not met since the last time: a pattern keeps its modules alive."""
         for length, patterns in list(self._by_length.items()):

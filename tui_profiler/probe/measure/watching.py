@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -40,9 +41,11 @@ class Watching:
     def __init__(
         self, replaced: Call, pending_events: int, device: DeviceClock | None = None
     ) -> None:
-        self.watched: nn.Module | None = None
-        """The root while forwards are recorded. Nothing else here holds the model: a replacement
-        that had to stay behind must not keep it alive."""
+        self.is_wanted = False
+        """Whether forwards that begin now are recorded."""
+        self.watched: Callable[[], nn.Module | None] = _nobody
+        """Gives the root while it is wanted. Nothing here keeps the model alive, but for what was
+        recorded and not taken."""
         self.is_after_gap = True
         self.dropped = 0
         self.replaced = replaced
@@ -61,9 +64,10 @@ class Watching:
 
     def watch(self, root: nn.Module | None) -> None:
         """Record forwards of ``root`` that begin from now on; None for none."""
-        if self.watched is None:
+        if not self.is_wanted:
             self.is_after_gap = True
-        self.watched = root
+        self.is_wanted = root is not None
+        self.watched = _nobody if root is None else weakref.ref(root)
         self._move_gate()
 
     def close(self) -> None:
@@ -71,7 +75,7 @@ class Watching:
         self._is_open = False
         # The gate stays as it is: what was compiled meanwhile may hold the replacement, and would
         # be compiled again for other code. Open, it passes through.
-        self.watched = None
+        self.is_wanted, self.watched = False, _nobody
         self._finished.clear()
         self._modules_before = []
         if self.device is not None:
@@ -83,6 +87,7 @@ class Watching:
         # another thread when the process forks.
         taken = [self._finished.popleft() for _ in range(len(self._finished))]
         self._pending = 0
+        self._modules_before = []  # Or the model would be kept alive until its next forward.
         return taken
 
     def run_root(
@@ -93,7 +98,7 @@ class Watching:
         events: list[object] = [] if device is None else device.new_forward()
         is_room = self._pending < self._pending_events
         self._under_way[id(events)] = events
-        if self.watched is None:
+        if not self.is_wanted:
             # Recording was stopped since the call began: what runs already is not cut.
             self._move_gate()
         token = self.events.set(events if is_room else _FULL)
@@ -107,7 +112,7 @@ class Watching:
                 device.end(events, mark)
             self.events.reset(token)
             del self._under_way[id(events)]
-            if self.watched is None:
+            if not self.is_wanted:
                 self._move_gate()
             if is_room and len(events) < self.longest:
                 self._finish(events, root, start, end)
@@ -139,10 +144,14 @@ class Watching:
     def _move_gate(self) -> None:
         # Another thread may begin to watch between the question and the answer: it has said so
         # before it opens the gate, so asking once more after shutting it is enough.
-        if self.watched is None and not self._under_way and not is_compiled(self._opened):
+        if not self.is_wanted and not self._under_way and not is_compiled(self._opened):
             self.call.__code__ = self._shut
-        if self.watched is not None or self._under_way:
+        if self.is_wanted or self._under_way:
             self.call.__code__ = self._opened
+
+
+def _nobody() -> None:
+    return None
 
 
 class _Full(list[object]):
@@ -198,7 +207,7 @@ def _direct_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     if is_dynamo_compiling():
         return replaced(self, *args, **kwargs)
     if (events := running()) is None:
-        if self is watching.watched:
+        if self is watching.watched():
             return watching.run_root(self, args, kwargs)
         if self._compiled_call_impl is None:
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch
@@ -220,7 +229,7 @@ def _chained_open(self: nn.Module, /, *args: object, **kwargs: object) -> object
     if is_dynamo_compiling():
         return replaced(self, *args, **kwargs)
     if (events := running()) is None:
-        if self is watching.watched:
+        if self is watching.watched():
             return watching.run_root(self, args, kwargs)
         return replaced(self, *args, **kwargs)
     start = perf_counter()
@@ -238,7 +247,7 @@ def _device_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     if is_dynamo_compiling():
         return replaced(self, *args, **kwargs)
     if (events := running()) is None:
-        if self is watching.watched:
+        if self is watching.watched():
             return watching.run_root(self, args, kwargs)
         return replaced(self, *args, **kwargs)
     mark = device.begin(events)

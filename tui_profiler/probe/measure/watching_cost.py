@@ -14,6 +14,7 @@ from collections import deque
 from torch import nn
 
 from tui_profiler.messages import Overhead
+from tui_profiler.probe.breath import rest
 from tui_profiler.probe.measure.watching import Watching
 
 _CALLS = 500
@@ -54,6 +55,7 @@ def call_seconds() -> float:
     watching.watch(model)
     best_plain = best_watched = float("inf")
     for _ in range(_REPEATS):
+        rest()
         model.call = plain
         began = time.perf_counter()
         plain(model)

@@ -6,13 +6,16 @@
 3. It is slower than others, once: every operator passes through Python.
 4. Where ``torch.compile`` made code of the model, only its modules are recorded: a dispatch mode
    around compiled code would see some operators and not others.
+5. Nothing of the process is changed but what ends with the forward: torch's own flags of a mode
+   being on are for all threads, and are left alone. ``torch._dynamo`` is not imported for it.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -20,15 +23,16 @@ from tui_profiler.messages import Attempt, InputSpec
 from tui_profiler.probe.cost.call import Call, signature_of
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.thread_internals import is_compiled_module
+from tui_profiler.probe.thread_internals import is_compiled_module, pop_mode, push_mode
 from tui_profiler.probe.torch_internals import Operator
 from tui_profiler.probe.trace.bounds import Bounds
-from tui_profiler.probe.trace.calls import ModuleStack, watched
+from tui_profiler.probe.trace.calls import ModuleStack
 from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.places import Frame, Place, Places
 from tui_profiler.probe.trace.programs import Program
 from tui_profiler.probe.trace.record import Recording
 from tui_profiler.probe.trace.recorder import RecorderAroundCompiler
+from tui_profiler.probe.trace.scripted import run_as_a_whole
 from tui_profiler.probe.trace.trace import Trace, finished
 from tui_profiler.probe.trace.ways import DISPATCH_REAL
 from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
@@ -37,6 +41,10 @@ Forward = Callable[..., object]
 
 OWN_FORWARD = "its own forward"
 """What tells this way of tracing from a real run of ours."""
+USUAL_DEPTH = 20
+"""Nested modules that are far from Python's recursion limit with our frames between them too."""
+_FRAMES_PER_CALL = 2
+_FRAMES_PER_OPERATOR = 100
 COMPILED = "compiled by torch.compile: its operators are not seen"
 
 
@@ -52,7 +60,8 @@ class Hearing:
         """What the forward took."""
         self.trouble = ""
         """Why nothing, or not all, was recorded."""
-        self.is_done = False
+        self.nested: Forward | None = None
+        """What calls of modules go through meanwhile, whichever thread they are on."""
 
     def run(self, forward: Forward, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Run ``forward(root, *args, **kwargs)``, which is what the program asked for.
@@ -60,26 +69,20 @@ class Hearing:
         Raises:
             BaseException: whatever the forward raises; then nothing is recorded.
         """
-        around = ExitStack()
-        stack = place = None
         try:
-            stack, place = self._listen(around, args, kwargs)
-        except Exception as error:  # Ours, whatever it is: it must not reach the program.
-            self.trouble = f"{type(error).__name__}: {error}"
-            around.close()
-        began = time.perf_counter()
-        try:
-            with around:
+            with ExitStack() as around:  # Whatever interrupts us, it is left again.
+                place = self._begin(around, forward, args, kwargs)
+                began = time.perf_counter()
                 output = forward(self._root, *args, **kwargs)
-            if stack is not None and place is not None:
-                stack.leave(place, output)
+            self.seconds = time.perf_counter() - began
+            if self._stack is not None and place is not None:
+                self._stack.leave(place, output)
         except BaseException as error:
             self._stack = None
             self.trouble = self.trouble or f"that forward raised {type(error).__name__}"
             raise
         finally:
-            self.seconds = time.perf_counter() - began
-            self.is_done = True
+            self.nested = None
         return output
 
     def trace(self) -> Trace | None:
@@ -107,10 +110,32 @@ class Hearing:
             self.trouble = f"{type(error).__name__}: {error}"
             return None
 
+    def _begin(
+        self,
+        around: ExitStack,
+        forward: Forward,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> Place | None:
+        """Listen from now on; gives the root's place, None where that failed."""
+        try:
+            with ExitStack() as entered:
+                place = self._listen(entered, forward, args, kwargs)
+                around.push(entered.pop_all())
+                return place
+        except Exception as error:  # Ours, whatever it is: it must not reach the program.
+            self._stack = None
+            self.trouble = f"{type(error).__name__}: {error}"
+            return None
+
     def _listen(
-        self, around: ExitStack, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[_CarefulStack, Place]:
-        """Put everything in place around a forward; gives the stack, and the root's place on it."""
+        self,
+        around: ExitStack,
+        forward: Forward,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> Place:
+        """Put everything in place around a forward; gives the root's place."""
         root = self._root
         assert root is not None
         places = Places(root, self._name)
@@ -119,17 +144,19 @@ class Hearing:
         parameters, buffers = weight_storages(root)
         tensors = [tensor for module in modules for _, tensor, _ in own_tensors(module)]
         lifetimes = Lifetimes(tensors, tensors_in((args, kwargs)))
-        self._recorder = _CarefulRecorder(
+        kind = _CarefulRecorder if "torch._dynamo" not in sys.modules else _HiddenRecorder
+        self._recorder = kind(
             self._stack, {*parameters, *buffers}, lifetimes, None, Bounds(truth=False)
         )
         compiled = [module for module in modules if is_compiled_module(module)]
         place = self._stack.enter(root, args, kwargs)
-        around.enter_context(watched(self._stack, places.depth))
+        around.enter_context(_room_for(places.depth))
         if compiled:
             self._note_compiled(places, compiled)
         else:
             around.enter_context(self._recorder)
-        return self._stack, place
+        self.nested = _stacked(self._stack, forward)
+        return place
 
     def _note_compiled(self, places: Places, compiled: Sequence[torch.nn.Module]) -> None:
         assert self._recorder is not None
@@ -152,7 +179,9 @@ class _CarefulStack(ModuleStack):
     ) -> Place:
         depth = len(self.frames)
         try:
-            return super().enter(module, args, kwargs)
+            place = super().enter(module, args, kwargs)
+            place.note = place.note or run_as_a_whole(module)
+            return place
         except Exception as error:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
             if len(self.frames) == depth:  # What ``end`` takes off again.
@@ -170,6 +199,19 @@ class _CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call]
     """Runs every operator exactly once, as it is; its own mistakes stay its own."""
 
     trouble = ""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Torch would import torch._dynamo to hide us from it, at the first operator: two seconds,
+        # in which the program's threads wait for the interpreter again and again.
+        return False
+
+    def __enter__(self) -> _CarefulRecorder:
+        push_mode(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pop_mode()
 
     def __torch_dispatch__(
         self,
@@ -195,6 +237,60 @@ class _CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call]
         call = Call(signature_of(func), args, kwargs, ())
         written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
         self._record(func, call, written, result)
+
+
+class _HiddenRecorder(_CarefulRecorder):  # type: ignore[no-untyped-call] # torch has no types
+    """The same where ``torch._dynamo`` is imported: it must not compile us."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _stacked(stack: _CarefulStack, forward: Forward) -> Forward:
+    """Give what runs a call of a module, and keeps the stack where it is of the stack's thread."""
+
+    def call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+        if not stack.is_watching():
+            return forward(self, *args, **kwargs)
+        place = stack.enter(self, args, kwargs)
+        try:
+            output = forward(self, *args, **kwargs)
+            stack.leave(place, output)
+        finally:
+            stack.end()
+        return output
+
+    return call
+
+
+@contextmanager
+def _room_for(depth: int) -> Iterator[None]:
+    """Raise Python's recursion limit where a deep model might fit under it only without us.
+
+    Args:
+        depth: how deep its modules nest.
+    """
+    if depth <= USUAL_DEPTH:
+        yield
+        return
+    before = sys.getrecursionlimit()
+    raised = before + _FRAMES_PER_CALL * depth + _FRAMES_PER_OPERATOR
+    sys.setrecursionlimit(raised)
+    try:
+        yield
+    finally:
+        if sys.getrecursionlimit() == raised:  # Else the program has set one of its own.
+            sys.setrecursionlimit(before)
 
 
 def warm_up() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from tui_profiler.messages import Weight
+from tui_profiler.probe.breath import rest
 from tui_profiler.probe.cost.rollup import Held
 from tui_profiler.probe.torch_internals import (
     buffers_of,
@@ -88,6 +89,7 @@ class Weights:
         self._parameters: dict[Key, torch.Tensor] = {}
         self._unpacked: dict[int, list[tuple[str, torch.Tensor, bool]]] = {}
         for index, place in enumerate(places):
+            rest()
             module = place.module
             self.of_place.append(() if module is None else self._owned(place, module))
             if module is not None and place.is_registered:

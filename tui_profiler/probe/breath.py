@@ -1,0 +1,40 @@
+"""Work of ours in a program's process, in small steps with rests between.
+
+While one thread runs Python, another that comes back from an operator waits 5 ms for the
+interpreter: a forward of a hundred operators would stand still as long as we work. Who rests gives
+it away at once. Elsewhere, on a thread that was not told so, nothing rests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+WORK_SECONDS = 0.0005
+REST_SECONDS = 0.002
+
+
+class _Told(threading.local):
+    rests_at: float | None = None
+
+
+_told = _Told()
+
+
+@contextmanager
+def in_small_steps() -> Iterator[None]:
+    """Have ``rest`` rest on this thread while the block runs."""
+    _told.rests_at = time.perf_counter() + WORK_SECONDS
+    try:
+        yield
+    finally:
+        _told.rests_at = None
+
+
+def rest() -> None:
+    """Let other threads run, where this one was told to and has worked for long enough."""
+    if _told.rests_at is not None and time.perf_counter() >= _told.rests_at:
+        time.sleep(REST_SECONDS)
+        _told.rests_at = time.perf_counter() + WORK_SECONDS

@@ -1,0 +1,105 @@
+"""Those who look at one model, and what one who comes later must be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from tui_profiler.messages import Message, Observe, Request
+from tui_profiler.probe.link import Link
+
+FLUSH_SECONDS = 0.3
+"""How long all of them together may take to hear the last words."""
+MOST_WAITING = 64
+"""Messages that a viewer may be behind by, ticks apart, when a new tree is made."""
+
+
+class Viewers:
+    """Connections, and which of them asked to be told."""
+
+    def __init__(self) -> None:
+        self._links: list[Link] = []
+        self._told: list[Link] = []
+        self._said: dict[type[Message], tuple[Message, ...]] = {}
+        """By kind, in the order in which it was said first."""
+        self.left_at = 0.0
+        """``time.monotonic()`` when the last one left."""
+
+    def __bool__(self) -> bool:
+        """Tell whether anyone wants to be told."""
+        return bool(self._told)
+
+    @property
+    def connections(self) -> int:
+        """How many have called, whether they look or not."""
+        return len(self._links)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that those who look now were too slow for."""
+        return sum(link.dropped for link in self._told)
+
+    def admit(self, link: Link, hello: Message) -> None:
+        """Take a new connection; it is told who this is, and nothing else before it asks."""
+        link.send(hello)
+        self._links.append(link)
+
+    def requests(self, others: Callable[[Request], None]) -> None:
+        """Hear what they ask: to be told is done here, the rest is for ``others``."""
+        for link in self._links:
+            while (request := link.next_request(0.0)) is not None:
+                if not isinstance(request, Observe):
+                    others(request)
+                elif link not in self._told:
+                    self._told.append(link)
+                    for message in self.said():
+                        link.send(message)
+        before = bool(self._told)
+        self._links = [link for link in self._links if not link.is_closed]
+        self._told = [link for link in self._told if not link.is_closed]
+        if before and not self._told:
+            self.left_at = time.monotonic()
+
+    def said(self) -> list[Message]:
+        """Give what a later one must be told."""
+        return [message for known in self._said.values() for message in known]
+
+    def last(self, kind: type[Message]) -> Message | None:
+        """Give what was said last of a kind."""
+        return self._said.get(kind, (None,))[-1]
+
+    def say(self, *said: Message, under: type[Message] | None = None) -> None:
+        """Tell everyone, and keep it for later ones in place of what it replaces."""
+        self._said[under or type(said[0])] = said
+        for message in said:
+            self.tell(message)
+
+    def tell(self, message: Message) -> None:
+        """Tell everyone, and no later one."""
+        for link in self._told:
+            link.send(message)
+
+    def forget(self, kinds: Iterable[type[Message]] | None = None) -> None:
+        """Tell later ones no more of some kinds; None: of any."""
+        for kind in tuple(self._said) if kinds is None else kinds:
+            self._said.pop(kind, None)
+
+    def drop_who_is_behind(self) -> None:
+        """Hang up on those that have not taken what was said long ago: it would pile up."""
+        for link in self._told:
+            if link.waiting > MOST_WAITING:
+                link.close()
+
+    def close(self) -> None:
+        """Give them a moment to hear the last words, and hang up."""
+        deadline = time.monotonic() + FLUSH_SECONDS
+        for link in self._links:
+            link.flush(max(deadline - time.monotonic(), 0.0))
+            link.close()
+        self._links, self._told = [], []
+
+    def abandon(self) -> None:
+        """Drop everyone without a word: in a forked child they are the parent's."""
+        for link in self._links:
+            link.abandon()
+        self._links, self._told = [], []
