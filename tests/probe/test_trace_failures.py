@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from torch import nn
 
 from tests.probe.traced import inputs_of, traced
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.trace.recorder import UNSEEN
 from tui_profiler.probe.trace.trace import TraceError, messages, trace
 from tui_profiler.wire import encode
 
@@ -226,3 +229,32 @@ def test_too_little_memory_has_its_own_remedy() -> None:
     failed = failure(Huge(), inputs_of(torch.zeros(1))).failed
 
     assert failed.remedies[0].command == "--batch 1"
+
+
+class InAThread(torch.nn.Module):
+    """Computes its first layer in a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        made = []
+
+        def work():
+            with torch.no_grad():  # which belongs to a thread as well
+                made.append(self.first(x))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return self.last(made[0])
+
+
+def test_what_another_thread_computes_makes_figures_a_lower_bound() -> None:
+    model = InAThread().eval()
+    found = trace(model, [inputs_of(torch.zeros(1, 8))])
+
+    assert found.costs[0].macs == 16 * 4  # the last layer alone
+    assert found.costs[0].uncosted == 1
+    assert UNSEEN in found.done.uncosted

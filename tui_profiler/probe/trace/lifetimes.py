@@ -94,6 +94,10 @@ class Lifetimes:
         """Tell whether a storage was made in this forward."""
         return key in self._living or key in self._handed_over
 
+    def is_known(self, key: int | None) -> bool:
+        """Tell whether a storage was there before this forward, or was made in it."""
+        return key in self._known or self.began_here(key)
+
     def hand_over(self, key: int, twin: torch.UntypedStorage) -> None:
         """Count a storage that began here for as long as ``twin`` lives, which stands for it."""
         entered = self._living.pop(key, None)

@@ -167,6 +167,7 @@ def _record_once(
         try:
             with torch.no_grad(), watched(stack, places.depth, walker), recorder:
                 output = program.run(given, stack)
+            recorder.note_strangers(output, places.root)
         except (Exception, SystemExit) as error:
             where = stack.raised_in.path if stack.raised_in is not None else ""
             raise ForwardError(error, where) from error

@@ -41,6 +41,9 @@ from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tensors import described, described_by_name
 from tui_profiler.probe.trace.twins import Twins
 
+UNSEEN = "operators that were not seen (of another thread?)"
+"""Among those without a formula: what made a tensor that no operator seen here has made."""
+
 _DEVICE = torch.ops.prim.device.default
 
 
@@ -67,6 +70,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         self.bounds = bounds
         self.dataflow = Dataflow()
         self._twins = Twins(lifetimes, self.dataflow)
+        self._strangers = False
         self.uncosted: dict[str, None] = {}
         """Operators without a formula, in order of first use."""
 
@@ -143,6 +147,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
             place.source = self._stack.line()
         place.calls += 1
         self._count(operator, call, outputs, place)
+        self.note_strangers((call.args, call.kwargs), place)
         self.dataflow.add(place, tensors_in((call.args, call.kwargs)), outputs, written)
         scratch = op_workspace(operator, call.args, call.kwargs, outputs)
         self.lifetimes.add(place, outputs, scratch)
@@ -154,6 +159,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         place.own.take(cost)
         if cost.uncosted:
             self.uncosted[listed(operator, call.signature.name, call.args)] = None
+
+    def note_strangers(self, value: object, place: Place) -> None:
+        """Count what made the tensors in ``value``, where no operator that was seen did.
+
+        Only of fake tensors it is certain that they were made in this forward.
+        """
+        for tensor in tensors_in(value):
+            if isinstance(tensor, FakeTensor):
+                key = storage_key(tensor)
+                if key is not None and not self.lifetimes.is_known(key) and not self._strangers:
+                    self._strangers = True
+                    place.own.take(Own(ops=1, uncosted=1))
+                    self.uncosted[UNSEEN] = None
 
     def _began_here(self, tensor: torch.Tensor) -> bool:
         return self.lifetimes.began_here(storage_key(tensor))
