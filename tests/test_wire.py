@@ -58,6 +58,7 @@ from tui_profiler.messages import (
     StageStarted,
     Start,
     Step,
+    StepTimes,
     Stop,
     Tensor,
     Unknown,
@@ -112,6 +113,7 @@ MESSAGES: tuple[Message, ...] = (
         1.0, b"\1\0\0\0", *[b"\0\0\0\0"] * 3, (Region(1, "why", (RegionPart("a::b", 1, 0.5),)),)
     ),
     DeviceTimes(1.0, 2, 0, 1, "", b"\1\0\0\0", *[b"\0" * 8] * 2, *[b"\0" * 4] * 2),
+    StepTimes(1.0, 9, 64, 0.25, 0.125, Unknown("no"), *[0.5] * 3, dropped=2),
     Failed("trace", "no", "a.b", "f.py:1", "why", "likely", (Remedy("--batch 1", "fits"),), "tb"),
     Printed("out\n", 3),
     Ended(-9, False, "Killed", 42, 1.5),

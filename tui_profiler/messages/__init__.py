@@ -56,6 +56,7 @@ from tui_profiler.messages.model import (
     Weight,
 )
 from tui_profiler.messages.playback import Playback, Skipped
+from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
     CountWith,
     Halt,
@@ -100,6 +101,7 @@ Message: TypeAlias = (
     | OperatorTimes
     | WindowTimes
     | DeviceTimes
+    | StepTimes
     | Sample
     | Overhead
     | Replayed
@@ -175,6 +177,7 @@ __all__ = [
     "StageStarted",
     "Start",
     "Step",
+    "StepTimes",
     "Stop",
     "Tensor",
     "Tick",

@@ -27,13 +27,14 @@ from tui_profiler.messages import (
     Overhead,
     Request,
     Sample,
+    StepTimes,
     Tick,
     WindowTimes,
 )
 from tui_profiler.wire import WireError, encode, request_decoder
 
 _REPLACEABLE = (
-    *(Tick, OperatorTimes, WindowTimes, DeviceTimes),
+    *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
     *(Sample, Heartbeat, Overhead, LoopState),
 )
 MAX_REQUESTS = 1000

@@ -27,6 +27,7 @@ from tui_profiler.messages import (
     OperatorTimes,
     Overhead,
     Sample,
+    StepTimes,
     Tick,
     TraceDone,
     TraceStarted,
@@ -70,6 +71,7 @@ class Kind(IntEnum):
     OPERATOR_TIMES = 10
     WINDOW_TIMES = 11
     DEVICE_TIMES = 12
+    STEP_TIMES = 13
 
 
 _KINDS: dict[type, Kind] = {
@@ -80,6 +82,7 @@ _KINDS: dict[type, Kind] = {
     OperatorTimes: Kind.OPERATOR_TIMES,
     WindowTimes: Kind.WINDOW_TIMES,
     DeviceTimes: Kind.DEVICE_TIMES,
+    StepTimes: Kind.STEP_TIMES,
     TraceStarted: Kind.TRACE_STARTED,
     Nodes: Kind.TRACE_PART,
     Edges: Kind.TRACE_PART,

@@ -32,7 +32,7 @@ MODE = 0o600
 """A recording holds paths, arguments and printed lines: others do not read it unasked."""
 _REPEATED = (
     *(Kind.TICK, Kind.SAMPLE, Kind.HEARTBEAT, Kind.OVERHEAD),
-    *(Kind.OPERATOR_TIMES, Kind.WINDOW_TIMES, Kind.DEVICE_TIMES),
+    *(Kind.OPERATOR_TIMES, Kind.WINDOW_TIMES, Kind.DEVICE_TIMES, Kind.STEP_TIMES),
 )
 
 

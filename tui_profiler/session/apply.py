@@ -31,6 +31,7 @@ from tui_profiler.messages import (
     SecondOpinion,
     StageDone,
     StageStarted,
+    StepTimes,
     Tick,
     TraceDone,
     TraceStarted,
@@ -98,6 +99,8 @@ def apply(session: Session, message: Message | Jump) -> Session:
         case DeviceTimes():
             agree = device_columns_agree(message)
             return replace(session, device=DeviceTimings(message)) if agree else session
+        case StepTimes():
+            return replace(session, steps=message, heard_at=message.at)
         case Sample():
             return _sample(session, message)
         case Overhead():

@@ -20,6 +20,7 @@ from tui_profiler.messages import (
     Replayed,
     Sample,
     SecondOpinion,
+    StepTimes,
     Tick,
 )
 from tui_profiler.messages.live import Stage
@@ -88,6 +89,8 @@ class Session(Struct, frozen=True, eq=False):
     """Where the time of modules went in the last window, None before the first."""
     device: DeviceTimings | None = None
     """Times on the GPU, None where there are none."""
+    steps: StepTimes | None = None
+    """Of a rank of a distributed run, None elsewhere."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
     sample: Sample | None = None

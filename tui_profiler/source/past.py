@@ -30,6 +30,7 @@ _KEPT = {
     Kind.OPERATOR_TIMES: 1,
     Kind.WINDOW_TIMES: 1,
     Kind.DEVICE_TIMES: 1,
+    Kind.STEP_TIMES: 1,
 }
 """How many of the last ones a session can show."""
 _MOST_CHECKPOINTS = 64

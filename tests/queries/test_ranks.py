@@ -1,0 +1,162 @@
+"""Which rank holds the others up, and in which module."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.sessions import session_of, ticked
+from tui_profiler.messages import Ended, Figure, LoopState, Program, StepTimes, Unknown
+from tui_profiler.queries.rank_modules import module_differences
+from tui_profiler.queries.ranks import parts, rank_rows, reference, verdict
+from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
+
+NET = """
+net Net 10 10
+  first Linear 5 5
+  block Block 5 5
+    second Linear 5 5
+"""
+
+
+def times(compute: float, wait: Figure, host: float = 0.001) -> StepTimes:
+    """A step whose compute is half forward, half backward."""
+    step = compute + host + (wait if isinstance(wait, float) else 0.0)
+    return StepTimes(1.0, 99, 64, step, compute, wait, host, compute / 2, compute / 2)
+
+
+def run(*ranks: StepTimes | None, of: int | None = None) -> Workspace:
+    workspace = NO_RANKS
+    for number, step in enumerate(ranks):
+        program = Program("net", 100 + number, "train.py", 0.0, 0.0, number, of or len(ranks), "r")
+        workspace = joined(workspace, str(number), program)
+        if step is not None:
+            workspace = told(workspace, str(number), step, in_sight=False)
+    return workspace
+
+
+LATE = times(0.030, 0.001)
+EARLY = times(0.010, 0.021)
+
+
+def test_the_straggler_is_the_rank_that_waits_least_though_all_steps_are_as_long() -> None:
+    workspace = run(EARLY, EARLY, LATE, EARLY)
+    found = verdict(workspace)
+
+    assert found.key == "2"
+    assert found.level == "critical"
+    # 21 ms of the others' waiting less 1 ms of its own, in a step of 32 ms.
+    assert found.lines[0] == (
+        "rank 2 is the straggler: in a step of 32.0 ms it waits 1.00 ms, the others 21.0 ms;"
+        " 62 % of the step is lost"
+    )
+    assert found.lines[1] == "its forward takes 10.0 ms longer than the others"
+
+
+@pytest.mark.parametrize(
+    ("late", "level"), [(0.0079, "even"), (0.0081, "warning"), (0.0091, "critical")]
+)
+def test_a_tenth_of_a_step_warns_and_a_fifth_is_critical(late: float, level: str) -> None:
+    # Steps of 10 ms; the others compute 7 ms and wait 3.
+    others, straggler = times(0.0070, 0.0030, 0.0), times(late, 0.010 - late, 0.0)
+
+    assert verdict(run(others, straggler, others)).level == level
+
+
+def test_rows_begin_with_the_worst_and_say_how_late_it_is() -> None:
+    rows = rank_rows(run(EARLY, EARLY, LATE, times(0.011, 0.020)), now=1.0)
+
+    assert [row.number for row in rows] == [2, 0, 1, 3]
+    assert rows[0].skew == pytest.approx(0.020)
+    assert rows[0].skew_share == pytest.approx(0.020 / 0.032)
+    assert rows[1].skew == 0.0
+
+
+def test_host_time_is_told_from_compute_as_the_reason() -> None:
+    slow_to_load = times(0.010, 0.001, host=0.021)
+    found = verdict(run(EARLY, slow_to_load))
+
+    assert found.lines[1].startswith(
+        "outside of forward, backward and collectives it takes 20.0 ms"
+    )
+
+
+def test_what_cannot_be_told_apart_names_no_straggler_and_says_why() -> None:
+    blind = times(0.01, Unknown("waits inside of operators"))
+    workspace = run(blind, blind)
+
+    assert verdict(workspace).level == "unknown"
+    assert "waits inside of operators (rank 0)" in verdict(workspace).lines[0]
+    assert rank_rows(workspace, 1.0)[0].words == "waits inside of operators"
+    assert parts(blind) is None
+
+
+def test_one_rank_alone_is_no_comparison() -> None:
+    assert verdict(run(EARLY, None)).level == "unknown"
+
+
+def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
+    workspace = run(EARLY, EARLY, LATE)
+    finished = LoopState("finished", 2.0, detail="the program ended")
+    for message in (finished, Ended(0, False, attached=True)):
+        workspace = told(workspace, "2", message, in_sight=False)
+    rows = rank_rows(workspace, 2.0)
+
+    assert rows[-1].number == 2
+    assert rows[-1].words == "gone: the program ended"
+    assert verdict(workspace).level == "even"
+
+
+def test_a_rank_that_was_killed_says_that_it_hung_up() -> None:
+    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True), in_sight=False)
+
+    assert rank_rows(workspace, 2.0)[-1].words == "gone: it hung up without a word"
+
+
+def test_a_rank_that_was_not_found_has_a_row() -> None:
+    rows = rank_rows(run(EARLY, EARLY, of=3), 1.0)
+
+    assert (rows[-1].number, rows[-1].key) == (2, "")
+    assert rows[-1].words.startswith("not found here")
+
+
+def test_a_restarted_rank_takes_the_place_of_the_one_that_is_gone() -> None:
+    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True), in_sight=False)
+    again = replace(workspace.ranks[1].program, pid=999)
+    workspace = joined(workspace, "new", again)
+
+    assert [rank.key for rank in workspace.ranks] == ["0", "new"]
+
+
+def test_a_rank_is_compared_with_the_straggler_and_the_straggler_with_the_first_to_be_there() -> (
+    None
+):
+    workspace = run(EARLY, times(0.009, 0.022), LATE)
+
+    assert reference(workspace, "0") == "2"
+    assert reference(workspace, "2") == "1"
+
+
+def test_the_module_that_is_slow_comes_first_and_not_those_that_hold_it() -> None:
+    slow = ticked(
+        session_of(NET), {"": 0.030, "first": 0.004, "block": 0.025, "block.second": 0.024}
+    )
+    usual = ticked(
+        session_of(NET), {"": 0.011, "first": 0.005, "block": 0.005, "block.second": 0.004}
+    )
+    found = module_differences(slow, usual)
+
+    assert [one.path for one in found][:2] == ["block.second", "first"]
+    assert found[0].difference == pytest.approx(0.020)
+    assert found[1].difference == pytest.approx(-0.001)
+    assert found[0].first_whole == pytest.approx(0.024)
+
+
+def test_a_module_of_one_rank_alone_has_no_difference() -> None:
+    usual = ticked(session_of(NET), {"": 0.011, "first": 0.005})
+    other = ticked(session_of(NET), {"": 0.011, "block": 0.005})
+    found = {one.path: one for one in module_differences(usual, other)}
+
+    assert found["first"].difference is None
+    assert found["first"].second is None
+    assert module_differences(usual, other)[0].path == ""

@@ -1,0 +1,203 @@
+"""Which rank of a run holds the others up, by how much, and in which module.
+
+Ranks that meet in a collective all take as long as the slowest: their steps tell nothing. Who is
+late waits least, because the others are there already; everyone else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.messages import StepTimes, Unknown, known
+from tui_profiler.queries.panel_state import state
+from tui_profiler.session import Session
+from tui_profiler.session.workspace import Rank, Workspace
+from tui_profiler.text import safe
+from tui_profiler.units import duration, share
+
+WARNS = 0.10
+"""Of a step, in which the others wait for the straggler."""
+IS_CRITICAL = 0.20
+ORDER_STEP = 0.05
+"""Ranks whose skew differs by less of a step keep their order, so that rows stay put."""
+Level: TypeAlias = Literal["unknown", "even", "warning", "critical"]
+_PARTS = {
+    "forward": "its forward takes",
+    "backward": "its backward takes",
+    "host": "outside of forward, backward and collectives it takes",
+}
+
+
+class RankRow(Struct, frozen=True):
+    """One row of the ranks screen."""
+
+    key: str
+    """Of the process; empty where none was found for the rank."""
+    number: int
+    pid: int | None
+    words: str
+    """What it does now, or why there is nothing to see."""
+    is_live: bool
+    times: StepTimes | None = None
+    skew: float | None = None
+    """Seconds that the rank that waits most waits more: how late this one is."""
+    skew_share: float | None = None
+    """Of a step."""
+
+
+class Verdict(Struct, frozen=True):
+    """Who holds the others up."""
+
+    level: Level
+    lines: tuple[str, ...]
+    """Sentences with figures; safe."""
+    key: str = ""
+    """Of the straggler; empty where there is none."""
+
+
+def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
+    """Give a row for each rank, the one that holds up the others first, gone ones last."""
+    measured = _measured(workspace.ranks)
+    most = max((wait for _, wait in measured.values()), default=None)
+    rows = [_row(rank, now, measured.get(rank.key), most) for rank in workspace.ranks]
+    there = {rank.number for rank in workspace.ranks}
+    rows += [
+        RankRow("", number, None, "not found here: it watches no model, or runs elsewhere", False)
+        for number in range(workspace.expected)
+        if number not in there
+    ]
+    return tuple(sorted(rows, key=_badness))
+
+
+def verdict(workspace: Workspace) -> Verdict:
+    """Name the straggler: the rank with the least wait, where the others wait for it."""
+    measured = _measured(workspace.ranks)
+    if len(measured) < 2:
+        return Verdict("unknown", _why_unknown(workspace))
+    late = min(measured, key=lambda key: measured[key][1])
+    others = [measured[key] for key in measured if key != late]
+    step = median(step for step, _ in measured.values())
+    theirs, its = median(wait for _, wait in others), measured[late][1]
+    lost = theirs - its
+    lost_share = lost / step if step > 0 else 0.0
+    if lost_share < WARNS:
+        least = f"the others wait {duration(max(lost, 0.0))} longer than the one that waits least"
+        return Verdict("even", (f"no straggler: {least}, {share(max(lost_share, 0.0))} of a step",))
+    rank = next(rank for rank in workspace.ranks if rank.key == late)
+    sentence = (
+        f"rank {rank.number} is the straggler: in a step of {duration(step)} it waits"
+        f" {duration(its)}, the others {duration(theirs)}; {share(lost_share)} of the step is lost"
+    )
+    level: Level = "critical" if lost_share >= IS_CRITICAL else "warning"
+    reason = _where(rank, [one for one in workspace.ranks if one.key in measured and one != rank])
+    return Verdict(level, (sentence, reason), late)
+
+
+def reference(workspace: Workspace, key: str) -> str:
+    """Give the rank to compare one with: the straggler; for it, the one that waits most."""
+    late = verdict(workspace).key
+    if late and late != key:
+        return late
+    measured = _measured(rank for rank in workspace.ranks if rank.key != key)
+    if measured:
+        return max(measured, key=lambda one: measured[one][1])
+    alive = (rank.key for rank in workspace.ranks if rank.key != key and not rank.is_gone)
+    return next(alive, "")
+
+
+def parts(times: StepTimes) -> tuple[float, float, float] | None:
+    """Give seconds of compute, wait and host of a step, None where they cannot be told apart."""
+    compute, wait, host = known(times.compute), known(times.wait), known(times.host)
+    return None if compute is None or wait is None or host is None else (compute, wait, host)
+
+
+def _measured(ranks: Iterable[Rank]) -> dict[str, tuple[float, float]]:
+    """Give seconds of step and wait by key, of those that run and of which both are known."""
+    found: dict[str, tuple[float, float]] = {}
+    for rank in ranks:
+        times = rank.session.steps
+        if times is None or rank.is_gone:
+            continue
+        step, wait = known(times.step), known(times.wait)
+        if step is not None and wait is not None:
+            found[rank.key] = (step, wait)
+    return found
+
+
+def _row(
+    rank: Rank, now: float, measured: tuple[float, float] | None, most: float | None
+) -> RankRow:
+    found = state(rank.session, now)
+    words = " ".join(part for part in (found.words, found.detail) if part)
+    ended = rank.session.ended
+    if ended is not None:
+        words = f"gone: {safe(_last_words(rank.session))}"
+    times, skew, of_step = rank.session.steps, None, None
+    if measured is not None and most is not None:
+        step, wait = measured
+        skew = most - wait
+        of_step = skew / step if step > 0 else None
+    elif times is not None and ended is None and isinstance(times.wait, Unknown):
+        words = safe(times.wait.reason)
+    return RankRow(
+        key=rank.key,
+        number=rank.number,
+        pid=rank.program.pid,
+        words=words,
+        is_live=found.kind == "live",
+        times=times,
+        skew=skew,
+        skew_share=of_step,
+    )
+
+
+def _last_words(session: Session) -> str:
+    if session.loop is not None and session.loop.state == "finished" and session.loop.detail:
+        return session.loop.detail
+    if session.ended is not None and session.ended.last_line:
+        return session.ended.last_line
+    return "it hung up without a word"
+
+
+def _badness(row: RankRow) -> tuple[int, int, int, int]:
+    if not row.key:
+        return (3, 0, row.number, 0)
+    if row.words.startswith("gone"):
+        return (2, 0, row.number, row.pid or 0)
+    if row.skew_share is None:
+        return (1, 0, row.number, row.pid or 0)
+    return (0, -int(row.skew_share / ORDER_STEP), row.number, row.pid or 0)
+
+
+def _why_unknown(workspace: Workspace) -> tuple[str, ...]:
+    for rank in workspace.ranks:
+        times = rank.session.steps
+        if times is not None and not rank.is_gone:
+            for figure in (times.step, times.wait):
+                if isinstance(figure, Unknown):
+                    who = f"rank {rank.number}"
+                    return (f"no straggler can be named: {safe(figure.reason)} ({who})",)
+    return ("waits for steps of two ranks at least",)
+
+
+def _where(rank: Rank, others: Sequence[Rank]) -> str:
+    """Say which part of the straggler's step is longer than the others', and by how much."""
+    more: dict[str, float] = {}
+    for part in _PARTS:
+        its = _seconds(rank, part)
+        theirs = [seconds for one in others if (seconds := _seconds(one, part)) is not None]
+        if its is not None and theirs:
+            more[part] = its - median(theirs)
+    if not more or max(more.values()) <= 0:
+        return "no part of its own step is longer than the others'"
+    worst = max(more, key=lambda part: more[part])
+    return f"{_PARTS[worst]} {duration(more[worst])} longer than the others"
+
+
+def _seconds(rank: Rank, part: str) -> float | None:
+    times = rank.session.steps
+    return None if times is None else known(getattr(times, part))

@@ -1,0 +1,86 @@
+"""Several sessions at once: the ranks of one run, and the only functions that change them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.messages import Ended, Message, Program
+from tui_profiler.session.apply import apply
+from tui_profiler.session.state import EMPTY, History, Session
+
+
+class Rank(Struct, frozen=True, eq=False):
+    """One process of a run, and everything learned of it."""
+
+    key: str
+    """Tells it from every other process, also of the same rank."""
+    program: Program
+    session: Session = EMPTY
+
+    @property
+    def number(self) -> int:
+        """Its rank; -1 where it has none."""
+        return -1 if self.program.rank is None else self.program.rank
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it hung up."""
+        return self.session.ended is not None
+
+
+class Workspace(Struct, frozen=True, eq=False):
+    """The ranks of one run that were found, by rank."""
+
+    ranks: tuple[Rank, ...] = ()
+
+    @property
+    def expected(self) -> int:
+        """How many ranks the run says it has."""
+        return max((rank.program.ranks or 0 for rank in self.ranks), default=0)
+
+    def rank(self, key: str) -> Rank | None:
+        """Give the rank with that key."""
+        return next((rank for rank in self.ranks if rank.key == key), None)
+
+
+NO_RANKS = Workspace()
+
+
+def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
+    """Give the workspace with one more process; one that is gone gives way to its successor."""
+    number = program.rank
+    others = (
+        rank
+        for rank in workspace.ranks
+        if rank.key != key and not (rank.is_gone and rank.program.rank == number)
+    )
+    ranks = sorted((*others, Rank(key, program)), key=lambda rank: (rank.number, rank.key))
+    return Workspace(tuple(ranks))
+
+
+def told(workspace: Workspace, key: str, message: Message, *, in_sight: bool) -> Workspace:
+    """Give the workspace after a message of one rank.
+
+    Args:
+        workspace: as it was.
+        key: of the rank.
+        message: what it said.
+        in_sight: whether its explorer is looked at; the history of the others is not kept, because
+            there may be hundreds.
+    """
+    return Workspace(
+        tuple(
+            replace(rank, session=_after(rank.session, message, in_sight=in_sight))
+            if rank.key == key
+            else rank
+            for rank in workspace.ranks
+        )
+    )
+
+
+def _after(session: Session, message: Message, *, in_sight: bool) -> Session:
+    after = apply(session, message)
+    if in_sight or isinstance(message, Ended):
+        return after
+    return replace(after, history=History())
