@@ -4,59 +4,64 @@ from __future__ import annotations
 
 from tui_profiler.canvas import ASCII, UNICODE
 from tui_profiler.messages import LoadSpec
-from tui_profiler.source.attached import Attached, AttachError, find
-from tui_profiler.text import safe
+from tui_profiler.source.attached import Attached, AttachError, attached, find
+from tui_profiler.source.remote import SCHEME
 from tui_profiler.verbs.outcome import MODEL_FAILED
 
 from .app import run_explorer
-from .output import put, say
-from .programs import columns, matching
-
-HOW = "in the program: import tui_profiler; tui_profiler.watch(model)"
+from .output import put
+from .programs import candidates, columns, matching, refused, source_of
 
 
 def list_programs(who: str) -> int:
     """Print every watched model that ``who`` fits, one a line; exit code 1 where there are none."""
-    found = matching(find(), who)
-    put("".join(f"{'  '.join(columns(one))}\n" for one in found))
-    if not found:
-        _say_none(who)
-    return 0 if found else MODEL_FAILED
+    found = find()
+    fitting = matching(found, who)
+    put("".join(f"{'  '.join(columns(one))}\n" for one in fitting))
+    if fitting:
+        return 0
+    try:
+        candidates(found, who)
+    except AttachError as error:
+        return refused(error)
+    return MODEL_FAILED
 
 
-def run_attached(who: str, *, ascii_only: bool) -> int:
+def run_attached(who: str, *, remote_python: str, ascii_only: bool, started_at: float) -> int:
     """Look into one program until it is left; gives the exit code.
 
     Args:
-        who: name or process id; empty for any.
+        who: name or process id, or an address; empty for any.
+        remote_python: an interpreter on another host.
         ascii_only: draw with ASCII characters only.
+        started_at: Unix time when the command was started.
     """
-    answering = [one for one in matching(find(), who) if one.program is not None]
-    if not answering:
-        _say_none(who)
-        return MODEL_FAILED
-    chosen = answering[0]
-    if len(answering) > 1:
+    try:
+        if who.startswith(SCHEME):
+            source: Attached | int = source_of(who, remote_python, started_at)
+        else:
+            source = _picked(who, ascii_only=ascii_only, started_at=started_at)
+    except AttachError as error:
+        return refused(error)
+    if isinstance(source, int):
+        return source
+
+    def again(spec: LoadSpec) -> Attached:
+        raise AssertionError("what is attached to is not started again")
+
+    spec = LoadSpec(source.program.name, started_at=started_at)
+    return run_explorer(source, again, spec, ascii_only=ascii_only)
+
+
+def _picked(who: str, *, ascii_only: bool, started_at: float) -> Attached | int:
+    """Attach to what fits, chosen by hand where there are several; an exit code where none was."""
+    fitting = candidates(find(), who)
+    chosen = fitting[0]
+    if len(fitting) > 1:
         from .picker import pick  # noqa: PLC0415
 
         picked, code = pick(who, ASCII if ascii_only else UNICODE)
         if picked is None:
             return code
         chosen = picked
-    try:
-        source = Attached(chosen.place)
-    except AttachError as error:
-        say("attach", safe(str(error)))
-        return MODEL_FAILED
-
-    def again(spec: LoadSpec) -> Attached:
-        return Attached(chosen.place)
-
-    spec = LoadSpec(source.program.name, started_at=source.started_at)
-    return run_explorer(source, again, spec, ascii_only=ascii_only)
-
-
-def _say_none(who: str) -> None:
-    what = f"nothing called {safe(who)!r} can be attached to" if who else "nothing to attach to"
-    say("attach", f"{what}; no program of yours watches a model" if not who else what)
-    say("attach", f"try {HOW}" if not who else "try tui-profiler attach --list")
+    return attached(chosen.place, started_at)

@@ -7,8 +7,6 @@ worker was started, so that torch is imported there while Textual is imported he
 from __future__ import annotations
 
 import gc
-import os
-import sys
 import time
 from collections.abc import Sequence
 
@@ -19,7 +17,9 @@ from tui_profiler import __version__
 from tui_profiler.messages import ListModels, Start
 from tui_profiler.recording.kind import is_recording
 
+from .attach_verbs import attach, attach_to, relay, remote_python
 from .options import BUDGET_HELP, Chosen, Share, model_options
+from .output import require_terminal
 
 _EPILOG = """\b
 Examples:
@@ -74,7 +74,7 @@ def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) ->
     """Run MODEL and look inside, on screen. The verb may be left out."""
     if is_recording(model):
         return _played(model, ascii_only=ascii_only)
-    _require_terminal()
+    require_terminal()
     gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
     from tui_profiler.messages import LoadSpec  # noqa: PLC0415
     from tui_profiler.source.spawned import Spawned, worker_command  # noqa: PLC0415
@@ -91,7 +91,9 @@ def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) ->
 
 
 @_verbs.command("report", short_help="Print what models cost, and with --measure take.")
-@click.argument("names", metavar="MODEL...", nargs=-1, required=True)
+@click.argument("names", metavar="MODEL...", nargs=-1)
+@attach_to
+@remote_python
 @click.option(
     "--format",
     "layout",
@@ -120,6 +122,8 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     from .headless import ReportOptions, run_report  # noqa: PLC0415
 
     options = msgspec.convert(typed, ReportOptions)
+    if bool(options.names) == bool(options.attach):
+        raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
     if options.measure is not None and not chosen.run:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
@@ -170,7 +174,9 @@ def _models(pattern: str, debug: bool) -> int:
 
 
 @_verbs.command("record", short_help="Record a running model to a file.")
-@click.argument("model")
+@click.argument("model", default="")
+@attach_to
+@remote_python
 @click.option("--output", "-o", metavar="FILE", required=True, help="Where to record to.")
 @click.option(
     "--seconds",
@@ -190,6 +196,8 @@ def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     from .headless_record import RecordOptions, run_record  # noqa: PLC0415
 
     options = msgspec.convert(typed, RecordOptions)
+    if bool(options.model) == bool(options.attach):
+        raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
     if options.seconds is not None and not chosen.run:
         raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
     return run_record(options, chosen, started_at=started_at)
@@ -245,49 +253,19 @@ def _run(started_at: float, /, **typed: object) -> int:
 
     options = msgspec.convert(typed, RunOptions)
     if options.layout is None:
-        _require_terminal("add --format table, which needs none.")
+        require_terminal("add --format table, which needs none.")
     return run_script(options, started_at=started_at)
 
 
-@_verbs.command("attach", short_help="Look into a running program, on screen.")
-@click.argument("who", metavar="[NAME|PID]", default="")
-@click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
-def _attach(who: str, only_list: bool, ascii_only: bool) -> int:
-    """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
-
-    NAME is what watch was given, or the class of the model. Where there are several programs, they
-    are listed to choose from.
-    """
-    from .attaching import list_programs, run_attached  # noqa: PLC0415
-
-    if only_list:
-        return list_programs(who)
-    _require_terminal()
-    return run_attached(who, ascii_only=ascii_only)
+_verbs.add_command(attach)
+_verbs.add_command(relay)
 
 
 def _played(file: str, *, speed: float = 1.0, at: float | None = None, ascii_only: bool) -> int:
-    _require_terminal()
+    require_terminal()
     from .playing import run_recording  # noqa: PLC0415
 
     return run_recording(file, speed=speed, at=at, ascii_only=ascii_only)
-
-
-def _require_terminal(instead: str = "") -> None:
-    """Refuse to draw where no one could see it or answer.
-
-    Raises:
-        UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
-    """
-    instead = instead or 'try "tui-profiler report MODEL", which needs none.'
-    for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
-        if stream is None or not stream.isatty():
-            raise click.UsageError(
-                f"The explorer needs a terminal and standard {name} is none: {instead}"
-            )
-    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        raise click.UsageError(f"The explorer needs a terminal that can move its cursor: {instead}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.reports.table import table
 from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.text import safe
 from tui_profiler.verbs.models import models
@@ -25,12 +26,15 @@ from tui_profiler.verbs.report import report
 
 from .options import Chosen
 from .output import columns, put, require_writable, say, speaker
+from .programs import follow, not_attached
 
 
 class ReportOptions(Struct, frozen=True):
     """What was typed after ``report``, the options of the model apart."""
 
     names: tuple[str, ...]
+    attach: str
+    remote_python: str
     layout: Literal["table", "json"]
     output: str
     measure: float | None
@@ -46,8 +50,10 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
     require_writable(options.output)
     worst = 0
     kept: list[str] = []
-    for name in options.names:
-        if is_recording(name):
+    for name in options.names or (options.attach,):
+        if options.attach:
+            session = asyncio.run(_attached(options, started_at))
+        elif is_recording(name):
             session = _recorded(name)
         else:
             session = asyncio.run(_one(name, options, chosen, started_at))
@@ -86,6 +92,18 @@ async def _one(name: str, options: ReportOptions, chosen: Chosen, started_at: fl
     spec = wanted.spec(name, started_at=started_at, seconds=options.measure)
     source = Spawned(worker_command(), first=[Start(spec)])
     return await report(source, measuring=measuring, progress=speaker(name))
+
+
+async def _attached(options: ReportOptions, started_at: float) -> Session:
+    """Follow a program that is not ours."""
+    try:
+        source = follow(
+            options.attach, options.remote_python, seconds=options.measure, started_at=started_at
+        )
+    except AttachError as error:
+        return apply(EMPTY, not_attached(error))
+    measuring = options.measure is not None
+    return await report(source, measuring=measuring, progress=speaker(options.attach))
 
 
 def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:

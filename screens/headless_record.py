@@ -17,6 +17,8 @@ from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import Header
 from tui_profiler.recording.writer import Writer, create, overwrite
 from tui_profiler.session import Session
+from tui_profiler.source import Source
+from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.text import safe
 from tui_profiler.units import size, thousands
@@ -25,20 +27,34 @@ from tui_profiler.verbs.record import record
 
 from .options import Chosen
 from .output import say, speaker
+from .programs import follow, refused
 
 
 class RecordOptions(Struct, frozen=True):
     """What was typed after ``record``, the options of the model apart."""
 
     model: str
+    attach: str
+    remote_python: str
     output: str
     seconds: float | None
     force: bool
 
 
 def run_record(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
-    """Record a model in a worker of ours, and give the exit code."""
-    spec = chosen.spec(options.model, started_at=started_at, seconds=options.seconds)
+    """Record a model in a worker of ours, or one in a program, and give the exit code."""
+    name = options.model or options.attach
+    spec = chosen.spec(name, started_at=started_at, seconds=options.seconds)
+    attached: Source | None = None
+    if options.attach:
+        try:  # Before the file is made.
+            attached = follow(
+                *(options.attach, options.remote_python),
+                seconds=options.seconds,
+                started_at=started_at,
+            )
+        except AttachError as error:
+            return refused(error)
     header = Header(started_at, socket.gethostname(), __version__, spec)
     try:
         make = overwrite if options.force else create
@@ -54,13 +70,15 @@ def run_record(options: RecordOptions, chosen: Chosen, *, started_at: float) -> 
 
     why = "it was interrupted"
     try:
-        session, why = asyncio.run(_record(spec, writer, now))
+        session, why = asyncio.run(_record(spec, attached, writer, now))
     finally:
         writer.close(why, now())
     return _told(session, writer, options, chosen)
 
 
-async def _record(spec: LoadSpec, writer: Writer, now: Callable[[], float]) -> tuple[Session, str]:
+async def _record(
+    spec: LoadSpec, attached: Source | None, writer: Writer, now: Callable[[], float]
+) -> tuple[Session, str]:
     """Record until it is over; an interrupt ends it in order."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -69,13 +87,13 @@ async def _record(spec: LoadSpec, writer: Writer, now: Callable[[], float]) -> t
             loop.add_signal_handler(number, stop.set)
     until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
     say(spec.model, f"recording{until}")
-    source = Spawned(worker_command(), first=[Start(spec)])
+    source = attached or Spawned(worker_command(), first=[Start(spec)])
     return await record(source, writer, stop, now=now, progress=speaker(spec.model))
 
 
 def _told(session: Session, writer: Writer, options: RecordOptions, chosen: Chosen) -> int:
     for line in complaint(session, debug=chosen.debug):
-        say(options.model, line)
+        say(options.model or options.attach, line)
     code = exit_code(session)
     if code == BAD_ARGUMENTS and not writer.failure:
         os.unlink(options.output)

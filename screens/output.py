@@ -59,3 +59,19 @@ def speaker(name: str) -> Callable[[str], None]:
 def say(name: str, line: str) -> None:
     """Write a line about one model to stderr."""
     click.echo(f"{safe(name)}: {line}", err=True)
+
+
+def require_terminal(instead: str = "") -> None:
+    """Refuse to draw where no one could see it or answer.
+
+    Raises:
+        UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
+    """
+    instead = instead or 'try "tui-profiler report MODEL", which needs none.'
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
+        if stream is None or not stream.isatty():
+            raise click.UsageError(
+                f"The explorer needs a terminal and standard {name} is none: {instead}"
+            )
+    if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        raise click.UsageError(f"The explorer needs a terminal that can move its cursor: {instead}")

@@ -98,7 +98,9 @@ class RunActions(Screen[None]):
         if why_not := refusal(session, type(request).__name__):
             self.say(why_not)
         elif session.hello is None or is_gone:
-            self.say("there is no worker to ask; ctrl+r starts one")
+            is_others = session.ended is not None and session.ended.attached
+            left = "the program is gone; tui-profiler attach finds others"
+            self.say(left if is_others else "there is no worker to ask; ctrl+r starts one")
         else:
             self._send(request)
             self.say(said)

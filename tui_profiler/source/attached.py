@@ -1,8 +1,10 @@
-"""A program that is not ours, over a socket that it listens at.
+"""A program that is not ours, over a socket that it listens at, here or on another host.
 
 1. A viewer only reads: it asks for nothing but to be told, and hanging up changes nothing there.
 2. Only a process of the same user is spoken to, by the kernel's word and not by the socket's name.
 3. What it sends is checked like what anyone sends: nonsense ends the conversation with a failure.
+4. Its messages count seconds since it is watched; here they count since this command was started,
+   as everyone's do. What was before that is at 0.
 """
 
 from __future__ import annotations
@@ -11,20 +13,45 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from tui_profiler.messages import Ended, Failed, Hello, Message, Observe, Program, Request
-from tui_profiler.rendezvous import Place, is_same_user, places
+from msgspec.structs import replace
+
+from tui_profiler.messages import (
+    Ended,
+    Failed,
+    Hello,
+    LoopState,
+    Message,
+    Observe,
+    Program,
+    Request,
+)
+from tui_profiler.messages.live import WIRE_VERSION
+from tui_profiler.rendezvous import Place, is_same_user, places, remove_if_deaf
+from tui_profiler.text import safe
 from tui_profiler.wire import WireError, encode, message_decoder
 
 READ_BYTES = 256 * 1024
 HELLO_SECONDS = 3.0
 """How long a program may take to say who it is: its interpreter may be busy for a while."""
+MOST_AT_ONCE = 16
+UPGRADE = "the same version of tui-profiler for the program and for this command"
 
 
 class AttachError(Exception):
-    """A program cannot be attached to; the text says why."""
+    """A program cannot be attached to.
+
+    Args:
+        why: one sentence.
+        instead: what to try; empty where the caller knows better.
+    """
+
+    def __init__(self, why: str, instead: str = "") -> None:
+        super().__init__(why)
+        self.instead = instead
 
 
 class Found(NamedTuple):
@@ -38,40 +65,49 @@ class Found(NamedTuple):
 
 def find() -> list[Found]:
     """Ask every watched model of this user who it is; sockets without a listener are removed."""
-    found = []
-    for place in places():
-        try:
-            connected, hello = _called(place)
-        except ConnectionRefusedError:
-            place.path.unlink(missing_ok=True)
-            continue
-        except (OSError, AttachError) as error:
-            found.append(Found(place, None, str(error) or type(error).__name__))
-            continue
-        connected.close()
-        found.append(Found(place, hello.program))
-    return found
+    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # One that is stopped must not hide the others.
+        return [found for found in pool.map(_asked, places()) if found is not None]
+
+
+def _asked(place: Place) -> Found | None:
+    try:
+        connected = connect(place)
+        with connected:
+            return Found(place, said_hello(connected, HELLO_SECONDS).program)
+    except (ConnectionRefusedError, FileNotFoundError):
+        remove_if_deaf(place.path)
+        return None
+    except (OSError, AttachError) as error:
+        return Found(place, None, str(error) or type(error).__name__)
 
 
 class Attached:
-    """A conversation with one watched model. It is called at once, before any event loop runs.
+    """A conversation with one watched model.
 
-    Raises:
-        AttachError: it cannot be spoken to.
+    Args:
+        connected: is this object's from now on.
+        hello: what the program has said already.
+        started_at: Unix time when this command was started; None: now.
+        last_words: gives why the conversation ended, where something between us knows.
     """
 
-    def __init__(self, place: Place) -> None:
-        try:
-            self._socket, hello = _called(place)
-        except OSError as error:
-            raise AttachError(f"process {place.pid} does not answer: {error}") from error
+    def __init__(
+        self,
+        connected: socket.socket,
+        hello: Hello,
+        started_at: float | None = None,
+        last_words: Callable[[], str] = str,
+    ) -> None:
         assert hello.program is not None
-        self.program = hello.program
-        self.started_at = time.time() - hello.program.at
-        """Unix time, on this host's clock, from which its messages count."""
+        self._socket = connected
         self._hello = hello
+        self._last_words = last_words
+        self.program = hello.program
+        self.started_at = time.time() if started_at is None else started_at
+        self._offset = hello.program.at - (time.time() - self.started_at)
         self._writer: asyncio.StreamWriter | None = None
         self._is_closed = False
+        self._is_finished = False
         self._began = time.monotonic()
 
     async def messages(self) -> AsyncIterator[Message]:
@@ -84,7 +120,8 @@ class Attached:
             yield self._hello
             while data := await reader.read(READ_BYTES):
                 for message in decoder.feed(data):
-                    yield message
+                    self._is_finished |= _is_last(message)
+                    yield self._on_our_clock(message)
         except WireError as error:
             yield Failed("attach", f"the program sent what is not a message: {error}")
         except ConnectionError:
@@ -93,11 +130,18 @@ class Attached:
             await self._hang_up()
         yield Ended(
             code=0,
-            expected=self._is_closed,
+            expected=self._is_closed or self._is_finished,
+            last_line="" if self._is_closed else self._last_words(),
             pid=self.program.pid,
             seconds=time.monotonic() - self._began,
             attached=True,
         )
+
+    def _on_our_clock(self, message: Message) -> Message:
+        at = getattr(message, "at", None)
+        if not isinstance(at, float):
+            return message
+        return replace(message, at=max(at - self._offset, 0.0))
 
     def send(self, request: Request) -> None:
         """Write a request; it is lost when the program is gone."""
@@ -118,12 +162,25 @@ class Attached:
                 await self._writer.wait_closed()
 
 
-def _called(place: Place) -> tuple[socket.socket, Hello]:
-    """Call a program, and give its first message.
+def attached(place: Place, started_at: float | None = None) -> Attached:
+    """Call a program of this host.
+
+    Raises:
+        AttachError: it cannot be spoken to.
+    """
+    try:
+        connected = connect(place)
+        return Attached(connected, said_hello(connected, HELLO_SECONDS), started_at)
+    except OSError as error:
+        raise AttachError(f"process {place.pid} does not answer: {error}") from error
+
+
+def connect(place: Place) -> socket.socket:
+    """Call a program, and say nothing yet.
 
     Raises:
         OSError: nobody listens, or not in time.
-        AttachError: it is not one of this user's, or speaks otherwise.
+        AttachError: it is not one of this user's.
     """
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -131,31 +188,57 @@ def _called(place: Place) -> tuple[socket.socket, Hello]:
         connected.connect(str(place.path))
         if not is_same_user(connected):
             raise AttachError("it belongs to another user")
-        hello = _hello(connected)
+        connected.settimeout(None)
     except BaseException:
         connected.close()
         raise
-    connected.settimeout(None)
-    return connected, hello
+    return connected
 
 
-def _hello(connected: socket.socket) -> Hello:
-    length = _exactly(connected, 4)
-    body = _exactly(connected, min(int.from_bytes(length, "big"), READ_BYTES))
+def said_hello(connected: socket.socket, seconds: float) -> Hello:
+    """Wait for a program's first message, at most so long; on failure the socket is closed.
+
+    Raises:
+        OSError: it did not come in time.
+        AttachError: it is another one, or of another version.
+    """
+    deadline = time.monotonic() + seconds
     try:
-        for message in message_decoder().feed(length + body):
+        length = _exactly(connected, 4, deadline)
+        size = int.from_bytes(length, "big")
+        if size > READ_BYTES:
+            raise AttachError(f"it speaks another language: {safe(repr(length))}", UPGRADE)
+        body = _exactly(connected, size, deadline)
+        connected.settimeout(None)
+        return _checked(length + body)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def _checked(frame: bytes) -> Hello:
+    try:
+        for message in message_decoder().feed(frame):
+            if isinstance(message, Hello) and message.version != WIRE_VERSION:
+                theirs = f"it speaks version {message.version} and this command {WIRE_VERSION}"
+                raise AttachError(theirs, UPGRADE)
             if isinstance(message, Hello) and message.program is not None:
                 return message
     except WireError as error:
-        raise AttachError(f"it speaks another language: {error}") from error
-    raise AttachError("it does not say who it is")
+        raise AttachError(f"it speaks another language: {error}", UPGRADE) from error
+    raise AttachError("it does not say who it is", UPGRADE)
 
 
-def _exactly(connected: socket.socket, size: int) -> bytes:
+def _exactly(connected: socket.socket, size: int, deadline: float) -> bytes:
     data = b""
     while len(data) < size:
+        connected.settimeout(max(deadline - time.monotonic(), 0.001))
         part = connected.recv(size - len(data))
         if not part:
             raise AttachError("it hung up")
         data += part
     return data
+
+
+def _is_last(message: Message) -> bool:
+    return isinstance(message, LoopState) and message.state == "finished"

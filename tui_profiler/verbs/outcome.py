@@ -62,6 +62,9 @@ def _of_failure(failure: Failed, *, debug: bool) -> tuple[str, ...]:
 def _of_death(ended: Ended, session: Session) -> tuple[str, ...]:
     stage = next((r.stage for r in reversed(session.stages) if r.seconds is None), None)
     during = f" during {stage}" if stage is not None else ""
+    if ended.attached:
+        said = f": {safe(ended.last_line)}" if ended.last_line else ""
+        return (f"the program ended, or hung up{said}", "try tui-profiler attach --list")
     said = f"; its last words: {safe(ended.last_line)}" if ended.last_line else ""
     return (f"the worker {_how(ended.code)}{during}{said}", f"try {_instead(ended, session)}")
 

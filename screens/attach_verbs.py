@@ -1,0 +1,54 @@
+"""The verbs that look into other programs, and the options that others share with them."""
+
+from __future__ import annotations
+
+import click
+
+from .output import require_terminal
+
+remote_python = click.option(
+    "--remote-python",
+    metavar="PATH",
+    default="",
+    help="With ssh://: the Python there that has tui-profiler.",
+)
+attach_to = click.option(
+    "--attach",
+    metavar="NAME",
+    default="",
+    help="Instead of MODEL: a program that watches one, as for the verb attach.",
+)
+
+
+@click.command("attach", short_help="Look into a running program, on screen.")
+@click.argument("who", metavar="[NAME|PID]", default="")
+@click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
+@remote_python
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.pass_obj
+def attach(
+    started_at: float, who: str, only_list: bool, remote_python: str, ascii_only: bool
+) -> int:
+    """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
+
+    NAME is what watch was given, or the class of the model. Where there are several programs, they
+    are listed to choose from. On another host it is ssh://[user@]host[:port][/NAME|PID].
+    """
+    from .attaching import list_programs, run_attached  # noqa: PLC0415
+
+    if only_list:
+        return list_programs(who)
+    require_terminal()
+    return run_attached(
+        who, remote_python=remote_python, ascii_only=ascii_only, started_at=started_at
+    )
+
+
+@click.command("relay", short_help="What attach runs on another host, by ssh.")
+@click.argument("who", metavar="[NAME|PID]", default="")
+@click.option("--stdio", is_flag=True, required=True, help="Speak over standard input and output.")
+def relay(who: str, stdio: bool) -> int:
+    """Carry bytes between a program of this host and standard input and output."""
+    from .relaying import run_relay  # noqa: PLC0415
+
+    return run_relay(who)

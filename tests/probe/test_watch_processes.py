@@ -1,0 +1,182 @@
+"""Watched programs as processes: forks, spawned workers, ends, and places for sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.probe.watched_program import WatchedProgram, sockets_folder
+from tests.viewer import Viewer, place_of, wait_until
+from tui_profiler.rendezvous import places
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with sockets_folder() as made:
+        monkeypatch.setenv("TUI_PROFILER_DIR", str(made))
+        yield made
+
+
+def test_a_forked_child_that_goes_on_is_watched_by_itself(folder: Path) -> None:
+    code = """
+    model, x = Net().eval(), torch.randn(3, 8)
+    handle = tui_profiler.watch(model, "forked")
+    run(model, x, lambda: handle.is_looked_at)
+    run(model, x, lambda: nn.Module.__call__ is not TORCHS_OWN)
+    child = os.fork()
+    if child == 0:
+        put_back = nn.Module.__call__ is TORCHS_OWN
+        say("child", os.getpid(), put_back)
+        run(model, x, lambda: handle.is_looked_at)
+        run(model, x, lambda: not handle.is_looked_at)
+        os._exit(0)
+    run(model, x, lambda: os.waitpid(child, os.WNOHANG)[0] == child)
+    say("parent", handle.is_looked_at)
+    sys.stdin.readline()
+    """
+    with WatchedProgram(code, folder) as program, Viewer(place_of("forked")) as parents:
+        kind, child, was_put_back = program.said()
+        assert (kind, was_put_back) == ("child", True)
+        wait_until(lambda: [one for one in places() if one.pid == child])
+        (place,) = [one for one in places() if one.pid == child]
+        with Viewer(place) as viewer:
+            session = viewer.until(lambda s: s.timings is not None)
+            assert session.hello is not None
+            assert session.hello.pid == child
+        assert program.said() == ["parent", True]
+        parents.until(lambda s: s.timings is not None)
+        assert not parents.is_hung_up_on
+
+
+def test_workers_that_load_data_do_not_disturb_and_are_told_apart(folder: Path) -> None:
+    code = """
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+        def __getitem__(self, index):
+            if index == 0:
+                time.sleep(2)  # Longer than a child waits before it makes a socket.
+            return torch.full((8,), float(index))
+
+    def main():
+        model = Net().eval()
+        handle = tui_profiler.watch(model, "loader")
+        loader = torch.utils.data.DataLoader(
+            Data(), batch_size=8, num_workers=2, multiprocessing_context="fork"
+        )
+        total = 0.0
+        for batch in loader:
+            with torch.no_grad():
+                model(batch)
+            total += float(batch.sum())
+        say("fork", total)
+        run(model, batch, lambda: handle.is_looked_at)
+        run(model, batch, lambda: not handle.is_looked_at)
+    main()
+    """
+    with WatchedProgram(code, folder) as program:
+        wait_until(lambda: len(list(places())) == 3)
+        roles = []
+        for place in places():
+            with Viewer(place, looks=False) as viewer:
+                hello = viewer.until(lambda s: s.hello is not None).hello
+                assert hello is not None
+                assert hello.program is not None
+                roles.append(hello.program.role)
+        assert sorted(roles) == ["", "DataLoader worker", "DataLoader worker"]
+        assert program.said() == ["fork", 8.0 * sum(range(64))]
+        with Viewer(place_of("loader")) as viewer:
+            viewer.until(lambda s: s.timings is not None)
+        assert program.child.wait(30) == 0
+
+
+def test_the_end_of_a_program_is_told_and_leaves_nothing(folder: Path) -> None:
+    code = """
+    model, x = Net().eval(), torch.randn(3, 8)
+    handle = tui_profiler.watch(model, "ends")
+    run(model, x, lambda: handle.is_looked_at)
+    end = time.monotonic() + 1
+    run(model, x, lambda: time.monotonic() > end)
+    sys.exit(7)
+    """
+    with WatchedProgram(code, folder) as program:
+        viewer = Viewer(place_of("ends"))
+        session = viewer.until(lambda _: viewer.is_hung_up_on)
+        assert program.child.wait(30) == 7
+        assert program.complaint() == ""
+    assert session.loop is not None
+    assert (session.loop.state, session.loop.detail) == ("finished", "the program ended")
+    assert session.tree is not None
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_is_stopped_by_a_signal_dies_as_without_us(
+    folder: Path, number: signal.Signals
+) -> None:
+    code = """
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    model, x = Net().eval(), torch.randn(3, 8)
+    handle = tui_profiler.watch(model, "stopped")
+    run(model, x, lambda: False)
+    """
+    with WatchedProgram(code, folder) as program, Viewer(place_of("stopped")) as viewer:
+        viewer.until(lambda s: s.timings is not None)
+        program.child.send_signal(number)
+        complaint = program.complaint()
+        viewer.until(lambda _: viewer.is_hung_up_on)
+        assert program.child.returncode == -number
+    assert ("KeyboardInterrupt" in complaint) == (number == signal.SIGINT)
+
+
+def test_nobody_looking_costs_one_thread_that_sleeps(folder: Path) -> None:
+    code = """
+    handle = tui_profiler.watch(model := Net(), "idle")
+    until(lambda: own_threads() == ["tui-profiler"])
+    time.sleep(0.3)
+    before = time.process_time()
+    time.sleep(1.0)
+    say(own_threads(), time.process_time() - before, nn.Module.__call__ is TORCHS_OWN,
+        "torch._dynamo" in sys.modules)
+    """
+    with WatchedProgram(code, folder) as program:
+        threads, seconds, is_own, has_dynamo = program.said()
+    assert (threads, is_own, has_dynamo) == (["tui-profiler"], True, False)
+    assert isinstance(seconds, float)
+    assert seconds < 0.01
+
+
+def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
+    code = """
+    del os.environ["TUI_PROFILER_DIR"]
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    from tui_profiler.rendezvous import candidates, places
+    handle = tui_profiler.watch(model := Net(), "anywhere")
+    say(*(str(one) for one in candidates()))
+    say(*(str(one.path) for one in places() if one.pid == os.getpid()))
+    """
+    with WatchedProgram(code, folder) as program:
+        usable = program.said()
+        (path,) = program.said()
+    assert f"/tmp/tui-profiler-{os.geteuid()}" in usable
+    assert str(Path(str(path)).parent) in usable
+    assert not Path(str(path)).exists()
+
+
+def test_a_socket_that_a_killed_program_left_is_removed_by_the_next(folder: Path) -> None:
+    code = """
+    handle = tui_profiler.watch(model := Net(), "first")
+    say("ready")
+    sys.stdin.readline()
+    """
+    with WatchedProgram(code, folder) as program:
+        program.said()
+    assert [place.name for place in places()] == ["first"]
+    with WatchedProgram(code.replace("first", "second"), folder) as program:
+        program.said()
+        wait_until(lambda: [place.name for place in places()] == ["second"])
