@@ -6,15 +6,14 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.reactive import var
-from textual.screen import Screen
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_state import ended_text
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import size, thousands
 
+from .scrolling import ScrollingScreen
 from .widgets.key_bar import key_bar
 from .widgets.lines import EMPTY as BLANK
 from .widgets.lines import Line, LinesWidget, spread
@@ -61,7 +60,7 @@ def _said(text: str, role: str, look: Look) -> Line:
     return row(((text, role),), BLANK, look)
 
 
-class LogScreen(Screen[None]):
+class LogScreen(ScrollingScreen):
     """Shows the log; follows its end until the reader scrolls up."""
 
     CSS = """
@@ -69,15 +68,7 @@ class LogScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,L", "back", show=False),
-        Binding("up,k", "scroll_by(-1)", show=False),
-        Binding("down,j", "scroll_by(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
-        Binding("home,g", "start", show=False),
-        Binding("end,G", "end", show=False),
     ]
-
-    session: var[Session] = var(EMPTY)
 
     def __init__(self, glyphs: Glyphs = UNICODE) -> None:
         super().__init__()
@@ -120,21 +111,12 @@ class LogScreen(Screen[None]):
         keys = key_bar(_KEYS, (), self.size.width)
         self.query_one("#keys", LinesWidget).lines = (keys,)
 
-    def action_back(self) -> None:
-        """Go back."""
-        self.dismiss()
-
     def action_scroll_by(self, rows: int) -> None:
         """Move by lines; at the end the log is followed again."""
         body = self.query_one(ScrolledLines)
         body.move(rows)
         self._follows = body.is_at_end
         self._draw()
-
-    def action_page(self, direction: int) -> None:
-        """Move by half a page."""
-        height = self.query_one(ScrolledLines).size.height
-        self.action_scroll_by(direction * max(height // 2, 1))
 
     def action_start(self) -> None:
         """Go to the first line."""

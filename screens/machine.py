@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.reactive import var
-from textual.screen import Screen
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.session import EMPTY, Session
 
+from .scrolling import ScrollingScreen
 from .widgets.hardware_lines import hardware_lines
 from .widgets.header import Header
 from .widgets.key_bar import key_bar
@@ -23,7 +21,7 @@ from .widgets.scrolled import ScrolledLines
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
 
 
-class MachineScreen(Screen[None]):
+class MachineScreen(ScrollingScreen):
     """Shows the machine until it is left."""
 
     CSS = """
@@ -31,15 +29,7 @@ class MachineScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,M", "back", show=False),
-        Binding("up,k", "scroll_by(-1)", show=False),
-        Binding("down,j", "scroll_by(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
-        Binding("home,g", "start", show=False),
-        Binding("end,G", "end", show=False),
     ]
-
-    session: var[Session] = var(EMPTY)
 
     def __init__(self, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__()
@@ -80,24 +70,3 @@ class MachineScreen(Screen[None]):
             body.show(finished(hardware_lines(look), look))
         keys = key_bar(_KEYS, (), self.size.width)
         self.query_one("#keys", LinesWidget).lines = (keys,)
-
-    def action_back(self) -> None:
-        """Go back."""
-        self.dismiss()
-
-    def action_scroll_by(self, rows: int) -> None:
-        """Move by lines."""
-        self.query_one(ScrolledLines).move(rows)
-
-    def action_page(self, direction: int) -> None:
-        """Move by half a page."""
-        body = self.query_one(ScrolledLines)
-        body.move(direction * max(body.size.height // 2, 1))
-
-    def action_start(self) -> None:
-        """Go to the first line."""
-        self.query_one(ScrolledLines).to_start()
-
-    def action_end(self) -> None:
-        """Go to the end."""
-        self.query_one(ScrolledLines).to_end()

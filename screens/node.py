@@ -8,14 +8,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.reactive import var
-from textual.screen import Screen
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
-from tui_profiler.session import EMPTY, Session, Tree
+from tui_profiler.session import Tree
 from tui_profiler.text import safe
 
+from .scrolling import ScrollingScreen
 from .source_text import read_source
 from .widgets.bound_lines import bound_lines
 from .widgets.header import Header
@@ -38,7 +37,7 @@ WIDE_COLUMNS = 160
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("y", "copy"))
 
 
-class NodeScreen(Screen[None]):
+class NodeScreen(ScrollingScreen):
     """Shows one node until it is left."""
 
     CSS = """
@@ -53,18 +52,10 @@ class NodeScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "back", show=False),
-        Binding("up,k", "scroll_by(-1)", show=False),
-        Binding("down,j", "scroll_by(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
-        Binding("home,g", "start", show=False),
-        Binding("end,G", "end", show=False),
         Binding("left_square_bracket", "sibling(-1)", show=False),
         Binding("right_square_bracket", "sibling(1)", show=False),
         Binding("y", "copy", show=False),
     ]
-
-    session: var[Session] = var(EMPTY)
 
     def __init__(
         self, node: int, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0
@@ -149,27 +140,6 @@ class NodeScreen(Screen[None]):
             self._node = tree.find(self._tree.nodes[self._node].path) or 0
         self._tree = tree
         self._around = look_around(tree, self._node) if tree is not None else None
-
-    def action_back(self) -> None:
-        """Go back to the explorer."""
-        self.dismiss()
-
-    def action_scroll_by(self, rows: int) -> None:
-        """Move by lines."""
-        self.query_one(ScrolledLines).move(rows)
-
-    def action_page(self, direction: int) -> None:
-        """Move by half a page."""
-        body = self.query_one(ScrolledLines)
-        body.move(direction * max(body.size.height // 2, 1))
-
-    def action_start(self) -> None:
-        """Go to the first line."""
-        self.query_one(ScrolledLines).to_start()
-
-    def action_end(self) -> None:
-        """Go to the last line."""
-        self.query_one(ScrolledLines).to_end()
 
     def action_sibling(self, step: int) -> None:
         """Go to the next or former node below the same parent."""

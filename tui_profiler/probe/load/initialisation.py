@@ -12,6 +12,8 @@ import torch
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
+from tui_profiler.probe.load.settings import Settings, place
+
 _FILLS: frozenset[Callable[..., object]] = frozenset(
     {
         torch.Tensor.uniform_,
@@ -72,3 +74,16 @@ def seeded(seed: int = 0) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
+
+
+def initialiser(
+    build: Callable[[], torch.nn.Module], settings: Settings
+) -> Callable[[], torch.nn.Module]:
+    """Give what builds a model with values, the same each time, where it is to run."""
+
+    def initialise() -> torch.nn.Module:
+        with seeded():
+            model = build()
+        return place(model, settings)
+
+    return initialise

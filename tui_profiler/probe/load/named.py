@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_r
 from tui_profiler.probe.load.factory import parse_arguments
 from tui_profiler.probe.load.given import candidates_for
 from tui_profiler.probe.load.guesses import guesses
-from tui_profiler.probe.load.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.initialisation import initialiser, seeded, without_random_values
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.load.settings import Settings, place
 from tui_profiler.probe.load.state_dict import bind_file, file_of_weights
@@ -59,7 +60,11 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
         facts_source="torchvision",
         weights=spec.weights if bind else f"{entry.name}" if entry else "random",
         candidates=_candidates(model, known, keywords, spec, settings),
-        initialise=None if entry or bind or has_values else _initialiser(name, keywords, settings),
+        initialise=(
+            None
+            if entry or bind or has_values or settings.device.type == "meta"
+            else initialiser(partial(build, name, keywords), settings)
+        ),
         published_gmacs=known.gmacs if known and is_as_published and not spec.inputs else None,
         published_parameters=known.parameters if known and is_as_published else None,
         remake=lambda model, batch: _candidates(
@@ -131,20 +136,6 @@ def _weights(
             for near in nearest(text, names) or names[:1]
         ),
     )
-
-
-def _initialiser(
-    name: str, keywords: Mapping[str, object], settings: Settings
-) -> Callable[[], torch.nn.Module] | None:
-    if settings.device.type == "meta":
-        return None
-
-    def initialise() -> torch.nn.Module:
-        with seeded():
-            model = build(name, keywords)
-        return place(model, settings)
-
-    return initialise
 
 
 def _candidates(

@@ -24,7 +24,7 @@ from tui_profiler.probe.load.extras import library
 from tui_profiler.probe.load.factory import parse_arguments
 from tui_profiler.probe.load.given import candidates_for
 from tui_profiler.probe.load.guesses import guesses
-from tui_profiler.probe.load.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.initialisation import initialiser, without_random_values
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.load.memory import why_it_does_not_fit
 from tui_profiler.probe.load.settings import Settings, place
@@ -86,7 +86,7 @@ def load_timm(spec: LoadSpec, settings: Settings) -> Loaded:
     if file is not None:
         bind_file(file, spec.weights, model, spec.model)
         return _loaded(place(model, settings), wanted, spec, settings, weights=spec.weights)
-    initialise = None if settings.device.type == "meta" else _initialiser(make, settings)
+    initialise = None if settings.device.type == "meta" else initialiser(make, settings)
     return _loaded(place(model, settings), wanted, spec, settings, initialise=initialise)
 
 
@@ -153,17 +153,6 @@ def _tag(model: torch.nn.Module) -> str:
     """Give the tag of the weights that a model was built with."""
     config = getattr(model, "pretrained_cfg", None)
     return str(config.get("tag") or "") if isinstance(config, Mapping) else ""
-
-
-def _initialiser(
-    make: Callable[[], torch.nn.Module], settings: Settings
-) -> Callable[[], torch.nn.Module]:
-    def initialise() -> torch.nn.Module:
-        with seeded():
-            model = make()
-        return place(model, settings)
-
-    return initialise
 
 
 def _loaded(

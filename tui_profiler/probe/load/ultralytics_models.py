@@ -23,7 +23,7 @@ from tui_profiler.probe.load.errors import model_failed, reason, wrong_request
 from tui_profiler.probe.load.factory import parse_arguments
 from tui_profiler.probe.load.files import imports
 from tui_profiler.probe.load.given import candidates_for
-from tui_profiler.probe.load.initialisation import seeded, without_random_values
+from tui_profiler.probe.load.initialisation import initialiser, without_random_values
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.load.settings import Settings, place
 from tui_profiler.probe.load.state_dict import bind_file, file_of_weights, look_into_weights
@@ -96,7 +96,7 @@ def load_ultralytics_yaml(
         weights = file.name if spec.weights.upper() == "DEFAULT" else spec.weights
         _bind(file, weights, model, spec, tell)
     elif settings.device.type != "meta":
-        initialise = _initialiser(build, settings)
+        initialise = initialiser(build, settings)
 
     def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
         if spec.inputs:
@@ -181,15 +181,6 @@ def _side(architecture: Architecture) -> tuple[int, str]:
     if str(architecture.content["head"][-1][2]) == "Classify":
         return _SIDE_OF_CLASSIFIERS, "Ultralytics' size for classifiers"
     return _SIDE, "Ultralytics' default imgsz"
-
-
-def _initialiser(build: _Build, settings: Settings) -> _Build:
-    def initialise() -> torch.nn.Module:
-        with seeded():
-            model = build()
-        return place(model, settings)
-
-    return initialise
 
 
 def _bind(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tui_profiler.archive.collector import without_collector
 from tui_profiler.messages.model import Method
 from tui_profiler.probe.cache import Kept, kept_in, tensors_of
 from tui_profiler.probe.cost.traffic import tensors_in
@@ -15,7 +16,6 @@ from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.torch_internals import fake_inputs, fake_like
 from tui_profiler.probe.trace.bounds import Bounds
 from tui_profiler.probe.trace.calls import ModuleStack, watched
-from tui_profiler.probe.trace.collector import collector_held
 from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.meta import as_if_on_cpu, has_fakes
 from tui_profiler.probe.trace.places import Places
@@ -65,7 +65,7 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
         NoGraphError: no graph could be made of the model.
         ForwardError: the model raised.
     """
-    with nullcontext() if way.method == "dispatch:real" else collector_held():
+    with nullcontext() if way.method == "dispatch:real" else without_collector():
         return _recorded(model, inputs, way, name)
 
 

@@ -10,15 +10,14 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from msgspec.structs import replace
 
+from tui_profiler.archive.collector import without_collector
 from tui_profiler.messages import (
     Attempt,
     Cost,
@@ -109,7 +108,7 @@ def trace(
                 failure = _first(failure, _failure(way, error, inputs))
             else:
                 attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
-                with _without_collection():
+                with without_collector():
                     return finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failure is not None
     raise TraceError(failure, tuple(attempts))
@@ -184,18 +183,6 @@ def _failure(way: Way, error: ForwardError, inputs: Inputs) -> Failed:
     if isinstance(error, NoGraphError):
         return no_graph(error.error, way, error.graphs, error.graph_breaks)
     return forward_failed(error.error, error.where, inputs)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Look for no cycles while many nodes are made, none of which is one: it takes a third."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def finished(
