@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,15 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     assert found["total_macs"] == 4 * (8 * 16 + 16 * 2)
     assert found["inputs"][0]["shape"] == [4, 8]
     assert found["latency"]["p50_s"] > 0
+
+
+def test_a_script_is_hung_up_on_when_the_profiler_is_killed(start: Start, tmp_path: Path) -> None:
+    terminal = start("run", str(script(tmp_path, RUNS_ON)))
+    terminal.wait_for("● live", seconds=120)
+    (running,) = terminal.workers()
+    os.kill(terminal.pid, signal.SIGKILL)
+    psutil.wait_procs([running], timeout=10)
+    assert not running.is_running()
 
 
 def test_operators_of_a_script_are_timed_in_windows_on_its_own_forwards(

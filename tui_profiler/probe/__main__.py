@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import os
 import signal
@@ -12,15 +11,15 @@ import threading
 import time
 
 from tui_profiler.probe.link import Link
+from tui_profiler.probe.parent import signal_with_parent
 from tui_profiler.probe.worker import Worker
 
-_PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 1.0
 
 
 def main(descriptor: int) -> None:
     """Serve one viewer, and end when it is gone."""
-    _die_with_parent()
+    signal_with_parent(signal.SIGKILL)
     # The stack of a fault goes to the log: a segmentation fault otherwise leaves no word.
     faulthandler.enable()
     link = Link(socket.socket(fileno=descriptor), on_close=_end_soon)
@@ -30,13 +29,6 @@ def main(descriptor: int) -> None:
     sys.stdout.flush()
     # A user's threads that are not daemons must not keep a worker that was told to stop.
     os._exit(0)
-
-
-def _die_with_parent() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    prctl = getattr(libc, "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _end_soon() -> None:

@@ -7,6 +7,7 @@ A script of the user's, run as Python itself would, with what looks on beside it
 2. The first module with parameters that it calls is the model that is looked at. It is never called
    by us.
 3. When it ends, what was measured last is sent, for a second at most.
+4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import atexit
 import os
 import runpy
+import signal
 import socket
 import sys
 import time
@@ -25,6 +27,7 @@ from types import TracebackType
 from tui_profiler.messages import Hello, StageDone, StageStarted
 from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.probe.link import Link
+from tui_profiler.probe.parent import signal_with_parent
 
 _OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
 LISTEN_SECONDS = 2.0
@@ -38,6 +41,7 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
     Raises:
         SystemExit: as the script ended; with 1 where it raised, 130 where it was interrupted.
     """
+    signal_with_parent(signal.SIGHUP)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
     _look_on(link, _name(rest), float(started_at), float(budget))
     try:
