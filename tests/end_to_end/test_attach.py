@@ -59,7 +59,7 @@ def test_a_program_is_looked_into_until_it_ends(
     assert "served \\x1b[31m" in shown
     assert f"pid {program.child.pid}" in shown
     assert "second Linear" in shown
-    terminal.send("B")
+    terminal.send("P")
     terminal.wait_for("this program is not ours: it can only be looked at")
     program.hears("end")
     assert program.child.wait(30) == 3
