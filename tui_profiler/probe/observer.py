@@ -34,6 +34,7 @@ from tui_profiler.messages import (
     Sample,
     StageDone,
     StageStarted,
+    StepTimes,
     Tick,
     TraceAgain,
 )
@@ -60,7 +61,7 @@ HEARTBEAT_SECONDS = 1.0
 TRACES_APART_SECONDS = 2.0
 """The least time between two recorded forwards, which are slower than others: viewers may ask for
 as many as they like."""
-_OF_NOW = (Tick, Overhead, LoopState, Sample)
+_OF_NOW = (Tick, Overhead, LoopState, Sample, StepTimes)
 """What tells of the present: a viewer that comes later must not take it for new."""
 
 Wanted = Callable[[torch.nn.Module], bool]

@@ -12,6 +12,7 @@ from tui_profiler.messages import Message, Node
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.probe.measure.steps import Steps
 from tui_profiler.probe.measure.watching_cost import EstimatedCost
 from tui_profiler.probe.own_windows import OwnWindows
 
@@ -37,16 +38,20 @@ class RecordedTimes:
         """Seconds until the figures are due again: adding up a large model's costs more."""
         self._root = weakref.ref(model)
         self._windows = OwnWindows(nodes, model, budget)
+        self._steps = Steps(model)
         self._clock.install()
 
     def close(self) -> None:
         """Take the clock off."""
         self._windows.close()
+        self._steps.close()
         self._clock.uninstall()
 
     def take(self) -> float:
         """Add up the forwards that finished; gives for how many seconds there was none."""
-        forwards = self._windows.without_windowed(self._clock.take())
+        finished = self._clock.take()
+        self._steps.add(finished)
+        forwards = self._windows.without_windowed(finished)
         now = time.monotonic()
         if forwards:
             self._is_new = True
@@ -83,6 +88,7 @@ class RecordedTimes:
             at: seconds since the program is watched.
             dropped: messages that viewers were too slow for.
         """
+        yield from self._steps.messages(at)
         if not self._is_new:
             return
         self._is_new = False
