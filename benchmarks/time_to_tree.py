@@ -223,6 +223,9 @@ COUNTERS: dict[str, Callable[[Subject], Callable[[], float]]] = {
     "FlopCounterMode, on meta": by_flop_counter_on_meta,
 }
 OURS = "tui-profiler"
+THREADS = torch.get_num_threads()
+"""Of every counter. The process that they are forked from has one: threads of OpenMP that it had
+started would be waited for, and are not there after a fork."""
 
 
 def timed(subject: Subject, counter: str) -> dict[str, object]:
@@ -253,6 +256,7 @@ def timed(subject: Subject, counter: str) -> dict[str, object]:
 
 def _counted(subject: Subject, counter: str) -> dict[str, object]:
     warnings.simplefilter("ignore")
+    torch.set_num_threads(THREADS)
     try:
         run = COUNTERS[counter](subject)
         began = time.perf_counter()
@@ -315,7 +319,8 @@ def main() -> int:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads", end="")
+    torch.set_num_threads(1)
+    print(f"torch {torch.__version__}, {THREADS} threads", end="")
     print(f", median of {arguments.repeats} processes each, in turn")
     right = dict.fromkeys(COUNTERS, 0)
     good = True
