@@ -5,6 +5,7 @@ from __future__ import annotations
 from tui_profiler.canvas import ASCII, UNICODE
 from tui_profiler.messages import LoadSpec
 from tui_profiler.source.attached import Attached, AttachError, attached, find
+from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
 from tui_profiler.source.remote import SCHEME
 from tui_profiler.verbs.outcome import MODEL_FAILED
 
@@ -54,8 +55,11 @@ def run_attached(who: str, *, remote_python: str, ascii_only: bool, started_at: 
 
 
 def _picked(who: str, *, ascii_only: bool, started_at: float) -> Attached | int:
-    """Attach to what fits, chosen by hand where there are several; an exit code where none was."""
-    fitting = candidates(find(), who)
+    """Attach to what fits, chosen by hand where there are several.
+
+    Gives an exit code where none was chosen, or where it is a run of several ranks and was left.
+    """
+    fitting = by_run(candidates(find(), who))
     chosen = fitting[0]
     if len(fitting) > 1:
         from .picker import pick  # noqa: PLC0415
@@ -64,4 +68,8 @@ def _picked(who: str, *, ascii_only: bool, started_at: float) -> Attached | int:
         if picked is None:
             return code
         chosen = picked
+    if chosen.program is not None and (is_whole_run(chosen) or is_rank(chosen.program)):
+        from .ranks_app import run_ranks  # noqa: PLC0415
+
+        return run_ranks(chosen, chosen.program, ascii_only=ascii_only, started_at=started_at)
     return attached(chosen.place, started_at)

@@ -121,6 +121,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("y", "copy", "copy", "copy the path of the selected node", "look"),
     Key("T", "theme", "theme", "next theme", "look"),
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
+    Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
     Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key(

@@ -75,6 +75,16 @@ class LookActions(TreeActions, PlayActions):
 
         self.app.push_screen(LogScreen(self.glyphs).data_bind(ProfilerApp.session))
 
+    def action_ranks(self) -> None:
+        """Go to the ranks of the run."""
+        from .ranks_app import RanksApp  # noqa: PLC0415
+
+        app = self.app
+        if isinstance(app, RanksApp):
+            app.show_ranks()
+        else:
+            self.say("this is no rank of a run that was attached to on this host")
+
     def action_keys(self) -> None:
         """Open the list of keys."""
         from .help import KeysScreen  # noqa: PLC0415

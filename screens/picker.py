@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.source.attached import Found, find
+from tui_profiler.source.ranks import by_run
 from tui_profiler.text import width
 
 from .programs import columns, matching
@@ -108,7 +109,7 @@ class Picker(App[Found | None]):
 
     async def _look(self) -> None:
         chosen = self._found[self._selected].place.path if self._found else None
-        found = await asyncio.to_thread(lambda: tuple(matching(find(), self._who)))
+        found = await asyncio.to_thread(lambda: tuple(by_run(matching(find(), self._who))))
         self._found = found
         paths = [one.place.path for one in found]
         if chosen in paths:

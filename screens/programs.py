@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tui_profiler.messages import Failed, Remedy
 from tui_profiler.source.attached import Attached, AttachError, Found, attached, find
+from tui_profiler.source.ranks import is_whole_run
 from tui_profiler.source.remote import SCHEME, address, remote
 from tui_profiler.source.timed import Timed
 from tui_profiler.text import safe
@@ -106,6 +107,8 @@ def columns(found: Found) -> tuple[str, ...]:
         return (safe(found.place.name), f"pid {found.place.pid}", safe(found.why_not))
     since = clock(max(program.at, 0.0))
     rank = "" if program.rank is None else f"rank {program.rank} of {program.ranks}"
+    if is_whole_run(found):
+        rank = f"{program.ranks} ranks"
     parts = (safe(program.name), f"pid {program.pid}", safe(program.command), f"watched {since}")
     return (*parts, *(part for part in (rank, safe(program.role)) if part))
 

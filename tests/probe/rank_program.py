@@ -1,11 +1,15 @@
 """One rank of a training run: ``torchrun --nproc-per-node 4 -m tests.probe.rank_program``.
 
-Trains a small model under DDP until a file appears; one rank is slow inside of one module.
+Trains a small model under DDP until a file appears; one rank is slow inside of one module. With
+``--forks`` it makes the ranks itself, as torchrun does but for importing torch once for each.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import socket
 import time
 from pathlib import Path
 
@@ -48,13 +52,43 @@ class Net(nn.Module):
 
 
 def main() -> None:
-    """Train until told to stop."""
+    """Read the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-seconds", type=float, default=0.02)
     parser.add_argument("--until", type=Path, required=True)
+    parser.add_argument("--forks", type=int, default=0)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
+    if chosen.forks and become_rank(chosen.forks):
+        return
+    train(chosen)
+
+
+def become_rank(ranks: int) -> bool:
+    """Fork so many ranks; gives true in the parent, when they have ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    usual = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    os.environ.update(usual, TORCHELASTIC_RUN_ID="none")
+    # What each would import for itself: the probe, and what an optimizer's first step needs.
+    assert callable(tui_profiler.watch)
+    importlib.import_module("torch._dynamo")
+    children = []
+    for rank in range(ranks):
+        child = os.fork()
+        if not child:
+            os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+            return False
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    return True
+
+
+def train(chosen: argparse.Namespace) -> None:
+    """Be a rank until the file appears."""
     torch.manual_seed(0)
     distributed.init_process_group("gloo")
     net = Net()

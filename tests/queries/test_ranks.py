@@ -31,7 +31,7 @@ def run(*ranks: StepTimes | None, of: int | None = None) -> Workspace:
         program = Program("net", 100 + number, "train.py", 0.0, 0.0, number, of or len(ranks), "r")
         workspace = joined(workspace, str(number), program)
         if step is not None:
-            workspace = told(workspace, str(number), step, in_sight=False)
+            workspace = told(workspace, str(number), step)
     return workspace
 
 
@@ -99,7 +99,7 @@ def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
     workspace = run(EARLY, EARLY, LATE)
     finished = LoopState("finished", 2.0, detail="the program ended")
     for message in (finished, Ended(0, False, attached=True)):
-        workspace = told(workspace, "2", message, in_sight=False)
+        workspace = told(workspace, "2", message)
     rows = rank_rows(workspace, 2.0)
 
     assert rows[-1].number == 2
@@ -108,7 +108,7 @@ def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
 
 
 def test_a_rank_that_was_killed_says_that_it_hung_up() -> None:
-    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True), in_sight=False)
+    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
 
     assert rank_rows(workspace, 2.0)[-1].words == "gone: it hung up without a word"
 
@@ -121,7 +121,7 @@ def test_a_rank_that_was_not_found_has_a_row() -> None:
 
 
 def test_a_restarted_rank_takes_the_place_of_the_one_that_is_gone() -> None:
-    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True), in_sight=False)
+    workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
     again = replace(workspace.ranks[1].program, pid=999)
     workspace = joined(workspace, "new", again)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import Ended, Message, Program
+from tui_profiler.messages import Message, Program
 from tui_profiler.session.apply import apply
 from tui_profiler.session.state import EMPTY, History, Session
 
@@ -59,28 +59,13 @@ def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
     return Workspace(tuple(ranks))
 
 
-def told(workspace: Workspace, key: str, message: Message, *, in_sight: bool) -> Workspace:
-    """Give the workspace after a message of one rank.
-
-    Args:
-        workspace: as it was.
-        key: of the rank.
-        message: what it said.
-        in_sight: whether its explorer is looked at; the history of the others is not kept, because
-            there may be hundreds.
-    """
+def told(workspace: Workspace, key: str, message: Message) -> Workspace:
+    """Give the workspace after a message of one rank; no history is kept: there may be hundreds."""
     return Workspace(
         tuple(
-            replace(rank, session=_after(rank.session, message, in_sight=in_sight))
+            replace(rank, session=replace(apply(rank.session, message), history=History()))
             if rank.key == key
             else rank
             for rank in workspace.ranks
         )
     )
-
-
-def _after(session: Session, message: Message, *, in_sight: bool) -> Session:
-    after = apply(session, message)
-    if in_sight or isinstance(message, Ended):
-        return after
-    return replace(after, history=History())

@@ -1,0 +1,95 @@
+"""The app on a run of several ranks: their screen, and the explorer of the one that is opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.messages import LoadSpec, Program
+from tui_profiler.session.workspace import NO_RANKS, Workspace
+from tui_profiler.source.attached import Found
+from tui_profiler.source.ranks import Ranks, is_whole_run
+
+from .app import ProfilerApp
+from .explorer import ExplorerScreen
+from .ranks import RanksScreen
+
+
+class RanksApp(ProfilerApp):
+    """Follows all ranks, and shows one of them at a time in the explorer."""
+
+    workspace: var[Workspace] = var(NO_RANKS)
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        spec: LoadSpec,
+        *,
+        begins_with_all: bool,
+        glyphs: Glyphs = UNICODE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(ranks, spec, self._not_started_again, glyphs=glyphs, clock=clock)
+        self._ranks = ranks
+        self._begins_with_all = begins_with_all
+
+    def get_default_screen(self) -> Screen[None]:  # type: ignore[override]  # not the explorer
+        """Start at the ranks."""
+        screen = RanksScreen(self.glyphs, self.now, self.open_rank)
+        return screen.data_bind(RanksApp.workspace)
+
+    def on_mount(self) -> None:
+        """Begin to read; where one rank was asked for, it is opened at once."""
+        super().on_mount()
+        if not self._begins_with_all:
+            self._explore()
+
+    def open_rank(self, key: str) -> None:
+        """Look into one rank."""
+        rank = self._ranks.workspace.rank(key)
+        if rank is not None:
+            self._ranks.chosen = key
+            self._newest = self.session = rank.session
+            self._explore()
+
+    def show_ranks(self) -> None:
+        """Go back to all of them."""
+        self._ranks.look_at_all()
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def _explore(self) -> None:
+        screen = ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart)
+        self.push_screen(screen.data_bind(ProfilerApp.session))
+
+    def restart(self, spec: LoadSpec | None = None) -> None:
+        """Do nothing: a rank is not ours to start again."""
+
+    def _show(self) -> None:
+        super()._show()
+        self.workspace = self._ranks.workspace
+
+    def _not_started_again(self, spec: LoadSpec) -> Ranks:
+        raise AssertionError("what is attached to is not started again")
+
+
+def run_ranks(chosen: Found, program: Program, *, ascii_only: bool, started_at: float) -> int:
+    """Run the app on a run until it is left; gives the exit code.
+
+    Args:
+        chosen: the entry of the whole run, or of one rank to begin with.
+        program: who that is.
+        ascii_only: draw with ASCII characters only.
+        started_at: Unix time when the command was started.
+    """
+    is_whole = is_whole_run(chosen)
+    ranks = Ranks(program, started_at, None if is_whole else chosen.place)
+    spec = LoadSpec(program.name, started_at=started_at)
+    glyphs = ASCII if ascii_only else UNICODE
+    app = RanksApp(ranks, spec, begins_with_all=is_whole, glyphs=glyphs)
+    result = app.run()
+    return app.return_code or result or 0
