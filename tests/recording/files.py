@@ -15,6 +15,7 @@ from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.writer import Writer, create
 from tui_profiler.session import EMPTY, Session, Timings, apply
 from tui_profiler.session.operators import Operators
+from tui_profiler.session.windows import DeviceTimings, Windows
 
 HEADER = Header(1_795_000_000.0, "host", "0.1.0", LoadSpec("resnet50"))
 
@@ -68,7 +69,7 @@ def plain(value: object) -> object:
     """A session as values that compare, whatever identities its parts have."""
     if isinstance(value, Timings):
         return plain(value.tick)
-    if isinstance(value, Operators):
+    if isinstance(value, Operators | Windows | DeviceTimings):
         return plain(value.times)
     if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__

@@ -9,10 +9,13 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
+from types import FunctionType
 
 import torch
 from torch.compiler import is_dynamo_compiling
@@ -138,25 +141,23 @@ class _OneForward:
         self.window = Window(reads_later=True)
         self.trouble = ""
         self.is_over = False
+        self._root = weakref.ref(root)
         self._begin = self._end = 0.0
         self._free = threading.Semaphore(1)
-        replaced = self._replaced = present_call()
-        waiting = self
-
-        def windowed_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
-            if self is not root or waiting.is_over or is_dynamo_compiling():
-                return replaced(self, *args, **kwargs)
-            if why_not_record() or not waiting._free.acquire(blocking=False):
-                return replaced(self, *args, **kwargs)
-            return waiting.run(replaced, self, args, kwargs)
-
-        self._call: Call = windowed_call
-        put_call(windowed_call)
+        self._replaced = present_call()
+        self._call = _replacement(self, self._replaced)
+        put_call(self._call)
 
     def uninstall(self) -> None:
         """Wait no longer."""
         self.is_over = True
         take_off(self._call, self._replaced)
+
+    def claims(self, module: torch.nn.Module) -> bool:
+        """Take a call as the one to look at."""
+        if self.is_over or module is not self._root() or why_not_record():
+            return False
+        return self._free.acquire(blocking=False)
 
     def holds(self, forward: Forward) -> bool:
         """Tell whether a recorded forward is the one that ran in the window."""
@@ -186,3 +187,25 @@ class _OneForward:
             except Exception as error:
                 self.trouble = str(error) or type(error).__name__
             self.is_over = True
+
+
+# The one below is only its code, as in ``listener.py`` and for the same reason.
+# ruff: noqa: F821 - what it reads are globals of its own
+waiting: _OneForward
+replaced: Call
+
+
+def _windowed_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+    if is_dynamo_compiling() or not waiting.claims(self):
+        return replaced(self, *args, **kwargs)
+    return waiting.run(replaced, self, args, kwargs)
+
+
+def _replacement(owner: _OneForward, before: Call) -> Call:
+    names = {
+        "__builtins__": builtins,  # which Dynamo wants to find here
+        "waiting": owner,
+        "replaced": before,
+        "is_dynamo_compiling": is_dynamo_compiling,
+    }
+    return FunctionType(_windowed_call.__code__.replace(), names, "windowed_call")
