@@ -221,3 +221,21 @@ def test_export_sees_into_the_cache_of_both_phases(tmp_path: Path) -> None:
     assert step is not None
     decoded = trace(loaded.model, (step,), "export")
     assert decoded.costs[0].macs == step_of(loaded, by_dispatch).costs[0].macs
+
+
+def test_the_next_token_of_an_encoder_decoder_reads_what_was_encoded(tmp_path: Path) -> None:
+    loaded, prefill = traced(folder_of(tmp_path, T5))
+    tokens = {spec.name: spec.shape[1] for spec in prefill.inputs.specs}
+    decode = step_of(loaded, prefill)
+    width, inner, feed, vocabulary = T5["d_model"], T5["num_heads"] * T5["d_kv"], T5["d_ff"], 128
+    # Its own queries, keys, values and output; of the encoder's only queries and output.
+    projections = (4 + 2) * width * inner + 2 * width * feed
+    attention = 2 * inner * (tokens["decoder_input_ids"] + 1 + tokens["input_ids"])
+    layers = T5["num_layers"]
+    assert decode.costs[0].macs == layers * (projections + attention) + width * vocabulary
+    assert [node.calls for node in decode.nodes if node.path == "encoder"] == [0]
+
+    keywords = decode.inputs.keywords()
+    with torch.no_grad():
+        again = loaded.initialise() if loaded.initialise is not None else loaded.model
+        assert again(**keywords).logits.shape == (1, 1, vocabulary)

@@ -17,6 +17,9 @@ from tui_profiler.probe.inputs import TensorMaker
 NAMES = ("past_key_values", "cache_params")
 """Under which a forward gives its cache back, and takes it."""
 
+ENCODED = "encoder_last_hidden_state"
+"""Under which a forward gives back what its encoder made."""
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -28,6 +31,9 @@ class Kept:
     """The same cache with tensors that take no memory, to make others from."""
     bytes: int
     """Of all its tensors."""
+    encoded: torch.Tensor | None = None
+    """What an encoder made of the input, of a model that has one, without memory: the next forward
+    takes it too."""
 
 
 def kept_in(output: object) -> Kept | None:
@@ -37,7 +43,13 @@ def kept_in(output: object) -> Kept | None:
     for name in NAMES:
         cache = output.get(name)
         if cache is not None and (size_bytes := bytes_of(cache)):
-            return Kept(name, _template(cache), size_bytes)
+            encoded = output.get(ENCODED)
+            return Kept(
+                name,
+                _template(cache),
+                size_bytes,
+                _without_memory(encoded) if isinstance(encoded, torch.Tensor) else None,
+            )
     return None
 
 
@@ -64,11 +76,12 @@ def remade(value: object, make: TensorMaker) -> object:
 
 
 def _template(cache: object) -> object:
-    def without_memory(tensor: torch.Tensor) -> torch.Tensor:
-        one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
-        return one.expand(tuple(tensor.shape))
+    return remade(cache, _without_memory)
 
-    return remade(cache, without_memory)
+
+def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+    return one.expand(tuple(tensor.shape))
 
 
 def _remade(value: object, make: TensorMaker, known: dict[int, object]) -> object:

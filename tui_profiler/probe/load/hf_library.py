@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from tui_profiler.probe.load.errors import model_failed, reason, wrong_request
 
 
@@ -53,3 +55,14 @@ def quiet(*, offline: bool) -> Iterator[None]:
         logs.set_verbosity(verbosity)
         if progress:
             logs.enable_progress_bar()
+
+
+def encoder_outputs(last_hidden_state: torch.Tensor) -> object:
+    """Give what a decoder is passed of its encoder.
+
+    Args:
+        last_hidden_state: (batch, tokens, width).
+    """
+    outputs: Any = importlib.import_module("transformers.modeling_outputs")
+    made: object = outputs.BaseModelOutput(last_hidden_state=last_hidden_state)
+    return made
