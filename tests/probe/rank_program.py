@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import socket
 import time
+from collections import deque
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import distributed, nn
@@ -57,6 +60,9 @@ def main() -> None:
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-seconds", type=float, default=0.02)
     parser.add_argument("--until", type=Path, required=True)
+    parser.add_argument("--slow-where", choices=("module", "host"), default="module")
+    parser.add_argument("--by-hand", action="store_true", help="all_reduce gradients without DDP")
+    parser.add_argument("--own-figures", type=Path, help="folder to write each rank's own into")
     parser.add_argument("--forks", type=int, default=0)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -91,25 +97,66 @@ def train(chosen: argparse.Namespace) -> None:
     """Be a rank until the file appears."""
     torch.manual_seed(0)
     distributed.init_process_group("gloo")
-    net = Net()
-    if distributed.get_rank() == chosen.slow_rank:
-        next(
-            layer for layer in net.modules() if isinstance(layer, Slow)
-        ).seconds = chosen.slow_seconds
-    model = DistributedDataParallel(net)
+    rank, net = distributed.get_rank(), Net()
+    is_slow = rank == chosen.slow_rank
+    if is_slow and chosen.slow_where == "module":
+        slow = next(layer for layer in net.modules() if isinstance(layer, Slow))
+        slow.seconds = chosen.slow_seconds
+    model = net if chosen.by_hand else DistributedDataParallel(net)
+    if isinstance(model, DistributedDataParallel) and chosen.own_figures:
+        model._set_ddp_runtime_logging_sample_rate(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     tui_profiler.watch(net, "net")
-    stop = torch.zeros(1)
-    while True:
+    stop, own = torch.zeros(1), OwnFigures()
+    while not stop.item():
+        own.step(model)
+        if is_slow and chosen.slow_where == "host":
+            time.sleep(chosen.slow_seconds)
         loss = model(torch.randn(16, WIDTH)).square().mean()
         optimizer.zero_grad()
         loss.backward()
+        if chosen.by_hand:
+            for parameter in net.parameters():
+                distributed.all_reduce(parameter.grad)
         optimizer.step()
         stop.fill_(float(chosen.until.exists()))
         distributed.all_reduce(stop)
-        if stop.item():
-            break
+        if chosen.own_figures:
+            own.write(chosen.own_figures / f"{rank}.json")
     distributed.destroy_process_group()
+
+
+class OwnFigures:
+    """What a rank says of itself: steps by its own clock, and what DDP logs."""
+
+    def __init__(self) -> None:
+        self._began = self._written = time.perf_counter()
+        self._steps: deque[float] = deque(maxlen=64)
+        self._sent: deque[float] = deque(maxlen=64)
+        self._count = 0
+
+    def step(self, model: nn.Module) -> None:
+        """Note that a step begins."""
+        now = time.perf_counter()
+        self._steps.append(now - self._began)
+        self._began = now
+        self._count += 1
+        if isinstance(model, DistributedDataParallel):
+            logged = model._get_ddp_logging_data().get("backward_comm_time", 0)
+            self._sent.append(logged * 1e-9)
+
+    def write(self, path: Path) -> None:
+        """Write the figures, ten times a second."""
+        if time.perf_counter() - self._written > 0.1:
+            self._written = time.perf_counter()
+            figures = {
+                "at": time.time(),
+                "steps": self._count,
+                "step": median(self._steps),
+                "sent": median(self._sent) if self._sent else None,
+            }
+            path.with_suffix(".new").write_text(json.dumps(figures))
+            path.with_suffix(".new").rename(path)
 
 
 if __name__ == "__main__":

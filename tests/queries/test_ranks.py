@@ -63,6 +63,14 @@ def test_a_tenth_of_a_step_warns_and_a_fifth_is_critical(late: float, level: str
     assert verdict(run(others, straggler, others)).level == level
 
 
+def test_a_rank_that_waits_less_but_is_not_busy_longer_is_no_straggler() -> None:
+    # It speaks of shorter steps than the others.
+    found = verdict(run(times(0.0021, 0.0127), times(0.0020, 0.0150), times(0.0020, 0.0151)))
+
+    assert found.level == "even"
+    assert found.lines[0].startswith("no straggler: 0.10 ms of a step, 0.6 %,")
+
+
 def test_rows_begin_with_the_worst_and_say_how_late_it_is() -> None:
     rows = rank_rows(run(EARLY, EARLY, LATE, times(0.011, 0.020)), now=1.0)
 

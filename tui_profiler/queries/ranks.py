@@ -74,7 +74,11 @@ def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
 
 
 def verdict(workspace: Workspace) -> Verdict:
-    """Name the straggler: the rank with the least wait, where the others wait for it."""
+    """Name the straggler: the rank with the least wait, where the others wait for it.
+
+    What is lost is by how much it waits less and is busy longer, whichever is less: ranks speak of
+    steps that are not quite the same ones, and a difference of waits alone may be of the steps.
+    """
     measured = _measured(workspace.ranks)
     if len(measured) < 2:
         return Verdict("unknown", _why_unknown(workspace))
@@ -82,11 +86,12 @@ def verdict(workspace: Workspace) -> Verdict:
     others = [measured[key] for key in measured if key != late]
     step = median(step for step, _ in measured.values())
     theirs, its = median(wait for _, wait in others), measured[late][1]
-    lost = theirs - its
+    busy = (measured[late][0] - its) - median(step - wait for step, wait in others)
+    lost = max(min(theirs - its, busy), 0.0)
     lost_share = lost / step if step > 0 else 0.0
     if lost_share < WARNS:
-        least = f"the others wait {duration(max(lost, 0.0))} longer than the one that waits least"
-        return Verdict("even", (f"no straggler: {least}, {share(max(lost_share, 0.0))} of a step",))
+        little = f"{duration(lost)} of a step, {share(lost_share)}, are lost for the busiest rank"
+        return Verdict("even", (f"no straggler: {little}",))
     rank = next(rank for rank in workspace.ranks if rank.key == late)
     sentence = (
         f"rank {rank.number} is the straggler: in a step of {duration(step)} it waits"
