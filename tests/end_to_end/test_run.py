@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import jsonschema
@@ -136,6 +137,24 @@ def test_operators_of_a_script_are_timed_in_windows_on_its_own_forwards(
 def is_timed(line: str) -> bool:
     """Tell whether a row of an operator shows a time: it has the unit of the column's head."""
     return "addmm" in line and bool(re.search(r"\d\.\d+", line[:70]))
+
+
+def test_when_a_model_is_gone_the_next_one_is_looked_at(tmp_path: Path) -> None:
+    text = """
+    import time, torch
+    def run(net, seconds):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            net(torch.zeros(1, 8))
+    run(torch.nn.Sequential(torch.nn.Linear(8, 4)), 1.0)
+    run(torch.nn.Sequential(torch.nn.Linear(8, 64)), 4.0)
+    """
+    path, report = script(tmp_path, textwrap.dedent(text)), tmp_path / "report.json"
+
+    watched = run("--format", "json", "--output", report, path)
+
+    assert watched.returncode == 0
+    assert json.loads(report.read_text(encoding="utf-8"))["total_macs"] == 8 * 64
 
 
 def test_what_a_script_raises_is_shown_as_python_shows_it(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ class Observer:
         budget: what watching may cost, as a share.
         wake: makes the thread that calls ``step`` call it soon; may be called from any thread.
         grace_seconds: how long after the last viewer the program stays as it is looked at.
+        goes_on: when the model is gone, the next one that is wanted is looked at.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class Observer:
         budget: float,
         wake: Callable[[], None],
         grace_seconds: float = GRACE_SECONDS,
+        *,
+        goes_on: bool = False,
     ) -> None:
+        self._goes_on = goes_on
         self._name = name
         self.program = program
         self._wanted = wanted
@@ -147,7 +151,10 @@ class Observer:
             return self._rest()
         if self._is_again_wanted and time.monotonic() >= self._next_trace:
             self._forget_tree()
-        if self._root is not None and self._root() is None:
+        if self._root is not None and self._root() is None and self._goes_on:
+            self._forget_tree()
+            self._find_tree()
+        elif self._root is not None and self._root() is None:
             self._end("the model was deleted")
         elif self._times is not None:
             self._tick(self._times)

@@ -4,8 +4,8 @@ A script of the user's, run as Python itself would, with what looks on beside it
 
 1. The script sees its own ``sys.argv``, ``sys.path`` and ``__main__``; what it raises is shown
    without our frames, and its exit code is the process's.
-2. The first module with parameters that it calls is the model that is looked at. It is never called
-   by us.
+2. The first module with parameters that it calls is the model that is looked at; when that is gone,
+   the next one. It is never called by us.
 3. When it ends, what was measured last is sent, for a second at most.
 4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
@@ -76,7 +76,7 @@ def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
     link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
     server = Server()
     who = replace(program(name), command=name, started_at=started_at)
-    observer = Observer(who, "", has_parameters, budget, server.wake)
+    observer = Observer(who, "", has_parameters, budget, server.wake, goes_on=True)
     server.add_called(observer, link)
     deadline = time.monotonic() + LISTEN_SECONDS
     while not observer.is_active and not link.is_closed and time.monotonic() < deadline:
