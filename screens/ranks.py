@@ -114,7 +114,7 @@ class RanksScreen(Screen[None]):
         from .ranks_app import RanksApp  # noqa: PLC0415 # it imports this file
 
         key = self._under_cursor()
-        other = reference(self.workspace, key) if key else ""
+        other = reference(self.workspace, key, self._now()) if key else ""
         if other:
             screen = DifferenceScreen(self._glyphs, key, other)
             self.app.push_screen(screen.data_bind(RanksApp.workspace))

@@ -42,7 +42,12 @@ def rank_lines(
         rows: how many lines there are.
     """
     found = rank_rows(workspace, now)
-    head = [_header(workspace, found, look), EMPTY, *_sentences(verdict(workspace), look), EMPTY]
+    head = [
+        _header(workspace, found, look),
+        EMPTY,
+        *_sentences(verdict(workspace, now), look),
+        EMPTY,
+    ]
     unit = _unit(found)
     head.append(_titles(unit, look))
     room = max(rows - len(head), 1)

@@ -41,7 +41,7 @@ EARLY = times(0.010, 0.021)
 
 def test_the_straggler_is_the_rank_that_waits_least_though_all_steps_are_as_long() -> None:
     workspace = run(EARLY, EARLY, LATE, EARLY)
-    found = verdict(workspace)
+    found = verdict(workspace, 1.0)
 
     assert found.key == "2"
     assert found.level == "critical"
@@ -60,12 +60,12 @@ def test_a_tenth_of_a_step_warns_and_a_fifth_is_critical(late: float, level: str
     # Steps of 10 ms; the others compute 7 ms and wait 3.
     others, straggler = times(0.0070, 0.0030, 0.0), times(late, 0.010 - late, 0.0)
 
-    assert verdict(run(others, straggler, others)).level == level
+    assert verdict(run(others, straggler, others), 1.0).level == level
 
 
 def test_a_rank_that_waits_less_but_is_not_busy_longer_is_no_straggler() -> None:
     # It speaks of shorter steps than the others.
-    found = verdict(run(times(0.0021, 0.0127), times(0.0020, 0.0150), times(0.0020, 0.0151)))
+    found = verdict(run(times(0.0021, 0.0127), times(0.0020, 0.0150), times(0.0020, 0.0151)), 1.0)
 
     assert found.level == "even"
     assert found.lines[0].startswith("no straggler: 0.10 ms of a step, 0.6 %,")
@@ -82,7 +82,7 @@ def test_rows_begin_with_the_worst_and_say_how_late_it_is() -> None:
 
 def test_host_time_is_told_from_compute_as_the_reason() -> None:
     slow_to_load = times(0.010, 0.001, host=0.021)
-    found = verdict(run(EARLY, slow_to_load))
+    found = verdict(run(EARLY, slow_to_load), 1.0)
 
     assert found.lines[1].startswith(
         "outside of forward, backward and collectives it takes 20.0 ms"
@@ -93,14 +93,14 @@ def test_what_cannot_be_told_apart_names_no_straggler_and_says_why() -> None:
     blind = times(0.01, Unknown("waits inside of operators"))
     workspace = run(blind, blind)
 
-    assert verdict(workspace).level == "unknown"
-    assert "waits inside of operators (rank 0)" in verdict(workspace).lines[0]
+    assert verdict(workspace, 1.0).level == "unknown"
+    assert "waits inside of operators (rank 0)" in verdict(workspace, 1.0).lines[0]
     assert rank_rows(workspace, 1.0)[0].words == "waits inside of operators"
     assert parts(blind) is None
 
 
 def test_one_rank_alone_is_no_comparison() -> None:
-    assert verdict(run(EARLY, None)).level == "unknown"
+    assert verdict(run(EARLY, None), 1.0).level == "unknown"
 
 
 def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
@@ -112,7 +112,7 @@ def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
 
     assert rows[-1].number == 2
     assert rows[-1].words == "gone: the program ended"
-    assert verdict(workspace).level == "even"
+    assert verdict(workspace, 1.0).level == "even"
 
 
 def test_a_rank_that_was_killed_says_that_it_hung_up() -> None:
@@ -128,6 +128,16 @@ def test_a_rank_that_was_not_found_has_a_row() -> None:
     assert rows[-1].words.startswith("not found here")
 
 
+def test_ranks_that_hang_name_no_straggler_of_before() -> None:
+    workspace = run(EARLY, EARLY, LATE)
+    for key in ("0", "1", "2"):
+        workspace = told(workspace, key, LoopState("waiting", 5.0))
+
+    assert verdict(workspace, 5.1).key == "2"  # A step takes longer than the loop's patience.
+    assert verdict(workspace, 6.0).key == ""
+    assert "ranks 0, 1, 2" in verdict(workspace, 6.0).lines[0]
+
+
 def test_a_restarted_rank_takes_the_place_of_the_one_that_is_gone() -> None:
     workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
     again = replace(workspace.ranks[1].program, pid=999)
@@ -141,8 +151,8 @@ def test_a_rank_is_compared_with_the_straggler_and_the_straggler_with_the_first_
 ):
     workspace = run(EARLY, times(0.009, 0.022), LATE)
 
-    assert reference(workspace, "0") == "2"
-    assert reference(workspace, "2") == "1"
+    assert reference(workspace, "0", 1.0) == "2"
+    assert reference(workspace, "2", 1.0) == "1"
 
 
 def test_the_module_that_is_slow_comes_first_and_not_those_that_hold_it() -> None:

@@ -131,7 +131,7 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
             return len(known) == 4 and all(rank.session.timings for rank in known)
 
         await until(pilot, measured)
-        found = verdict(app.workspace)
+        found = verdict(app.workspace, app.now())
         straggler = app.workspace.rank(found.key)
         assert straggler is not None
         assert straggler.number == SLOW

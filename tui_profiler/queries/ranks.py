@@ -22,6 +22,8 @@ from tui_profiler.units import duration, share
 WARNS = 0.10
 """Of a step, in which the others wait for the straggler."""
 IS_CRITICAL = 0.20
+STUCK_STEPS = 5.0
+"""Without a forward for as long as so many steps, a rank's figures speak of what is over."""
 ORDER_STEP = 0.05
 """Ranks whose skew differs by less of a step keep their order, so that rows stay put."""
 Level: TypeAlias = Literal["unknown", "even", "warning", "critical"]
@@ -61,7 +63,7 @@ class Verdict(Struct, frozen=True):
 
 def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
     """Give a row for each rank, the one that holds up the others first, gone ones last."""
-    measured = _measured(workspace.ranks)
+    measured = _measured(workspace.ranks, now)
     most = max((wait for _, wait in measured.values()), default=None)
     rows = [_row(rank, now, measured.get(rank.key), most) for rank in workspace.ranks]
     there = {rank.number for rank in workspace.ranks}
@@ -73,15 +75,15 @@ def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
     return tuple(sorted(rows, key=_badness))
 
 
-def verdict(workspace: Workspace) -> Verdict:
+def verdict(workspace: Workspace, now: float) -> Verdict:
     """Name the straggler: the rank with the least wait, where the others wait for it.
 
     What is lost is by how much it waits less and is busy longer, whichever is less: ranks speak of
     steps that are not quite the same ones, and a difference of waits alone may be of the steps.
     """
-    measured = _measured(workspace.ranks)
+    measured = _measured(workspace.ranks, now)
     if len(measured) < 2:
-        return Verdict("unknown", _why_unknown(workspace))
+        return Verdict("unknown", _why_unknown(workspace, now))
     late = min(measured, key=lambda key: measured[key][1])
     others = [measured[key] for key in measured if key != late]
     step = median(step for step, _ in measured.values())
@@ -102,12 +104,12 @@ def verdict(workspace: Workspace) -> Verdict:
     return Verdict(level, (sentence, reason), late)
 
 
-def reference(workspace: Workspace, key: str) -> str:
+def reference(workspace: Workspace, key: str, now: float) -> str:
     """Give the rank to compare one with: the straggler; for it, the one that waits most."""
-    late = verdict(workspace).key
+    late = verdict(workspace, now).key
     if late and late != key:
         return late
-    measured = _measured(rank for rank in workspace.ranks if rank.key != key)
+    measured = _measured((rank for rank in workspace.ranks if rank.key != key), now)
     if measured:
         return max(measured, key=lambda one: measured[one][1])
     alive = (rank.key for rank in workspace.ranks if rank.key != key and not rank.is_gone)
@@ -120,12 +122,20 @@ def parts(times: StepTimes) -> tuple[float, float, float] | None:
     return None if compute is None or wait is None or host is None else (compute, wait, host)
 
 
-def _measured(ranks: Iterable[Rank]) -> dict[str, tuple[float, float]]:
+def _is_stuck(rank: Rank, now: float) -> bool:
+    """Tell whether a rank has run no forward for some steps: what it said last is over."""
+    loop, times = rank.session.loop, rank.session.steps
+    step = known(times.step) if times is not None else None
+    is_waiting = loop is not None and loop.state == "waiting"
+    return is_waiting and loop is not None and now - loop.at > STUCK_STEPS * (step or 0.0)
+
+
+def _measured(ranks: Iterable[Rank], now: float) -> dict[str, tuple[float, float]]:
     """Give seconds of step and wait by key, of those that run and of which both are known."""
     found: dict[str, tuple[float, float]] = {}
     for rank in ranks:
         times = rank.session.steps
-        if times is None or rank.is_gone:
+        if times is None or rank.is_gone or _is_stuck(rank, now):
             continue
         step, wait = known(times.step), known(times.wait)
         if step is not None and wait is not None:
@@ -178,7 +188,13 @@ def _badness(row: RankRow) -> tuple[int, int, int, int]:
     return (0, -int(row.skew_share / ORDER_STEP), row.number, row.pid or 0)
 
 
-def _why_unknown(workspace: Workspace) -> tuple[str, ...]:
+def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
+    there = [rank for rank in workspace.ranks if not rank.is_gone]
+    if workspace.ranks and len(there) < 2:
+        return ("fewer than two ranks are there: nothing to compare",)
+    stuck = ", ".join(str(rank.number) for rank in there if _is_stuck(rank, now))
+    if stuck:
+        return (f"no steps at present: no forward has ended for some time in ranks {stuck}",)
     for rank in workspace.ranks:
         times = rank.session.steps
         if times is not None and not rank.is_gone:
