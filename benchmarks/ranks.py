@@ -130,12 +130,13 @@ def report(
             f"  {rank.number:4} {step:>9} {1e3 * says['step']:9.2f} {compute:>8} {wait:>8}"
             f" {sent:>9} {host:>8}"
         )
-    found = verdict(workspace, 0.0)
+    at = max(rank.session.heard_at for rank in workspace.ranks)
+    found = verdict(workspace, at)
     print("  " + "\n  ".join(found.lines))
     if found.key:
         first, second = (
             workspace.rank(found.key),
-            workspace.rank(reference(workspace, found.key, 0.0)),
+            workspace.rank(reference(workspace, found.key, at)),
         )
         assert first is not None
         assert second is not None

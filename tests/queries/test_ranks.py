@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import session_of, ticked
-from tui_profiler.messages import Ended, Figure, LoopState, Program, StepTimes, Unknown
+from tui_profiler.messages import Ended, Figure, Heartbeat, LoopState, Program, StepTimes, Unknown
 from tui_profiler.queries.rank_modules import module_differences
 from tui_profiler.queries.ranks import parts, rank_rows, reference, verdict
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
@@ -128,14 +128,23 @@ def test_a_rank_that_was_not_found_has_a_row() -> None:
     assert rows[-1].words.startswith("not found here")
 
 
-def test_ranks_that_hang_name_no_straggler_of_before() -> None:
-    workspace = run(EARLY, EARLY, LATE)
-    for key in ("0", "1", "2"):
-        workspace = told(workspace, key, LoopState("waiting", 5.0))
+def test_ranks_that_hang_name_no_straggler_of_before_but_who_is_silent() -> None:
+    workspace = run(EARLY, EARLY, LATE)  # What they said, they said at 1 s.
+    for key in ("0", "2"):
+        workspace = told(workspace, key, Heartbeat(7.0, 0.0))
 
-    assert verdict(workspace, 5.1).key == "2"  # A step takes longer than the loop's patience.
-    assert verdict(workspace, 6.0).key == ""
-    assert "ranks 0, 1, 2" in verdict(workspace, 6.0).lines[0]
+    assert verdict(workspace, 5.9).key == "2"
+    assert verdict(workspace, 7.0).key == ""
+    assert verdict(workspace, 7.0).lines[0].endswith("of rank 0, 1, 2")
+    assert verdict(workspace, 7.0).lines[1].startswith("no sign of life of rank 1")
+    assert not any(row.is_live for row in rank_rows(workspace, 7.0))
+
+
+def test_long_steps_are_no_hanging() -> None:
+    workspace = run(times(4.0, 8.0), times(11.0, 1.0))
+
+    assert verdict(workspace, 30.0).key == "1"
+    assert verdict(workspace, 90.0).key == ""
 
 
 def test_a_restarted_rank_takes_the_place_of_the_one_that_is_gone() -> None:

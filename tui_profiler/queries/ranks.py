@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import StepTimes, Unknown, known
-from tui_profiler.queries.panel_state import state
+from tui_profiler.queries.panel_state import is_stale, state
 from tui_profiler.session import Session
 from tui_profiler.session.workspace import Rank, Workspace
 from tui_profiler.text import safe
@@ -23,7 +23,8 @@ WARNS = 0.10
 """Of a step, in which the others wait for the straggler."""
 IS_CRITICAL = 0.20
 STUCK_STEPS = 5.0
-"""Without a forward for as long as so many steps, a rank's figures speak of what is over."""
+STUCK_SECONDS = 5.0
+"""Without a new step for so long, and for as long as so many, figures speak of what is over."""
 ORDER_STEP = 0.05
 """Ranks whose skew differs by less of a step keep their order, so that rows stay put."""
 Level: TypeAlias = Literal["unknown", "even", "warning", "critical"]
@@ -123,11 +124,11 @@ def parts(times: StepTimes) -> tuple[float, float, float] | None:
 
 
 def _is_stuck(rank: Rank, now: float) -> bool:
-    """Tell whether a rank has run no forward for some steps: what it said last is over."""
-    loop, times = rank.session.loop, rank.session.steps
-    step = known(times.step) if times is not None else None
-    is_waiting = loop is not None and loop.state == "waiting"
-    return is_waiting and loop is not None and now - loop.at > STUCK_STEPS * (step or 0.0)
+    """Tell whether a rank has told of no new step for some time, though it is there."""
+    times = rank.session.steps
+    if times is None or rank.is_gone:
+        return False
+    return now - times.at > max(STUCK_STEPS * (known(times.step) or 0.0), STUCK_SECONDS)
 
 
 def _measured(ranks: Iterable[Rank], now: float) -> dict[str, tuple[float, float]]:
@@ -152,6 +153,9 @@ def _row(
     if ended is not None:
         words = f"gone: {safe(_last_words(rank.session))}"
     times, skew, of_step = rank.session.steps, None, None
+    is_stuck = _is_stuck(rank, now)
+    if is_stuck and times is not None and found.kind == "live":
+        words = f"no step for {duration(now - times.at)}"
     if measured is not None and most is not None:
         step, wait = measured
         skew = most - wait
@@ -163,7 +167,7 @@ def _row(
         number=rank.number,
         pid=rank.program.pid,
         words=words,
-        is_live=found.kind == "live",
+        is_live=found.kind == "live" and not is_stuck,
         times=times,
         skew=skew,
         skew_share=of_step,
@@ -192,9 +196,13 @@ def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
     there = [rank for rank in workspace.ranks if not rank.is_gone]
     if workspace.ranks and len(there) < 2:
         return ("fewer than two ranks are there: nothing to compare",)
-    stuck = ", ".join(str(rank.number) for rank in there if _is_stuck(rank, now))
+    stuck = [str(rank.number) for rank in there if _is_stuck(rank, now)]
     if stuck:
-        return (f"no steps at present: no forward has ended for some time in ranks {stuck}",)
+        silent = [str(rank.number) for rank in there if is_stale(rank.session, now)]
+        none = f"no steps at present: no new ones of rank {', '.join(stuck)}"
+        what = "it is stopped, or something holds the interpreter"
+        of_silent = f"no sign of life of rank {', '.join(silent)}: {what}"
+        return (none, of_silent) if silent else (none,)
     for rank in workspace.ranks:
         times = rank.session.steps
         if times is not None and not rank.is_gone:
