@@ -11,6 +11,8 @@ from struct import pack
 import pytest
 import torch
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_module
 from torch.nn.parallel import DistributedDataParallel
 
 from tui_profiler.messages import StepTimes, Unknown
@@ -241,6 +243,18 @@ def test_steps_of_another_device_are_not_split(group: None) -> None:
     assert found.step == pytest.approx(1.0)
     assert isinstance(found.wait, Unknown)
     assert "enqueues work for a meta" in found.wait.reason
+
+
+def test_steps_of_dtensors_are_not_split(group: None) -> None:
+    mesh = init_device_mesh("cpu", (1,))
+    steps = Steps(distribute_module(nn.Linear(2, 2), mesh))
+    steps.add([])
+    found = told(steps, [forward(begin) for begin in range(8)])
+    steps.close()
+
+    assert found.step == pytest.approx(1.0)
+    assert isinstance(found.compute, Unknown)
+    assert "DTensors" in found.compute.reason
 
 
 def test_nothing_is_compiled_otherwise_while_someone_listens(group: None) -> None:
