@@ -7,15 +7,12 @@ four times a second; what changes the screen as a whole (a tree, a failure) they
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec.structs import replace
-from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.reactive import var
 
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
@@ -30,14 +27,13 @@ from tui_profiler.messages import (
     StageStarted,
     TraceDone,
 )
-from tui_profiler.session import EMPTY, Jump, Session, apply
+from tui_profiler.session import EMPTY, Jump, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
 
+from .base_app import BaseApp
 from .explorer import ExplorerScreen
-from .terminal.driver import QuietDriver
 from .terminal.guard import end_on_hang_up, end_on_signals
-from .theme import DARK, THEMES, roles_for
 
 TICK_SECONDS = 0.25
 _AT_ONCE = (
@@ -46,17 +42,14 @@ _AT_ONCE = (
 )
 
 
-class ProfilerApp(App[int]):
+class ProfilerApp(BaseApp):
     """The only place where a message becomes state."""
 
     CSS_PATH = "app.tcss"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "leave", show=False),
         Binding("ctrl+c", "leave", show=False, priority=True),
     ]
-
-    session: var[Session] = var(EMPTY)
 
     def __init__(
         self,
@@ -68,7 +61,7 @@ class ProfilerApp(App[int]):
         clock: Callable[[], float] = time.time,
         script: Script | None = None,
     ) -> None:
-        super().__init__(driver_class=QuietDriver)
+        super().__init__()
         self._script = script
         self._source = source
         self._spec = spec
@@ -77,18 +70,11 @@ class ProfilerApp(App[int]):
         self.glyphs = glyphs
         self._newest = EMPTY
         self._reading: asyncio.Task[None] | None = None
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = os.environ.get("TEXTUAL_THEME") or DARK.name
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Give our roles where a theme does not name them."""
-        return roles_for(self.current_theme)
 
     def get_default_screen(self) -> ExplorerScreen:
         """Start at the explorer, bound to the app's session."""
         return ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart).data_bind(
-            ProfilerApp.session
+            BaseApp.session
         )
 
     def on_mount(self) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
-from tui_profiler.messages import ReplayNode
 from tui_profiler.text import safe
 
+from .base_app import BaseApp
 from .play_actions import PlayActions
 from .tree_actions import TreeActions
 
@@ -34,33 +34,18 @@ class LookActions(TreeActions, PlayActions):
 
     def action_node(self) -> None:
         """Open the node screen."""
-        from .app import ProfilerApp  # noqa: PLC0415 # first paint does without it
-        from .node import NodeScreen  # noqa: PLC0415
+        from .node import NodeScreen  # noqa: PLC0415 # first paint does without it
 
         if self.session.tree is not None:
             selected = self.tree_widget.view.selected
             screen = NodeScreen(selected, self.glyphs, self.now)
-            self.app.push_screen(screen.data_bind(ProfilerApp.session))
+            self.app.push_screen(screen.data_bind(BaseApp.session))
 
     def action_machine(self) -> None:
         """Open the machine screen."""
-        from .app import ProfilerApp  # noqa: PLC0415
         from .machine import MachineScreen  # noqa: PLC0415
 
-        self.app.push_screen(MachineScreen(self.glyphs, self.now).data_bind(ProfilerApp.session))
-
-    def action_replay(self) -> None:
-        """Ask for the energy of the selected node, run by itself."""
-        if self.session.tree is not None:
-            selected = self.tree_widget.view.selected
-            self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
-
-    def action_machine(self) -> None:
-        """Open the machine screen."""
-        from .app import ProfilerApp  # noqa: PLC0415
-        from .machine import MachineScreen  # noqa: PLC0415
-
-        self.app.push_screen(MachineScreen(self.glyphs, self.now).data_bind(ProfilerApp.session))
+        self.app.push_screen(MachineScreen(self.glyphs, self.now).data_bind(BaseApp.session))
 
     def action_replay(self) -> None:
         """Ask for the energy of the selected node, run by itself."""
@@ -70,19 +55,14 @@ class LookActions(TreeActions, PlayActions):
 
     def action_log(self) -> None:
         """Open the log."""
-        from .app import ProfilerApp  # noqa: PLC0415
         from .log import LogScreen  # noqa: PLC0415
 
-        self.app.push_screen(LogScreen(self.glyphs).data_bind(ProfilerApp.session))
+        self.app.push_screen(LogScreen(self.glyphs).data_bind(BaseApp.session))
 
     def action_ranks(self) -> None:
         """Go to the ranks of the run."""
-        from .ranks_app import RanksApp  # noqa: PLC0415
-
         app = self.app
-        if isinstance(app, RanksApp):
-            app.show_ranks()
-        else:
+        if not isinstance(app, BaseApp) or not app.show_ranks():
             self.say("this is no rank of a run that was attached to on this host")
 
     def action_keys(self) -> None:
@@ -93,10 +73,8 @@ class LookActions(TreeActions, PlayActions):
 
     async def action_leave(self) -> None:
         """Quit; where something of the user's runs in here, ask what becomes of it."""
-        from .app import ProfilerApp  # noqa: PLC0415
-
         app = self.app
-        if isinstance(app, ProfilerApp) and app.runs_script():
+        if isinstance(app, BaseApp) and app.runs_script():
             self.ask_what_becomes_of_it(app.let_script_go)
         else:
             app.exit(0)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from tui_profiler.canvas import Glyphs
@@ -14,10 +13,9 @@ from tui_profiler.source.attached import Found, find
 from tui_profiler.source.ranks import by_run
 from tui_profiler.text import width
 
+from .base_app import ThemedApp
 from .programs import columns, matching
-from .terminal.driver import QuietDriver
 from .terminal.guard import end_on_hang_up, end_on_signals
-from .theme import DARK, THEMES, roles_for
 from .widgets.key_bar import key_bar
 from .widgets.lines import EMPTY, Line, LinesWidget, line_width
 
@@ -62,11 +60,10 @@ def padded(text: str, cells: int) -> str:
     return text + " " * (cells - width(text))
 
 
-class Picker(App[Found | None]):
+class Picker(ThemedApp[Found | None]):
     """Lets one be chosen; gives None when it is left."""
 
     CSS = "#list { height: 1fr; } #keys { height: 1; }"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
@@ -77,18 +74,11 @@ class Picker(App[Found | None]):
     ]
 
     def __init__(self, who: str, glyphs: Glyphs) -> None:
-        super().__init__(driver_class=QuietDriver)
+        super().__init__()
         self._who = who
         self._glyphs = glyphs
         self._found: tuple[Found, ...] = ()
         self._selected = 0
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = os.environ.get("TEXTUAL_THEME") or DARK.name
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Give our roles where a theme does not name them."""
-        return roles_for(self.current_theme)
 
     def compose(self) -> ComposeResult:
         """The list and the keys."""

@@ -15,6 +15,7 @@ from tui_profiler.queries.rank_modules import module_differences
 from tui_profiler.queries.ranks import RankRow, rank_rows, reference
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
+from .base_app import BaseApp
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.rank_lines import difference_lines, look_of, rank_lines
@@ -111,13 +112,11 @@ class RanksScreen(Screen[None]):
 
     def action_difference(self) -> None:
         """Compare the rank under the cursor with the straggler; that one with the first there."""
-        from .ranks_app import RanksApp  # noqa: PLC0415 # it imports this file
-
         key = self._under_cursor()
         other = reference(self.workspace, key, self._now()) if key else ""
         if other:
             screen = DifferenceScreen(self._glyphs, key, other)
-            self.app.push_screen(screen.data_bind(RanksApp.workspace))
+            self.app.push_screen(screen.data_bind(BaseApp.workspace))
 
 
 class DifferenceScreen(Screen[None]):

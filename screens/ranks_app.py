@@ -5,24 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from textual.reactive import var
 from textual.screen import Screen
 
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec, Program
-from tui_profiler.session.workspace import NO_RANKS, Workspace
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
 from .app import ProfilerApp
+from .base_app import BaseApp
 from .explorer import ExplorerScreen
 from .ranks import RanksScreen
 
 
 class RanksApp(ProfilerApp):
     """Follows all ranks, and shows one of them at a time in the explorer."""
-
-    workspace: var[Workspace] = var(NO_RANKS)
 
     def __init__(
         self,
@@ -40,7 +37,7 @@ class RanksApp(ProfilerApp):
     def get_default_screen(self) -> Screen[None]:  # type: ignore[override]  # not the explorer
         """Start at the ranks."""
         screen = RanksScreen(self.glyphs, self.now, self.open_rank)
-        return screen.data_bind(RanksApp.workspace)
+        return screen.data_bind(BaseApp.workspace)
 
     def on_mount(self) -> None:
         """Begin to read; where one rank was asked for, it is opened at once."""
@@ -56,15 +53,16 @@ class RanksApp(ProfilerApp):
             self._newest = self.session = rank.session
             self._explore()
 
-    def show_ranks(self) -> None:
+    def show_ranks(self) -> bool:
         """Go back to all of them."""
         self._ranks.look_at_all()
         while len(self.screen_stack) > 1:
             self.pop_screen()
+        return True
 
     def _explore(self) -> None:
         screen = ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart)
-        self.push_screen(screen.data_bind(ProfilerApp.session))
+        self.push_screen(screen.data_bind(BaseApp.session))
 
     def restart(self, spec: LoadSpec | None = None) -> None:
         """Do nothing: a rank is not ours to start again."""
