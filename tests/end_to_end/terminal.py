@@ -58,6 +58,9 @@ class Terminal:
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
+            # As in a user's terminal, whatever the tests were started under (nohup, say).
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_DFL)
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             for descriptor in (0, 1, 2):
                 os.dup2(slave, descriptor)
