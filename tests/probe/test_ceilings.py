@@ -14,6 +14,7 @@ from tui_profiler.probe.measure.ceilings import (
     MOST_TRIES,
     best,
     ceilings,
+    kept_ceilings,
     measure_again,
     measure_ceilings,
 )
@@ -116,11 +117,20 @@ def test_measuring_again_replaces_what_is_kept(folder: Path, measured: Ceilings)
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"\xff\xfe", b"[]", b'{"key": [], "ceilings": ["Tick"]}', b"[" * 100_000]
 )
-def test_a_file_that_cannot_be_read_is_measured_again(
+def test_a_file_that_cannot_be_read_keeps_nothing(
     folder: Path, measured: Ceilings, tmp_path: Path, content: bytes
 ) -> None:
     (name,) = kept_files(folder / "new")
+    assert kept_ceilings("cpu", measured.threads, folder / "new") is not None
     (tmp_path / name.name).write_bytes(content)
+    assert kept_ceilings("cpu", measured.threads, tmp_path) is None
+
+
+def test_what_cannot_be_read_is_measured_again(
+    folder: Path, measured: Ceilings, tmp_path: Path
+) -> None:
+    (name,) = kept_files(folder / "new")
+    (tmp_path / name.name).write_bytes(b"{")
     assert kept_for_good(measured.threads, tmp_path).seconds > 0
     assert ceilings("cpu", measured.threads, tmp_path).seconds == 0
 
