@@ -163,6 +163,7 @@ def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
     with WatchedProgram(code, folder) as program:
         usable = program.said()
         (path,) = program.said()
+        program.child.wait(30)  # It ends by itself, and removes what it made.
     assert f"/tmp/tui-profiler-{os.geteuid()}" in usable
     assert str(Path(str(path)).parent) in usable
     assert not Path(str(path)).exists()

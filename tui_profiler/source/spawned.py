@@ -61,7 +61,8 @@ class Spawned:
                 stdout=None if owns_terminal else subprocess.PIPE,
                 stderr=None if owns_terminal else subprocess.STDOUT,
                 start_new_session=not owns_terminal,
-                env={**os.environ, "KINETO_LOG_LEVEL": os.environ.get("KINETO_LOG_LEVEL", "99")},
+                # At any other level torch's profiler prints for each operator window.
+                env={**os.environ, "KINETO_LOG_LEVEL": "99"},
             )
         self._first = tuple(first)
         self._owns_terminal = owns_terminal
