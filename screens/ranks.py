@@ -16,6 +16,7 @@ from tui_profiler.queries.ranks import RankRow, rank_rows, reference
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from .base_app import BaseApp
+from .scrolling import ScrollingScreen
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.rank_lines import difference_lines, look_of, rank_lines
@@ -119,18 +120,12 @@ class RanksScreen(Screen[None]):
             self.app.push_screen(screen.data_bind(BaseApp.workspace))
 
 
-class DifferenceScreen(Screen[None]):
+class DifferenceScreen(ScrollingScreen):
     """Two ranks, module by module."""
 
     DEFAULT_CSS = _CSS.format("DifferenceScreen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,R", "back", show=False),
-        Binding("up,k", "scroll_by(-1)", show=False),
-        Binding("down,j", "scroll_by(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
-        Binding("home,g", "scroll_by(-100000)", show=False),
-        Binding("end,G", "scroll_by(100000)", show=False),
     ]
 
     workspace: var[Workspace] = var(NO_RANKS)
@@ -167,16 +162,3 @@ class DifferenceScreen(Screen[None]):
             body.show(difference_lines(first, second, found, look))
         bar = key_bar(_DIFFERENCE_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", LinesWidget).lines = (bar,)
-
-    def action_back(self) -> None:
-        """Go back."""
-        self.dismiss()
-
-    def action_scroll_by(self, rows: int) -> None:
-        """Move by lines."""
-        self.query_one(ScrolledLines).move(rows)
-
-    def action_page(self, direction: int) -> None:
-        """Move by half a page."""
-        body = self.query_one(ScrolledLines)
-        body.move(direction * max(body.size.height // 2, 1))

@@ -118,24 +118,25 @@ def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
     return _facts("counters", took_turns, facts, look)
 
 
+def _bytes_a_second(value: float) -> str:
+    return rate(value, "B/s")
+
+
 def _traffic(look: Look, sample: Sample) -> tuple[Line, ...]:
     found = sample.traffic
     if found is None:
         return ()
 
-    def bytes_a_second(value: float) -> str:
-        return rate(value, "B/s")
-
     def times_a_second(value: float) -> str:
         return f"{count(value)} /s" if value >= 1 else f"{value:.1f} /s"
 
     facts: list[Fact] = [
-        ("disks, read", found.disk_read_bytes, bytes_a_second),
-        ("disks, written", found.disk_written_bytes, bytes_a_second),
-        ("network, received", found.network_received_bytes, bytes_a_second),
-        ("network, sent", found.network_sent_bytes, bytes_a_second),
-        ("this process, read", found.process_read_bytes, bytes_a_second),
-        ("this process, written", found.process_written_bytes, bytes_a_second),
+        ("disks, read", found.disk_read_bytes, _bytes_a_second),
+        ("disks, written", found.disk_written_bytes, _bytes_a_second),
+        ("network, received", found.network_received_bytes, _bytes_a_second),
+        ("network, sent", found.network_sent_bytes, _bytes_a_second),
+        ("this process, read", found.process_read_bytes, _bytes_a_second),
+        ("this process, written", found.process_written_bytes, _bytes_a_second),
         ("switches, it waited", found.voluntary_switches, times_a_second),
         ("switches, core taken", found.involuntary_switches, times_a_second),
     ]
@@ -171,9 +172,6 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
     def watts(value: float) -> str:
         return f"{three_digits(value)} W"
 
-    def bytes_a_second(value: float) -> str:
-        return rate(value, "B/s")
-
     seen = (
         f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "no cuda:N, or not sure which"
     )
@@ -185,8 +183,8 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
         ("power limit", gpu.power_limit_watts, watts),
         ("clock", gpu.clock_hertz, frequency),
         ("clock of its memory", gpu.memory_clock_hertz, frequency),
-        ("link, sent", gpu.pcie_sent_bytes, bytes_a_second),
-        ("link, received", gpu.pcie_received_bytes, bytes_a_second),
+        ("link, sent", gpu.pcie_sent_bytes, _bytes_a_second),
+        ("link, received", gpu.pcie_received_bytes, _bytes_a_second),
         ("link, generation", gpu.pcie_generation, lambda value: f"{value:.0f}"),
         ("link, lanes", gpu.pcie_width, lambda value: f"{value:.0f}"),
     ]
