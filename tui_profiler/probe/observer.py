@@ -168,6 +168,8 @@ class Observer:
     def close(self, why: str = "") -> None:
         """Put everything back, and hang up; ``why`` is told to those who still look."""
         self._viewers.requests(self._carry_out)
+        if self._viewers and self._listener is not None and self._listener.is_over:
+            self._find_tree()  # Of the program's only forward, it may be.
         if self._times is not None and self._viewers:
             self._tick(self._times)  # What was measured last.
         self._let_go()
@@ -243,21 +245,20 @@ class Observer:
 
     def _take_tree(self, listener: Listener) -> None:
         hearing, root = listener.hearing, listener.root
+        model = root() if root is not None else None  # Held by what was heard, until it is taken.
         self._next_trace = time.monotonic() + TRACES_APART_SECONDS
         with in_small_steps():
             trace = hearing.trace() if hearing is not None else None
-        if hearing is None or root is None or trace is None:
+        if hearing is None or model is None or trace is None:
             why = listener.gave_up or (hearing.trouble if hearing is not None else "")
             what = "no forward of the program could be recorded"
             self._viewers.say(Failed("trace", what, why=why))
             self._has_failed = True
             return
         self._root, self._tree = root, trace
-        model = root()
-        if model is not None:
-            self._viewers.drop_who_is_behind()
-            self._say_tree(model, trace, hearing.seconds)
-            self._follow()
+        self._viewers.drop_who_is_behind()
+        self._say_tree(model, trace, hearing.seconds)
+        self._follow()
 
     def _say_tree(self, model: torch.nn.Module, trace: Trace, seconds: float) -> None:
         say = self._viewers.say
