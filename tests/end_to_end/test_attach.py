@@ -54,9 +54,11 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_program_is_looked_into_until_it_ends(
     start: Start, program: WatchedProgram, folder: Path
 ) -> None:
-    terminal = start("attach", environment={"TUI_PROFILER_DIR": str(folder)})
+    # Wide: a fast model's figures push names out of a narrower first row.
+    terminal = start("attach", columns=180, environment={"TUI_PROFILER_DIR": str(folder)})
     shown = terminal.wait_for("● live")
     assert "served \\x1b[31m" in shown
+    assert f"pid {program.child.pid}" in shown
     assert "second Linear" in shown
     terminal.send("P")
     terminal.wait_for("this program is not ours: it can only be looked at")

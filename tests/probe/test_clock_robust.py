@@ -6,7 +6,7 @@ import io
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -191,4 +191,38 @@ def test_a_child_forked_while_recording_runs_on(model: nn.Module) -> None:
         model(X)
     assert (status, list(said)) == (0, [1, 1, 1, 1])
     assert len(clock.take()) == 2
+    clock.uninstall()
+
+
+def test_one_forward_runs_inside_of_something_and_nothing_is_exchanged_for_it(
+    model: nn.Module,
+) -> None:
+    clock = watched_by(model)
+    replacement = nn.Module.__call__
+    around: list[object] = []
+
+    def inside(forward: Callable[[], object]) -> object:
+        around.append(forward())
+        return around[-1]
+
+    with torch.no_grad():
+        clock.run_next_in(inside)
+        outputs = [model(X) for _ in range(3)]
+    assert nn.Module.__call__ is replacement
+    assert len(around) == 1
+    assert around[0] is outputs[0]
+    assert len(clock.take()) == 3
+    clock.uninstall()
+
+
+def test_what_the_model_raises_inside_of_something_is_its_own() -> None:
+    class Falls(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise IndexError("of the model")
+
+    model = Falls()
+    clock = watched_by(model)
+    clock.run_next_in(lambda forward: forward())
+    with pytest.raises(IndexError, match="of the model"):
+        model(X)
     clock.uninstall()

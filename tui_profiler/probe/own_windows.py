@@ -9,23 +9,19 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import threading
 import time
-import weakref
-from collections.abc import Sequence
-from types import FunctionType
+from collections.abc import Callable, Sequence
 
 import torch
-from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.messages import Message, Node
 from tui_profiler.probe.kineto import Window, WindowError, unavailable
-from tui_profiler.probe.measure.clock import Forward
+from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.measure.operator_windows import BUDGET, LEAST_SECONDS, MOST_SECONDS
 from tui_profiler.probe.measure.operators import OperatorClock
-from tui_profiler.probe.module_call import Call, present_call, put_call, take_off
 from tui_profiler.probe.thread_internals import why_not_record
 
 SILENT = "KINETO_LOG_LEVEL"
@@ -79,7 +75,7 @@ class OwnWindows:
     def close(self) -> None:
         """Open no more."""
         if self._open is not None:
-            self._open.uninstall()
+            self._open.is_over = True
             self._open = None
 
     def without_windowed(self, forwards: list[Forward]) -> list[Forward]:
@@ -88,19 +84,18 @@ class OwnWindows:
         if window is None or not window.is_over:
             return forwards
         self._open = None
-        window.uninstall()
-        inside = [one for one in forwards if window.holds(one)]
-        self._take(window, inside)
-        return [one for one in forwards if one not in inside]
+        self._take(window, [one for one in forwards if window.holds(one)])
+        return [one for one in forwards if not window.holds(one)]
 
     @property
     def is_due(self) -> bool:
         """Whether the next forward is to be run in a window."""
         return not self._why_none and self._open is None and time.monotonic() >= self._next
 
-    def open(self, root: torch.nn.Module) -> None:
-        """Open a window on the next forward of ``root``, which the clock must record."""
-        self._open = _OneForward(root)
+    def open(self, clock: ModuleClock) -> None:
+        """Open a window on the next forward that the clock records."""
+        self._open = _OneForward()
+        clock.run_next_in(self._open.run)
 
     def messages(self, at: float) -> Sequence[Message]:
         """Give what is to be told, ``at`` seconds since the program is watched."""
@@ -135,51 +130,31 @@ _NOT_WARM = "watch was not called on the main thread: torch's profiler would pri
 
 
 class _OneForward:
-    """Waits for the next forward, and opens a window around it."""
+    """A window around one forward of the program's."""
 
-    def __init__(self, root: torch.nn.Module) -> None:
+    def __init__(self) -> None:
         self.window = Window(reads_later=True)
         self.trouble = ""
         self.is_over = False
-        self._root = weakref.ref(root)
         self._begin = self._end = 0.0
-        self._free = threading.Semaphore(1)
-        self._replaced = present_call()
-        self._call = _replacement(self, self._replaced)
-        put_call(self._call)
-
-    def uninstall(self) -> None:
-        """Wait no longer."""
-        self.is_over = True
-        take_off(self._call, self._replaced)
-
-    def claims(self, module: torch.nn.Module) -> bool:
-        """Take a call as the one to look at."""
-        if self.is_over or module is not self._root() or why_not_record():
-            return False
-        return self._free.acquire(blocking=False)
 
     def holds(self, forward: Forward) -> bool:
         """Tell whether a recorded forward is the one that ran in the window."""
         return self._begin <= forward.began and forward.began + forward.seconds <= self._end
 
-    def run(
-        self,
-        forward: Call,
-        root: torch.nn.Module,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
-    ) -> object:
-        """Run one forward in the window, or without it where it cannot be opened."""
+    def run(self, forward: Callable[[], object]) -> object:
+        """Run one forward in the window, or without it where none can be opened."""
         try:
-            self.window.__enter__()
+            is_open = not self.is_over and not why_not_record() and bool(self.window.__enter__())
         except Exception as error:  # Ours, whatever it is: it must not reach the program.
             self.trouble = str(error) or type(error).__name__
+            is_open = False
+        if not is_open:
             self.is_over = True
-            return forward(root, *args, **kwargs)
+            return forward()
         self._begin = time.perf_counter()
         try:
-            return forward(root, *args, **kwargs)
+            return forward()
         finally:
             self._end = time.perf_counter()
             try:
@@ -187,25 +162,3 @@ class _OneForward:
             except Exception as error:
                 self.trouble = str(error) or type(error).__name__
             self.is_over = True
-
-
-# The one below is only its code, as in ``listener.py`` and for the same reason.
-# ruff: noqa: F821 - what it reads are globals of its own
-waiting: _OneForward
-replaced: Call
-
-
-def _windowed_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
-    if is_dynamo_compiling() or not waiting.claims(self):
-        return replaced(self, *args, **kwargs)
-    return waiting.run(replaced, self, args, kwargs)
-
-
-def _replacement(owner: _OneForward, before: Call) -> Call:
-    names = {
-        "__builtins__": builtins,  # which Dynamo wants to find here
-        "waiting": owner,
-        "replaced": before,
-        "is_dynamo_compiling": is_dynamo_compiling,
-    }
-    return FunctionType(_windowed_call.__code__.replace(), names, "windowed_call")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -36,7 +35,6 @@ class RecordedTimes:
         self._budget = budget
         self.pause = TICK_SECONDS
         """Seconds until the figures are due again: adding up a large model's costs more."""
-        self._root = weakref.ref(model)
         self._windows = OwnWindows(nodes, model, budget)
         self._steps = Steps(model)
         self._clock.install()
@@ -97,8 +95,7 @@ class RecordedTimes:
         if whole is not None:
             self._governor.update(whole, self._cost.between)
             yield self._cost.overhead(self._governor.share) or whole
-        root = self._root()
-        if root is not None and self._windows.is_due:
+        if self._windows.is_due:
             self._clock.recording = True
-            self._windows.open(root)
+            self._windows.open(self._clock)
         yield from self._windows.messages(at)

@@ -25,7 +25,7 @@ from torch import nn
 
 from tui_profiler.probe.measure.device_clock import DeviceClock
 from tui_profiler.probe.measure.forward import Forward
-from tui_profiler.probe.measure.watching import Watching
+from tui_profiler.probe.measure.watching import Around, Watching
 from tui_profiler.probe.module_call import is_present, present_call, put_call, take_off
 
 __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
@@ -115,6 +115,14 @@ class ModuleClock:
             if is_ours and is_present(watching.replaced):
                 put_call(watching.call)
             self.recording = was_recording
+
+    def run_next_in(self, around: Around) -> None:
+        """Have the next recorded forward run inside of ``around``, by whichever thread runs it.
+
+        Nothing is assigned for it (rule 1).
+        """
+        if self._watching is not None:
+            self._watching.around_next.append(around)
 
     def note_gap(self) -> None:
         """Say that the time until the next forward is not running: the model was held."""

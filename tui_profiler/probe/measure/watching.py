@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from operator import is_
 from struct import pack
 from time import perf_counter
@@ -30,6 +31,8 @@ from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.torch_internals import is_compiled
 
 Call: TypeAlias = Callable[..., object]
+Around: TypeAlias = Callable[[Callable[[], object]], object]
+"""Runs what it is given, once, and gives what that gave."""
 
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
@@ -54,6 +57,8 @@ class Watching:
         self.longest = pending_events * _FIELDS
         """Items that the events of one forward may take."""
         self.events: ContextVar[list[object] | None] = ContextVar("events", default=None)
+        self.around_next: deque[Around] = deque(maxlen=1)
+        """What the next forward runs in, whichever thread it is on: taken off when it begins."""
         self._pending_events = pending_events
         self._pending = 0
         self._is_open = True
@@ -94,6 +99,8 @@ class Watching:
         self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Run one forward of the root on this thread, and keep its events if there is room."""
+        if self.around_next and (around := self._taken_around()) is not None:
+            return around(partial(self.run_root, root, args, kwargs))
         device = self.device
         events: list[object] = [] if device is None else device.new_forward()
         is_room = self._pending < self._pending_events
@@ -120,6 +127,12 @@ class Watching:
                 self.dropped += 1
                 if device is not None:
                     device.drop(events)
+
+    def _taken_around(self) -> Around | None:
+        try:
+            return self.around_next.popleft()
+        except IndexError:
+            return None  # Another thread was sooner.
 
     def _finish(self, events: list[object], root: nn.Module, start: float, end: float) -> None:
         if not self._is_open:
