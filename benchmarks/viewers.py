@@ -2,19 +2,21 @@
 
 ``python benchmarks/viewers.py [SECONDS] [MODEL]``
 
-SECONDS of forwards for each kind of viewer (default 60): one that is stopped by SIGSTOP, one killed
-by SIGKILL, one that reads a byte a second, one that sends rubbish, one that asks without end, and
-viewers that come and go. Before and after each, a third as long, a viewer that reads: what a kind
-is compared with, on the same machine a moment before and after. Bounds: the longest gap between
-forwards is at most 50 ms more than the longer of those two, throughput at least 97 % of their mean,
-memory at most 16 MB more; what was dropped is counted. A gap of the machine's own counts too: run
-it alone. Where memray is installed, its live mode with a viewer that is stopped is run beside it.
+Two programs run the same model side by side, each on a core of its own: one with a viewer that
+reads, one with a viewer of some kind: stopped by SIGSTOP, killed by SIGKILL, reading a byte a
+second, sending rubbish, asking without end, coming and going. After half of SECONDS (default 60)
+they change cores, so that a core that is slower counts for both. Bounds: the longest gap between
+forwards is at most 50 ms more than beside the viewer that reads, throughput at least 97 % of it,
+memory at most 16 MB more; what was dropped is counted. Two viewers that read come first: how far
+apart two equal programs are on this machine. Where memray is installed, its live mode with a viewer
+that stops to read is run beside it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
+import json
 import os
 import signal
 import socket
@@ -22,11 +24,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-
-import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -41,7 +42,6 @@ VIEWERS = {
     "asks without end": "\nfor _ in range(10**9): s.sendall(ask * 1000)",
     "comes and goes": "\nwhile True: s.close(); call()",
 }
-BAD = [kind for kind in VIEWERS if kind != READS]
 CALL = """
 import os, signal, socket, sys, time
 from tui_profiler.messages import Observe, TraceAgain
@@ -56,76 +56,30 @@ def call():
 call()
 print('called', flush=True)
 """
-
-
-class Run(NamedTuple):
-    """What one kind of viewer did to the program."""
-
-    longest_gap: float
-    """Seconds between the ends of two forwards."""
-    per_second: float
-    grown_bytes: int
-
-
-def forwards(run: Callable[[], object], seconds: float) -> Run:
-    """Run forwards for so long."""
-    process = psutil.Process()
-    before = process.memory_info().rss
+PROGRAM = """
+import json, os, sys, time
+import psutil, torch, torchvision
+from tui_profiler import watch
+from tui_profiler.probe.watch import _server
+torch.set_num_threads(1)
+model, x = torchvision.models.get_model(sys.argv[1]).eval(), torch.randn(1, 3, 224, 224)
+handle, process = watch(model, 'viewed'), psutil.Process()
+print('ready', flush=True)
+for line in sys.stdin:
+    core, seconds = line.split()
+    for thread in process.threads():
+        os.sched_setaffinity(thread.id, {int(core)})
+    before, longest, count = process.memory_info().rss, 0.0, 0
     began = last = time.perf_counter()
-    longest, count = 0.0, 0
-    while last - began < seconds:
-        run()
-        now = time.perf_counter()
-        longest, last, count = max(longest, now - last), now, count + 1
-    return Run(longest, count / (last - began), process.memory_info().rss - before)
-
-
-def with_viewer(kind: str, path: Path, run: Callable[[], object], seconds: float) -> Run:
-    """Run forwards while a viewer of some kind is there, after it was seen for a while."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CALL + VIEWERS[kind], str(path)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert child.stdout is not None
-    try:
-        assert child.stdout.readline() == b"called\n"
-        forwards(run, min(3.0, seconds))  # The tree is recorded: one forward is slower.
-        return forwards(run, seconds)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-
-
-class Beside(NamedTuple):
-    """A viewer that reads, before and after a kind."""
-
-    before: Run
-    after: Run
-
-    def is_kept(self, found: Run) -> bool:
-        """Tell whether a kind stays within its bounds."""
-        longest = max(self.before.longest_gap, self.after.longest_gap)
-        is_smooth = found.longest_gap <= longest + 0.05
-        return is_smooth and self.ratio(found) >= 0.97 and found.grown_bytes <= 16e6
-
-    def ratio(self, found: Run) -> float:
-        """Give the throughput as a share of what it was beside."""
-        return found.per_second / ((self.before.per_second + self.after.per_second) / 2)
-
-
-def show(kind: str, found: Run, beside: Beside | None = None, more: str = "") -> None:
-    """Print a line."""
-    line = f"  {kind:18} gap {found.longest_gap * 1e3:6.1f} ms {found.per_second:7.1f} /s"
-    if beside is not None:
-        verdict = "" if beside.is_kept(found) else "OVER"
-        line += (
-            f" {beside.ratio(found):7.1%}  {found.grown_bytes / 1e6:+6.1f} MB  {more}  {verdict}"
-        )
-    print(line.rstrip(), flush=True)
-
-
+    with torch.no_grad():
+        while last - began < float(seconds):
+            model(x)
+            now = time.perf_counter()
+            longest, last, count = max(longest, now - last), now, count + 1
+    dropped = sum(one._viewers.dropped for one in _server()._watched)
+    grown = process.memory_info().rss - before
+    print(json.dumps([longest, count / (last - began), grown, dropped]), flush=True)
+"""
 MEMRAY_PROGRAM = """
 import sys, time, torch, torchvision
 torch.set_num_threads(1)
@@ -137,35 +91,128 @@ with torch.no_grad():
 """
 
 
+class Run(NamedTuple):
+    """What one kind of viewer did to the program."""
+
+    longest_gap: float
+    """Seconds between the ends of two forwards."""
+    per_second: float
+    grown_bytes: int
+    dropped: int
+
+
+class Program:
+    """A program that is watched, with a folder of its own for its socket."""
+
+    def __init__(self, model: str, folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, model],
+            cwd=ROOT,
+            env={**os.environ, "TUI_PROFILER_DIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def begin(self, core: int, seconds: float) -> None:
+        """Have it run forwards on one core for so long."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{core} {seconds}\n")
+        self._process.stdin.flush()
+
+    def end(self) -> Run:
+        """Wait for what came of it."""
+        assert self._process.stdout is not None
+        return Run(*json.loads(self._process.stdout.readline()))
+
+    @contextmanager
+    def viewed(self, kind: str) -> Iterator[None]:
+        """Have a viewer of some kind look at it."""
+        (path,) = (one for one in self._folder.rglob("*") if one.is_socket())
+        child = subprocess.Popen(
+            [sys.executable, "-c", CALL + VIEWERS[kind], str(path)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert child.stdout is not None
+        try:
+            assert child.stdout.readline() == b"called\n"
+            yield
+        finally:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def compared(kind: str, bad: Program, good: Program, seconds: float) -> bool:
+    """Run both with their viewers, change cores, print; gives whether the bounds are kept."""
+    with bad.viewed(kind), good.viewed(READS):
+        runs = []
+        for warm, cores in ((True, (0, 1)), (False, (0, 1)), (False, (1, 0))):
+            # At first the trees are recorded: one forward is slower.
+            length = min(3.0, seconds) if warm else seconds / 2
+            bad.begin(cores[0], length)
+            good.begin(cores[1], length)
+            runs.append((bad.end(), good.end()))
+    ratio = 1.0
+    for with_bad, with_good in runs[1:]:
+        ratio *= (with_bad.per_second / with_good.per_second) ** 0.5
+    longest = max(one.longest_gap for one, _ in runs[1:])
+    beside = max(one.longest_gap for _, one in runs[1:])
+    grown = sum(one.grown_bytes for one, _ in runs[1:])
+    is_kept = longest <= beside + 0.05 and ratio >= 0.97 and grown <= 16e6
+    print(
+        f"  {kind:16} gap {longest * 1e3:6.1f} ms, beside it {beside * 1e3:6.1f} ms"
+        f"  throughput {ratio:6.1%}  {grown / 1e6:+6.1f} MB  {runs[-1][0].dropped:5} dropped"
+        f"  {'' if is_kept else 'OVER'}".rstrip(),
+        flush=True,
+    )
+    return is_kept
+
+
 def memray(name: str, seconds: float) -> None:
-    """Run forwards under memray's live mode, with a viewer that reads nothing, for so long."""
+    """Run forwards under memray's live mode; after ten of them its viewer reads no more."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         script, out = Path(folder) / "program.py", Path(folder) / "out"
         script.write_text(MEMRAY_PROGRAM, encoding="utf-8")
-        command = ["run", "--live-remote", "--live-port", str(port), str(script), name]
+        command = ["run", "-q", "--live-remote", "--live-port", str(port), str(script), name]
         with out.open("wb") as to:
             child = subprocess.Popen([sys.executable, "-m", "memray", *command], stdout=to)
-            viewer = socket.socket()
-            try:
-                while viewer.connect_ex(("127.0.0.1", port)):
-                    time.sleep(0.05)
-                began = time.time()
-                while time.time() - began < seconds:
-                    time.sleep(0.1)
-                ended = time.time()
-            finally:
-                viewer.close()
-                child.kill()
-                child.wait()
-        lines = out.read_text(encoding="utf-8").splitlines()
-        times = [float(one) for one in lines if one.replace(".", "").isdigit()]
-        times = [one for one in times if one <= ended]
-        gaps = [b - a for a, b in itertools.pairwise([began, *times, ended])]
-        longest = max(gaps)
-    print(f"  memray live, a viewer that does not read: {len(times)} forwards in {seconds:g} s,")
-    print(f"  longest gap {longest:.1f} s")
+        viewer = socket.socket()
+        try:
+            while viewer.connect_ex(("127.0.0.1", port)):
+                time.sleep(0.05)
+            while len(_times(out)) < 10:
+                viewer.recv(1 << 20)
+            stopped = time.time()
+            time.sleep(seconds)
+            ended = time.time()
+        finally:
+            child.kill()
+            child.wait()
+            viewer.close()
+        times = [one for one in _times(out) if stopped <= one <= ended]
+        longest = max(b - a for a, b in itertools.pairwise([stopped, *times, ended]))
+    print(
+        f"  memray live, its viewer stops to read: {len(times)} forwards in {seconds:g} s,"
+        f" longest gap {longest:.1f} s"
+    )
+
+
+def _times(out: Path) -> list[float]:
+    lines = out.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [float(one) for one in lines if one.replace(".", "").isdigit()]
 
 
 def main() -> None:
@@ -173,39 +220,16 @@ def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     name = sys.argv[2] if len(sys.argv) > 2 else "mobilenet_v3_small"
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TUI_PROFILER_DIR"] = folder
-        import torch
-        import torchvision
-
-        from tui_profiler import watch
-        from tui_profiler.probe.watch import _server
-        from tui_profiler.rendezvous import places
-
-        torch.set_num_threads(1)
-        model, x = torchvision.models.get_model(name).eval(), torch.randn(1, 3, 224, 224)
-
-        def run() -> None:
-            with torch.no_grad():
-                model(x)
-
-        handle = watch(model, "viewed")
-        (place,) = places()
-        forwards(run, 3.0)
-        bare = forwards(run, min(seconds, 20.0))
-        print(f"{name}, {seconds:g} s each, torch {torch.__version__}, {os.cpu_count()} cores")
-        show("nobody looks", bare)
-        before = with_viewer(READS, place.path, run, seconds / 3)
-        show("reads", before)
-        for kind in BAD:
-            found = with_viewer(kind, place.path, run, seconds)
-            after = with_viewer(READS, place.path, run, seconds / 3)
-            dropped = sum(one._viewers.dropped for one in _server()._watched)
-            show(kind, found, Beside(before, after), f"{dropped:5} dropped")
-            show("reads", after)
-            before = after
-        handle.close()
+        bad, good = (Program(name, Path(folder) / which) for which in ("bad", "good"))
+        print(f"{name}, {seconds:g} s each, {os.cpu_count()} cores", flush=True)
+        try:
+            kept = [compared(kind, bad, good, seconds) for kind in VIEWERS]
+        finally:
+            bad.close()
+            good.close()
     if importlib.util.find_spec("memray") is not None:
         memray(name, min(seconds, 20.0))
+    raise SystemExit(0 if all(kept) else 1)
 
 
 if __name__ == "__main__":
