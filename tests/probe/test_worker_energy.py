@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.probe.test_rapl import domain
+from tests.probe.moving_counter import WATTS, moving_counter
 from tests.worker import Conversation, spec
 from tui_profiler.messages import Pause, Replayed, ReplayNode, Stop, Unknown
 from tui_profiler.queries.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
 
-WATTS = 30.0
-
 
 @pytest.fixture
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package counter that moves every few milliseconds, as real ones do."""
-    powercap = tmp_path / "class" / "powercap"
-    powercap.mkdir(parents=True)
-    package = domain(powercap, "0", "package-0", energy=0)
-    is_over = threading.Event()
-
-    def move() -> None:
-        while not is_over.wait(0.005):
-            (package / "next").write_text(f"{round(time.monotonic() * WATTS * 1e6)}\n")
-            os.replace(package / "next", package / "energy_uj")
-
-    thread = threading.Thread(target=move)
-    thread.start()
     monkeypatch.setenv("HOST_SYS", str(tmp_path))
-    yield
-    is_over.set()
-    thread.join()
+    with moving_counter(tmp_path):
+        yield
 
 
 def is_measured(session: Session) -> bool:

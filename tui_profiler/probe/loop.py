@@ -180,7 +180,7 @@ class Loop:
     def _is_enough(self) -> bool:
         forwards, seconds = self._spec.forwards, self._spec.seconds
         if forwards is not None and self._ran_forwards >= forwards:
-            self.why_finished = f"{self._ran_forwards} forwards were asked for"
+            self.why_finished = f"{forwards} forwards were asked for"
         elif seconds is not None and self._ran_seconds >= seconds:
             self.why_finished = f"{seconds:g} s were asked for"
         return bool(self.why_finished)

@@ -16,7 +16,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from msgspec.structs import replace
@@ -27,7 +27,6 @@ from tui_profiler.messages import (
     Hello,
     LoopState,
     Message,
-    ModelFacts,
     Overhead,
     Program,
     Request,
@@ -44,10 +43,12 @@ from tui_profiler.probe.environment import environment
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.listener import Listener
 from tui_profiler.probe.measure.ceilings import kept_ceilings
+from tui_profiler.probe.measure.device_clock import device_of
 from tui_profiler.probe.measure.overhead import TICK_SECONDS
+from tui_profiler.probe.own_energy import OwnEnergy
+from tui_profiler.probe.own_facts import device_name, facts_of
 from tui_profiler.probe.recorded_times import RecordedTimes
 from tui_profiler.probe.trace.overheard import warm_up
-from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.trace import Trace, messages
 from tui_profiler.probe.viewers import Viewers
 
@@ -99,7 +100,7 @@ class Observer:
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
-        self._posted: deque[Message] = deque(maxlen=1)
+        self._posted: deque[Sample] = deque(maxlen=1)
         self._listener: Listener | None = None
         self._tree: Trace | None = None
         self._has_failed = False
@@ -109,6 +110,7 @@ class Observer:
         self._times: RecordedTimes | None = None
         self._state: State = "starting"
         self._next_beat = 0.0
+        self.energy = OwnEnergy()
 
     def now(self) -> float:
         """Give seconds since the program is watched."""
@@ -161,7 +163,7 @@ class Observer:
         elif not self._has_failed:
             self._find_tree()
         while self._posted:
-            self._viewers.say(self._posted.popleft())
+            self._viewers.say(self.energy.beside(self._posted.popleft()))
         self._beat()
         return self._times.pause if self._times is not None else TICK_SECONDS
 
@@ -206,6 +208,7 @@ class Observer:
         return None
 
     def _let_go(self) -> None:
+        self.energy.rest()
         if self._listener is not None:
             self._listener.uninstall()
             self._listener = None
@@ -263,11 +266,11 @@ class Observer:
     def _say_tree(self, model: torch.nn.Module, trace: Trace, seconds: float) -> None:
         say = self._viewers.say
         self._viewers.forget([StageStarted])
-        say(self._facts(model, trace))
+        say(facts_of(model, trace, self._name, self.program.command))
         say(*messages(trace), under=type(trace.done))
         took = f"{len(trace.nodes):,} nodes, from one of its own forwards"
         say(StageDone("trace", self.now(), seconds, took))
-        found = kept_ceilings(_device(model), torch.get_num_threads())
+        found = kept_ceilings(device_name(model), torch.get_num_threads())
         if found is not None:
             say(found)
 
@@ -276,11 +279,13 @@ class Observer:
         model = self._root() if self._root is not None else None
         if model is not None and self._tree is not None:
             with in_small_steps():
-                self._times = RecordedTimes(model, self._tree.nodes, self._budget)
+                device = device_of(model)
+                self._times = RecordedTimes(model, self._tree.nodes, self._budget, device)
 
     def _tick(self, times: RecordedTimes) -> None:
         idle = times.take()
         self._become("waiting" if idle > IDLE_SECONDS else "running", idle)
+        self.energy.follow(self._state, times)
         for message in times.messages(self.now(), self._viewers.dropped):
             self._viewers.say(message)
 
@@ -300,20 +305,3 @@ class Observer:
             self._let_go()
             self._state = "finished"
             self._viewers.say(LoopState("finished", self.now(), detail=why))
-
-    def _facts(self, model: torch.nn.Module, trace: Trace) -> ModelFacts:
-        return ModelFacts(
-            name=self._name or class_name(model),
-            type=class_name(model),
-            source=f"{self.program.command}, pid {os.getpid()}",
-            weights="its own",
-            inputs=trace.inputs.specs,
-            batch=None,
-            device=_device(model),
-            training=model.training,
-        )
-
-
-def _device(model: torch.nn.Module) -> str:
-    parameters: Iterable[torch.nn.Parameter] = model.parameters()
-    return str(next((parameter.device for parameter in parameters), "cpu"))

@@ -10,6 +10,7 @@ import torch
 from tui_profiler.messages import Message, Node
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.device_clock import Device, DeviceAggregator, DeviceClock
 from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
 from tui_profiler.probe.measure.steps import Steps
 from tui_profiler.probe.measure.watching_cost import EstimatedCost
@@ -21,10 +22,25 @@ MOST_SLICE_SECONDS = 0.1
 
 
 class RecordedTimes:
-    """A clock on a model, from now until ``close``."""
+    """A clock on a model, from now until ``close``.
 
-    def __init__(self, model: torch.nn.Module, nodes: Sequence[Node], budget: float) -> None:
-        self._clock = ModuleClock(model)
+    Args:
+        model: whose program runs it.
+        nodes: of its tree.
+        budget: what watching may cost, as a share.
+        device: where its kernels run, None where they run on the host.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        nodes: Sequence[Node],
+        budget: float,
+        device: Device | None = None,
+    ) -> None:
+        self._on_device = DeviceClock(device) if device is not None else None
+        self._device_times = DeviceAggregator(nodes, model)
+        self._clock = ModuleClock(model, device=self._on_device)
         self._aggregator = Aggregator(nodes, model)
         self._cost = EstimatedCost()
         self._governor = Governor(budget)
@@ -35,9 +51,16 @@ class RecordedTimes:
         self._budget = budget
         self.pause = TICK_SECONDS
         """Seconds until the figures are due again: adding up a large model's costs more."""
+        self.forwards = 0
+        """Recorded so far."""
         self._windows = OwnWindows(nodes, model, budget)
         self._steps = Steps(model)
         self._clock.install()
+
+    @property
+    def records_all(self) -> bool:
+        """Whether every forward is recorded, not a share of them."""
+        return self._governor.share >= 1.0
 
     def close(self) -> None:
         """Take the clock off."""
@@ -48,7 +71,10 @@ class RecordedTimes:
     def take(self) -> float:
         """Add up the forwards that finished; gives for how many seconds there was none."""
         finished = self._clock.take()
+        self.forwards += len(finished)
         self._steps.add(finished)
+        if self._on_device is not None:
+            self._device_times.add(self._on_device.read())
         forwards = self._windows.without_windowed(finished)
         now = time.monotonic()
         if forwards:
@@ -68,7 +94,7 @@ class RecordedTimes:
         elif not self._is_new:
             self._aggregator.let_go()  # A model that is not called may be gone.
         self._record_for_a_while()
-        return now - self._last_forward if self._governor.share >= 1.0 else 0.0
+        return now - self._last_forward if self.records_all else 0.0
 
     def _record_for_a_while(self) -> None:
         """Record a slice of the time until the next tick, where all of it would cost too much."""
@@ -91,6 +117,8 @@ class RecordedTimes:
             return
         self._is_new = False
         yield self._aggregator.tick(at, dropped + self._clock.dropped)
+        if self._on_device is not None:
+            yield self._device_times.message(at, self._on_device)
         whole = self._cost.overhead()
         if whole is not None:
             self._governor.update(whole, self._cost.between)

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from tui_profiler.messages import Failed
 from tui_profiler.probe.calling import Calling, calling_at
 from tui_profiler.probe.link import Link
+from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.observer import Observer
 from tui_profiler.rendezvous import NoPlaceError, is_same_user, remove_stale
@@ -214,11 +215,16 @@ class Server:
             while (looked_at := self._looked_at()) and not self._is_ending:
                 for observer in looked_at:
                     if observer not in samplers:
-                        samplers[observer] = Sampler(observer.program.started_at)
+                        energy = observer.energy.watch = EnergyWatch()
+                        energy.start()
+                        samplers[observer] = Sampler(observer.program.started_at, energy=energy)
                     observer.post(samplers[observer].sample())
                 time.sleep(SAMPLE_SECONDS)
         finally:
-            for sampler in samplers.values():
+            for observer, sampler in samplers.items():
+                energy, observer.energy.watch = observer.energy.watch, None
+                if energy is not None:
+                    energy.close()
                 sampler.close()
 
     def _after_fork(self) -> None:

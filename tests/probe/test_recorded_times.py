@@ -1,0 +1,63 @@
+"""What is measured of a model that its own program runs: on a device, and the energy of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.probe.module_nodes import module_nodes
+from tests.probe.moving_counter import WATTS, moving_counter
+from tests.probe.simulated_device import SimulatedDevice
+from tests.probe.test_device_clock import Kernel
+from tests.probe.watched_program import sockets_folder
+from tests.viewer import Viewer, place_of
+from tui_profiler import watch
+from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.probe.recorded_times import RecordedTimes
+from tui_profiler.queries.energy import ForwardEnergy, forward_energy
+from tui_profiler.session import Session
+from tui_profiler.session.windows import DeviceTimings
+
+
+def test_kernels_of_a_programs_own_forwards_are_timed_on_its_device() -> None:
+    device = SimulatedDevice()
+    model = Kernel(device, 0.5, Kernel(device, 1.0), Kernel(device, 4.0))
+    times = RecordedTimes(model, module_nodes(model), 0.02, device)
+    try:
+        for _ in range(40):
+            model(0)
+            device.run()
+        times.take()
+        told = [one for one in times.messages(1.0, 0) if isinstance(one, DeviceTimes)]
+    finally:
+        times.close()
+    assert [one.forwards for one in told] == [40]
+    timings = DeviceTimings(told[0])
+    assert [timings.per_forward(node) for node in (0, 2, 3)] == [5.5, 1.0, 4.0]
+
+
+def test_energy_of_a_programs_own_forwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOST_SYS", str(tmp_path))
+    model, x = (
+        torch.nn.Linear(1024, 4096),
+        torch.randn(256, 1024),
+    )  # Long beside what watching it takes.
+
+    def is_measured(session: Session) -> bool:
+        return isinstance(forward_energy(session), ForwardEnergy)
+
+    def run() -> None:
+        with torch.no_grad():
+            model(x)
+
+    with sockets_folder() as folder, moving_counter(tmp_path):
+        monkeypatch.setenv("TUI_PROFILER_DIR", str(folder))
+        with watch(model, "counted", grace_seconds=0.0), Viewer(place_of("counted")) as viewer:
+            session = viewer.until(is_measured, run)
+    found, tick = forward_energy(session), session.tick
+    assert isinstance(found, ForwardEnergy)
+    assert tick is not None
+    assert found.watts == pytest.approx(WATTS, rel=0.05)
+    assert WATTS * tick.latency_p50 * 0.5 < found.joules < WATTS / tick.per_second * 2
