@@ -113,7 +113,7 @@ class Terminal:
         """Type."""
         os.write(self.master, keys.encode())
 
-    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 60) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 120) -> str:
         """Wait until the screen shows a text, or a claim about it holds."""
         holds = wanted if callable(wanted) else lambda shown: wanted in shown
         deadline = time.monotonic() + seconds
@@ -138,7 +138,7 @@ class Terminal:
                 self.exit_status = os.waitstatus_to_exitcode(status)
         return self.exit_status is None
 
-    def wait_for_exit(self, seconds: float = 15) -> int:
+    def wait_for_exit(self, seconds: float = 60) -> int:
         deadline = time.monotonic() + seconds
         while self.is_alive():
             assert time.monotonic() < deadline, f"still running:\n{self.text()}"

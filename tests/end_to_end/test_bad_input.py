@@ -55,7 +55,7 @@ def ends_cleanly(terminal: Terminal, seconds: float = 3.0) -> None:
     assert terminal.wait_for_exit(seconds) == 0
     assert terminal.modes_are_restored()
     assert alternate_screen_is_left(bytes(terminal.raw))
-    assert not psutil.wait_procs(workers, timeout=2)[1]
+    assert not psutil.wait_procs(workers, timeout=30)[1]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_worker_dies_with_its_viewer(start: Start, folder: str) -> None:
     workers = terminal.workers()
     assert workers
     os.kill(terminal.pid, signal.SIGKILL)
-    assert not psutil.wait_procs(workers, timeout=2)[1]
+    assert not psutil.wait_procs(workers, timeout=30)[1]
 
 
 def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
@@ -154,7 +154,7 @@ def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
         workers = terminal.workers()
         terminal.hang_up()
         assert terminal.wait_for_exit(5) == 128 + signal.SIGHUP
-        assert not psutil.wait_procs(workers, timeout=2)[1]
+        assert not psutil.wait_procs(workers, timeout=30)[1]
     finally:
         terminal.close()
 

@@ -117,7 +117,7 @@ def test_a_script_is_hung_up_on_when_the_profiler_is_killed(start: Start, tmp_pa
     terminal.wait_for("● live", seconds=120)
     (running,) = terminal.workers()
     os.kill(terminal.pid, signal.SIGKILL)
-    psutil.wait_procs([running], timeout=10)
+    psutil.wait_procs([running], timeout=30)
     assert not running.is_running()
 
 
@@ -233,5 +233,5 @@ def test_a_script_can_be_stopped_and_its_figures_stay_when_it_ends(
     terminal.send("s")
     assert terminal.wait_for_exit() == 128 + 15
     assert terminal.modes_are_restored()
-    psutil.wait_procs(workers, timeout=5)
+    psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() for worker in workers)

@@ -85,7 +85,7 @@ async def test_closing_ends_the_child_and_what_it_started() -> None:
             break
     await source.close()
     assert not psutil.pid_exists(source.pid)
-    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], timeout=5)
+    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], timeout=30)
     assert not psutil.pid_exists(inner)
 
 
