@@ -61,7 +61,7 @@ class ExplorerScreen(LookActions):
     ) -> None:
         super().__init__(spec, now, send, restart)
         self.glyphs = glyphs
-        self._held_view: tuple[Session, float] | None = None
+        self._held: tuple[Session, float] | None = None
         self._said = ""
         self._said_at = -1e9
         self._section = 0
@@ -151,13 +151,18 @@ class ExplorerScreen(LookActions):
             self.tree_widget.session = session
         self._draw_panels()
 
+    @property
+    def held_view(self) -> tuple[Session, float] | None:
+        """What is shown, and since when, while the view is paused."""
+        return self._held
+
     def _shown(self) -> Session:
         """The session that is on screen: the newest, or the one at which the view was paused."""
-        return self._held_view[0] if self._held_view is not None else self.session
+        return self._held[0] if self._held is not None else self.session
 
     def _draw_panels(self) -> None:
         session, now = self._shown(), self.now()
-        paused_at = self._held_view[1] if self._held_view is not None else None
+        paused_at = self._held[1] if self._held is not None else None
         header, loading = self.query_one(Header), self.query_one(Loading)
         header.spec = loading.spec = self.spec  # A remedy may have changed it.
         header.show(session, now, paused_at)
@@ -228,10 +233,10 @@ class ExplorerScreen(LookActions):
         if self.session.playback is not None:
             self.play_or_halt(self.session.playback)
             return
-        if self._held_view is None:
-            self._held_view = (self.session, self.now())
+        if self._held is None:
+            self._held = (self.session, self.now())
         else:
-            self._held_view = None
+            self._held = None
         self.refresh_all()
 
     # Looking.
@@ -252,7 +257,7 @@ class ExplorerScreen(LookActions):
 
     def forget_pause(self) -> None:
         """Let the view go on."""
-        self._held_view = None
+        self._held = None
 
     # Asking: every key goes to an open prompt, from the key on that opened it.
 

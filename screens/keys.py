@@ -26,6 +26,33 @@ class Key(Struct, frozen=True):
     """The request that the probe must accept for it."""
 
 
+SIDE_SCREENS: tuple[Key, ...] = (
+    Key(
+        "t",
+        "side('timeline')",
+        "timeline",
+        "one forward as a flame strip, and the last minutes",
+        "screens",
+        footer="right",
+    ),
+    Key(
+        "r",
+        "side('roofline')",
+        "roofline",
+        "what every node reaches of what this machine can do",
+        "screens",
+        footer="right!",
+    ),
+    Key(
+        "m",
+        "side('memory')",
+        "memory",
+        "live bytes over one forward, and who is alive at the peak",
+        "screens",
+        footer="right!",
+    ),
+)
+"""Other views of the same session and node; the label is the screen's name."""
 EXPLORER: tuple[Key, ...] = (
     Key(
         "slash",
@@ -120,9 +147,10 @@ EXPLORER: tuple[Key, ...] = (
     ),
     Key("y", "copy", "copy", "copy the path of the selected node", "look"),
     Key("T", "theme", "theme", "next theme", "look"),
+    *SIDE_SCREENS,
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
-    Key("L", "log", "log", "what the model and the worker printed", "screens", "", "right"),
+    Key("L", "log", "log", "what the model and the worker printed", "screens"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key(
         "x",
@@ -141,7 +169,7 @@ EXPLORER: tuple[Key, ...] = (
         request="Start",
     ),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
-    Key("q", "leave", "quit", "quit", "screens", "", "right"),
+    Key("q", "leave", "quit", "quit", "screens"),
 )
 DEPTHS: tuple[Key, ...] = tuple(
     Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
+from tui_profiler.session import Session
 from tui_profiler.text import safe
 
 from .base_app import BaseApp
@@ -17,6 +18,31 @@ class LookActions(TreeActions, PlayActions):
     """Actions of a screen with a tree and a session. Other screens are imported when opened."""
 
     glyphs: Glyphs
+
+    @property
+    def held_view(self) -> tuple[Session, float] | None:
+        """What is shown, and since when, while the view is paused."""
+        raise NotImplementedError
+
+    def action_side(self, name: str) -> None:
+        """Open a view of the selected node beside the explorer."""
+        from .side_screens import Left, side_screen  # noqa: PLC0415
+
+        if self.session.tree is None:
+            self.say(f"{name} needs the tree, which is not known yet")
+            return
+
+        async def come_back(left: Left | None) -> None:
+            if left is not None:
+                self.tree_widget.select(left.node)
+                if left.then in ("node", "keys"):
+                    await self.run_action(left.then)
+                elif left.then:
+                    self.action_side(left.then)
+
+        view = side_screen(name)
+        screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.held_view)
+        self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
 
     def action_copy(self) -> None:
         """Copy the selected node's path."""

@@ -9,25 +9,36 @@ from .lines import Line, Span, line_width, spread
 Keys = tuple[tuple[str, str], ...]
 
 
-def key_bar(left: Keys, right: Keys, cells: int, glyphs: Glyphs = UNICODE) -> Line:
-    """Give the row; keys that do not fit are left out, the least important first, never cut."""
+def key_bar(
+    left: Keys, right: Keys, cells: int, glyphs: Glyphs = UNICODE, current: str = ""
+) -> Line:
+    """Give the row; keys that do not fit are left out, the least important first, never cut.
+
+    Args:
+        left: what can be done here.
+        right: the screens.
+        cells: width of the row.
+        glyphs: the set to draw with.
+        current: label of the screen that is shown: it stands out, and its key leaves it.
+    """
     inner = cells - 2
     left = tuple((key.replace(UNICODE.enter, glyphs.enter), label) for key, label in left)
     while left and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]
-    return ((" ", "ink"), *spread(_spans(left), _spans(right), inner), (" ", "ink"))
+    return ((" ", "ink"), *spread(_spans(left), _spans(right, current), inner), (" ", "ink"))
 
 
 def _total(left: Keys, right: Keys) -> int:
     return line_width(_spans(left)) + line_width(_spans(right)) + 2
 
 
-def _spans(keys: Keys) -> Line:
+def _spans(keys: Keys, current: str = "") -> Line:
     spans: list[Span] = []
     for key, label in keys:
         if spans:
             spans.append(("  ", "ink"))
-        spans += [(key, "strong accent"), (f" {label}", "muted")]
+        role = "strong underline ink" if label == current else "muted"
+        spans += [(key, "strong accent"), (" ", "ink"), (label, role)]
     return tuple(spans)

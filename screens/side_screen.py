@@ -1,0 +1,165 @@
+"""Screens beside the explorer: other views of the same session and the same selected node.
+
+1. A view is a pure function of the session, the selected node, the time and the size; it is drawn
+   into one widget that repaints the rows that changed.
+2. The selection goes with the user: into the view, from one view to the next, and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.session import EMPTY, Session
+
+from .keys import SIDE_SCREENS, shown
+from .widgets.header import Header
+from .widgets.key_bar import Keys, key_bar
+from .widgets.lines import Line, LinesWidget
+from .widgets.parts import Look, finished
+
+NARROW_COLUMNS, NARROW_ROWS = 100, 30
+"""Below either there are no blank rows around the view, and no status."""
+DRAW_SECONDS = 0.25
+
+
+class Left(Struct, frozen=True):
+    """How a view was left."""
+
+    node: int
+    """The node that is selected now."""
+    then: str = ""
+    """The screen to go to; empty for the explorer."""
+
+
+class SideScreen(Screen[Left]):
+    """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
+
+    name_of_view: ClassVar[str]
+    """As in ``SIDE_SCREENS``."""
+    keys: ClassVar[Keys] = ()
+    """Its own keys, for the last row."""
+
+    CSS = """
+    SideScreen #header, SideScreen #status, SideScreen #keys, SideScreen .blank { height: 1; }
+    SideScreen #view { height: 1fr; }
+    SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace", "back", show=False),
+        Binding("o", "leave_for('node')", show=False),
+        Binding("question_mark", "leave_for('keys')", show=False),
+        Binding("p", "pause", show=False),
+        *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
+    ]
+
+    session: var[Session] = var(EMPTY)
+
+    def __init__(
+        self,
+        node: int,
+        glyphs: Glyphs = UNICODE,
+        now: Callable[[], float] = lambda: 0.0,
+        held_view: tuple[Session, float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.node = node
+        """Index of the selected node."""
+        self.glyphs = glyphs
+        self.now = now
+        self.held_view = held_view
+        """What is shown, and since when, while the view is paused."""
+        self._path: str | None = None
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give the view, ``rows`` lines of ``look.cells``."""
+        raise NotImplementedError
+
+    def status(self, look: Look) -> Line:
+        """Give the row above the keys: one fact."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        """The explorer's first and last rows, and the view between them."""
+        yield Header(self.glyphs, id="header")
+        yield LinesWidget(classes="blank")
+        yield LinesWidget(id="view")
+        yield LinesWidget(classes="blank")
+        yield LinesWidget(id="status")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(DRAW_SECONDS, self._draw_when_current)
+        self.call_after_refresh(self.refresh_view)
+
+    def on_resize(self) -> None:
+        """Choose the form for this size."""
+        self.set_class(self.is_narrow, "narrow")
+        self.call_after_refresh(self.refresh_view)
+
+    def watch_session(self) -> None:
+        """Draw what has changed."""
+        self._draw_when_current()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the terminal is too small for the roomy form."""
+        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
+
+    def _draw_when_current(self) -> None:
+        if self.is_mounted and self.is_current:
+            self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Draw everything."""
+        held = self.held_view
+        session, now = held if held is not None else (self.session, self.now())
+        self._follow(session)
+        self.query_one(Header).show(session, self.now(), held[1] if held is not None else None)
+        view = self.query_one("#view", LinesWidget)
+        look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
+        view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
+        self.query_one("#status", LinesWidget).lines = finished((self.status(look),), look)
+        others = tuple((shown(key), key.label) for key in SIDE_SCREENS)
+        bar = key_bar(
+            self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
+        )
+        self.query_one("#keys", LinesWidget).lines = (bar,)
+
+    def _follow(self, session: Session) -> None:
+        """Keep to the same node when the model was traced anew."""
+        tree = session.tree
+        if tree is None:
+            return
+        is_there = self.node < len(tree)
+        if self._path is None or (is_there and tree.nodes[self.node].path == self._path):
+            self.node = self.node if is_there else 0
+        else:
+            self.node = tree.find(self._path) or 0
+        self._path = tree.nodes[self.node].path
+
+    def select(self, node: int) -> None:
+        """Go to a node."""
+        self.node, self._path = node, None
+        self.refresh_view()
+
+    def action_pause(self) -> None:
+        """Pause the view, or let it go on."""
+        self.held_view = (self.session, self.now()) if self.held_view is None else None
+        self.refresh_view()
+
+    def action_back(self) -> None:
+        """Go back to the explorer."""
+        self.dismiss(Left(self.node))
+
+    def action_leave_for(self, name: str) -> None:
+        """Go to another screen; to its own: back."""
+        self.dismiss(Left(self.node, name if name != self.name_of_view else ""))

@@ -1,0 +1,22 @@
+"""The screens beside the explorer, by name; each is imported when it is opened."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from .side_screen import Left, SideScreen
+
+__all__ = ["Left", "side_screen"]
+
+_CLASSES = {
+    "timeline": "TimelineScreen",
+    "roofline": "RooflineScreen",
+    "memory": "MemoryScreen",
+}
+
+
+def side_screen(name: str) -> type[SideScreen]:
+    """Give the class of a screen that ``keys.SIDE_SCREENS`` names."""
+    module = import_module(f".{name}", __package__)
+    found: type[SideScreen] = getattr(module, _CLASSES[name])
+    return found
