@@ -222,9 +222,9 @@ class Server:
                 time.sleep(SAMPLE_SECONDS)
         finally:
             for observer, sampler in samplers.items():
-                energy, observer.energy.watch = observer.energy.watch, None
-                if energy is not None:
-                    energy.close()
+                watch, observer.energy.watch = observer.energy.watch, None
+                if watch is not None:
+                    watch.close()
                 sampler.close()
 
     def _after_fork(self) -> None:
