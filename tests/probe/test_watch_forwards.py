@@ -1,0 +1,329 @@
+"""What a watched model's forwards may go through, and come out of as without us."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tests.probe.watched_model import (
+    Net,
+    has_times,
+    has_tree,
+    is_put_back,
+    ran,
+    sockets,  # noqa: F401
+    waits,
+)
+from tests.viewer import Viewer, place_of, wait_until
+from tui_profiler import watch
+from tui_profiler.messages import TraceAgain
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, RecursionError])
+def test_what_a_forward_raises_is_the_programs(kind: type[BaseException]) -> None:
+    class Raises(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self.fails = True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.inner(x)
+            if self.fails:
+                raise kind("of the program")
+            return x
+
+    model, x = Raises(), torch.randn(1, 2)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        viewer.until(lambda s: s.hello is not None)
+        wait_until(lambda: not is_put_back())
+        with pytest.raises(kind, match="of the program"):
+            model(x)
+        assert torch._C._len_torch_dispatch_stack() == 0
+        model.fails = False
+        session = viewer.until(has_times, ran(model, x))
+        model.fails = True
+        with pytest.raises(kind, match="of the program"):
+            model(x)
+    assert has_tree(session)
+
+
+def test_a_model_that_always_fails_is_given_up_with_the_reason() -> None:
+    class Raises(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("never")
+
+    model = Raises()
+
+    def attempt() -> None:
+        with pytest.raises(ValueError, match="never"):
+            model(torch.zeros(1))
+
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        session = viewer.until(lambda s: s.failure is not None, attempt)
+    assert session.failure is not None
+    assert "raised ValueError" in session.failure.why
+
+
+class Recursive(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, depth: int = 3) -> torch.Tensor:
+        return self.inner(self(x, depth - 1) if depth else x)
+
+
+def test_a_model_that_calls_itself_is_one_tree() -> None:
+    model, x = Recursive().eval(), torch.randn(2, 4)
+    expected = model(x)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        session = viewer.until(has_times, ran(model, x))
+        assert torch.equal(model(x), expected)
+    assert session.tree is not None
+    assert session.tree.costs[0].macs == 4 * 2 * 4 * 4
+
+
+def test_a_deep_model_that_fits_under_the_recursion_limit_still_does() -> None:
+    model: nn.Module = nn.Linear(1, 1)
+    for _ in range(100):
+        model = nn.Sequential(model)
+    x = torch.zeros(1, 1)
+    depth = len(_frames())
+    before = sys.getrecursionlimit()
+    try:
+        # Room for the calls, one more of each while a forward is waited for, and what runs below
+        # the innermost module; but not for what recording adds to each.
+        sys.setrecursionlimit(depth + 100 * 5 + 130)
+        limit = sys.getrecursionlimit()
+        model(x)
+        with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+            session = viewer.until(lambda s: has_tree(s) or s.failure, ran(model, x))
+        assert sys.getrecursionlimit() == limit
+    finally:
+        sys.setrecursionlimit(before)
+    assert session.failure is None
+
+
+def _frames() -> list[object]:
+    frame, found = sys._getframe(), []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
+def test_eight_threads_may_run_it_while_viewers_come_and_go() -> None:
+    model, x = Net().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        expected = model(x)
+    wrong: list[object] = []
+    stop = threading.Event()
+
+    def serve() -> None:
+        with torch.no_grad():
+            while not stop.is_set():
+                try:
+                    if not torch.equal(model(x), expected):
+                        wrong.append("another output")
+                except BaseException as error:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=serve) for _ in range(8)]
+    with watch(model, "net", grace_seconds=0.0):
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            with Viewer(place_of("net")) as viewer:
+                session = viewer.until(has_times)
+            wait_until(is_put_back)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert session.tree is not None
+    assert session.tree.costs[0].macs == 3 * (8 * 16 + 16 * 4)
+
+
+def test_two_models_on_two_threads_are_recorded_at_the_same_time() -> None:
+    models = [Net().eval() for _ in range(2)]
+    x, limit = torch.randn(3, 8), sys.getrecursionlimit()
+    stop = threading.Event()
+
+    def serve(model: nn.Module) -> None:
+        while not stop.is_set():
+            ran(model, x)()
+
+    handles = [watch(model, f"net{i}", grace_seconds=0.0) for i, model in enumerate(models)]
+    viewers = [Viewer(place_of(f"net{i}")) for i in range(2)]
+    threads = [threading.Thread(target=serve, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for viewer in viewers:
+        viewer.until(has_times)
+    for _ in range(3):
+        for viewer in viewers:
+            viewer.ask(TraceAgain())
+    stop.set()
+    for viewer, handle, thread in zip(viewers, handles, threads, strict=True):
+        thread.join()
+        handle.close()
+        viewer.close()
+    wait_until(is_put_back)
+    assert sys.getrecursionlimit() == limit
+    assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.inner(x))
+
+
+def under_vmap(model: nn.Module, x: torch.Tensor) -> None:
+    torch.func.vmap(model)(x)
+
+
+def under_fake(model: nn.Module, x: torch.Tensor) -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model(torch.empty(3, 8))
+
+
+def under_jit_trace(model: nn.Module, x: torch.Tensor) -> None:
+    torch.jit.trace(model, x, check_trace=False)
+
+
+def under_profiler(model: nn.Module, x: torch.Tensor) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        model(x)
+    assert {"aten::linear"} <= {event.key for event in found.key_averages()}
+
+
+@pytest.mark.parametrize(
+    ("under", "because"),
+    [
+        (under_vmap, "transform of torch.func"),
+        (under_fake, "another dispatch mode"),
+        (under_jit_trace, "torch.jit.trace"),
+        (under_profiler, "torch.profiler"),
+    ],
+)
+def test_a_forward_that_something_else_looks_into_is_let_alone(
+    under: Callable[[nn.Module, torch.Tensor], None], because: str
+) -> None:
+    model, x = Small().eval(), torch.randn(3, 8)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        wait_until(lambda: not is_put_back())
+        under(model, x)
+        viewer.until(lambda _: any(because in why for why in waits(viewer)))
+        assert not has_tree(viewer.session)
+        session = viewer.until(has_times, ran(model, x))
+        under(model, x)
+    assert has_tree(session)
+
+
+class NonLeaf(torch.fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return False
+
+
+def test_a_model_is_traced_by_fx_as_without_us() -> None:
+    model, x = Small().eval(), torch.randn(3, 8)
+    before = [str(node) for node in NonLeaf().trace(nn.Sequential(model)).nodes]
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        wait_until(lambda: not is_put_back())
+        assert [str(node) for node in NonLeaf().trace(nn.Sequential(model)).nodes] == before
+        viewer.until(has_times, ran(model, x))
+        assert [str(node) for node in NonLeaf().trace(nn.Sequential(model)).nodes] == before
+
+
+def test_no_forward_comes_and_it_says_that_itwaits() -> None:
+    model = Net().eval()
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        viewer.until(lambda _: waits(viewer) == ["waits for the program's next forward"])
+        viewer.until(lambda s: s.heard_at > 0)
+        assert not has_tree(viewer.session)
+
+
+def test_one_compiled_model_is_not_compiled_again() -> None:
+    counted: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+        counted.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    model, x = Net().eval(), torch.randn(3, 8)
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    with watch(model, "before", grace_seconds=0.0), Viewer(place_of("before")) as viewer:
+        wait_until(lambda: not is_put_back())
+        expected = compiled(x).detach()  # Compiled for the first time while someone looks.
+        graphs = len(counted)
+        viewer.until(has_times, lambda: [compiled(x) for _ in range(20)])
+    wait_until(is_put_back)
+    for name in ("second", "third"):  # A socket is closed a moment after its watching.
+        assert torch.equal(compiled(x), expected)
+        with watch(model, name, grace_seconds=0.0), Viewer(place_of(name)) as viewer:
+            session = viewer.until(has_times, lambda: [compiled(x) for _ in range(20)])
+            assert torch.equal(compiled(x), expected)
+        wait_until(is_put_back)
+    assert torch.equal(compiled(x), expected)
+    assert len(counted) == graphs == 1
+    assert session.tree is not None
+    assert any("torch.compile" in node.note for node in session.tree.nodes)
+
+
+def test_a_function_compiled_inside_of_a_model_is_not_compiled_again() -> None:
+    counted: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+        counted.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    gelu = torch.compile(lambda x: torch.tanh(x) * 2 + 1, backend=backend, fullgraph=True)
+
+    class Inside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return gelu(self.inner(x))
+
+    model, x = Inside().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        expected = model(x)
+        assert len(counted) == 1
+        with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+            session = viewer.until(has_times, ran(model, x))
+            assert torch.equal(model(x), expected)
+        assert torch.equal(model(x), expected)
+    assert len(counted) == 1
+    assert has_tree(session)
+
+
+def test_copies_and_files_of_a_watched_model_are_as_without_us(tmp_path: Path) -> None:
+    import copy
+
+    model, x = Net().eval(), torch.randn(3, 8)
+    before = set(vars(model))
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        viewer.until(has_times, ran(model, x))
+        torch.save(model, tmp_path / "model.pt")
+        copied = copy.deepcopy(model)
+        assert set(vars(model)) == before
+    loaded = torch.load(tmp_path / "model.pt", weights_only=False)
+    with torch.no_grad():
+        assert torch.equal(copied(x), model(x))
+        assert torch.equal(loaded(x), model(x))

@@ -1,0 +1,63 @@
+"""A small model that is watched in this process, and what its viewers wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.probe.watched_program import sockets_folder
+from tests.viewer import Viewer, wait_until
+from tui_profiler.messages import StageStarted
+from tui_profiler.session import Session
+
+TORCHS_OWN = nn.Module.__call__
+"""As it was before anything of these tests ran."""
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16)
+        self.drop = nn.Dropout(0.5)
+        self.second = nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.drop(torch.relu(self.norm(self.first(x)))))
+
+
+@pytest.fixture(autouse=True, name="folder")
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with sockets_folder() as made:
+        monkeypatch.setenv("TUI_PROFILER_DIR", str(made))
+        yield made
+    wait_until(lambda: nn.Module.__call__ is TORCHS_OWN)
+
+
+def has_tree(session: Session) -> bool:
+    return session.tree is not None
+
+
+def has_times(session: Session) -> bool:
+    return session.timings is not None and session.timings.tick.forwards > 5
+
+
+def ran(model: nn.Module, *args: torch.Tensor) -> Callable[[], object]:
+    def run() -> None:
+        with torch.no_grad():
+            for _ in range(20):
+                model(*args)
+
+    return run
+
+
+def is_put_back() -> bool:
+    return nn.Module.__call__ is TORCHS_OWN
+
+
+def waits(viewer: Viewer) -> list[str]:
+    return [message.detail for message in viewer.heard if isinstance(message, StageStarted)]
