@@ -140,6 +140,8 @@ class ExplorerScreen(LookActions):
     def _tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
         if self.is_current:
+            if self._is_complete:
+                self.tree_widget.settle(time.monotonic())
             self._draw_panels()
 
     def refresh_all(self) -> None:
@@ -200,7 +202,7 @@ class ExplorerScreen(LookActions):
         elif session.tree is None:
             left = (("ctrl+r", "restart"),)
         if self._prompt is not None and self._prompt.is_open:
-            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(),)
+            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
             return
         bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width, self.glyphs)
         self.query_one("#keys", LinesWidget).lines = (bar,)
@@ -286,7 +288,9 @@ class ExplorerScreen(LookActions):
     def action_filter(self) -> None:
         """Ask what to filter by."""
         tree = self.tree_widget
-        self._prompt = Prompt("/", tree.view.filter_text, tree.filter_by, lambda text: None)
+        self._prompt = Prompt(
+            "/", tree.view.filter_text, tree.filter_by, self.say_filter, tree.filter_hint
+        )
 
     def action_seek_to(self) -> None:
         """Ask which place of a recording to go to."""

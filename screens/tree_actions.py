@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
+from tui_profiler.queries import filter_terms
 from tui_profiler.queries.focus import SORT_KEYS
 
 if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
@@ -89,6 +90,19 @@ class TreeActions(Screen[None]):
         """Sort the other way round."""
         tree = self.tree_widget
         tree.sort_by(tree.view.sort, descending=not tree.view.descending)
+
+    def say_filter(self, text: str) -> None:
+        """Say what a filter that was kept finds, and what of it was no term."""
+        if text:
+            wrong = filter_terms.read(text).wrong
+            self.say(f"left out: {wrong[0]}" if wrong else self.tree_widget.filter_hint(text))
+
+    def action_match(self, step: int) -> None:
+        """Go to the next or former node that the filter found."""
+        if not self.tree_widget.view.filter_text:
+            self.say("no filter: / sets one, then n and N go through what it finds")
+        elif not self.tree_widget.next_match(step):
+            self.say("no match is unfolded below this root")
 
     def action_back(self) -> None:
         """Drop the filter, then go one root up."""

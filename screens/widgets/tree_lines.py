@@ -77,13 +77,17 @@ def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> 
     if focus.filter_text and not laid.shape.found:
         said = f' no node matches "{safe(focus.filter_text)}"  esc clears'
     else:
-        at = thousands(laid.cursor + 1)
-        dot = glyphs.zero
-        said = f" {at} of {thousands(len(laid))} shown {dot} {thousands(laid.shape.total)} nodes"
+        said = f" {thousands(laid.cursor + 1)} of {thousands(len(laid))} shown {glyphs.zero} "
         if focus.filter_text:
-            found = thousands(laid.shape.found)
-            said += f' {dot} {found} match "{safe(focus.filter_text)}"'
+            said += f'{matching(laid)} "{safe(focus.filter_text)}"'
+        else:
+            said += f"{thousands(laid.shape.total)} nodes"
     return exact(((said, "faint"),), cells, glyphs.ellipsis)
+
+
+def matching(laid: Outline) -> str:
+    """Give how many nodes the filter found: ``12 of 151 match``."""
+    return f"{thousands(laid.shape.found)} of {thousands(laid.shape.total)} match"
 
 
 def thumb(top: int, rows: int, body: int) -> range:
@@ -114,7 +118,9 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         found = safe(focus.filter_text)
         if not laid.shape.found:
             return (graph, (f'  no node matches "{found}"', "muted"))
-        return (graph, (f"  /{found}", "accent"))
+        counted = f"  {matching(laid)}"
+        fits = width(found) + width(counted) + width("graph  /") <= room
+        return (graph, (f"  /{found}", "accent"), (counted if fits else "", "muted"))
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
         return (graph, (f"  {'on paper' if on_paper else SORT_LABELS[focus.sort]}", "faint"))

@@ -369,7 +369,7 @@ def test_the_title_names_the_order_and_the_filter() -> None:
     assert text(tree_lines.header(found, figures, 0, columns)).startswith(" graph  /conv1 ")
     assert text(tree_lines.footer(laid, columns)).rstrip() == " 1 of 9 shown · 17 nodes"
     assert text(tree_lines.footer(found, columns)).rstrip() == (
-        ' 1 of 9 shown · 17 nodes · 4 match "conv1"'
+        ' 1 of 9 shown · 4 of 17 match "conv1"'
     )
     assert text(tree_lines.footer(nothing, columns)).rstrip() == (
         ' no node matches "conv9"  esc clears'

@@ -32,6 +32,8 @@ class Shape(Struct, frozen=True, eq=False):
     """Nodes that could be shown without a filter."""
     found: int
     """Nodes that the filter found; 0 without one."""
+    hits: bytes = b""
+    """One byte for each node: 1 where the filter found it; empty without one."""
 
 
 class Outline(Struct, frozen=True, eq=False):
@@ -85,16 +87,20 @@ def outline(session: Session, focus: Focus) -> Outline:
     tree = session.tree
     if tree is None or not len(tree):
         raise ValueError("nothing to lay out: the session has no tree")
-    shape = _shape(tree, focus)
+    shape = _shape(session, tree, focus)
     return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
 
 
 def relaid(before: Outline, session: Session, focus: Focus) -> Outline:
-    """Lay out with another focus; what does not depend on the change is kept."""
+    """Lay out with another focus; what does not depend on the change is kept.
+
+    What a filter finds by measured figures is found anew.
+    """
     old = before.focus
     tree = before.tree
     same_shape = (old.filter_text, old.show_operators) == (focus.filter_text, focus.show_operators)
-    shape = before.shape if same_shape else _shape(tree, focus)
+    is_kept = same_shape and not filters.is_live(focus.filter_text)
+    shape = before.shape if is_kept else _shape(session, tree, focus)
     return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
 
 
@@ -132,28 +138,42 @@ def filtered(before: Outline, session: Session, text: str) -> Outline:
     after = relaid(before, session, focus)
     if before.shape.shown[focus.selected] and after.shape.shown[focus.selected]:
         return after
-    found = filters.matches(before.tree, text, operators=focus.show_operators)
-    first = next((row for node in found if (row := after.row_of(node)) is not None), 0)
-    return at_row(after, first)
+    hits = after.shape.hits
+    return at_row(after, next((row for row, node in enumerate(after.rows) if hits[node]), 0))
+
+
+def next_match(laid: Outline, step: int) -> int | None:
+    """Give the row of the next or former node that the filter found, round the ends.
+
+    None where no row shows one. ``step`` is 1 or -1.
+    """
+    hits, rows = laid.shape.hits, laid.rows
+    if not hits:
+        return None
+    count = len(rows)
+    around = (laid.cursor + step * way for way in range(1, count + 1))
+    return next((row % count for row in around if hits[rows[row % count]]), None)
 
 
 def _settled(laid: Outline) -> Outline:
     return at_row(laid, laid.row_near(laid.focus.selected))
 
 
-def _shape(tree: Tree, focus: Focus) -> Shape:
+def _shape(session: Session, tree: Tree, focus: Focus) -> Shape:
     modules = bytes(node.kind == "module" for node in tree.nodes)
     allowed = b"\1" * len(tree) if focus.show_operators else modules
-    shown, found = allowed, 0
+    shown, hits = allowed, bytearray()
     if focus.filter_text:
-        matches = filters.matches(tree, focus.filter_text, operators=focus.show_operators)
-        found = len(matches)
+        matches = filters.matches(session, focus.filter_text, operators=focus.show_operators)
         shown = filters.with_ancestors(tree, matches)
+        hits = bytearray(len(tree))
+        for node in matches:
+            hits[node] = 1
     branches = bytearray(len(tree))
     for node, visible in zip(tree.nodes, shown, strict=True):
         if visible and node.parent >= 0:
             branches[node.parent] = 1
-    return Shape(shown, bytes(branches), allowed.count(1), found)
+    return Shape(shown, bytes(branches), allowed.count(1), hits.count(1), bytes(hits))
 
 
 def _all_rows(session: Session, tree: Tree, focus: Focus, shape: Shape) -> array[int]:
