@@ -136,6 +136,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{"),
     Key("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}"),
     Key("a", "operators", "operators", "show or hide operators in the tree", "fold"),
+    Key("u", "group", "equal", "equal blocks in a row as one row with sums, or one by one", "fold"),
     Key(
         "tab",
         "panels",

@@ -81,6 +81,13 @@ class TreeActions(Screen[None]):
         tree.show_operators(not tree.view.show_operators)
         self.say("operators are shown" if tree.view.show_operators else "operators are hidden")
 
+    def action_group(self) -> None:
+        """Show equal siblings as one row with sums, or one by one."""
+        tree = self.tree_widget
+        tree.group(not tree.view.grouped)
+        sums = "equal blocks in a row are one row: its figures are sums, the panel shows the first"
+        self.say(sums if tree.view.grouped else "equal blocks are shown one by one")
+
     def action_sort(self) -> None:
         """Sort by the next column."""
         tree = self.tree_widget

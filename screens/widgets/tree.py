@@ -51,7 +51,10 @@ class NodeTree(TreeCanvas):
         self._go(len(self._outline) - 1 if self._outline is not None else 0)
 
     def select(self, node: int) -> None:
-        """Move the cursor to a node; what hides it is unfolded, a filter that hides it dropped."""
+        """Move the cursor to a node; what hides it is unfolded, a filter that hides it dropped.
+
+        Equal blocks that stand in one row are shown one by one where it is one of them.
+        """
         laid = self._outline
         if laid is None or not 0 <= node < len(laid.tree):
             return
@@ -60,8 +63,10 @@ class NodeTree(TreeCanvas):
             self._go(row)
             return
         view = focuses.revealing(laid.focus, laid.tree, node)
-        found = bool(laid.shape.shown[node])
-        self._look(view if found else replace(view, filter_text=""))
+        hits = laid.shape.hits
+        is_left_out = bool(hits) and not laid.shape.shown[node]
+        text = "" if is_left_out else view.filter_text
+        self._look(replace(view, filter_text=text, apart=view.apart | laid.hiding(node)))
 
     def hottest(self) -> None:
         """Move the cursor to the leaf that takes the most, below the root of the view."""
@@ -196,6 +201,10 @@ class NodeTree(TreeCanvas):
         self._settle_seconds = max(IDLE_SECONDS, 50 * spent)
         self._settled_laid, self._settled_at = self._outline, at
         self._settled_timings = timings
+
+    def group(self, grouped: bool) -> None:
+        """Show equal siblings that follow one another as one row, or one by one."""
+        self._look(replace(self.view, grouped=grouped, apart=frozenset()))
 
     def show_operators(self, shown: bool) -> None:
         """Show or hide operators below their modules."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tui_profiler.canvas import UNICODE, Glyphs, bar
 from tui_profiler.queries.bound import KINDS, LETTERS
@@ -25,7 +26,7 @@ def row(
     laid: Outline, figures: Figures, node: int, columns: Columns, *, glyphs: Glyphs = UNICODE
 ) -> Line:
     """Give the row of a node, without its cursor and its divider cell."""
-    cells = figures.cells(node, columns.bar_cells)
+    cells = figures.cells(node, columns.bar_cells, laid.steps(node))
     spans: list[Span] = list(_name(laid, figures, node, columns, glyphs))
     for column in columns.columns:
         if column.gap:
@@ -147,7 +148,6 @@ def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
 
 
 def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: Glyphs) -> Line:
-    found = laid.tree.nodes[node]
     cells = columns.name_cells
     indent = indent_cells(laid, node, columns)
     blank = " " * indent
@@ -157,14 +157,26 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
     if laid.shape.branches[node]:
         fold = (glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded) + " "
     room = max(cells - indent - 2, 0)
-    name = middle(safe(shown(found.name)), room, glyphs.ellipsis)
+    name = middle(_row_name(laid, node), room, glyphs.ellipsis)
     rest = room - width(name) - 1
-    kind = safe(figures.type_of(node).replace("×", glyphs.times))
+    times = prod(count for count, _ in laid.steps(node))
+    kind = f"{times}× " * (times > 1) + figures.type_of(node)
+    kind = safe(kind.replace("×", glyphs.times))
     shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
     strong = "strong" if node in (laid.focus.selected, laid.focus.root) else "ink"
     line: Line = ((blank + fold, "muted"), (name, strong), (shown_kind, "faint"))
     missing = cells - line_width(line)
     return (*line, (" " * missing, "ink")) if missing > 0 else exact(line, cells, glyphs.ellipsis)
+
+
+def _row_name(laid: Outline, node: int) -> str:
+    """Give a node's name, of a run those of its ends: ``0-5``."""
+    nodes, run = laid.tree.nodes, laid.run_of(node)
+    name = safe(shown(nodes[node].name))
+    if not run:
+        return name
+    count, stride = run[0]
+    return f"{name}-{safe(shown(nodes[node + (count - 1) * stride].name))}"
 
 
 def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
