@@ -288,6 +288,7 @@ class ExplorerScreen(LookActions):
     def action_filter(self) -> None:
         """Ask what to filter by."""
         tree = self.tree_widget
+        tree.note_place()
         self._prompt = Prompt(
             "/", tree.view.filter_text, tree.filter_by, self.say_filter, tree.filter_hint
         )

@@ -111,6 +111,26 @@ class TreeActions(Screen[None]):
         elif not self.tree_widget.next_match(step):
             self.say("no match is unfolded below this root")
 
+    def action_mark(self) -> None:
+        """Mark the node under the cursor, or take its mark away."""
+        has_mark = self.tree_widget.mark()
+        self.say("marked: ' goes from mark to mark" if has_mark else "the mark is taken away")
+
+    def action_next_mark(self) -> None:
+        """Go to the next marked node."""
+        if not self.tree_widget.next_mark():
+            self.say("no mark: b sets one")
+
+    def action_jump_back(self) -> None:
+        """Go where the cursor was before a jump."""
+        if not self.tree_widget.jump_back():
+            self.say("no place to go back to: nothing was jumped to since")
+
+    def action_sibling(self, step: int) -> None:
+        """Go to the next or former node below the same parent."""
+        if not self.tree_widget.sibling(step):
+            self.say("no further sibling")
+
     def action_back(self) -> None:
         """Drop the filter, then go one root up."""
         tree = self.tree_widget

@@ -12,18 +12,17 @@ from tui_profiler.queries import filter_terms, rows
 from tui_profiler.queries import focus as focuses
 from tui_profiler.queries.focus import SORT_KEYS, SortKey
 from tui_profiler.queries.rows import Outline
-from tui_profiler.queries.seconds import hottest
 from tui_profiler.session import Timings
 
 from . import tree_lines
-from .tree_canvas import TreeCanvas
+from .tree_places import TreePlaces
 
 IDLE_SECONDS = 5.0
 """Rows move by themselves only when nothing was done to the tree for so long."""
 LIVE_SORTS = ("seconds", "share")
 
 
-class NodeTree(TreeCanvas):
+class NodeTree(TreePlaces):
     """Shows the tree of a session; set ``session``, ``form``, ``glyphs``, ``stale``, ``view``."""
 
     DEFAULT_CSS: ClassVar[str] = "NodeTree { width: 1fr; height: 1fr; }"
@@ -49,29 +48,6 @@ class NodeTree(TreeCanvas):
     def goto_last(self) -> None:
         """Move the cursor to the last row."""
         self._go(len(self._outline) - 1 if self._outline is not None else 0)
-
-    def select(self, node: int) -> None:
-        """Move the cursor to a node; what hides it is unfolded, a filter that hides it dropped.
-
-        Equal blocks that stand in one row are shown one by one where it is one of them.
-        """
-        laid = self._outline
-        if laid is None or not 0 <= node < len(laid.tree):
-            return
-        row = laid.row_of(node)
-        if row is not None:
-            self._go(row)
-            return
-        view = focuses.revealing(laid.focus, laid.tree, node)
-        hits = laid.shape.hits
-        is_left_out = bool(hits) and not laid.shape.shown[node]
-        text = "" if is_left_out else view.filter_text
-        self._look(replace(view, filter_text=text, apart=view.apart | laid.hiding(node)))
-
-    def hottest(self) -> None:
-        """Move the cursor to the leaf that takes the most, below the root of the view."""
-        if self._outline is not None:
-            self.select(hottest(self.session, self.view.root))
 
     def toggle(self) -> None:
         """Fold or unfold the node under the cursor."""
@@ -172,14 +148,6 @@ class NodeTree(TreeCanvas):
             return tree_lines.matching(laid)
         why = filters.why_none(self.session, asked.text)
         return f'no node matches "{asked.text}"' + (f": {why}" if why else "")
-
-    def next_match(self, step: int) -> bool:
-        """Go to the next or former node that the filter found; False where there is none."""
-        laid = self._outline
-        row = rows.next_match(laid, step) if laid is not None else None
-        if row is not None:
-            self._go(row)
-        return row is not None
 
     def settle(self, at: float) -> None:
         """Order and filter anew by live figures once nobody has touched the tree for a while.

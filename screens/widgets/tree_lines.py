@@ -153,9 +153,10 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
     blank = " " * indent
     if indent < 2 * laid.depth(node) and indent >= width(glyphs.ellipsis):
         blank = glyphs.ellipsis + " " * (indent - width(glyphs.ellipsis))
-    fold = "  "
+    fold = " "
     if laid.shape.branches[node]:
-        fold = (glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded) + " "
+        fold = glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded
+    mark = glyphs.mark if node in laid.focus.marked else " "
     room = max(cells - indent - 2, 0)
     name = middle(_row_name(laid, node), room, glyphs.ellipsis)
     rest = room - width(name) - 1
@@ -164,7 +165,7 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
     kind = safe(kind.replace("×", glyphs.times))
     shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
     strong = "strong" if node in (laid.focus.selected, laid.focus.root) else "ink"
-    line: Line = ((blank + fold, "muted"), (name, strong), (shown_kind, "faint"))
+    line: Line = ((blank + fold, "muted"), (mark, "accent"), (name, strong), (shown_kind, "faint"))
     missing = cells - line_width(line)
     return (*line, (" " * missing, "ink")) if missing > 0 else exact(line, cells, glyphs.ellipsis)
 

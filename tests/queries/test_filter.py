@@ -11,7 +11,7 @@ from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, tic
 from tui_profiler.messages import Node
 from tui_profiler.queries import filter as filters
 from tui_profiler.queries import focus as focuses
-from tui_profiler.queries import rows
+from tui_profiler.queries import places, rows
 from tui_profiler.queries.filter_terms import read
 from tui_profiler.session import Session
 
@@ -150,12 +150,12 @@ def test_the_next_match_goes_round_the_ends_in_the_order_of_the_screen() -> None
     laid = rows.filtered(start, session, "type:conv")
     seen = []
     for _ in range(5):
-        row = rows.next_match(laid, 1)
+        row = places.next_match(laid, 1)
         assert row is not None
         laid = rows.at_row(laid, row)
         seen.append(session.tree.nodes[laid.focus.selected].path)
     assert seen == ["conv1", "layer1.0.conv1", "layer1.1.conv1", "layer1.2.conv1", "conv1"]
-    back = rows.next_match(laid, -1)
+    back = places.next_match(laid, -1)
     assert back is not None
     assert session.tree.nodes[laid.rows[back]].path == "layer1.2.conv1"
-    assert rows.next_match(start, 1) is None
+    assert places.next_match(start, 1) is None

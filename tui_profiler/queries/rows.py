@@ -177,19 +177,6 @@ def filtered(before: Outline, session: Session, text: str) -> Outline:
     return at_row(after, next((row for row, node in enumerate(after.rows) if hits[node]), 0))
 
 
-def next_match(laid: Outline, step: int) -> int | None:
-    """Give the row of the next or former node that the filter found, round the ends.
-
-    None where no row shows one. ``step`` is 1 or -1.
-    """
-    hits, rows = laid.shape.hits, laid.rows
-    if not hits:
-        return None
-    count = len(rows)
-    around = (laid.cursor + step * way for way in range(1, count + 1))
-    return next((row % count for row in around if hits[rows[row % count]]), None)
-
-
 def _settled(laid: Outline) -> Outline:
     return at_row(laid, laid.row_near(laid.focus.selected))
 
