@@ -21,7 +21,6 @@ from textual.widget import MountError
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
-from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.phases import other_phase
@@ -43,6 +42,9 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
+ASKING = {"slash": "filter", "at": "seek_to"}
+ASKING |= {"B": "batch", "D": "device", "y": "copy", "e": "export"}
+"""Keys that open a prompt."""
 HINT = "x tries the marked line"
 
 
@@ -174,7 +176,7 @@ class ExplorerScreen(LookActions):
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
-        self.query_one(Status).show(session, now, said)
+        self.query_one(Status).show(session, now, said, self.difference(session))
         self._draw_keys(session)
 
     def _draw_panel(self, session: Session, now: float) -> None:
@@ -255,7 +257,9 @@ class ExplorerScreen(LookActions):
         """Say where the figures of the selected node come from."""
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
-        self.say(why(self._shown(), self.tree_widget.view.selected))
+        several = self.tree_widget.stands_for()
+        sums = f"the row sums {several} equal nodes; of the first: " if several > 1 else ""
+        self.say(sums + why(self._shown(), self.tree_widget.view.selected))
 
     def forget_pause(self) -> None:
         """Let the view go on."""
@@ -267,12 +271,8 @@ class ExplorerScreen(LookActions):
         """Open a prompt at once, and hand it what is typed."""
         if self._prompt is not None and self._prompt.is_open:
             self._prompt.key(event.key, event.character)
-        elif event.key == "slash" and self._is_complete:
-            self.action_filter()
-        elif event.key == "B":
-            self.action_batch()
-        elif event.key == "at":
-            self.action_seek_to()
+        elif event.key in ASKING and self.check_action(ASKING[event.key], ()):
+            getattr(self, f"action_{ASKING[event.key]}")()
         else:
             return
         event.stop()
@@ -285,28 +285,13 @@ class ExplorerScreen(LookActions):
             self._prompt.paste(event.text)
             self._draw_panels()
 
-    def action_filter(self) -> None:
-        """Ask what to filter by."""
-        tree = self.tree_widget
-        tree.note_place()
-        self._prompt = Prompt(
-            "/", tree.view.filter_text, tree.filter_by, self.say_filter, tree.filter_hint
-        )
-
-    def action_seek_to(self) -> None:
-        """Ask which place of a recording to go to."""
-        if why_not := refusal(self.session, "Seek"):
-            self.say(why_not)
-        else:
-            self._prompt = Prompt("go to ", "", lambda text: None, self.seek_to)
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row."""
+        self._prompt = prompt
+        self._draw_panels()
 
     def ask_what_becomes_of_it(self, let_go: Callable[[], None]) -> None:
         """Ask whether a script stops with us."""
         stop = ("s", "stop it", lambda: self.app.exit(0))
         run_on = ("l", "leave, and let it run here", let_go)
-        self._prompt = Choice("the script runs", (stop, run_on))
-        self._draw_panels()
-
-    def action_batch(self) -> None:
-        """Ask for a batch size."""
-        self._prompt = Prompt("batch ", "", lambda text: None, self.set_batch)
+        self.open_prompt(Choice("the script runs", (stop, run_on)))

@@ -115,7 +115,22 @@ EXPLORER: tuple[Key, ...] = (
         ".",
         request="Step",
     ),
-    Key("B", "batch", "batch", "run with another batch size", "live", request="SetBatch"),
+    Key(
+        "B",
+        "batch",
+        "batch",
+        "run with another batch size, or start again with other inputs; then the difference shows",
+        "live",
+        request="SetBatch",
+    ),
+    Key(
+        "D",
+        "device",
+        "device",
+        "start again on another device or in another dtype; then the difference shows",
+        "live",
+        request="Start",
+    ),
     Key(
         "f",
         "phase",
@@ -174,7 +189,20 @@ EXPLORER: tuple[Key, ...] = (
     Key(
         "i", "why", "why", "why this figure: where it comes from, or why it is unavailable", "look"
     ),
-    Key("y", "copy", "copy", "copy the path of the selected node", "look"),
+    Key(
+        "y",
+        "copy",
+        "copy",
+        "copy, over SSH too: y or p the node's path, r its row, l the panel, s the screen",
+        "look",
+    ),
+    Key(
+        "e",
+        "export",
+        "export",
+        "write the screen (.txt, .svg) or the rows (.csv) to a file",
+        "look",
+    ),
     Key("T", "theme", "theme", "next theme", "look"),
     *SIDE_SCREENS,
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),

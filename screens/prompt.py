@@ -28,7 +28,8 @@ class Choice:
 
         Args:
             label: the question.
-            options: (key, what it does in a few words, what is called).
+            options: (key, what it does in a few words, what is called); without words it is
+                another key for one that has some.
             stay: what escape does, in a word.
         """
         self._stay = stay
@@ -52,7 +53,8 @@ class Choice:
         """Give the row, at most so wide."""
         options: list[tuple[str, str]] = []
         for key, does, _ in self._options:
-            options += [("  " + key, "strong accent"), (f" {does}", "muted")]
+            if does:
+                options += [("  " + key, "strong accent"), (f" {does}", "muted")]
         escape: Line = (("  esc", "strong accent"), (f" {self._stay}", "muted"))
         return cut(((f" {self._label}", "ink"), *options, *escape), cells)
 

@@ -9,6 +9,8 @@ from textual.screen import Screen
 from tui_profiler.queries import filter_terms
 from tui_profiler.queries.focus import SORT_KEYS
 
+from .prompt import Choice, Prompt
+
 if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
     from .widgets.tree import NodeTree
 
@@ -24,6 +26,10 @@ class TreeActions(Screen[None]):
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
+        raise NotImplementedError
+
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -97,6 +103,13 @@ class TreeActions(Screen[None]):
         """Sort the other way round."""
         tree = self.tree_widget
         tree.sort_by(tree.view.sort, descending=not tree.view.descending)
+
+    def action_filter(self) -> None:
+        """Ask what to filter by."""
+        tree = self.tree_widget
+        tree.note_place()
+        text, hint = tree.view.filter_text, tree.filter_hint
+        self.open_prompt(Prompt("/", text, tree.filter_by, self.say_filter, hint))
 
     def say_filter(self, text: str) -> None:
         """Say what a filter that was kept finds, and what of it was no term."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec.structs import replace
 
 from tui_profiler.queries import focus as focuses
 from tui_profiler.queries import places
 from tui_profiler.queries.seconds import hottest
 
+from . import tree_lines
+from .lines import text
 from .tree_canvas import TreeCanvas
 
 MOST_PLACES = 100
@@ -63,6 +67,22 @@ class TreePlaces(TreeCanvas):
                 self._places = tuple(rest)
                 return True
         return False
+
+    def stands_for(self) -> int:
+        """Give how many nodes the row under the cursor stands for."""
+        laid = self._outline
+        steps = laid.steps(laid.focus.selected) if laid is not None else ()
+        return prod(count for count, _ in steps)
+
+    def row_text(self) -> str:
+        """Give the row under the cursor as it is drawn, without the cursor and the divider."""
+        laid = self._outline
+        if laid is None:
+            return ""
+        row = tree_lines.row(
+            laid, self._figures, laid.focus.selected, self._columns, glyphs=self._glyphs
+        )
+        return text(row).strip()
 
     def mark(self) -> bool:
         """Mark the node under the cursor, or take its mark away; gives whether it has one now."""
