@@ -30,9 +30,10 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         """What is shown, and since when, while the view is paused."""
         raise NotImplementedError
 
-    def selected_node(self) -> int:
-        """Give the index of the node under the cursor."""
-        return self.tree_widget.view.selected
+    def selected_path(self) -> str:
+        """Give the path of the node under the cursor."""
+        laid = self.tree_widget.outline
+        return laid.tree.nodes[laid.focus.selected].path if laid is not None else ""
 
     def row_text(self) -> str:
         """Give the row under the cursor."""

@@ -164,9 +164,9 @@ class SideScreen(TakeActions[Left]):
         self.node, self._path = node, None
         self.refresh_view()
 
-    def selected_node(self) -> int:
-        """Give the index of the selected node."""
-        return self.node
+    def selected_path(self) -> str:
+        """Give the path of the selected node."""
+        return self._path or ""
 
     def say(self, text: str) -> None:
         """Tell it in place of the status."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -36,8 +37,8 @@ class TakeActions(Screen[_Result]):
         """Ask in the last row."""
         raise NotImplementedError
 
-    def selected_node(self) -> int:
-        """Give the index of the node that the screen speaks of."""
+    def selected_path(self) -> str:
+        """Give the path of the node that the screen speaks of."""
         raise NotImplementedError
 
     def row_text(self) -> str | None:
@@ -55,11 +56,12 @@ class TakeActions(Screen[_Result]):
     def action_copy(self) -> None:
         """Ask what to copy."""
         row, panel = self.row_text(), self.panel_text()
-        options = [("y", "", self._copy_path), ("p", "path", self._copy_path)]
+        options: list[tuple[str, str, Callable[[], None]]] = []
+        options += [("y", "", self._copy_path), ("p", "path", self._copy_path)]
         if row is not None:
-            options.append(("r", "row", lambda: self.copy("the row", row)))
+            options.append(("r", "row", partial(self.copy, "the row", row)))
         if panel is not None:
-            options.append(("l", "panel", lambda: self.copy("the panel", panel)))
+            options.append(("l", "panel", partial(self.copy, "the panel", panel)))
         options.append(("s", "screen", lambda: self._after(self._copy_screen)))
         self.open_prompt(Choice("copy:", tuple(options), "cancels"))
 
@@ -68,8 +70,7 @@ class TakeActions(Screen[_Result]):
         copy_text(self, what, text, self.say)
 
     def _copy_path(self) -> None:
-        tree, node = self.session.tree, self.selected_node()
-        path = whole(tree.nodes[node].path) if tree is not None and node < len(tree) else ""
+        path = whole(self.selected_path())
         if path:
             self.copy(path if len(path) <= 40 else "the path", path)
         else:

@@ -225,3 +225,17 @@ def test_a_filter_shows_what_it_finds_one_by_one() -> None:
         f"layers.{layer}.mlp" for layer in range(3)
     ]
     assert laid.steps(node(session, "layers.0.mlp")) == ()
+
+
+def test_bars_hold_the_sums_of_rows() -> None:
+    blocks = "".join(f"  {i} Block 10 100\n" for i in range(20))
+    session = session_of("m M 200 2000\n" + blocks)
+    laid = grouped(session)
+    figures = Figures()
+    figures.update(session)
+    assert figures.scale == 0.05
+    figures.update(session, 0, laid.run_of)
+    assert figures.scale == 1.0
+    assert figures.cells(1, 12, laid.steps(1)).bar.halves == 24
+    figures.update(session)
+    assert figures.scale == 0.05

@@ -266,7 +266,8 @@ async def test_a_dead_worker_says_how_it_died() -> None:
 
 
 async def test_every_key_can_be_pressed_on_every_screen() -> None:
-    keys = [*"jkgGlh{}19zsSaiyTo[]", "escape", "L", "escape", "?", "escape", "tab", "space", *"pp"]
+    keys = [*"jkgGlh{}19zsSaiTuunNbb'", "ctrl+o", *"y", "escape", "e", "escape", "D", "escape"]
+    keys += [*"o[]", "escape", "L", "escape", "?", "escape", "tab", "space", *"pp"]
     names = {"{": "left_curly_bracket", "}": "right_curly_bracket", "?": "question_mark"}
     names |= {"[": "left_square_bracket", "]": "right_square_bracket"}
     for messages in (recorded(), until_traced(), []):

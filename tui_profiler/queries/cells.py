@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -81,7 +82,7 @@ class Figures:
         self._limits: mixes.Limits | None = None
         self._mixes: mixes.Mixes | None = None
         self._mixed_at = -1.0
-        self._rescaled: tuple[Tree | None, int, bool, float] = (None, 0, False, 0.0)
+        self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)
         self._types: dict[int, str] = {}
         self._sums = Sums(self.session)
 
@@ -95,8 +96,16 @@ class Figures:
         """The share at which a bar is full."""
         return self._scale
 
-    def update(self, session: Session, root: int = 0) -> None:
-        """Take the next session; ``root`` is the node whose children the bars must hold."""
+    def update(
+        self, session: Session, root: int = 0, run_of: Callable[[int], Steps] | None = None
+    ) -> None:
+        """Take the next session.
+
+        Args:
+            session: whose figures are given from now on.
+            root: the node whose children the bars must hold.
+            run_of: gives the run that a row stands for; None where rows stand for themselves.
+        """
         before, self.session = self.session, session
         tree = session.tree
         self._sums = Sums(session, self._sums)
@@ -114,7 +123,7 @@ class Figures:
         if tree is not None and len(tree):
             if session.timings is not before.timings:
                 self._measure(session, tree)
-            self._rescale(tree, root)
+            self._rescale(tree, root, run_of)
 
     def cells(self, node: int, bar_cells: int, steps: Steps = ()) -> Cells:
         """Give the row of a node, its bar drawn in so many cells.
@@ -145,7 +154,7 @@ class Figures:
             p95="unavailable" if steps else missing if timing is None else timing.p95,
             share=(missing if self.measured else "zero") if share is None else share or "zero",
             trend=self._trend(node) if not steps else "",
-            bar=self._bar(node, share or 0.0, bar_cells, mix),
+            bar=self._bar(~node if steps else node, share or 0.0, bar_cells, mix),
             bound=self._bound(node, seconds, mix if steps else ()),
             measured_share=share if self.measured else None,
             failed=self._has_failed(node, steps),
@@ -216,22 +225,25 @@ class Figures:
         self._mixes = mixes.Mixes(tree, self._limits, timings)
         self._mixed_at = timings.tick.at
 
-    def _rescale(self, tree: Tree, root: int) -> None:
+    def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:
         at = self.session.heard_at
-        known_tree, known_root, known_measured, known_at = self._rescaled
-        if (known_tree, known_root, known_measured) == (tree, root, self.measured) and (
-            0 <= at - known_at < REFRESH_SECONDS
-        ):
+        wanted = (tree, root, self.measured, run_of is not None)
+        *known, known_at = self._rescaled
+        if tuple(known) == wanted and 0 <= at - known_at < REFRESH_SECONDS:
             return
-        self._rescaled = (tree, root, self.measured, at)
-        largest = max(
-            (
-                self._share(tree, tree.costs[child], node_seconds(self.session, child)) or 0.0
-                for child in tree.children(root)
-            ),
-            default=1.0,
+        self._rescaled = (*wanted, at)
+        shares = (
+            self._row_share(tree, child, run_of(child) if run_of is not None else ())
+            for child in tree.children(root)
         )
-        self._scale = self._scales.show(root, bar_scale(largest), at)
+        # Rows that are sums have a scale of their own, at once.
+        key = root if run_of is None else -1 - root
+        self._scale = self._scales.show(key, bar_scale(max(shares, default=1.0)), at)
+
+    def _row_share(self, tree: Tree, node: int, steps: Steps) -> float:
+        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
+        seconds = self._sums.seconds(node, steps) if steps else node_seconds(self.session, node)
+        return self._share(tree, cost, seconds) or 0.0
 
     def _trend(self, node: int) -> trend.Trend:
         if not self.measured:
@@ -241,13 +253,13 @@ class Figures:
             found = self._found_trends[node] = trend.trend(self._ticks, node)
         return self._trends.show(node, found, self.session.heard_at)
 
-    def _bar(self, node: int, share: float, cells: int, seconds: tuple[float, ...]) -> Bar:
+    def _bar(self, key: int, share: float, cells: int, seconds: tuple[float, ...]) -> Bar:
         beyond = share > self._scale
         halves = 2 * (cells - 1) if beyond else half_cells(share, self._scale, cells)
         mix = split_cells(seconds, (halves + 1) // 2)
         wanted = Bar(halves, mix if any(mix) else (), beyond)
         # One clock for all bars of one width; another width is another bar.
-        return self._bars.show(node * 512 + cells, wanted, self.session.heard_at)
+        return self._bars.show(key * 512 + cells, wanted, self.session.heard_at)
 
 
 def _runs(tree: Tree, node: int) -> bool:

@@ -97,7 +97,7 @@ def _term(word: str) -> Term | str:
         return Term("text", "has", rest.casefold(), negated=negated)
     field, value = found["field"], found["value"]
     if field in WORDS:
-        return _word(field, value, negated) if found["word"] else f"write {field}:{value or '…'}"
+        return _word(field, value, negated) if found["word"] else f"write {field}:{value or 'x'}"
     if field in FIGURES:
         relation = found["relation"]
         if relation is None:
