@@ -11,8 +11,9 @@ from screens.base_app import BaseApp
 from screens.side_screen import SideScreen
 from screens.widgets.lines import Line
 from screens.widgets.parts import Look, row
-from tests.screens.panel_session import CONV2, live
+from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
+from tests.screens.test_explorer import on_stage
 
 
 class View(SideScreen):
@@ -37,10 +38,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_side_screen_copies_and_exports_and_typing_presses_no_key(folder: Path) -> None:
-    app = BaseApp()
-    async with app.run_test(size=(120, 40)) as pilot:
-        app.session = live()
-        view = View(CONV2).data_bind(BaseApp.session)
+    async with on_stage(recorded()) as (stage, pilot):
+        app = stage.app
+        assert app.session.tree is not None
+        node = app.session.tree.find("layer3.2.conv2")
+        assert node is not None
+        view = View(node).data_bind(BaseApp.session)
         await app.push_screen(view)
         await pilot.pause()
         before = screen_text(app)

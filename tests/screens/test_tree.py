@@ -192,8 +192,11 @@ async def test_live_rows_move_by_themselves_only_when_nobody_touched_the_tree_fo
         tree.settle(105.1)
         tree.settle(110.0)
         assert on_screen(tree) == before
+        line = cursor_line(tree)
         tree.settle(110.2)
-        assert on_screen(tree)[1:3] == ["layer2", "layer1"]
+        # The selected row stays on its line: what is above it scrolls away.
+        assert on_screen(tree)[:2] == ["layer2", "layer1"]
+        assert (path(tree), cursor_line(tree)) == ("layer1", line)
 
 
 async def test_what_a_live_filter_finds_is_found_anew_when_idle() -> None:

@@ -203,16 +203,17 @@ def _shape(session: Session, tree: Tree, focus: Focus, known: Runs | None = None
             hits[node] = 1
     runs = (known or find_runs(tree)) if focus.grouped else known
     if runs is not None and _is_grouped(focus):
-        shown = bytearray(shown)
+        kept = bytearray(shown)
         for node, first in runs.firsts.items():
             if first not in focus.apart:
-                shown[node] = 0
+                kept[node] = 0
+        shown = bytes(kept)
     branches = bytearray(len(tree))
     for below, visible in zip(tree.nodes, shown, strict=True):
         if visible and below.parent >= 0:
             branches[below.parent] = 1
     counts = (allowed.count(1), hits.count(1))
-    return Shape(bytes(shown), bytes(branches), *counts, runs, bytes(hits))
+    return Shape(shown, bytes(branches), *counts, runs, bytes(hits))
 
 
 def _run_of(tree: Tree, focus: Focus, shape: Shape, node: int) -> Steps:
