@@ -25,6 +25,7 @@ from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import Session
+from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
 from .look_actions import LookActions
@@ -33,6 +34,7 @@ from .widgets.header import Header
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
+from .widgets.parts import Look, finished, row
 from .widgets.status import Status
 
 NARROW_COLUMNS = 100
@@ -42,8 +44,8 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
-ASKING = {"slash": "filter", "at": "seek_to"}
-ASKING |= {"B": "batch", "D": "device", "y": "copy", "e": "export"}
+ASKING = {"slash": "filter", "at": "seek_to", "B": "batch", "D": "device"}
+ASKING |= {"y": "copy", "e": "export"}
 """Keys that open a prompt."""
 HINT = "x tries the marked line"
 
@@ -64,8 +66,8 @@ class ExplorerScreen(LookActions):
         super().__init__(spec, now, send, restart)
         self.glyphs = glyphs
         self._held: tuple[Session, float] | None = None
-        self._said = ""
-        self._said_at = -1e9
+        self._said, self._said_at = "", -1e9
+        self._told: Session | None = None
         self._section = 0
         self._prompt: Prompt | Choice | None = None
         self._is_complete = False
@@ -175,9 +177,12 @@ class ExplorerScreen(LookActions):
         elif self._is_complete:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
+        changed = self.difference(session)
+        if self.is_narrow and changed and self._told is not self.before:
+            self._told, self._said, self._said_at = self.before, changed[-2], time.monotonic()
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
-        self.query_one(Status).show(session, now, said, self.difference(session))
-        self._draw_keys(session)
+        self.query_one(Status).show(session, now, said, changed)
+        self._draw_keys(session, said)
 
     def _draw_panel(self, session: Session, now: float) -> None:
         """Draw what speaks of the selected node: of the three panels, the one that is shown."""
@@ -190,7 +195,7 @@ class ExplorerScreen(LookActions):
         else:
             self._inspector.show(session, node, now)
 
-    def _draw_keys(self, session: Session) -> None:
+    def _draw_keys(self, session: Session, said: str) -> None:
         narrow = self.is_narrow
         left = footer(EXPLORER, "left", narrow=narrow)
         if other_phase(session):
@@ -203,11 +208,15 @@ class ExplorerScreen(LookActions):
             left = (("x", "try this"), ("ctrl+r", "restart"))
         elif session.tree is None:
             left = (("ctrl+r", "restart"),)
+        look = Look(session, 0, 0.0, self.size.width, self.glyphs)
         if self._prompt is not None and self._prompt.is_open:
-            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
-            return
-        bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width, self.glyphs)
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+            line = self._prompt.line(look.cells)
+        elif narrow and said:  # There is no other row for it.
+            line = finished((row(((safe(said), "ink"),), (), look),), look)[0]
+        else:
+            right = footer(EXPLORER, "right", narrow=narrow)
+            line = key_bar(left, right, look.cells, self.glyphs)
+        self.query_one("#keys", LinesWidget).lines = (line,)
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
@@ -258,7 +267,7 @@ class ExplorerScreen(LookActions):
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
         several = self.tree_widget.stands_for()
-        sums = f"the row sums {several} equal nodes; of the first: " if several > 1 else ""
+        sums = f"sums of {several} equal nodes; of the first: " if several > 1 else ""
         self.say(sums + why(self._shown(), self.tree_widget.view.selected))
 
     def forget_pause(self) -> None:

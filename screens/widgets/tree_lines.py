@@ -119,9 +119,11 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         found = safe(focus.filter_text)
         if not laid.shape.found:
             return (graph, (f'  no node matches "{found}"', "muted"))
-        counted = f"  {matching(laid)}"
-        fits = width(found) + width(counted) + width("graph  /") <= room
-        return (graph, (f"  /{found}", "accent"), (counted if fits else "", "muted"))
+        typed: Span = (f"/{found}", "accent")
+        counted: Span = (f"  {matching(laid)}", "muted")
+        short: Span = (counted[0].removesuffix(" match"), "muted")
+        forms = ((graph, ("  ", "ink"), typed, counted), (typed, counted), (typed, short))
+        return next((form for form in forms if line_width(form) <= room), (typed,))
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
         return (graph, (f"  {'on paper' if on_paper else SORT_LABELS[focus.sort]}", "faint"))
@@ -164,7 +166,9 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
     kind = f"{times}× " * (times > 1) + figures.type_of(node)
     kind = safe(kind.replace("×", glyphs.times))
     shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
+    is_found = not laid.shape.hits or laid.shape.hits[node]
     strong = "strong" if node in (laid.focus.selected, laid.focus.root) else "ink"
+    strong = strong if is_found else "muted"  # It is there for what is found below it.
     line: Line = ((blank + fold, "muted"), (mark, "accent"), (name, strong), (shown_kind, "faint"))
     missing = cells - line_width(line)
     return (*line, (" " * missing, "ink")) if missing > 0 else exact(line, cells, glyphs.ellipsis)

@@ -72,8 +72,11 @@ async def test_what_is_left_with_escape_changes_nothing() -> None:
         assert (stage.requests, stage.restarted) == ([], [])
 
 
-async def test_another_dtype_starts_again_and_the_difference_is_shown() -> None:
-    async with on_stage(recorded()) as (stage, pilot):
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_another_dtype_starts_again_and_the_difference_is_shown(
+    size: tuple[int, int],
+) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
         before = stage.app._newest.tick
         assert before is not None
         await pilot.press("D", "space", *"bf16", "enter")
@@ -83,7 +86,9 @@ async def test_another_dtype_starts_again_and_the_difference_is_shown() -> None:
         while again.left:
             await pilot.pause(0.01)
         stage.app._show()
-        stage.explorer.say("")
+        if size[0] > 100:
+            stage.explorer.say("")
+        stage.explorer.refresh_all()
         await pilot.pause()
         # The same recording again: nothing changed.
         assert "(±0 %), MAC the same" in screen_text(stage.app)
@@ -112,3 +117,10 @@ async def test_another_batch_is_compared_with_the_one_before() -> None:
         assert stage.requests == [SetBatch(8)]
         assert stage.app.before.tick is not None
         assert stage.app.before.tick.at == ticks[-1].at
+
+
+async def test_on_a_small_terminal_the_last_row_says_what_happened() -> None:
+    async with on_stage(recorded(), (80, 24)) as (stage, pilot):
+        await pilot.press("D", "enter")
+        await pilot.pause()
+        assert screen_text(stage.app).splitlines()[-1] == " nothing to change: it was started so"

@@ -366,7 +366,7 @@ def test_the_title_names_the_order_and_the_filter() -> None:
     nothing = rows.filtered(laid, session, "conv9")
 
     assert text(tree_lines.header(by_time, figures, 0, columns)).startswith(" graph  by time ")
-    assert text(tree_lines.header(found, figures, 0, columns)).startswith(" graph  /conv1 ")
+    assert text(tree_lines.header(found, figures, 0, columns)).startswith(" /conv1  4 of 17 match ")
     assert text(tree_lines.footer(laid, columns)).rstrip() == " 1 of 9 shown · 17 nodes"
     assert text(tree_lines.footer(found, columns)).rstrip() == (
         ' 1 of 9 shown · 4 of 17 match "conv1"'
