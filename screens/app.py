@@ -23,10 +23,12 @@ from tui_profiler.messages import (
     ModelFacts,
     Playback,
     Request,
+    SetBatch,
     StageDone,
     StageStarted,
     TraceDone,
 )
+from tui_profiler.queries.difference import kept
 from tui_profiler.session import EMPTY, Jump, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
@@ -74,7 +76,7 @@ class ProfilerApp(BaseApp):
     def get_default_screen(self) -> ExplorerScreen:
         """Start at the explorer, bound to the app's session."""
         return ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart).data_bind(
-            BaseApp.session
+            BaseApp.session, BaseApp.before
         )
 
     def on_mount(self) -> None:
@@ -95,11 +97,17 @@ class ProfilerApp(BaseApp):
 
     def send(self, request: Request) -> None:
         """Ask the probe for something."""
+        if isinstance(request, SetBatch):
+            self.before = kept(self._newest)
         self._source.send(request)
 
     def restart(self, spec: LoadSpec | None = None) -> None:
         """Replace the worker by a new one, with the same request or another."""
-        self._spec = replace(spec or self._spec, started_at=self._clock())
+        former, started_at = self._spec, self._clock()
+        self._spec = replace(spec or former, started_at=started_at)
+        is_other = replace(former, started_at=started_at) != self._spec
+        if is_other and former.model == self._spec.model and self._newest.tick is not None:
+            self.before = kept(self._newest)
         self.run_worker(self._replace_source(), exclusive=True)
 
     def runs_script(self) -> bool:

@@ -37,7 +37,14 @@ class BaseApp(ThemedApp[int]):
     """Has what screens are bound to."""
 
     session: var[Session] = var(EMPTY)
+    before: var[Session] = var(EMPTY)
+    """The session as it was before the last change of batch, input, device or dtype."""
     workspace: var[Workspace] = var(NO_RANKS)
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Send a sequence, in order with what is drawn; as Textual does, through its driver."""
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     def runs_script(self) -> bool:
         """Tell whether leaving would end a script of the user's."""

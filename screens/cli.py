@@ -97,10 +97,10 @@ def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) ->
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="json is one object per model; several are JSON Lines.",
+    help="json is one object per model; several are JSON Lines. csv is one line per node.",
 )
 @click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
 @click.option(

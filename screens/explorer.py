@@ -21,11 +21,11 @@ from textual.widget import MountError
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
-from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import Session
+from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
 from .look_actions import LookActions
@@ -34,6 +34,7 @@ from .widgets.header import Header
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
+from .widgets.parts import Look, finished, row
 from .widgets.status import Status
 
 NARROW_COLUMNS = 100
@@ -43,6 +44,9 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
+ASKING = {"slash": "filter", "at": "seek_to", "B": "batch", "D": "device"}
+ASKING |= {"y": "copy", "e": "export"}
+"""Keys that open a prompt."""
 HINT = "x tries the marked line"
 
 
@@ -62,8 +66,8 @@ class ExplorerScreen(LookActions):
         super().__init__(spec, now, send, restart)
         self.glyphs = glyphs
         self._held: tuple[Session, float] | None = None
-        self._said = ""
-        self._said_at = -1e9
+        self._said, self._said_at = "", -1e9
+        self._told: Session | None = None
         self._section = 0
         self._prompt: Prompt | Choice | None = None
         self._is_complete = False
@@ -140,6 +144,8 @@ class ExplorerScreen(LookActions):
     def _tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
         if self.is_current:
+            if self._is_complete:
+                self.tree_widget.settle(time.monotonic())
             self._draw_panels()
 
     def refresh_all(self) -> None:
@@ -171,9 +177,12 @@ class ExplorerScreen(LookActions):
         elif self._is_complete:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
+        changed = self.difference(session)
+        if self.is_narrow and changed and self._told is not self.before:
+            self._told, self._said, self._said_at = self.before, changed[-2], time.monotonic()
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
-        self.query_one(Status).show(session, now, said)
-        self._draw_keys(session)
+        self.query_one(Status).show(session, now, said, changed)
+        self._draw_keys(session, said)
 
     def _draw_panel(self, session: Session, now: float) -> None:
         """Draw what speaks of the selected node: of the three panels, the one that is shown."""
@@ -186,7 +195,7 @@ class ExplorerScreen(LookActions):
         else:
             self._inspector.show(session, node, now)
 
-    def _draw_keys(self, session: Session) -> None:
+    def _draw_keys(self, session: Session, said: str) -> None:
         narrow = self.is_narrow
         left = footer(EXPLORER, "left", narrow=narrow)
         if other_phase(session):
@@ -199,11 +208,15 @@ class ExplorerScreen(LookActions):
             left = (("x", "try this"), ("ctrl+r", "restart"))
         elif session.tree is None:
             left = (("ctrl+r", "restart"),)
+        look = Look(session, 0, 0.0, self.size.width, self.glyphs)
         if self._prompt is not None and self._prompt.is_open:
-            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(),)
-            return
-        bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width, self.glyphs)
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+            line = self._prompt.line(look.cells)
+        elif narrow and said:  # There is no other row for it.
+            line = finished((row(((safe(said), "ink"),), (), look),), look)[0]
+        else:
+            right = footer(EXPLORER, "right", narrow=narrow)
+            line = key_bar(left, right, look.cells, self.glyphs)
+        self.query_one("#keys", LinesWidget).lines = (line,)
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
@@ -253,7 +266,9 @@ class ExplorerScreen(LookActions):
         """Say where the figures of the selected node come from."""
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
-        self.say(why(self._shown(), self.tree_widget.view.selected))
+        several = self.tree_widget.stands_for()
+        sums = f"sums of {several} equal nodes; of the first: " if several > 1 else ""
+        self.say(sums + why(self._shown(), self.tree_widget.view.selected))
 
     def forget_pause(self) -> None:
         """Let the view go on."""
@@ -265,12 +280,8 @@ class ExplorerScreen(LookActions):
         """Open a prompt at once, and hand it what is typed."""
         if self._prompt is not None and self._prompt.is_open:
             self._prompt.key(event.key, event.character)
-        elif event.key == "slash" and self._is_complete:
-            self.action_filter()
-        elif event.key == "B":
-            self.action_batch()
-        elif event.key == "at":
-            self.action_seek_to()
+        elif event.key in ASKING and self.check_action(ASKING[event.key], ()):
+            getattr(self, f"action_{ASKING[event.key]}")()
         else:
             return
         event.stop()
@@ -283,25 +294,13 @@ class ExplorerScreen(LookActions):
             self._prompt.paste(event.text)
             self._draw_panels()
 
-    def action_filter(self) -> None:
-        """Ask what to filter by."""
-        tree = self.tree_widget
-        self._prompt = Prompt("/", tree.view.filter_text, tree.filter_by, lambda text: None)
-
-    def action_seek_to(self) -> None:
-        """Ask which place of a recording to go to."""
-        if why_not := refusal(self.session, "Seek"):
-            self.say(why_not)
-        else:
-            self._prompt = Prompt("go to ", "", lambda text: None, self.seek_to)
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row."""
+        self._prompt = prompt
+        self._draw_panels()
 
     def ask_what_becomes_of_it(self, let_go: Callable[[], None]) -> None:
         """Ask whether a script stops with us."""
         stop = ("s", "stop it", lambda: self.app.exit(0))
         run_on = ("l", "leave, and let it run here", let_go)
-        self._prompt = Choice("the script runs", (stop, run_on))
-        self._draw_panels()
-
-    def action_batch(self) -> None:
-        """Ask for a batch size."""
-        self._prompt = Prompt("batch ", "", lambda text: None, self.set_batch)
+        self.open_prompt(Choice("the script runs", (stop, run_on)))

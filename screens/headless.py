@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tui_profiler.messages import Failed, ListModels, Remedy, Start
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.reports.csv_nodes import csv_nodes
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.reports.table import table
 from tui_profiler.session import EMPTY, Session, apply
@@ -35,7 +36,7 @@ class ReportOptions(Struct, frozen=True):
     names: tuple[str, ...]
     attach: str
     remote_python: str
-    layout: Literal["table", "json"]
+    layout: Literal["table", "json", "csv"]
     output: str
     measure: float | None
     top: int | None
@@ -109,6 +110,8 @@ async def _attached(options: ReportOptions, started_at: float) -> Session:
 def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:
     if options.layout == "json":
         return json_report(session, top=options.top) + "\n"
+    if options.layout == "csv" and session.tree is not None:
+        return csv_nodes(session, range(len(session.tree)))
     lines = table(session, columns=columns(options.output), top=options.top)
     return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What the keys do to look: copy, theme, the node, log and keys screens, and leaving."""
+"""What the keys do to look: theme, the node, log and keys screens, and leaving."""
 
 from __future__ import annotations
 
@@ -7,22 +7,52 @@ from collections.abc import Callable
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
 from tui_profiler.session import Session
-from tui_profiler.text import safe
 
 from .base_app import BaseApp
+from .change_actions import ChangeActions
 from .play_actions import PlayActions
+from .take_actions import TakeActions
 from .tree_actions import TreeActions
+from .widgets.lines import LinesWidget, text
+
+PANELS = "#failure, #compact, #inspector"
+"""Of these one is shown."""
 
 
-class LookActions(TreeActions, PlayActions):
+class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
     """Actions of a screen with a tree and a session. Other screens are imported when opened."""
 
     glyphs: Glyphs
+    has_rows = True
 
     @property
     def held_view(self) -> tuple[Session, float] | None:
         """What is shown, and since when, while the view is paused."""
         raise NotImplementedError
+
+    def selected_path(self) -> str:
+        """Give the path of the node under the cursor."""
+        laid = self.tree_widget.outline
+        return laid.tree.nodes[laid.focus.selected].path if laid is not None else ""
+
+    def row_text(self) -> str:
+        """Give the row under the cursor."""
+        return self.tree_widget.row_text()
+
+    def panel_text(self) -> str:
+        """Give the panel that is shown."""
+        shown = [panel for panel in self.query(PANELS).results(LinesWidget) if panel.region]
+        lines = [text(line).rstrip() for panel in shown for line in panel.lines]
+        return "\n".join(lines).strip("\n") + "\n"
+
+    def rows_as_csv(self) -> str:
+        """Give the rows of the tree, folded as they are."""
+        from tui_profiler.reports.csv_nodes import csv_nodes  # noqa: PLC0415
+
+        laid = self.tree_widget.outline if hasattr(self, "tree_widget") else None
+        if laid is None:
+            return csv_nodes(self.session, ())
+        return csv_nodes(self.tree_widget.session, laid.rows, laid.steps)
 
     def action_side(self, name: str) -> None:
         """Open a view of the selected node beside the explorer."""
@@ -43,14 +73,6 @@ class LookActions(TreeActions, PlayActions):
         view = side_screen(name)
         screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.held_view)
         self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
-
-    def action_copy(self) -> None:
-        """Copy the selected node's path."""
-        session = self.session
-        if session.tree is not None:
-            path = session.tree.nodes[self.tree_widget.view.selected].path
-            self.app.copy_to_clipboard(safe(path))
-            self.say(f"copied {safe(path) or 'the root: its path is empty'}")
 
     def action_theme(self) -> None:
         """Go to the next theme."""

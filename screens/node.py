@@ -12,10 +12,11 @@ from textual.containers import Horizontal
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
-from tui_profiler.text import safe
+from tui_profiler.text import whole
 
 from .scrolling import ScrollingScreen
 from .source_text import read_source
+from .taking import copy_text
 from .widgets.bound_lines import bound_lines
 from .widgets.header import Header
 from .widgets.identity_lines import work_lines
@@ -158,10 +159,16 @@ class NodeScreen(ScrollingScreen):
     def action_copy(self) -> None:
         """Copy the node's path."""
         if self._tree is not None and self._node < len(self._tree):
-            path = safe(self._tree.nodes[self._node].path)
-            self.app.copy_to_clipboard(path)
-            self._said = f"copied {path}" if path else "copied the root: its path is empty"
-            self._draw()
+            path = whole(self._tree.nodes[self._node].path)
+            if path:
+                copy_text(self, path if len(path) <= 40 else "the path", path, self.say)
+            else:
+                self.say("nothing to copy: the path of the root is empty")
+
+    def say(self, text: str) -> None:
+        """Put an event into the status line."""
+        self._said = text
+        self._draw()
 
 
 def look_around(tree: Tree, node: int) -> Around | None:

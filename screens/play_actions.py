@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tui_profiler.messages import Halt, Play, Playback, Seek, SetSpeed
+from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.playback import place, speed
 from tui_profiler.text import safe
 
+from .prompt import Prompt
 from .run_actions import RunActions
 
 
@@ -35,6 +37,13 @@ class PlayActions(RunActions):
     def action_seek(self, seconds: float) -> None:
         """Go on or back by so many seconds of a recording."""
         self._request(Seek(self.now() + seconds), f"{abs(seconds)} s {_way(seconds)}")
+
+    def action_seek_to(self) -> None:
+        """Ask which place of a recording to go to."""
+        if why_not := refusal(self.session, "Seek"):
+            self.say(why_not)
+        else:
+            self.open_prompt(Prompt("go to ", "", lambda text: None, self.seek_to))
 
     def seek_to(self, text: str) -> None:
         """Go to the place that was typed."""

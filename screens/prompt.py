@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.text import safe
+from tui_profiler.text import safe, width
 
-from .widgets.lines import Line
+from .widgets.lines import Line, cut
 
 MAX_LENGTH = 200
 
@@ -19,14 +19,20 @@ class Choice:
     """Takes one key of a few; escape chooses nothing."""
 
     def __init__(
-        self, label: str, options: tuple[tuple[str, str, Callable[[], None]], ...]
+        self,
+        label: str,
+        options: tuple[tuple[str, str, Callable[[], None]], ...],
+        stay: str = "stay",
     ) -> None:
         """Ask.
 
         Args:
             label: the question.
-            options: (key, what it does in a few words, what is called).
+            options: (key, what it does in a few words, what is called); without words it is
+                another key for one that has some.
+            stay: what escape does, in a word.
         """
+        self._stay = stay
         self._label = label
         self._options = options
         self.is_open = True
@@ -43,13 +49,14 @@ class Choice:
     def paste(self, text: str) -> None:
         """Let pasted text by."""
 
-    def line(self) -> Line:
-        """Give the row."""
+    def line(self, cells: int = MAX_LENGTH * 2) -> Line:
+        """Give the row, at most so wide."""
         options: list[tuple[str, str]] = []
         for key, does, _ in self._options:
-            options += [("  " + key, "strong accent"), (f" {does}", "muted")]
-        escape: Line = (("  esc", "strong accent"), (" stay", "muted"))
-        return ((f" {self._label}", "ink"), *options, *escape)
+            if does:
+                options += [("  " + key, "strong accent"), (f" {does}", "muted")]
+        escape: Line = (("  esc", "strong accent"), (f" {self._stay}", "muted"))
+        return cut(((f" {self._label}", "ink"), *options, *escape), cells)
 
 
 class Prompt:
@@ -61,7 +68,18 @@ class Prompt:
         text: str,
         changed: Callable[[str], None],
         done: Callable[[str], None],
+        hint: Callable[[str], str] = lambda text: "",
     ) -> None:
+        """Ask.
+
+        Args:
+            label: before what is typed.
+            text: what is there at first; escape restores it.
+            changed: is given the text after every key.
+            done: is given the text at the end, an empty one where it was left with escape.
+            hint: gives what is to be said of the text while it is typed.
+        """
+        self._hint = hint
         self._label = label
         self._before = self._text = text
         self._changed = changed
@@ -85,13 +103,24 @@ class Prompt:
         """Add pasted text, its first line."""
         self._set(self._text + "".join(filter(str.isprintable, text.split("\n", maxsplit=1)[0])))
 
-    def line(self) -> Line:
-        """Give the row."""
+    def line(self, cells: int = MAX_LENGTH * 2) -> Line:
+        """Give the row, at most so wide: the end of what is typed is what is seen."""
+        hint = safe(self._hint(self._text))
+        keys = "  enter keeps  esc cancels"
+        ends = (
+            ((f"  {hint}", keys), (f"  {hint}", ""), ("", "")) if hint else (("", keys), ("", ""))
+        )
+        label, typed = f" {self._label}", safe(self._text)
+        room = cells - width(label) - 1
+        said, keys = next((e for e in ends if width(typed + "".join(e)) <= room), ends[-1])
+        while width(typed) > room > 0:
+            typed = typed[1:]
         return (
-            (f" {self._label}", "strong accent"),
-            (safe(self._text), "ink"),
+            (label, "strong accent"),
+            (typed, "ink"),
             ("▏", "accent"),
-            ("  enter keeps  esc cancels", "faint"),
+            (said, "muted"),
+            (keys, "faint"),
         )
 
     def _set(self, text: str) -> None:

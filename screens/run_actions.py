@@ -12,21 +12,22 @@ from tui_profiler.messages import (
     Pause,
     Request,
     Resume,
-    SetBatch,
     SetPhase,
     Step,
     TraceAgain,
 )
 from tui_profiler.queries.accepts import refusal
+from tui_profiler.queries.difference import difference
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import safe
 
-from .options import MOST_BATCH
+from .prompt import Choice, Prompt
 from .remedy import with_option
 
 HOLD_SECONDS = 3.0
+DIFFERENCE_SECONDS = 5.0
 _KEY_ACTIONS = {"ctrl+r": "restart", "L": "log"}
 """Remedies that are a key of ours."""
 
@@ -35,6 +36,9 @@ class RunActions(Screen[None]):
     """Actions of a screen that shows a session and may send requests."""
 
     session: var[Session] = var(EMPTY)
+    before: var[Session] = var(EMPTY)
+    """The session as it was before the last change of batch, input, device or dtype."""
+    _difference: tuple[Session, float, tuple[str, ...]] = (EMPTY, 0.0, ())
 
     def __init__(
         self,
@@ -56,9 +60,24 @@ class RunActions(Screen[None]):
         """Put an event into the status line."""
         raise NotImplementedError
 
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row."""
+        raise NotImplementedError
+
     def forget_pause(self) -> None:
         """Let the view go on."""
         raise NotImplementedError
+
+    def difference(self, session: Session) -> tuple[str, ...]:
+        """Give what the last change changed, found anew every few seconds; none without one."""
+        before, at, forms = self._difference
+        tick = session.tick
+        if tick is None:
+            return ()
+        if before is not self.before or not forms or not 0 <= tick.at - at < DIFFERENCE_SECONDS:
+            found = difference(self.before, session)
+            self._difference = (self.before, tick.at, found)
+        return self._difference[2]
 
     def action_hold(self) -> None:
         """Hold the model when asked twice, or let it run."""
@@ -138,10 +157,3 @@ class RunActions(Screen[None]):
         self.spec = spec or self.spec
         self._restart(self.spec)
         self.say(said)
-
-    def set_batch(self, text: str) -> None:
-        """Ask for the batch size that was typed."""
-        if text.isdecimal() and 0 < int(text) <= MOST_BATCH:
-            self._request(SetBatch(int(text)), f"batch {text} asked for")
-        elif text:
-            self.say(f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(text)!r}")

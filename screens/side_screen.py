@@ -7,27 +7,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.reactive import var
-from textual.screen import Screen
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.session import Session
+from tui_profiler.text import safe
 
 from .keys import SIDE_SCREENS, shown
+from .prompt import Choice, Prompt
+from .take_actions import TakeActions
 from .widgets.header import Header
 from .widgets.key_bar import Keys, key_bar
 from .widgets.lines import Line, LinesWidget
-from .widgets.parts import Look, finished
+from .widgets.parts import Look, finished, row
 
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either there are no blank rows around the view, and no status."""
 DRAW_SECONDS = 0.25
+SAID_SECONDS = 8.0
 
 
 class Left(Struct, frozen=True):
@@ -39,7 +43,7 @@ class Left(Struct, frozen=True):
     """The screen to go to; empty for the explorer."""
 
 
-class SideScreen(Screen[Left]):
+class SideScreen(TakeActions[Left]):
     """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
 
     name_of_view: ClassVar[str]
@@ -47,7 +51,7 @@ class SideScreen(Screen[Left]):
     keys: ClassVar[Keys] = ()
     """Its own keys, for the last row."""
 
-    CSS = """
+    DEFAULT_CSS = """
     SideScreen #header, SideScreen #status, SideScreen #keys, SideScreen .blank { height: 1; }
     SideScreen #view { height: 1fr; }
     SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }
@@ -57,10 +61,10 @@ class SideScreen(Screen[Left]):
         Binding("o", "leave_for('node')", show=False),
         Binding("question_mark", "leave_for('keys')", show=False),
         Binding("p", "pause", show=False),
+        Binding("y", "copy", show=False),
+        Binding("e", "export", show=False),
         *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
     ]
-
-    session: var[Session] = var(EMPTY)
 
     def __init__(
         self,
@@ -77,6 +81,8 @@ class SideScreen(Screen[Left]):
         self.held_view = held_view
         """What is shown, and since when, while the view is paused."""
         self._path: str | None = None
+        self._prompt: Prompt | Choice | None = None
+        self._said: tuple[str, float] = ("", 0.0)
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Give the view, ``rows`` lines of ``look.cells``."""
@@ -127,7 +133,14 @@ class SideScreen(Screen[Left]):
         view = self.query_one("#view", LinesWidget)
         look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
         view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
-        self.query_one("#status", LinesWidget).lines = finished((self.status(look),), look)
+        said, said_at = self._said
+        status = self.status(look)
+        if said and time.monotonic() - said_at < SAID_SECONDS:
+            status = row(((safe(said), "ink"),), (), look)
+        self.query_one("#status", LinesWidget).lines = finished((status,), look)
+        if self._prompt is not None and self._prompt.is_open:
+            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
+            return
         others = tuple((shown(key), key.label) for key in SIDE_SCREENS)
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
@@ -150,6 +163,28 @@ class SideScreen(Screen[Left]):
         """Go to a node."""
         self.node, self._path = node, None
         self.refresh_view()
+
+    def selected_path(self) -> str:
+        """Give the path of the selected node."""
+        return self._path or ""
+
+    def say(self, text: str) -> None:
+        """Tell it in place of the status."""
+        self._said = (text, time.monotonic())
+        self._draw_when_current()
+
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row; it gets every key until it is answered."""
+        self._prompt = prompt
+        self.refresh_view()
+
+    def on_key(self, event: events.Key) -> None:
+        """Hand an open prompt what is typed."""
+        if self._prompt is not None and self._prompt.is_open:
+            self._prompt.key(event.key, event.character)
+            event.stop()
+            event.prevent_default()
+            self.refresh_view()
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on."""

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
+from tui_profiler.queries import filter_terms
 from tui_profiler.queries.focus import SORT_KEYS
+
+from .prompt import Choice, Prompt
 
 if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
     from .widgets.tree import NodeTree
@@ -23,6 +26,10 @@ class TreeActions(Screen[None]):
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
+        raise NotImplementedError
+
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row."""
         raise NotImplementedError
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -80,6 +87,13 @@ class TreeActions(Screen[None]):
         tree.show_operators(not tree.view.show_operators)
         self.say("operators are shown" if tree.view.show_operators else "operators are hidden")
 
+    def action_group(self) -> None:
+        """Show equal siblings as one row with sums, or one by one."""
+        tree = self.tree_widget
+        tree.group(not tree.view.grouped)
+        sums = "equal blocks in a row are one row: its figures are sums, the panel shows the first"
+        self.say(sums if tree.view.grouped else "equal blocks are shown one by one")
+
     def action_sort(self) -> None:
         """Sort by the next column."""
         tree = self.tree_widget
@@ -89,6 +103,46 @@ class TreeActions(Screen[None]):
         """Sort the other way round."""
         tree = self.tree_widget
         tree.sort_by(tree.view.sort, descending=not tree.view.descending)
+
+    def action_filter(self) -> None:
+        """Ask what to filter by."""
+        tree = self.tree_widget
+        tree.note_place()
+        text, hint = tree.view.filter_text, tree.filter_hint
+        self.open_prompt(Prompt("/", text, tree.filter_by, self.say_filter, hint))
+
+    def say_filter(self, text: str) -> None:
+        """Say what a filter that was kept finds, and what of it was no term."""
+        if text:
+            wrong = filter_terms.read(text).wrong
+            self.say(f"left out: {wrong[0]}" if wrong else self.tree_widget.filter_hint(text))
+
+    def action_match(self, step: int) -> None:
+        """Go to the next or former node that the filter found."""
+        if not self.tree_widget.view.filter_text:
+            self.say("no filter: / sets one, then n and N go through what it finds")
+        elif not self.tree_widget.next_match(step):
+            self.say("no match is unfolded below this root")
+
+    def action_mark(self) -> None:
+        """Mark the node under the cursor, or take its mark away."""
+        has_mark = self.tree_widget.mark()
+        self.say("marked: ' goes from mark to mark" if has_mark else "the mark is taken away")
+
+    def action_next_mark(self) -> None:
+        """Go to the next marked node."""
+        if not self.tree_widget.next_mark():
+            self.say("no mark: b sets one")
+
+    def action_jump_back(self) -> None:
+        """Go where the cursor was before a jump."""
+        if not self.tree_widget.jump_back():
+            self.say("no place to go back to: nothing was jumped to since")
+
+    def action_sibling(self, step: int) -> None:
+        """Go to the next or former node below the same parent."""
+        if not self.tree_widget.sibling(step):
+            self.say("no further sibling")
 
     def action_back(self) -> None:
         """Drop the filter, then go one root up."""

@@ -44,6 +44,7 @@ class Glyphs(Struct, frozen=True):
     crumb: str = "›"
     zero: str = "·"
     dash: str = "–"
+    mark: str = "◆"
 
 
 UNICODE = Glyphs()
@@ -80,6 +81,7 @@ ASCII = Glyphs(
     crumb=">",
     zero=".",
     dash="-",
+    mark="*",
 )
 
 

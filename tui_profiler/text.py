@@ -22,6 +22,11 @@ def safe(text: str) -> str:
     r"""Give ``text`` as one printable line: unsafe characters are written out as ``\x1b``."""
     if len(text) > MAX_CHARACTERS:
         text = text[: MAX_CHARACTERS - 1] + "…"
+    return whole(text)
+
+
+def whole(text: str) -> str:
+    """Give all of ``text`` as ``safe`` does, however long: for files and the clipboard."""
     if _PLAIN.match(text):
         return text
     # Controls, formatting (bidirectional, zero-width), surrogates, private and unassigned

@@ -13,11 +13,20 @@ from .lines import EMPTY, Line, LinesWidget, line_width
 from .parts import Look, finished, row
 
 
-def status_lines(look: Look, said: str = "") -> tuple[Line, ...]:
-    """Give the row; ``said`` is what the user was told last and stands before the last event."""
+def status_lines(look: Look, said: str = "", standing: tuple[str, ...] = ()) -> tuple[Line, ...]:
+    """Give the row.
+
+    Args:
+        look: what is shown.
+        said: what the user was told last; stands before the last event.
+        standing: what stands instead of the last event, the longest form first.
+    """
     session = look.session
     bad = session.failure is not None or (session.ended is not None and not session.ended.expected)
-    events = (safe(said),) if said else last_events(session)
+    if said:
+        events: tuple[str, ...] = (safe(said),)
+    else:
+        events = standing if standing and not bad else last_events(session)
     role = "ink" if bad or said else "muted"
     left = next((e for e in events if width(e) <= look.inner), events[-1])
     for right in _costs(session):
@@ -49,11 +58,13 @@ class Status(LinesWidget):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
-        self._shown: tuple[Session, float, str] = (NOTHING, 0.0, "")
+        self._shown: tuple[Session, float, str, tuple[str, ...]] = (NOTHING, 0.0, "", ())
 
-    def show(self, session: Session, now: float, said: str = "") -> None:
+    def show(
+        self, session: Session, now: float, said: str = "", standing: tuple[str, ...] = ()
+    ) -> None:
         """Show a session as it is at ``now``, seconds on the probe's clock."""
-        self._shown = (session, now, said)
+        self._shown = (session, now, said, standing)
         self._draw()
 
     def on_resize(self) -> None:
@@ -61,6 +72,7 @@ class Status(LinesWidget):
         self._draw()
 
     def _draw(self) -> None:
-        session, now, said = self._shown
+        session, now, said, standing = self._shown
         if self.size.width > 2:
-            self.lines = status_lines(Look(session, 0, now, self.size.width, self.glyphs), said)
+            look = Look(session, 0, now, self.size.width, self.glyphs)
+            self.lines = status_lines(look, said, standing)

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from msgspec.structs import replace
 
+from tui_profiler.queries import filter as filters
+from tui_profiler.queries import filter_terms, rows
 from tui_profiler.queries import focus as focuses
-from tui_profiler.queries import rows
 from tui_profiler.queries.focus import SORT_KEYS, SortKey
-from tui_profiler.queries.seconds import hottest
+from tui_profiler.queries.rows import Outline
+from tui_profiler.session import Timings
 
-from .tree_canvas import TreeCanvas
+from . import tree_lines
+from .tree_places import TreePlaces
+
+IDLE_SECONDS = 5.0
+"""Rows move by themselves only when nothing was done to the tree for so long."""
+LIVE_SORTS = ("seconds", "share")
 
 
-class NodeTree(TreeCanvas):
+class NodeTree(TreePlaces):
     """Shows the tree of a session; set ``session``, ``form``, ``glyphs``, ``stale``, ``view``."""
 
     DEFAULT_CSS: ClassVar[str] = "NodeTree { width: 1fr; height: 1fr; }"
+
+    _settled_laid: Outline | None = None
+    _settled_timings: Timings | None = None
+    _settled_at = 0.0
+    _settle_seconds = IDLE_SECONDS
 
     def move(self, by: int) -> None:
         """Move the cursor by so many rows."""
@@ -35,24 +48,6 @@ class NodeTree(TreeCanvas):
     def goto_last(self) -> None:
         """Move the cursor to the last row."""
         self._go(len(self._outline) - 1 if self._outline is not None else 0)
-
-    def select(self, node: int) -> None:
-        """Move the cursor to a node; what hides it is unfolded, a filter that hides it dropped."""
-        laid = self._outline
-        if laid is None or not 0 <= node < len(laid.tree):
-            return
-        row = laid.row_of(node)
-        if row is not None:
-            self._go(row)
-            return
-        view = focuses.revealing(laid.focus, laid.tree, node)
-        found = bool(laid.shape.shown[node])
-        self._look(view if found else replace(view, filter_text=""))
-
-    def hottest(self) -> None:
-        """Move the cursor to the leaf that takes the most, below the root of the view."""
-        if self._outline is not None:
-            self.select(hottest(self.session, self.view.root))
 
     def toggle(self) -> None:
         """Fold or unfold the node under the cursor."""
@@ -138,10 +133,46 @@ class NodeTree(TreeCanvas):
         self._look(self.view)
 
     def filter_by(self, text: str) -> None:
-        """Show what contains the text, with everything above it; an empty text shows all."""
+        """Show what the text finds, with everything above it; one without a term shows all."""
+        text = filter_terms.read(text).text
         if self._outline is not None and text != self.view.filter_text:
             self._lay(rows.filtered(self._outline, self.session, text))
             self._draw()
+
+    def filter_hint(self, text: str) -> str:
+        """Give what is to be said of a filter: what is wrong with it, else what it finds."""
+        asked, laid = filter_terms.read(text), self._outline
+        if asked.wrong or laid is None or not asked.terms:
+            return asked.wrong[0] if asked.wrong else ""
+        if laid.shape.found:
+            return tree_lines.matching(laid)
+        why = filters.why_none(self.session, asked.text)
+        return f'no node matches "{asked.text}"' + (f": {why}" if why else "")
+
+    def settle(self, at: float) -> None:
+        """Order and filter anew by live figures once nobody has touched the tree for a while.
+
+        Args:
+            at: seconds on a clock that never goes back.
+        """
+        laid, timings = self._outline, self.session.timings
+        if laid is not self._settled_laid:
+            self._settled_laid, self._settled_at = laid, at
+        is_live = self.view.sort in LIVE_SORTS or filters.is_live(self.view.filter_text)
+        is_due = at - self._settled_at >= self._settle_seconds
+        if laid is None or not is_live or not is_due or timings is self._settled_timings:
+            return
+        before = time.process_time()
+        self.resort()
+        # A tree so large that this takes long is looked through as much more seldom.
+        spent = time.process_time() - before
+        self._settle_seconds = max(IDLE_SECONDS, 50 * spent)
+        self._settled_laid, self._settled_at = self._outline, at
+        self._settled_timings = timings
+
+    def group(self, grouped: bool) -> None:
+        """Show equal siblings that follow one another as one row, or one by one."""
+        self._look(replace(self.view, grouped=grouped, apart=frozenset()))
 
     def show_operators(self, shown: bool) -> None:
         """Show or hide operators below their modules."""

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual import events
 from textual.message import Message
 
@@ -16,6 +18,7 @@ from tui_profiler.queries import rows
 from tui_profiler.queries.cells import Figures
 from tui_profiler.queries.focus import Focus
 from tui_profiler.queries.rows import Outline
+from tui_profiler.queries.runs import Steps
 from tui_profiler.session import EMPTY, Session
 
 from . import tree_lines
@@ -93,10 +96,11 @@ class TreeCanvas(LinesWidget, can_focus=True):
             self._lay(rows.outline(session, focuses.initial(tree)))
         elif before.tree is not tree:
             view = focuses.carried_over(before.focus, before.tree, tree)
-            self._figures.update(session, view.root)
-            self._lay(rows.outline(session, view))
+            laid = rows.outline(session, view)
+            self._figures.update(session, view.root, _summing(laid))
+            self._lay(laid)
         else:
-            self._figures.update(session, before.focus.root)
+            self._figures.update(session, before.focus.root, _summing(before))
         if tree is not had_tree:
             self._columns = self._chosen_columns()
         self._draw()
@@ -186,8 +190,9 @@ class TreeCanvas(LinesWidget, can_focus=True):
     def _look(self, view: Focus) -> None:
         """Lay out all rows for a view, in the order that the figures give now."""
         if self._outline is not None:
-            self._figures.update(self.session, view.root)
-            self._lay(rows.relaid(self._outline, self.session, view))
+            laid = rows.relaid(self._outline, self.session, view)
+            self._figures.update(self.session, view.root, _summing(laid))
+            self._lay(laid)
             self._draw()
 
     def _lay(self, laid: Outline) -> None:
@@ -278,3 +283,8 @@ class TreeCanvas(LinesWidget, can_focus=True):
             background = ("cursor" if has_focus else "blurred") if selected else ""
             lines.append(tree_lines.with_cursor(line, mark, background))
         return lines
+
+
+def _summing(laid: Outline) -> Callable[[int], Steps] | None:
+    """Give what says which nodes a row sums over, None where each row is one node."""
+    return laid.run_of if laid.focus.grouped else None

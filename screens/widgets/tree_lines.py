@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tui_profiler.canvas import UNICODE, Glyphs, bar
 from tui_profiler.queries.bound import KINDS, LETTERS
@@ -25,7 +26,7 @@ def row(
     laid: Outline, figures: Figures, node: int, columns: Columns, *, glyphs: Glyphs = UNICODE
 ) -> Line:
     """Give the row of a node, without its cursor and its divider cell."""
-    cells = figures.cells(node, columns.bar_cells)
+    cells = figures.cells(node, columns.bar_cells, laid.steps(node))
     spans: list[Span] = list(_name(laid, figures, node, columns, glyphs))
     for column in columns.columns:
         if column.gap:
@@ -77,13 +78,17 @@ def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> 
     if focus.filter_text and not laid.shape.found:
         said = f' no node matches "{safe(focus.filter_text)}"  esc clears'
     else:
-        at = thousands(laid.cursor + 1)
-        dot = glyphs.zero
-        said = f" {at} of {thousands(len(laid))} shown {dot} {thousands(laid.shape.total)} nodes"
+        said = f" {thousands(laid.cursor + 1)} of {thousands(len(laid))} shown {glyphs.zero} "
         if focus.filter_text:
-            found = thousands(laid.shape.found)
-            said += f' {dot} {found} match "{safe(focus.filter_text)}"'
+            said += f'{matching(laid)} "{safe(focus.filter_text)}"'
+        else:
+            said += f"{thousands(laid.shape.total)} nodes"
     return exact(((said, "faint"),), cells, glyphs.ellipsis)
+
+
+def matching(laid: Outline) -> str:
+    """Give how many nodes the filter found: ``12 of 151 match``."""
+    return f"{thousands(laid.shape.found)} of {thousands(laid.shape.total)} match"
 
 
 def thumb(top: int, rows: int, body: int) -> range:
@@ -114,7 +119,11 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         found = safe(focus.filter_text)
         if not laid.shape.found:
             return (graph, (f'  no node matches "{found}"', "muted"))
-        return (graph, (f"  /{found}", "accent"))
+        typed: Span = (f"/{found}", "accent")
+        counted: Span = (f"  {matching(laid)}", "muted")
+        short: Span = (counted[0].removesuffix(" match"), "muted")
+        forms = ((graph, ("  ", "ink"), typed, counted), (typed, counted), (typed, short))
+        return next((form for form in forms if line_width(form) <= room), (typed,))
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
         return (graph, (f"  {'on paper' if on_paper else SORT_LABELS[focus.sort]}", "faint"))
@@ -141,24 +150,38 @@ def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
 
 
 def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: Glyphs) -> Line:
-    found = laid.tree.nodes[node]
     cells = columns.name_cells
     indent = indent_cells(laid, node, columns)
     blank = " " * indent
     if indent < 2 * laid.depth(node) and indent >= width(glyphs.ellipsis):
         blank = glyphs.ellipsis + " " * (indent - width(glyphs.ellipsis))
-    fold = "  "
+    fold = " "
     if laid.shape.branches[node]:
-        fold = (glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded) + " "
+        fold = glyphs.unfolded if laid.is_unfolded(node) else glyphs.folded
+    mark = glyphs.mark if node in laid.focus.marked else " "
     room = max(cells - indent - 2, 0)
-    name = middle(safe(shown(found.name)), room, glyphs.ellipsis)
+    name = middle(_row_name(laid, node), room, glyphs.ellipsis)
     rest = room - width(name) - 1
-    kind = safe(figures.type_of(node).replace("×", glyphs.times))
+    times = prod(count for count, _ in laid.steps(node))
+    kind = f"{times}× " * (times > 1) + figures.type_of(node)
+    kind = safe(kind.replace("×", glyphs.times))
     shown_kind = " " + fit(kind, rest, glyphs.ellipsis) if rest >= 4 or width(kind) <= rest else ""
+    is_found = not laid.shape.hits or laid.shape.hits[node]
     strong = "strong" if node in (laid.focus.selected, laid.focus.root) else "ink"
-    line: Line = ((blank + fold, "muted"), (name, strong), (shown_kind, "faint"))
+    strong = strong if is_found else "muted"  # It is there for what is found below it.
+    line: Line = ((blank + fold, "muted"), (mark, "accent"), (name, strong), (shown_kind, "faint"))
     missing = cells - line_width(line)
     return (*line, (" " * missing, "ink")) if missing > 0 else exact(line, cells, glyphs.ellipsis)
+
+
+def _row_name(laid: Outline, node: int) -> str:
+    """Give a node's name, of a run those of its ends: ``0-5``."""
+    nodes, run = laid.tree.nodes, laid.run_of(node)
+    name = safe(shown(nodes[node].name))
+    if not run:
+        return name
+    count, stride = run[0]
+    return f"{name}-{safe(shown(nodes[node + (count - 1) * stride].name))}"
 
 
 def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:

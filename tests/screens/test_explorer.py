@@ -154,6 +154,32 @@ async def test_a_filter_sticks_until_escape() -> None:
         assert "avgpool " in screen_text(stage.app)
 
 
+async def test_a_wrong_term_is_said_while_it_is_typed_and_the_rest_holds() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("slash", *"type:conv", "space", *"params>1x")
+        await pilot.pause()
+        shown = screen_text(stage.app)
+        assert "write params>1M" in shown.splitlines()[-1]
+        assert stage.explorer.tree_widget.view.filter_text == "type:conv"
+        # torchvision's ResNet-50 has 53 convolutions.
+        await pilot.press("enter")
+        await pilot.pause()
+        shown = screen_text(stage.app)
+        assert "left out: write params>1M" in shown
+        assert "53 of 151 match" in shown
+
+
+async def test_n_goes_from_match_to_match() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("n")
+        assert "no filter" in screen_text(stage.app)
+        await pilot.press("slash", *"type:linear", "enter", "n")
+        tree = stage.app._newest.tree
+        assert tree is not None
+        selected = stage.explorer.tree_widget.view.selected
+        assert tree.nodes[selected].path == "fc"
+
+
 async def test_typing_a_filter_presses_no_other_key() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("slash", *"q?1zP")
@@ -240,7 +266,8 @@ async def test_a_dead_worker_says_how_it_died() -> None:
 
 
 async def test_every_key_can_be_pressed_on_every_screen() -> None:
-    keys = [*"jkgGlh{}19zsSaiyTo[]", "escape", "L", "escape", "?", "escape", "tab", "space", *"pp"]
+    keys = [*"jkgGlh{}19zsSaiTuunNbb'", "ctrl+o", *"y", "escape", "e", "escape", "D", "escape"]
+    keys += [*"o[]", "escape", "L", "escape", "?", "escape", "tab", "space", *"pp"]
     names = {"{": "left_curly_bracket", "}": "right_curly_bracket", "?": "question_mark"}
     names |= {"[": "left_square_bracket", "]": "right_square_bracket"}
     for messages in (recorded(), until_traced(), []):

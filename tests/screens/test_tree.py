@@ -179,6 +179,38 @@ async def test_the_order_changes_only_when_asked() -> None:
         assert on_screen(tree)[1:3] == ["layer2", "layer1"]
 
 
+async def test_live_rows_move_by_themselves_only_when_nobody_touched_the_tree_for_a_while() -> None:
+    session = resnet()
+    async with shown(session) as (_, tree):
+        tree.sort_by("seconds")
+        before = on_screen(tree)
+        tree.settle(100.0)
+        tree.session = ticked(session, {**RESNET_SECONDS, "layer2": 0.030}, at=2.0)
+        tree.settle(104.9)
+        assert on_screen(tree) == before
+        tree.move(1)
+        tree.settle(105.1)
+        tree.settle(110.0)
+        assert on_screen(tree) == before
+        line = cursor_line(tree)
+        tree.settle(110.2)
+        # The selected row stays on its line: what is above it scrolls away.
+        assert on_screen(tree)[:2] == ["layer2", "layer1"]
+        assert (path(tree), cursor_line(tree)) == ("layer1", line)
+
+
+async def test_what_a_live_filter_finds_is_found_anew_when_idle() -> None:
+    session = resnet()
+    async with shown(session) as (_, tree):
+        tree.filter_by("time>15ms")
+        assert on_screen(tree)[:3] == ["resnet50", "layer1", "layer2"]
+        tree.settle(0.0)
+        tree.session = ticked(session, {**RESNET_SECONDS, "layer2": 0.001}, at=2.0)
+        assert on_screen(tree)[:3] == ["resnet50", "layer1", "layer2"]
+        tree.settle(6.0)
+        assert on_screen(tree)[:3] == ["resnet50", "layer1", ""]
+
+
 async def test_resorting_keeps_the_selected_row_on_its_line() -> None:
     text_of_tree = "m M 0 0\n" + "".join(f"  c{i} C 0 {i * 37 % 60}\n" for i in range(60))
     session = session_of(text_of_tree)

@@ -366,10 +366,10 @@ def test_the_title_names_the_order_and_the_filter() -> None:
     nothing = rows.filtered(laid, session, "conv9")
 
     assert text(tree_lines.header(by_time, figures, 0, columns)).startswith(" graph  by time ")
-    assert text(tree_lines.header(found, figures, 0, columns)).startswith(" graph  /conv1 ")
+    assert text(tree_lines.header(found, figures, 0, columns)).startswith(" /conv1  4 of 17 match ")
     assert text(tree_lines.footer(laid, columns)).rstrip() == " 1 of 9 shown · 17 nodes"
     assert text(tree_lines.footer(found, columns)).rstrip() == (
-        ' 1 of 9 shown · 17 nodes · 4 match "conv1"'
+        ' 1 of 9 shown · 4 of 17 match "conv1"'
     )
     assert text(tree_lines.footer(nothing, columns)).rstrip() == (
         ' no node matches "conv9"  esc clears'
@@ -381,3 +381,24 @@ def test_the_thumb_covers_what_is_seen() -> None:
     assert list(tree_lines.thumb(0, 40, 10)) == [0, 1]
     assert list(tree_lines.thumb(30, 40, 10)) == [8, 9]
     assert list(tree_lines.thumb(50_000, 100_000, 10)) == [5]
+
+
+def test_a_row_of_equal_blocks_names_its_ends_and_counts_them() -> None:
+    session = session_of(
+        "m M 0 0\n  body Sequential 60 600\n"
+        + "".join(f"    {i} Block 10 100\n      act ReLU 0 0\n" for i in range(6))
+    )
+    assert session.tree is not None
+    figures = Figures()
+    figures.update(session)
+    columns = columns_for(72, "wide")
+    view = focuses.all_unfolded(focuses.initial(session.tree), session.tree)
+    laid = rows.outline(session, replace(view, grouped=True))
+    lines = [text(tree_lines.row(laid, figures, node, columns)) for node in laid.rows]
+    assert [line[:26].rstrip() for line in lines] == [
+        "\u25be m M",
+        "  \u25be body 6\u00d7 Block",
+        "    \u25be 0-5 6\u00d7 Block",
+        "        act 6\u00d7 ReLU",
+    ]
+    assert lines[2].split()[3:6] == ["Block", "60", "600"]

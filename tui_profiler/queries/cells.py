@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -9,8 +10,9 @@ from msgspec import Struct
 from tui_profiler.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries import mixes, trend
-from tui_profiler.queries.bound import BoundKind, bound, bytes_moved, intensity
-from tui_profiler.queries.seconds import macs_share, node_seconds, root_seconds
+from tui_profiler.queries.bound import KINDS, BoundKind, bound, bytes_moved, intensity
+from tui_profiler.queries.runs import Steps, Sums, members
+from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.queries.steady import Steady
 from tui_profiler.session import Bounded, Session, Timings, Tree
 from tui_profiler.units import TimeUnit, keep_time_unit
@@ -80,8 +82,9 @@ class Figures:
         self._limits: mixes.Limits | None = None
         self._mixes: mixes.Mixes | None = None
         self._mixed_at = -1.0
-        self._rescaled: tuple[Tree | None, int, bool, float] = (None, 0, False, 0.0)
+        self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)
         self._types: dict[int, str] = {}
+        self._sums = Sums(self.session)
 
     @property
     def measured(self) -> bool:
@@ -93,10 +96,19 @@ class Figures:
         """The share at which a bar is full."""
         return self._scale
 
-    def update(self, session: Session, root: int = 0) -> None:
-        """Take the next session; ``root`` is the node whose children the bars must hold."""
+    def update(
+        self, session: Session, root: int = 0, run_of: Callable[[int], Steps] | None = None
+    ) -> None:
+        """Take the next session.
+
+        Args:
+            session: whose figures are given from now on.
+            root: the node whose children the bars must hold.
+            run_of: gives the run that a row stands for; None where rows stand for themselves.
+        """
         before, self.session = self.session, session
         tree = session.tree
+        self._sums = Sums(session, self._sums)
         if tree is not before.tree:
             self._types.clear()
         if tree is not before.tree or session.ceilings is not before.ceilings:
@@ -111,20 +123,26 @@ class Figures:
         if tree is not None and len(tree):
             if session.timings is not before.timings:
                 self._measure(session, tree)
-            self._rescale(tree, root)
+            self._rescale(tree, root, run_of)
 
-    def cells(self, node: int, bar_cells: int) -> Cells:
-        """Give the row of a node, its bar drawn in so many cells."""
+    def cells(self, node: int, bar_cells: int, steps: Steps = ()) -> Cells:
+        """Give the row of a node, its bar drawn in so many cells.
+
+        Args:
+            node: its index.
+            bar_cells: of the bar.
+            steps: the runs that it lies in where its row sums over them.
+        """
         session, tree = self.session, self.session.tree
         assert tree is not None
-        cost = tree.costs[node]
-        seconds = node_seconds(session, node)
-        share = self._share(tree, node, seconds)
-        timing = session.timings.of(node) if session.timings is not None else None
-        failure = session.failure
-        found = bound(session, node) if seconds else None
+        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
+        seconds = self._sums.seconds(node, steps) if steps else node_seconds(session, node)
+        share = self._share(tree, cost, seconds)
+        has_timing = session.timings is not None and not steps
+        timing = session.timings.of(node) if has_timing and session.timings is not None else None
         missing = self._missing(tree, node)
         has_forward = tree.has_forward
+        mix = self._mix(node, steps)
         return Cells(
             parameters=cost.parameters or "zero",
             macs=_macs(cost) if has_forward else "unavailable",
@@ -132,15 +150,14 @@ class Figures:
             bytes_moved=(bytes_moved(cost) if has_forward else cost.parameter_bytes) or "zero",
             intensity=(intensity(cost) or "zero") if has_forward else "unavailable",
             seconds=missing if seconds is None else seconds,
-            p95=missing if timing is None else timing.p95,
+            # There is no 95th percentile of a sum.
+            p95="unavailable" if steps else missing if timing is None else timing.p95,
             share=(missing if self.measured else "zero") if share is None else share or "zero",
-            trend=self._trend(node),
-            bar=self._bar(node, share or 0.0, bar_cells),
-            bound=found.kind if found is not None else None,
+            trend=self._trend(node) if not steps else "",
+            bar=self._bar(~node if steps else node, share or 0.0, bar_cells, mix),
+            bound=self._bound(node, seconds, mix if steps else ()),
             measured_share=share if self.measured else None,
-            failed=failure is not None
-            and bool(failure.where)
-            and failure.where == self._path(node),
+            failed=self._has_failed(node, steps),
         )
 
     def type_of(self, node: int) -> str:
@@ -151,13 +168,29 @@ class Figures:
             known = self._types[node] = _type(self.session.tree, node)
         return known
 
-    def _path(self, node: int) -> str:
-        assert self.session.tree is not None
-        return self.session.tree.nodes[node].path
+    def _has_failed(self, node: int, steps: Steps) -> bool:
+        failure, tree = self.session.failure, self.session.tree
+        if failure is None or not failure.where or tree is None:
+            return False
+        return any(tree.nodes[each].path == failure.where for each in members(node, steps))
 
-    def _share(self, tree: Tree, node: int, seconds: float | None) -> float | None:
+    def _mix(self, node: int, steps: Steps) -> tuple[float, ...]:
+        """Give the seconds by bound, none where nothing says what holds it back."""
+        if not self.measured or self._mixes is None:
+            return ()
+        return self._mixes.of_run(node, steps) if steps else self._mixes.of(node)
+
+    def _bound(self, node: int, seconds: float | None, mix: tuple[float, ...]) -> BoundKind | None:
+        """Give what holds a node back; of a sum, the bound that most of its time has."""
+        if mix:
+            return KINDS[mix.index(max(mix))] if any(mix) else None
+        found = bound(self.session, node) if seconds else None
+        return found.kind if found is not None else None
+
+    def _share(self, tree: Tree, cost: Cost, seconds: float | None) -> float | None:
         if self.whole is None:
-            return macs_share(tree, node)
+            weight, whole = tree.weight_of(cost), tree.weight_on_paper(0)
+            return weight / whole if whole else None
         return None if seconds is None else seconds / self.whole
 
     def _missing(self, tree: Tree, node: int) -> Missing:
@@ -192,22 +225,25 @@ class Figures:
         self._mixes = mixes.Mixes(tree, self._limits, timings)
         self._mixed_at = timings.tick.at
 
-    def _rescale(self, tree: Tree, root: int) -> None:
+    def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:
         at = self.session.heard_at
-        known_tree, known_root, known_measured, known_at = self._rescaled
-        if (known_tree, known_root, known_measured) == (tree, root, self.measured) and (
-            0 <= at - known_at < REFRESH_SECONDS
-        ):
+        wanted = (tree, root, self.measured, run_of is not None)
+        *known, known_at = self._rescaled
+        if tuple(known) == wanted and 0 <= at - known_at < REFRESH_SECONDS:
             return
-        self._rescaled = (tree, root, self.measured, at)
-        largest = max(
-            (
-                self._share(tree, child, node_seconds(self.session, child)) or 0.0
-                for child in tree.children(root)
-            ),
-            default=1.0,
+        self._rescaled = (*wanted, at)
+        shares = (
+            self._row_share(tree, child, run_of(child) if run_of is not None else ())
+            for child in tree.children(root)
         )
-        self._scale = self._scales.show(root, bar_scale(largest), at)
+        # Rows that are sums have a scale of their own, at once.
+        key = root if run_of is None else -1 - root
+        self._scale = self._scales.show(key, bar_scale(max(shares, default=1.0)), at)
+
+    def _row_share(self, tree: Tree, node: int, steps: Steps) -> float:
+        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
+        seconds = self._sums.seconds(node, steps) if steps else node_seconds(self.session, node)
+        return self._share(tree, cost, seconds) or 0.0
 
     def _trend(self, node: int) -> trend.Trend:
         if not self.measured:
@@ -217,15 +253,13 @@ class Figures:
             found = self._found_trends[node] = trend.trend(self._ticks, node)
         return self._trends.show(node, found, self.session.heard_at)
 
-    def _bar(self, node: int, share: float, cells: int) -> Bar:
+    def _bar(self, key: int, share: float, cells: int, seconds: tuple[float, ...]) -> Bar:
         beyond = share > self._scale
         halves = 2 * (cells - 1) if beyond else half_cells(share, self._scale, cells)
-        mix: tuple[int, ...] = ()
-        if self.measured and self._mixes is not None:
-            mix = split_cells(self._mixes.of(node), (halves + 1) // 2)
+        mix = split_cells(seconds, (halves + 1) // 2)
         wanted = Bar(halves, mix if any(mix) else (), beyond)
         # One clock for all bars of one width; another width is another bar.
-        return self._bars.show(node * 512 + cells, wanted, self.session.heard_at)
+        return self._bars.show(key * 512 + cells, wanted, self.session.heard_at)
 
 
 def _runs(tree: Tree, node: int) -> bool:

@@ -40,6 +40,12 @@ class Focus(Struct, frozen=True):
     folded_in_filter: frozenset[int] = frozenset()
     """While a filter holds everything it keeps is unfolded, except these."""
     show_operators: bool = False
+    grouped: bool = False
+    """Equal siblings that follow one another are one row, unless a filter holds."""
+    apart: frozenset[int] = frozenset()
+    """First nodes of runs that are shown one by one all the same."""
+    marked: frozenset[int] = frozenset()
+    """Nodes that the user marked."""
     paused: bool = False
     """The view stands still; the model runs on."""
 
@@ -71,6 +77,10 @@ def carried_over(focus: Focus, old: Tree, new: Tree) -> Focus:
         root=root,
         selected=selected if root <= selected < new.ends[root] else root,
         folded_in_filter=frozenset(),
+        apart=frozenset(),
+        marked=frozenset(
+            found[path] for node in focus.marked if (path := old.nodes[node].path) in found
+        ),
     )
 
 

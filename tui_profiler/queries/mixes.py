@@ -24,6 +24,7 @@ from tui_profiler.queries.bound import (
     node_dtype,
     on_paper,
 )
+from tui_profiler.queries.runs import Steps, summed
 from tui_profiler.session import Timings, Tree
 
 _COMPUTE, _MEMORY, _OVERHEAD = range(3)
@@ -57,6 +58,13 @@ class Mixes:
     def of(self, node: int) -> tuple[float, ...]:
         """Give the seconds of a node and all inside it, in the order of ``KINDS``."""
         return self.between(node, self._ends[node])
+
+    def of_run(self, node: int, steps: Steps) -> tuple[float, ...]:
+        """Give the seconds of all the nodes that a node stands for, in the order of ``KINDS``."""
+        stop = self._ends[node]
+        return tuple(
+            max(summed(sums, stop, steps) - summed(sums, node, steps), 0.0) for sums in self._sums
+        )
 
     def between(self, start: int, stop: int) -> tuple[float, ...]:
         """Give the seconds of a run of nodes in preorder, in the order of ``KINDS``."""

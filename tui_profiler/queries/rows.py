@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from tui_profiler.queries import filter as filters
 from tui_profiler.queries import focus as focuses
 from tui_profiler.queries.focus import Focus
+from tui_profiler.queries.runs import Runs, Steps
+from tui_profiler.queries.runs import runs as find_runs
 from tui_profiler.queries.sort import sorted_siblings
 from tui_profiler.session import Session, Tree
 
@@ -32,6 +34,10 @@ class Shape(Struct, frozen=True, eq=False):
     """Nodes that could be shown without a filter."""
     found: int
     """Nodes that the filter found; 0 without one."""
+    runs: Runs | None = None
+    """Equal siblings, where they were looked for."""
+    hits: bytes = b""
+    """One byte for each node: 1 where the filter found it; empty without one."""
 
 
 class Outline(Struct, frozen=True, eq=False):
@@ -57,6 +63,35 @@ class Outline(Struct, frozen=True, eq=False):
         """Give the levels between a node and the root of the view."""
         return self.tree.depths[node] - self.tree.depths[self.focus.root]
 
+    def run_of(self, node: int) -> Steps:
+        """Give the run that a row shows folded into one, none where it shows one node."""
+        return _run_of(self.tree, self.focus, self.shape, node)
+
+    def steps(self, node: int) -> Steps:
+        """Give all runs that a node lies in, below the root of the view: its row sums over them."""
+        if self.shape.runs is None or not _is_grouped(self.focus):
+            return ()
+        found: Steps = ()
+        while node > self.focus.root:
+            found += self.run_of(node)
+            node = self.tree.nodes[node].parent
+        return found
+
+    def hiding(self, node: int) -> frozenset[int]:
+        """Give the first nodes of the runs that a node is folded away in."""
+        firsts = self.shape.runs.firsts if self.shape.runs is not None else {}
+        return frozenset(firsts[at] for at in (node, *self.tree.ancestors(node)) if at in firsts)
+
+    def standing_for(self, node: int) -> int:
+        """Give the node whose row stands for a node; itself where it is not folded away."""
+        if self.shape.runs is None or not _is_grouped(self.focus):
+            return node
+        firsts, shift = self.shape.runs.firsts, 0
+        for at in (node, *self.tree.ancestors(node)):
+            first = firsts.get(at, at)
+            shift += at - first if first not in self.focus.apart else 0
+        return node - shift
+
     def row_of(self, node: int) -> int | None:
         """Give the row that shows a node, None where it is hidden."""
         if self.focus.sort != "order":
@@ -70,6 +105,9 @@ class Outline(Struct, frozen=True, eq=False):
     def row_near(self, node: int) -> int:
         """Give the row of a node or of the nearest ancestor that is shown."""
         row = self.row_of(node)
+        if row is None:
+            node = self.standing_for(node)
+            row = self.row_of(node)
         while row is None and node > self.focus.root:
             node = self.tree.nodes[node].parent
             row = self.row_of(node)
@@ -85,16 +123,19 @@ def outline(session: Session, focus: Focus) -> Outline:
     tree = session.tree
     if tree is None or not len(tree):
         raise ValueError("nothing to lay out: the session has no tree")
-    shape = _shape(tree, focus)
+    shape = _shape(session, tree, focus)
     return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
 
 
 def relaid(before: Outline, session: Session, focus: Focus) -> Outline:
-    """Lay out with another focus; what does not depend on the change is kept."""
+    """Lay out with another focus; what does not depend on the change is kept.
+
+    What a filter finds by measured figures is found anew.
+    """
     old = before.focus
     tree = before.tree
-    same_shape = (old.filter_text, old.show_operators) == (focus.filter_text, focus.show_operators)
-    shape = before.shape if same_shape else _shape(tree, focus)
+    is_kept = _shaping(old) == _shaping(focus) and not filters.is_live(focus.filter_text)
+    shape = before.shape if is_kept else _shape(session, tree, focus, before.shape.runs)
     return _settled(Outline(tree, focus, shape, _all_rows(session, tree, focus, shape)))
 
 
@@ -132,28 +173,55 @@ def filtered(before: Outline, session: Session, text: str) -> Outline:
     after = relaid(before, session, focus)
     if before.shape.shown[focus.selected] and after.shape.shown[focus.selected]:
         return after
-    found = filters.matches(before.tree, text, operators=focus.show_operators)
-    first = next((row for node in found if (row := after.row_of(node)) is not None), 0)
-    return at_row(after, first)
+    hits = after.shape.hits
+    return at_row(after, next((row for row, node in enumerate(after.rows) if hits[node]), 0))
 
 
 def _settled(laid: Outline) -> Outline:
     return at_row(laid, laid.row_near(laid.focus.selected))
 
 
-def _shape(tree: Tree, focus: Focus) -> Shape:
+def _shaping(focus: Focus) -> tuple[object, ...]:
+    """Give the parts of a focus that a shape is made from."""
+    return focus.filter_text, focus.show_operators, focus.grouped, focus.apart
+
+
+def _is_grouped(focus: Focus) -> bool:
+    """Say whether runs are folded: what a filter finds is shown one by one."""
+    return focus.grouped and not focus.filter_text
+
+
+def _shape(session: Session, tree: Tree, focus: Focus, known: Runs | None = None) -> Shape:
     modules = bytes(node.kind == "module" for node in tree.nodes)
     allowed = b"\1" * len(tree) if focus.show_operators else modules
-    shown, found = allowed, 0
+    shown, hits = allowed, bytearray()
     if focus.filter_text:
-        matches = filters.matches(tree, focus.filter_text, operators=focus.show_operators)
-        found = len(matches)
+        matches = filters.matches(session, focus.filter_text, operators=focus.show_operators)
         shown = filters.with_ancestors(tree, matches)
+        hits = bytearray(len(tree))
+        for node in matches:
+            hits[node] = 1
+    runs = (known or find_runs(tree)) if focus.grouped else known
+    if runs is not None and _is_grouped(focus):
+        kept = bytearray(shown)
+        for node, first in runs.firsts.items():
+            if first not in focus.apart:
+                kept[node] = 0
+        shown = bytes(kept)
     branches = bytearray(len(tree))
-    for node, visible in zip(tree.nodes, shown, strict=True):
-        if visible and node.parent >= 0:
-            branches[node.parent] = 1
-    return Shape(shown, bytes(branches), allowed.count(1), found)
+    for below, visible in zip(tree.nodes, shown, strict=True):
+        if visible and below.parent >= 0:
+            branches[below.parent] = 1
+    counts = (allowed.count(1), hits.count(1))
+    return Shape(shown, bytes(branches), *counts, runs, bytes(hits))
+
+
+def _run_of(tree: Tree, focus: Focus, shape: Shape, node: int) -> Steps:
+    runs = shape.runs
+    if runs is None or not _is_grouped(focus) or node == focus.root or node in focus.apart:
+        return ()
+    count = runs.counts.get(node, 0)
+    return ((count, tree.ends[node] - node),) if count else ()
 
 
 def _all_rows(session: Session, tree: Tree, focus: Focus, shape: Shape) -> array[int]:
@@ -177,7 +245,7 @@ def _add_descendants(
 ) -> None:
     opened = _open_mask(focus, shape)
     if focus.sort != "order":
-        order = sorted_siblings(session, focus)
+        order = sorted_siblings(session, focus, lambda node: _run_of(tree, focus, shape, node))
         _add_sorted(rows, tree, shape.shown, opened, order, node)
         return
     shown, ends, append = shape.shown, tree.ends, rows.append

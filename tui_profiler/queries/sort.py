@@ -6,18 +6,40 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tui_profiler.queries.focus import Focus
+from tui_profiler.queries.runs import Steps, members
 from tui_profiler.queries.seconds import node_seconds, share
 from tui_profiler.session import Session
 
 _Key: TypeAlias = Callable[[int], float | tuple[bool, int, str] | None]
 
 
-def sorted_siblings(session: Session, focus: Focus) -> Callable[[list[int]], list[int]]:
-    """Give the function that puts the children of one node in the order of the focus."""
+def sorted_siblings(
+    session: Session, focus: Focus, steps: Callable[[int], Steps] = lambda node: ()
+) -> Callable[[list[int]], list[int]]:
+    """Give the function that puts the children of one node in the order of the focus.
+
+    Args:
+        session: whose figures are compared.
+        focus: says by which.
+        steps: gives the run that a node stands for: their sum is compared.
+    """
     key = _key(session, focus)
+    is_figure = focus.sort not in ("order", "name")
+
+    def whole(node: int) -> float | tuple[bool, int, str] | None:
+        run = steps(node) if is_figure else ()
+        if not run:
+            return key(node)
+        total = 0.0
+        for each in members(node, run):
+            figure = key(each)
+            if not isinstance(figure, int | float):
+                return None
+            total += figure
+        return total
 
     def order(siblings: list[int]) -> list[int]:
-        keys = {node: key(node) for node in siblings}
+        keys = {node: whole(node) for node in siblings}
         with_figure = [node for node in siblings if keys[node] is not None]
         without = [node for node in siblings if keys[node] is None]
         # The sort is stable either way: equal figures stay in the order of the model.

@@ -62,7 +62,10 @@ class Tree(Struct, frozen=True, eq=False):
 
     def weight_on_paper(self, index: int) -> int:
         """Give what shares speak of before anything is measured: MACs, else parameters."""
-        cost = self.costs[index]
+        return self.weight_of(self.costs[index])
+
+    def weight_of(self, cost: Cost) -> int:
+        """Give the same of any cost."""
         return cost.macs if self.has_forward else cost.parameters
 
     def children(self, index: int) -> Iterator[int]:

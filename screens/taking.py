@@ -1,0 +1,108 @@
+"""What a screen gives away: a text to the clipboard, a file with what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from textual.screen import Screen
+
+from tui_profiler.text import safe
+
+from .base_app import BaseApp
+
+KINDS = {".txt": "the screen as text", ".csv": "the rows as CSV", ".svg": "the screen as SVG"}
+"""The end of a file's name to what is written into it."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME = 60
+_Result = TypeVar("_Result")
+
+
+def copy_text(screen: Screen[_Result], what: str, text: str, say: Callable[[str], None]) -> None:
+    """Copy a text, and say by which way it went; the screen does not wait.
+
+    Args:
+        screen: that is asked.
+        what: the text's name, for the sentence.
+        text: what is copied.
+        say: tells the user.
+    """
+    app = screen.app
+    write = app.write_to_terminal if isinstance(app, BaseApp) else lambda sequence: None
+
+    async def copy() -> None:
+        from .terminal.clipboard import copied, said  # noqa: PLC0415 # first paint does without it
+
+        done = await copied(text, write)
+        if screen.is_mounted:
+            say(said(what, done))
+
+    screen.run_worker(copy(), group="copy", exclusive=True)
+
+
+def write_file(
+    screen: Screen[_Result], file: Path, text: str, say: Callable[[str], None], *, again: bool
+) -> None:
+    """Write a file, and say where it is or why it could not be written; the screen does not wait.
+
+    Args:
+        screen: that is asked.
+        file: its absolute path.
+        text: what is written.
+        say: tells the user.
+        again: it may be there already.
+    """
+
+    async def write() -> None:
+        try:
+            await asyncio.to_thread(written, file, text, again=again)
+        except FileExistsError:
+            say(f"not written: {safe(str(file))} is there already")
+        except OSError as error:
+            say(f"not written: {error.strerror or type(error).__name__}: {safe(str(file))}")
+        else:
+            say(f"wrote {KINDS[file.suffix.lower()]}: {safe(str(file))}")
+
+    screen.run_worker(write(), group="export")
+
+
+def default_name(model: str, view: str) -> str:
+    """Give a name for a file that any system takes, from any model's name."""
+    plain = _NOT_IN_NAMES.sub("-", model).strip("-.")[:_LONGEST_NAME]
+    return f"{plain or 'model'}-{view}.txt"
+
+
+def chosen_file(typed: str) -> Path:
+    """Give the absolute path of what was typed; ``~`` is the user's home."""
+    return Path(os.path.abspath(os.path.expanduser(typed.strip())))
+
+
+def written(file: Path, text: str, *, again: bool) -> None:
+    """Write a file whole or not at all; one that is there only if it may be written again.
+
+    Raises:
+        FileExistsError: it is there, and ``again`` is false, or it is no plain file.
+        OSError: it cannot be written.
+    """
+    if again and not file.is_file():
+        raise FileExistsError(str(file))
+    if not again:
+        with open(file, "x", encoding="utf-8", errors="replace") as out:
+            try:
+                out.write(text)
+                out.flush()
+            except OSError:
+                file.unlink(missing_ok=True)
+                raise
+        return
+    part = file.with_name(f".{file.name[:100]}.part{os.getpid()}")
+    try:
+        with open(part, "x", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)

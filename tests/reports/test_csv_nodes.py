@@ -1,0 +1,117 @@
+"""Nodes as CSV, read back by Python's own reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, traced
+from tui_profiler.messages import Node
+from tui_profiler.queries import focus as focuses
+from tui_profiler.queries import rows
+from tui_profiler.reports.csv_nodes import COLUMNS, as_text, csv_nodes
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.session import EMPTY, Session
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_a_line_holds_plain_numbers() -> None:
+    session = resnet()
+    assert session.tree is not None
+    lines = read(csv_nodes(session, range(len(session.tree))))
+    assert len(lines) == len(session.tree)
+    conv1 = next(line for line in lines if line["path"] == "conv1")
+    assert conv1 == {
+        "path": "conv1", "name": "conv1", "type": "Conv2d", "kind": "module", "depth": "1",
+        "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
+        "bytes": str(4 * 9408), "seconds": "0.00093", "share": f"{0.00093 / 0.0365:.6g}",
+        "bound": "compute",
+    }  # fmt: skip
+    seconds = {line["path"]: float(line["seconds"]) for line in lines if line["kind"] == "module"}
+    assert seconds == pytest.approx(RESNET_SECONDS)
+
+
+def test_its_figures_are_those_of_the_json_report() -> None:
+    session = resnet()
+    assert session.tree is not None
+    lines = {line["path"]: line for line in read(csv_nodes(session, range(len(session.tree))))}
+    for layer in json.loads(json_report(session))["layers"]:
+        line = lines[layer["path"]]
+        assert int(line["parameters"]) == layer["parameters"]
+        assert int(line["macs"]) == layer["macs"]
+        assert int(line["flops"]) == layer["flops"]
+        assert int(line["bytes"]) == layer["memory"]
+
+
+def test_what_is_not_known_is_an_empty_cell() -> None:
+    nodes: list[Node] = []
+    nodes += [node_of(-1, "m", "M", nodes)]
+    nodes += [node_of(0, "odd", "Odd", nodes)]
+    session = traced(nodes, [cost_of(0, 5), replace(cost_of(3, 0), ops=1, uncosted=1)])
+    odd = read(csv_nodes(session, [1]))[0]
+    assert [odd[name] for name in ("parameters", "macs", "flops", "seconds", "share")] == [
+        *("3", "", "", "", ""),
+    ]
+    assert csv_nodes(EMPTY, ()) == ",".join(COLUMNS) + "\n"
+
+
+def test_rows_of_equal_blocks_are_sums_and_say_of_how_many() -> None:
+    nodes: list[Node] = []
+    for parent, name in ((-1, "m"), (0, "0"), (0, "1"), (0, "2")):
+        nodes.append(node_of(parent, name, "Linear", nodes))
+    session = traced(nodes, [cost_of(0, 9), *(cost_of(5, macs) for macs in (1, 2, 6))])
+    assert session.tree is not None
+    view = replace(focuses.initial(session.tree), grouped=True)
+    laid = rows.outline(session, view)
+    lines = read(csv_nodes(session, laid.rows, laid.steps))
+    assert [(line["nodes"], line["parameters"], line["macs"]) for line in lines] == [
+        ("1", "0", "9"),
+        ("3", "15", "9"),
+    ]
+
+
+HOSTILE = [
+    "=cmd|' /C calc'!A0",
+    "+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "＝1+1",
+    'a",=1,"b',
+    "x\n=1",
+    "\x1b]52;c;eA==\x07",
+    "\u202eevil",
+    "a" * 10_000,
+]
+
+
+def hostile(name: str) -> Session:
+    nodes: list[Node] = []
+    nodes += [node_of(-1, "m", "M", nodes)]
+    nodes += [replace(node_of(0, "x", name, nodes), name=name, path=name)]
+    return traced(nodes, [cost_of(0, 0)] * 2)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_cell_is_a_formula_and_no_name_is_cut(name: str) -> None:
+    text = csv_nodes(hostile(name), [0, 1])
+    assert len(text.splitlines()) == 3
+    assert all(c.isprintable() for c in text.replace("\n", ""))
+    line = read(text)[1]
+    for column in ("path", "name", "type"):
+        assert line[column].lstrip()[:1] not in tuple("=+-@＝＋－＠\t\r")
+        assert len(line[column]) >= len(name)
+    assert None not in line
+
+
+def test_plain_names_are_left_as_they_are() -> None:
+    assert as_text("layer1.0.conv-1") == "layer1.0.conv-1"
+    assert as_text("-1") == "'-1"

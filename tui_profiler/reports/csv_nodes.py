@@ -1,0 +1,88 @@
+"""Nodes as CSV: one line a node, plain numbers, an empty cell for what is not known.
+
+Seconds are medians of one forward, bytes are read and written, shares are of 0 to 1. Where a line
+stands for several equal nodes, ``nodes`` says how many and the figures are their sums.
+
+Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV
+Injection").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from math import prod
+
+from tui_profiler.messages import Cost
+from tui_profiler.queries.bound import bytes_moved
+from tui_profiler.queries.cells import Figures
+from tui_profiler.queries.runs import Steps, Sums
+from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.session import Session
+from tui_profiler.text import whole
+
+COLUMNS = (
+    *("path", "name", "type", "kind", "depth", "nodes", "parameters", "macs", "flops", "bytes"),
+    *("seconds", "share", "bound"),
+)
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def csv_nodes(
+    session: Session, nodes: Iterable[int], steps: Callable[[int], Steps] = lambda node: ()
+) -> str:
+    """Give the text of the file, its first line the names of the columns.
+
+    Args:
+        session: with a tree, else there is only the first line.
+        nodes: which, in the order of the lines.
+        steps: gives the runs that a line of a node sums over.
+    """
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    figures = Figures()
+    figures.update(session)
+    sums = Sums(session)
+    if session.tree is not None:
+        for node in nodes:
+            lines.writerow(_line(session, node, steps(node), figures, sums))
+    return out.getvalue()
+
+
+def as_text(text: str) -> str:
+    """Give text for a cell: printable, whole, and never a formula."""
+    text = whole(text)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def _line(
+    session: Session, node: int, steps: Steps, figures: Figures, sums: Sums
+) -> tuple[object, ...]:
+    tree = session.tree
+    assert tree is not None
+    found = tree.nodes[node]
+    cost = sums.cost(node, steps) if steps else tree.costs[node]
+    seconds = sums.seconds(node, steps) if steps else node_seconds(session, node)
+    share = seconds / figures.whole if seconds is not None and figures.whole else None
+    measured = figures.cells(node, 0, steps).bound
+    return (
+        *(as_text(found.path), as_text(found.name), as_text(found.type), found.kind),
+        *(tree.depths[node], prod(count for count, _ in steps)),
+        *(cost.parameters, *_work(cost, has_forward=tree.has_forward)),
+        *(_digits(seconds), _digits(share), measured or ""),
+    )
+
+
+def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:
+    """Give multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
+    if not has_forward:
+        return ("", "", "")
+    if cost.ops and cost.uncosted == cost.ops:
+        return ("", "", bytes_moved(cost))
+    return (cost.macs, cost.flops, bytes_moved(cost))
+
+
+def _digits(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
