@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .options import stock_output
 from .output import require_terminal
 
 remote_python = click.option(
@@ -25,6 +26,7 @@ attach_to = click.option(
 @click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
 @remote_python
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@stock_output
 @click.pass_obj
 def attach(
     started_at: float, who: str, only_list: bool, remote_python: str, ascii_only: bool

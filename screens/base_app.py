@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-from textual.app import App
 from textual.reactive import var
 
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from .terminal.driver import QuietDriver
+from .terminal.output import SparingApp
 from .theme import DARK, THEMES, roles_for
 
 _Result = TypeVar("_Result")
 
 
-class ThemedApp(App[_Result]):
-    """Has our themes, our terminal driver, and no palette of Textual's."""
+class ThemedApp(SparingApp[_Result]):
+    """Has our themes, our terminal driver and output, and no palette of Textual's."""
 
     ENABLE_COMMAND_PALETTE = False
 

@@ -18,7 +18,7 @@ from tui_profiler.messages import ListModels, Start
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
-from .options import BUDGET_HELP, Chosen, Share, model_options
+from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
 
 _EPILOG = """\b
@@ -69,6 +69,7 @@ def _verbs() -> None:
 @click.argument("model")
 @model_options
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@stock_output
 @click.pass_obj
 def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) -> int:
     """Run MODEL and look inside, on screen. The verb may be left out."""
@@ -220,6 +221,7 @@ def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     help="Where to begin; without it, at the first figures.",
 )
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@stock_output
 def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
     """Play the recording in FILE, as the explorer would have shown it."""
     return _played(file, speed=speed, at=at, ascii_only=ascii_only)
@@ -240,6 +242,7 @@ def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
 @click.option("--output", metavar="FILE", default="", help="Write the report there.")
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@stock_output
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj

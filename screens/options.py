@@ -17,6 +17,9 @@ MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
 BUDGET_HELP = "What watching may cost."
 
+STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
+"""Environment variable with which Textual draws by itself (``terminal/output.py``)."""
+
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -142,6 +145,20 @@ _OPTIONS = (
         help="Grams of CO₂ for a kilowatt-hour where the machine stands; none are told without it.",
     ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
+)
+
+
+def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        os.environ[STOCK_OUTPUT] = "1"
+
+
+stock_output = click.option(
+    "--stock-output",
+    is_flag=True,
+    expose_value=False,
+    callback=_ask_for_stock_output,
+    help="Draw every change in full, as Textual does: for terminals that show remains.",
 )
 
 

@@ -6,20 +6,54 @@
    where a second change interrupts that, tells of the older size last: the screen stays wrong until
    the next change. Were ``_get_terminal_size`` or ``_in_band_window_resize`` renamed, the first
    change of size would raise AttributeError.
+3. The terminal is given back when it has answered what it was asked: an answer that came later
+   would be typed into the shell. ``_key_thread`` tells whether anyone is left to hear it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import time
 
 from textual.drivers.linux_driver import LinuxDriver
-from textual.events import Resize
+from textual.events import CursorPosition, Resize
 from textual.geometry import Size
+from textual.message import Message
+
+from .output import QUESTION
+
+_ANSWER_SECONDS = 0.4
+"""So long is waited for an answer."""
 
 
 class QuietDriver(LinuxDriver):
     """Reports clicks and the wheel, not movement."""
+
+    _asked = 0
+    """Questions that were not answered yet."""
+    _answers = False
+
+    def write(self, data: str) -> None:
+        """Write, and note what is asked."""
+        self._asked += QUESTION in data
+        super().write(data)
+
+    def process_message(self, message: Message) -> None:
+        """Pass on what the terminal says, and note its answers; on the thread that reads them."""
+        if isinstance(message, CursorPosition):
+            self._asked, self._answers = max(self._asked - 1, 0), True
+        super().process_message(message)
+
+    def disable_input(self) -> None:
+        """Stop reading, when what was asked is answered."""
+        reader, deadline = self._key_thread, time.monotonic() + _ANSWER_SECONDS
+        while self._answers and self._asked and reader is not None and reader.is_alive():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        self._asked = 0
+        super().disable_input()
 
     def start_application_mode(self) -> None:
         """Take the terminal."""

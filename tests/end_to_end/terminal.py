@@ -20,6 +20,7 @@ import psutil
 import pyte
 
 _SCRIPT = Path(sys.executable).with_name("tui-profiler")
+_SYNCHRONIZED, _PLACE = b"\x1b[?2026$p", b"\x1b[6n"
 COMMAND = [str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-m", "tui_profiler"]
 
 
@@ -33,7 +34,26 @@ class Terminal:
         rows: int = 40,
         environment: dict[str, str] | None = None,
         folder: str | None = None,
+        *,
+        answers: bool = False,
+        bytes_per_second: float | None = None,
     ) -> None:
+        """Start it.
+
+        Args:
+            command: the program and its arguments.
+            columns: of the terminal.
+            rows: of the terminal.
+            environment: what differs from ours.
+            folder: where to start it.
+            answers: whether it knows synchronized output, and says where its cursor is when it
+                has read the question.
+            bytes_per_second: of the link; None: as fast as it goes.
+        """
+        self._answers = answers
+        self._bytes_per_second = bytes_per_second
+        self.reads: list[tuple[float, int]] = []
+        """When something was read, in seconds since the start, and the bytes until then."""
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
@@ -82,27 +102,38 @@ class Terminal:
         self._set_size(columns, rows)
 
     def _read(self) -> None:
+        limit = 65536 if self._bytes_per_second is None else 256
         while not self._closing:
             try:
                 ready, _, _ = select.select([self.master], [], [], 0.1)
                 if not ready:
                     continue
-                data = os.read(self.master, 65536)
+                data = os.read(self.master, limit)
             except (OSError, ValueError):
                 return
             if not data:
                 return
+            if self._bytes_per_second is not None:
+                select.select([], [], [], len(data) / self._bytes_per_second)
             with self._lock:
                 self.bytes_read += len(data)
+                self.reads.append((self.seconds(), self.bytes_read))
                 self.raw += data
                 self._stream.feed(data)
                 if self.first_text_after is None and any(
                     line.strip() for line in self.screen.display
                 ):
                     self.first_text_after = time.perf_counter() - self.started
-            if b"\x1b[?2026$p" in data:
-                with contextlib.suppress(OSError):
-                    os.write(self.master, b"\x1b[?2026;0$y")
+            self._reply(_SYNCHRONIZED, b"\x1b[?2026;%d$y" % (2 * self._answers), len(data))
+            if self._answers:
+                self._reply(_PLACE, b"\x1b[1;1R", len(data))
+
+    def _reply(self, question: bytes, answer: bytes, size: int) -> None:
+        """Answer what the last ``size`` bytes asked, a question that was cut in two included."""
+        asked = bytes(self.raw[-size - len(question) + 1 :]).count(question)
+        with contextlib.suppress(OSError):
+            if asked:
+                os.write(self.master, answer * asked)
 
     def text(self) -> str:
         """What the screen shows now."""
