@@ -47,10 +47,8 @@ class SideScreen(Screen[Left]):
     keys: ClassVar[Keys] = ()
     """Its own keys, for the last row."""
 
-    CSS = """
-    SideScreen #header, SideScreen #status, SideScreen #keys, SideScreen .blank { height: 1; }
+    DEFAULT_CSS = """
     SideScreen #view { height: 1fr; }
-    SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "back", show=False),
@@ -89,9 +87,7 @@ class SideScreen(Screen[Left]):
     def compose(self) -> ComposeResult:
         """The explorer's first and last rows, and the view between them."""
         yield Header(self.glyphs, id="header")
-        yield LinesWidget(classes="blank")
         yield LinesWidget(id="view")
-        yield LinesWidget(classes="blank")
         yield LinesWidget(id="status")
         yield LinesWidget(id="keys")
 

@@ -44,6 +44,9 @@ class Glyphs(Struct, frozen=True):
     crumb: str = "›"
     zero: str = "·"
     dash: str = "–"
+    peak: str = "▼"
+    tick: str = "┤"
+    begin: str = "╵"
 
 
 UNICODE = Glyphs()
@@ -80,6 +83,9 @@ ASCII = Glyphs(
     crumb=">",
     zero=".",
     dash="-",
+    peak="v",
+    tick="+",
+    begin="|",
 )
 
 
