@@ -52,9 +52,7 @@ class SideScreen(TakeActions[Left]):
     """Its own keys, for the last row."""
 
     DEFAULT_CSS = """
-    SideScreen #header, SideScreen #status, SideScreen #keys, SideScreen .blank { height: 1; }
     SideScreen #view { height: 1fr; }
-    SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "back", show=False),
@@ -95,9 +93,7 @@ class SideScreen(TakeActions[Left]):
     def compose(self) -> ComposeResult:
         """The explorer's first and last rows, and the view between them."""
         yield Header(self.glyphs, id="header")
-        yield LinesWidget(classes="blank")
         yield LinesWidget(id="view")
-        yield LinesWidget(classes="blank")
         yield LinesWidget(id="status")
         yield LinesWidget(id="keys")
 

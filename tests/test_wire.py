@@ -32,6 +32,7 @@ from tui_profiler.messages import (
     Listed,
     ListModels,
     LoadSpec,
+    MemorySteps,
     Message,
     Node,
     Nodes,
@@ -89,6 +90,7 @@ MESSAGES: tuple[Message, ...] = (
     *MEASURED,
     Nodes((NODE,), (Cost(*range(9)),)),
     Edges(((0, 1), (1, 2))),
+    MemorySteps(1, 1, 2, 3, *[b"\0" * 4] * 2, *[b"\0" * 8] * 2, b"\0" * 4, b"\0" * 8, b"", b"", 4),
     FileFacts(
         "torch-zip-module",
         "module",

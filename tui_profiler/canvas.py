@@ -45,6 +45,9 @@ class Glyphs(Struct, frozen=True):
     zero: str = "·"
     dash: str = "–"
     mark: str = "◆"
+    peak: str = "▼"
+    tick: str = "┤"
+    begin: str = "╵"
 
 
 UNICODE = Glyphs()
@@ -82,6 +85,9 @@ ASCII = Glyphs(
     zero=".",
     dash="-",
     mark="*",
+    peak="v",
+    tick="+",
+    begin="|",
 )
 
 

@@ -14,6 +14,7 @@ from tui_profiler.recording.frames import Header
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.writer import Writer, create
 from tui_profiler.session import EMPTY, Session, Timings, apply
+from tui_profiler.session.memory import Memory
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.windows import DeviceTimings, Windows
 
@@ -69,6 +70,8 @@ def plain(value: object) -> object:
     """A session as values that compare, whatever identities its parts have."""
     if isinstance(value, Timings):
         return plain(value.tick)
+    if isinstance(value, Memory):
+        return plain(value.steps)
     if isinstance(value, Operators | Windows | DeviceTimings):
         return plain(value.times)
     if isinstance(value, msgspec.Struct):

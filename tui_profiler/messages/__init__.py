@@ -38,6 +38,7 @@ from tui_profiler.messages.live import (
     StageStarted,
     Tick,
 )
+from tui_profiler.messages.memory import MemorySteps
 from tui_profiler.messages.model import (
     Attempt,
     Cost,
@@ -90,6 +91,7 @@ Message: TypeAlias = (
     | TraceStarted
     | Nodes
     | Edges
+    | MemorySteps
     | TraceDone
     | RealCost
     | Listed
@@ -143,6 +145,7 @@ __all__ = [
     "Listed",
     "LoadSpec",
     "LoopState",
+    "MemorySteps",
     "Message",
     "MigDevice",
     "ModelFacts",

@@ -18,6 +18,7 @@ from tui_profiler.messages import (
     Hello,
     Listed,
     LoopState,
+    MemorySteps,
     Message,
     ModelFacts,
     Nodes,
@@ -75,7 +76,7 @@ def apply(session: Session, message: Message | Jump) -> Session:
             return _trace(replace(session, real=None), message)
         case RealCost():
             return replace(session, real=message)
-        case Nodes() | Edges() | TraceDone():
+        case Nodes() | Edges() | MemorySteps() | TraceDone():
             return _trace(session, message)
         case Listed():
             return replace(session, listed=message)
@@ -133,7 +134,9 @@ def _stage(session: Session, message: StageStarted | StageDone) -> Session:
     return replace(session, stages=(*others, record), heard_at=message.at)
 
 
-def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) -> Session:
+def _trace(
+    session: Session, message: TraceStarted | Nodes | Edges | MemorySteps | TraceDone
+) -> Session:
     if isinstance(message, TraceStarted):
         # The model is tried again: what failed before is over.
         return replace(session, arriving=trees.started(message), failure=None)
@@ -144,6 +147,8 @@ def _trace(session: Session, message: TraceStarted | Nodes | Edges | TraceDone) 
         return replace(session, arriving=trees.grown(arriving, message))
     if isinstance(message, Edges):
         return replace(session, arriving=trees.connected(arriving, message.pairs))
+    if isinstance(message, MemorySteps):
+        return replace(session, arriving=trees.filled(arriving, message))
     tree = trees.completed(arriving, message)
     if tree is None:  # What came is no tree: the one before stays, with its figures.
         return replace(session, arriving=None)

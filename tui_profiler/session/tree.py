@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tui_profiler.messages import (
     Cost,
     InputSpec,
+    MemorySteps,
     Node,
     Nodes,
     Tensor,
@@ -27,6 +28,7 @@ from tui_profiler.messages import (
     Weight,
 )
 from tui_profiler.messages.model import Method, Phase
+from tui_profiler.session.memory import Memory, memory_columns_agree
 from tui_profiler.session.reach import Bounded, reach
 
 
@@ -51,6 +53,8 @@ class Tree(Struct, frozen=True, eq=False):
     """Which of the two forwards of a model that generates; empty where there is only one."""
     inputs: tuple[InputSpec, ...] = ()
     """What that phase was given; empty where there is only one."""
+    memory: Memory | None = None
+    """What was alive after each operator; None where that was not told."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -106,6 +110,12 @@ def grown(tree: Tree, part: Nodes) -> Tree:
 def connected(tree: Tree, pairs: tuple[tuple[int, int], ...]) -> Tree:
     """Add edges."""
     return replace(tree, edges=tree.edges + pairs)
+
+
+def filled(tree: Tree, steps: MemorySteps) -> Tree:
+    """Add what was alive while it ran; columns that do not fit the nodes are left out."""
+    fits = memory_columns_agree(steps, len(tree.nodes))
+    return replace(tree, memory=Memory(steps)) if fits else tree
 
 
 def completed(tree: Tree, done: TraceDone) -> Tree | None:

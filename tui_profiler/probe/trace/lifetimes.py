@@ -6,6 +6,7 @@
 2. Sizes are rounded up to 64 bytes, as torch's allocator on the CPU aligns them.
 3. What an operator allocates and frees inside is its workspace, which the recorder foretells. Its
    term is what it adds to the peak of the tensors; the two may be at different operators.
+4. The steps of ``memory_log`` are counted here: the most of them is the peak.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from heapq import nlargest
 
 import torch
 
-from tui_profiler.messages import PeakMemory, Unknown
+from tui_profiler.messages import MemorySteps, PeakMemory, Unknown
 from tui_profiler.probe.torch_internals import storage_key
+from tui_profiler.probe.trace.memory_log import Made, MemoryLog
 from tui_profiler.probe.trace.places import Place
 
 _ALIGNMENT = 64
@@ -34,11 +36,13 @@ class Lifetimes:
         """Take ``held`` (parameters, buffers) and ``inputs`` as alive from before to after."""
         self._known = {storage_key(tensor) for tensor in held}
         self._living: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._sizes: dict[int, tuple[Place | None, int]] = {}
+        self._made: dict[int, Made] = {}
         self._handed_over: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._alive_at_peak: list[tuple[Place | None, int]] | None = None
         """None while the peak is the present: it is written down when something changes."""
+        self._log = MemoryLog()
         self.input_bytes = self.live_bytes = self._sum_of_inputs(inputs)
+        self._start_bytes = self.live_bytes
         self.peak_bytes = self.live_bytes
         self.peak_at: Place | None = None
         self.peak_with_workspace: int | None = self.live_bytes
@@ -66,6 +70,12 @@ class Lifetimes:
             self.peak_with_workspace = None
         else:
             self.peak_with_workspace = max(self.peak_with_workspace, self.live_bytes + workspace)
+        self._log.add(place, self.live_bytes, workspace)
+
+    def steps(self, index_of: Callable[[Place | None], int]) -> MemorySteps:
+        """Give what was alive after each call; ``index_of`` gives a place's node, -1 for none."""
+        living = self._made.values()
+        return self._log.message(index_of, living, self.input_bytes, self._start_bytes)
 
     def alive_at_peak(self) -> list[tuple[Place | None, int]]:
         """Give the largest tensors alive at the peak: what made each, and its bytes.
@@ -73,7 +83,8 @@ class Lifetimes:
         All inputs together are one entry without a place.
         """
         if self._alive_at_peak is None:
-            alive = [(None, self.input_bytes), *self._sizes.values()]
+            made = ((place, size) for place, size, _ in self._made.values())
+            alive = [(None, self.input_bytes), *made]
             found = nlargest(_MOST_ALIVE, alive, key=lambda pair: pair[1])
             self._alive_at_peak = [pair for pair in found if pair[1]]
         return self._alive_at_peak
@@ -85,7 +96,9 @@ class Lifetimes:
             if key is not None and key not in self._known and not self.began_here(key):
                 size = _aligned(tensor.untyped_storage().nbytes())
                 self.live_bytes += size
-                self._follow(key, tensor.untyped_storage(), (None, size))
+                self._follow(key, tensor.untyped_storage(), (None, size, self._log.calls))
+        if self._log.calls == 0:
+            self._start_bytes = self.live_bytes
         if self.live_bytes > self.peak_bytes:
             self.peak_bytes = self.live_bytes
             self._alive_at_peak = None
@@ -102,32 +115,31 @@ class Lifetimes:
         """Count a storage that began here for as long as ``twin`` lives, which stands for it."""
         entered = self._living.pop(key, None)
         storage = entered() if entered is not None else None
-        place, size = self._sizes.pop(key, (None, 0))
+        made = self._made.pop(key, (None, 0, 0))
         if storage is None:
             self._known.add(int(twin._cdata))
             return
         # The address can be another storage's once this one is gone.
         self._handed_over[key] = weakref.ref(storage, lambda _: self._handed_over.pop(key))
-        self._follow(int(twin._cdata), twin, (place, size))
+        self._follow(int(twin._cdata), twin, made)
 
     def _begin(self, key: int, storage: torch.UntypedStorage, place: Place) -> None:
         size = _aligned(storage.nbytes())
         self.sized += 1
         self.live_bytes += size
-        self._follow(key, storage, (place, size))
+        self._follow(key, storage, (place, size, self._log.calls))
 
-    def _follow(
-        self, key: int, storage: torch.UntypedStorage, made: tuple[Place | None, int]
-    ) -> None:
+    def _follow(self, key: int, storage: torch.UntypedStorage, made: Made) -> None:
         def end(_: weakref.ref[torch.UntypedStorage]) -> None:
             if self.live_bytes == self.peak_bytes:
                 self.alive_at_peak()
             del self._living[key]
-            del self._sizes[key]
+            del self._made[key]
             self.live_bytes -= made[1]
+            self._log.end(made)
 
         self._living[key] = weakref.ref(storage, end)
-        self._sizes[key] = made
+        self._made[key] = made
 
     def _sum_of_inputs(self, inputs: Iterable[torch.Tensor]) -> int:
         total = 0

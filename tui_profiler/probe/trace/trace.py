@@ -23,6 +23,7 @@ from tui_profiler.messages import (
     Cost,
     Edges,
     Failed,
+    MemorySteps,
     Node,
     Nodes,
     Remedy,
@@ -69,6 +70,7 @@ class Trace:
     """One for each node, everything below it included."""
     edges: tuple[tuple[int, int], ...]
     """(writer, reader): indices of operator nodes."""
+    memory: MemorySteps
     done: TraceDone
     inputs: Inputs
     """The candidate that it was made with."""
@@ -114,7 +116,9 @@ def trace(
     raise TraceError(failure, tuple(attempts))
 
 
-def messages(made: Trace, phase: Phase = "") -> Iterator[TraceStarted | Nodes | Edges | TraceDone]:
+def messages(
+    made: Trace, phase: Phase = ""
+) -> Iterator[TraceStarted | Nodes | Edges | MemorySteps | TraceDone]:
     """Give a trace in parts that fit into frames of the wire."""
     inputs = made.inputs.specs if phase else ()
     yield TraceStarted(nodes=len(made.nodes), method=made.method, phase=phase, inputs=inputs)
@@ -122,6 +126,7 @@ def messages(made: Trace, phase: Phase = "") -> Iterator[TraceStarted | Nodes | 
         yield Nodes(made.nodes[begin:end], made.costs[begin:end])
     for begin in range(0, len(made.edges), _EDGES_PER_MESSAGE):
         yield Edges(made.edges[begin : begin + _EDGES_PER_MESSAGE])
+    yield made.memory
     yield made.done
 
 
@@ -210,7 +215,8 @@ def finished(
     )
     edges = frozen.edges(recorder.dataflow.edges)
     costs = frozen.costs()
-    return Trace(way.method, frozen.nodes(), costs, edges, done, inputs, kept)
+    memory = recorder.lifetimes.steps(frozen.index_of)
+    return Trace(way.method, frozen.nodes(), costs, edges, memory, done, inputs, kept)
 
 
 def _chunks(nodes: tuple[Node, ...]) -> Iterator[tuple[int, int]]:
