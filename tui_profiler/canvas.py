@@ -16,6 +16,7 @@ class Glyphs(Struct, frozen=True):
     track: str = "─"
     beyond: str = "›"
     place: str = "▔"
+    under: str = "▁"
     levels: str = " ▁▂▃▄▅▆▇█"
     folded: str = "▸"
     unfolded: str = "▾"
@@ -57,6 +58,7 @@ ASCII = Glyphs(
     track=" ",
     beyond=">",
     place="^",
+    under="_",
     levels=" .:-=+*#@",
     folded="+",
     unfolded="-",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, TypeAlias
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.queries import mixes
 from tui_profiler.queries import strip as strips
+from tui_profiler.queries.mixes import NewestMixes
 from tui_profiler.queries.steady import Steady
 from tui_profiler.session import EMPTY, Session
 
@@ -14,7 +14,6 @@ from . import strip_lines
 from .lines import LinesWidget
 
 HOLD_SECONDS = 2.0
-REFRESH_SECONDS = 1.0
 MARGIN = 1
 
 _Drawn: TypeAlias = tuple[strips.Strip, tuple[tuple[int, ...], ...]]
@@ -33,9 +32,7 @@ class ForwardStrip(LinesWidget):
         self._session = session
         self._selected = 0
         self._glyphs = glyphs
-        self._limits: mixes.Limits | None = None
-        self._mixes: mixes.Mixes | None = None
-        self._mixed_at = 0.0
+        self._mixes = NewestMixes()
         self._widths: Steady[_Drawn] = Steady(HOLD_SECONDS)
         self._drawn: _Drawn = (strips.Strip((), measured=False), ())
 
@@ -49,8 +46,6 @@ class ForwardStrip(LinesWidget):
         if session is self._session:
             return
         before, self._session = self._session, session
-        if session.tree is not before.tree or session.ceilings is not before.ceilings:
-            self._limits = self._mixes = None
         if session.tree is not before.tree or (session.timings is None) != (before.timings is None):
             self._widths.clear()
         self._lay()
@@ -86,25 +81,11 @@ class ForwardStrip(LinesWidget):
         if cells <= 0:
             return
         session = self._session
-        self._mix()
+        self._mixes.follow(session)
         wanted = strips.moved(strips.strip(session, cells), MARGIN)
-        colours = strips.colours(wanted, self._between)
+        colours = strips.colours(wanted, self._mixes.between)
         self._drawn = self._widths.show(cells, (wanted, colours), session.heard_at)
         self._draw()
-
-    def _mix(self) -> None:
-        tree, timings, ceilings = self._session.tree, self._session.timings, self._session.ceilings
-        if tree is None or timings is None or ceilings is None:
-            self._mixes = None
-            return
-        if self._mixes is not None and 0 <= timings.tick.at - self._mixed_at < REFRESH_SECONDS:
-            return
-        if self._limits is None:
-            self._limits = mixes.limits(tree, ceilings)
-        self._mixes, self._mixed_at = mixes.Mixes(tree, self._limits, timings), timings.tick.at
-
-    def _between(self, start: int, stop: int) -> tuple[float, ...]:
-        return self._mixes.between(start, stop) if self._mixes is not None else (0.0, 0.0, 0.0)
 
     def _draw(self) -> None:
         cells, tree = self.size.width, self._session.tree

@@ -28,9 +28,20 @@ def bars(
     for segment, widths in zip(shown.segments, colours, strict=True):
         if segment.start > at:
             spans.append((" " * (segment.start - at), "ink"))
-        spans += _bar(segment, widths, glyphs)
+        spans += bar(segment, widths, glyphs)
         at = segment.start + segment.cells
     return exact(tuple(spans), cells, glyphs.ellipsis)
+
+
+def bar(segment: Segment, widths: tuple[int, ...], glyphs: Glyphs) -> Line:
+    """Give one segment in the colours of what holds it back; ``widths`` as in ``bars``."""
+    if segment.first == ELSEWHERE:
+        return ((glyphs.track * segment.cells, "faint"),)
+    if not widths:
+        return ((glyphs.full * segment.cells, "faint"),)
+    return tuple(
+        (glyphs.full * cells, kind) for kind, cells in zip(KINDS, widths, strict=True) if cells
+    )
 
 
 def labels(shown: Strip, tree: Tree, selected: int, cells: int) -> Line:
@@ -53,16 +64,6 @@ def marker(at: tuple[int, int] | None, cells: int, glyphs: Glyphs = UNICODE) -> 
         return exact((), cells)
     start, length = at
     return exact(((" " * start, "ink"), (glyphs.place * length, "accent")), cells)
-
-
-def _bar(segment: Segment, widths: tuple[int, ...], glyphs: Glyphs) -> Line:
-    if segment.first == ELSEWHERE:
-        return ((glyphs.track * segment.cells, "faint"),)
-    if not widths:
-        return ((glyphs.full * segment.cells, "faint"),)
-    return tuple(
-        (glyphs.full * cells, kind) for kind, cells in zip(KINDS, widths, strict=True) if cells
-    )
 
 
 def _label(segment: Segment, tree: Tree) -> str:

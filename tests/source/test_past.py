@@ -14,6 +14,7 @@ from tui_profiler.messages import Failed, Hello, LoopState, Message, Nodes, Samp
 from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.session import Session
+from tui_profiler.session.seconds import MAX_SECONDS
 from tui_profiler.source.past import ACCEPTS, REFUSAL, Past, needed
 
 
@@ -107,3 +108,23 @@ def test_times_are_not_shown_at_the_nodes_of_another_tree(tmp_path: Path) -> Non
     assert found.tree is None
     assert found.failure is not None
     assert "is missing in this recording" in found.failure.what
+
+
+def test_the_last_minutes_are_those_of_a_viewer_that_saw_everything(tmp_path: Path) -> None:
+    said = fixture()
+    (sample,) = [m for m, _ in said if isinstance(m, Sample)][:1]
+    tick = [m for m, _ in said if isinstance(m, Tick)][-1]
+    at, forwards = said[-1][1], tick.forwards
+    for number in range(2 * MAX_SECONDS + 300):
+        at += 0.5
+        forwards += number % 100 < 80  # Now and then the model is held.
+        said.append((replace(tick, at=at, forwards=forwards, latency_p50=at), at))
+        said.append((replace(sample, at=at), at))
+    recording = open_recording(write(tmp_path / "minutes.rec", said))
+    found = Past(recording).session(len(recording.entries)).history
+    wanted = fold(message for message, _ in said).history
+    assert len(found.latencies) == len(found.loads) == MAX_SECONDS
+    # Beyond what is kept nothing tells whether the very first of them finished a forward.
+    assert found.latencies[1:] == wanted.latencies[1:]
+    assert found.loads == wanted.loads
+    assert len(needed(recording, 0, len(recording.entries))) < len(said) * 0.7

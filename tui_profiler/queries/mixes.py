@@ -11,6 +11,7 @@ asks for every visible row at every tick, so the walk is made once for all of th
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from itertools import accumulate
 
 from msgspec import Struct
@@ -25,8 +26,9 @@ from tui_profiler.queries.bound import (
     on_paper,
 )
 from tui_profiler.queries.runs import Steps, summed
-from tui_profiler.session import Timings, Tree
+from tui_profiler.session import Session, Timings, Tree
 
+REFRESH_SECONDS = 1.0
 _COMPUTE, _MEMORY, _OVERHEAD = range(3)
 _CODES: dict[BoundKind, int] = {kind: code for code, kind in enumerate(KINDS)}
 
@@ -72,8 +74,40 @@ class Mixes:
         return tuple(max(sums[stop] - sums[start], 0.0) for sums in self._sums)
 
 
+class NewestMixes:
+    """The mixes of the session that is looked at, made anew at most once a second."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Tree | None, Ceilings | None] = (None, None)
+        self._limits: Limits | None = None
+        self._mixes: Mixes | None = None
+        self._at = 0.0
+
+    def follow(self, session: Session) -> None:
+        """Look at a session, an older one or a newer."""
+        tree, timings, ceilings = session.tree, session.timings, session.ceilings
+        if self._of[0] is not tree or self._of[1] is not ceilings:
+            self._of, self._limits, self._mixes = (tree, ceilings), None, None
+        if tree is None or timings is None or ceilings is None:
+            self._mixes = None
+            return
+        if self._mixes is not None and 0 <= timings.tick.at - self._at < REFRESH_SECONDS:
+            return
+        if self._limits is None:
+            self._limits = limits(tree, ceilings)
+        self._mixes, self._at = Mixes(tree, self._limits, timings), timings.tick.at
+
+    def between(self, start: int, stop: int) -> tuple[float, ...]:
+        """Give the seconds of a run of nodes in preorder, in the order of ``KINDS``."""
+        return self._mixes.between(start, stop) if self._mixes is not None else (0.0, 0.0, 0.0)
+
+
+@lru_cache(maxsize=2)
 def limits(tree: Tree, ceilings: Ceilings) -> Limits:
-    """Find what holds back every module's own operators, by the same rules as ``bound``."""
+    """Find what holds back every module's own operators, by the same rules as ``bound``.
+
+    Kept, because several screens look at one tree.
+    """
     roofs = {
         ceiling.dtype: roof
         for ceiling in ceilings.compute

@@ -66,10 +66,31 @@ def divided(tree: Tree) -> int:
     """Give the node whose children the strip shows: the root, or below it the first with two."""
     node = 0
     while True:
-        inside = _modules(tree, node)
+        inside = modules(tree, node)
         if len(inside) != 1:
             return node
         node = inside[0]
+
+
+def modules(tree: Tree, node: int) -> list[int]:
+    """Give the modules directly inside a node, in order."""
+    return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+
+
+def weight(session: Session, node: int, *, measured: bool) -> float:
+    """Give what a node's width is a share of: seconds a forward, or what it costs on paper."""
+    assert session.tree is not None
+    if measured:
+        return node_seconds(session, node) or 0.0
+    return float(session.tree.weight_on_paper(node))
+
+
+def as_written(share: float) -> float:
+    """Round a share to what is written of it.
+
+    Unrounded it would differ at every tick, and nothing that differs is held still.
+    """
+    return round(share, 2 if share >= 0.01 else 3)
 
 
 def strip(session: Session, cells: int) -> Strip:
@@ -80,10 +101,10 @@ def strip(session: Session, cells: int) -> Strip:
     measured = root_seconds(session) is not None
     node = divided(tree)
     weights = [
-        _Part(child, tree.ends[child], _weight(session, child, measured=measured), True)
-        for child in _modules(tree, node) or [node]
+        _Part(child, tree.ends[child], weight(session, child, measured=measured), True)
+        for child in modules(tree, node) or [node]
     ]
-    whole = _weight(session, 0, measured=measured)
+    whole = weight(session, 0, measured=measured)
     inside = sum(part.weight for part in weights)
     whole = max(whole, inside)
     if whole <= 0:
@@ -132,17 +153,6 @@ def colours(shown: Strip, mix: Mix) -> tuple[tuple[int, ...], ...]:
     return tuple(each if any(each) else () for each in widths)
 
 
-def _modules(tree: Tree, node: int) -> list[int]:
-    return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-
-
-def _weight(session: Session, node: int, *, measured: bool) -> float:
-    assert session.tree is not None
-    if measured:
-        return node_seconds(session, node) or 0.0
-    return float(session.tree.weight_on_paper(node))
-
-
 def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
     """Join neighbours narrower than a cell until together they are wide enough."""
     joined: list[_Part] = []
@@ -170,10 +180,8 @@ def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]
     segments: list[Segment] = []
     start = 0
     for part, width in zip(parts, widths, strict=True):
-        share = part.weight / whole
-        # Unrounded it would differ at every tick, and nothing that differs is held still.
-        written = round(share, 2 if share >= 0.01 else 3)
-        segments.append(Segment(part.first, part.stop, start, width, written, part.alone))
+        share = as_written(part.weight / whole)
+        segments.append(Segment(part.first, part.stop, start, width, share, part.alone))
         start += width + gap
     return tuple(segments)
 

@@ -40,6 +40,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.seconds import with_sample, with_tick
 from tui_profiler.session.state import History, Jump, Log, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
@@ -181,6 +182,7 @@ def _tick(session: Session, tick: Tick) -> Session:
         return replace(session, heard_at=tick.at)
     timings = Timings(tick, session.timings)
     history = session.history
+    latencies = with_tick(history.latencies, tick, session.tick)
     ticks = (*history.ticks, timings)
     total = history.tick_bytes + _tick_bytes(tick)
     first = 0
@@ -191,7 +193,7 @@ def _tick(session: Session, tick: Tick) -> Session:
         session,
         timings=timings,
         heard_at=tick.at,
-        history=replace(history, ticks=ticks[first:], tick_bytes=total),
+        history=replace(history, ticks=ticks[first:], tick_bytes=total, latencies=latencies),
     )
 
 
@@ -201,7 +203,9 @@ def _tick_bytes(tick: Tick) -> int:
 
 def _sample(session: Session, sample: Sample) -> Session:
     samples = (*session.history.samples, sample)[-MAX_SAMPLES:]
-    history: History = replace(session.history, samples=samples)
+    device = session.model.device if session.model is not None else "cpu"
+    loads = with_sample(session.history.loads, sample, device)
+    history: History = replace(session.history, samples=samples, loads=loads)
     return replace(session, sample=sample, history=history, heard_at=sample.at)
 
 

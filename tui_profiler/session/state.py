@@ -25,6 +25,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
+from tui_profiler.session.seconds import LatencySecond, LoadSecond
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import DeviceTimings, Windows
@@ -57,6 +58,10 @@ class History(Struct, frozen=True, eq=False):
     ticks: tuple[Timings, ...] = ()
     tick_bytes: int = 0
     samples: tuple[Sample, ...] = ()
+    latencies: tuple[LatencySecond, ...] = ()
+    """Of whole forwards, further back than the ticks."""
+    loads: tuple[LoadSecond, ...] = ()
+    """Of the machine, further back than the samples."""
 
 
 class Session(Struct, frozen=True, eq=False):

@@ -8,13 +8,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from tui_profiler.messages import Failed, Hello, Message
 from tui_profiler.recording.frames import Kind
 from tui_profiler.recording.reader import Recording
+from tui_profiler.recording.scan import Entry
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.session.apply import MAX_SAMPLES, MAX_TICKS
+from tui_profiler.session.seconds import MAX_SECONDS
 from tui_profiler.units import thousands
 
 ACCEPTS = ("Play", "Halt", "SetSpeed", "Seek")
@@ -33,6 +36,8 @@ _KEPT = {
     Kind.STEP_TIMES: 1,
 }
 """How many of the last ones a session can show."""
+_FURTHER = (Kind.TICK, Kind.SAMPLE)
+"""Of these the last of each second, further back."""
 _MOST_CHECKPOINTS = 64
 
 
@@ -115,18 +120,38 @@ class Past:
 
 def needed(recording: Recording, start: int, stop: int) -> list[int]:
     """Give the positions from ``start`` up to ``stop`` that a session is folded from, in order."""
-    left = dict(_KEPT)
-    tick_bytes = 0
+    going_back = _GoingBack()
     positions: list[int] = []
     for position in range(stop - 1, start - 1, -1):
-        found = recording.entries[position].frame
-        kind = Kind(found.kind) if found.kind in _KEPT else Kind.MESSAGE
-        if kind in left:
-            tick_bytes += found.length if kind == Kind.TICK else 0
-            if left[kind] == 0 or (kind == Kind.TICK and tick_bytes > MOST_TICK_BYTES):
-                left[kind] = 0
-                continue
-            left[kind] -= 1
-        positions.append(position)
+        entry = recording.entries[position]
+        if entry.frame.kind not in _KEPT or going_back.needs(Kind(entry.frame.kind), entry):
+            positions.append(position)
     positions.reverse()
     return positions
+
+
+class _GoingBack:
+    """Of the messages that later ones repeat, those that are still needed, the newest first."""
+
+    def __init__(self) -> None:
+        self._left = dict(_KEPT)
+        self._seconds: dict[Kind, set[int]] = {kind: set() for kind in _FURTHER}
+        self._tick_bytes = 0
+
+    def needs(self, kind: Kind, entry: Entry) -> bool:
+        is_near = self._left[kind] > 0
+        if not is_near and not (kind in _FURTHER and self._ends_a_second(kind, entry)):
+            return False
+        if kind == Kind.TICK:
+            self._tick_bytes += entry.frame.length
+            if self._tick_bytes > MOST_TICK_BYTES:
+                return False
+        if kind in _FURTHER:
+            self._seconds[kind].add(math.floor(entry.at))
+        self._left[kind] -= is_near
+        return True
+
+    def _ends_a_second(self, kind: Kind, entry: Entry) -> bool:
+        seen = self._seconds[kind]
+        # One more than is kept: it tells whether a forward was finished in the oldest.
+        return len(seen) <= MAX_SECONDS and math.floor(entry.at) not in seen

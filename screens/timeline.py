@@ -1,0 +1,174 @@
+"""The timeline screen: one forward by depth, and the last minutes below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries import flame as flames
+from tui_profiler.queries import strip
+from tui_profiler.queries.mixes import REFRESH_SECONDS, NewestMixes
+from tui_profiler.queries.seconds import hottest
+from tui_profiler.queries.steady import Steady
+from tui_profiler.queries.timeline import steps, usual_step
+from tui_profiler.session import Session, Tree
+
+from .side_screen import SideScreen
+from .widgets.flame_lines import Drawn, flame_lines, legend
+from .widgets.key_bar import Keys
+from .widgets.lines import EMPTY, Line
+from .widgets.parts import Look
+from .widgets.timeline_lines import plot_columns, timeline_lines
+
+HOLD_SECONDS = 2.0
+LEAST_ROWS = 10
+"""With fewer there is only the forward."""
+MOST_PAST_ROWS = 20
+
+
+class FlameLayout:
+    """Lays blocks out when something else is looked at, and follows new times without flicker."""
+
+    def __init__(self) -> None:
+        self._mixes = NewestMixes()
+        self._steady: Steady[Drawn] = Steady(HOLD_SECONDS)
+        self._of: tuple[Tree | None, bool, int, int] = (None, False, 0, 0)
+        self._wanted = Drawn(flames.Flame(0, (), 0), ())
+        self._at = 0.0
+
+    def of(self, session: Session, root: int, cells: int) -> Drawn:
+        """Give the blocks of a node over so many cells."""
+        looked_at = (session.tree, session.timings is not None, root, cells)
+        if looked_at != self._of:
+            self._steady.clear()
+        elif 0 <= session.heard_at - self._at < REFRESH_SECONDS:
+            return self._steady.show(0, self._wanted, session.heard_at)
+        self._of, self._at = looked_at, session.heard_at
+        self._mixes.follow(session)
+        found = flames.flame(session, root, cells)
+        colours = tuple(strip.colours(level, self._mixes.between) for level in found.levels)
+        self._wanted = Drawn(found, colours)
+        return self._steady.show(0, self._wanted, session.heard_at)
+
+
+class TimelineScreen(SideScreen):
+    """Shows the forward as blocks, and walks and zooms in them."""
+
+    name_of_view: ClassVar[str] = "timeline"
+    keys: ClassVar[Keys] = (
+        ("esc", "back"),
+        ("arrows", "walk"),
+        ("↵", "zoom"),
+        ("z", "hottest"),
+        ("s", "span"),
+        ("o", "node"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "beside(-1)", show=False),
+        Binding("right,l", "beside(1)", show=False),
+        Binding("up,k", "outward", show=False),
+        Binding("down,j", "inward", show=False),
+        Binding("enter", "zoom", show=False),
+        Binding("z", "hottest", show=False),
+        Binding("s", "span", show=False),
+        Binding("q", "leave_for('')", show=False),
+    ]
+
+    def __init__(
+        self,
+        node: int,
+        glyphs: Glyphs = UNICODE,
+        now: Callable[[], float] = lambda: 0.0,
+        held_view: tuple[Session, float] | None = None,
+    ) -> None:
+        super().__init__(node, glyphs, now, held_view)
+        self._layout = FlameLayout()
+        self._zoomed: tuple[int, ...] = ()
+        self._tree: Tree | None = None
+        self._step: int | None = None
+
+    @property
+    def root(self) -> int:
+        """Index of the node that fills the width."""
+        return self._zoomed[-1] if self._zoomed else 0
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give both parts, the lower one at the bottom."""
+        self._keep_zoom(look)
+        drawn = self._layout.of(look.session, self.root, look.inner)
+        below: tuple[Line, ...] = ()
+        if rows >= LEAST_ROWS:
+            below = timeline_lines(look, min(max(rows * 35 // 100, 4), MOST_PAST_ROWS), self._step)
+        room = rows - len(below) - (0 if self.is_narrow else 1)
+        above = flame_lines(look, drawn, room)
+        return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)
+
+    def status(self, look: Look) -> Line:
+        """Say what the colours mean."""
+        return legend(look, self._layout.of(look.session, self.root, look.inner))
+
+    def _keep_zoom(self, look: Look) -> None:
+        """Show all of a tree that was traced anew."""
+        if look.session.tree is not self._tree:
+            self._tree, self._zoomed = look.session.tree, ()
+
+    def _shown(self) -> Session:
+        return self.held_view[0] if self.held_view is not None else self.session
+
+    def action_beside(self, step: int) -> None:
+        """Go to the next module in time at the same depth, or the former."""
+        session = self._shown()
+        if session.tree is not None:
+            at = flames.module_of(session.tree, self.node)
+            self.select(flames.beside(session, self.root, at, step))
+
+    def action_outward(self) -> None:
+        """Go to the module around the selected one."""
+        tree = self._shown().tree
+        if tree is not None and self.node != self.root:
+            self.select(max(tree.nodes[self.node].parent, 0))
+
+    def action_inward(self) -> None:
+        """Go to the first module inside the selected one."""
+        session = self._shown()
+        if session.tree is not None:
+            drawn = self._layout.of(session, self.root, max(self.size.width - 2, 1))
+            self.select(flames.first_inside(session, drawn.flame, self.node))
+
+    def action_zoom(self) -> None:
+        """Let the selected block fill the width; open a leaf."""
+        session = self._shown()
+        if session.tree is None:
+            return
+        inside = any(
+            flames.takes_part(session, child) for child in session.tree.children(self.node)
+        )
+        if not inside:
+            self.action_leave_for("node")
+        elif self.node != self.root:
+            self._zoomed = (*self._zoomed, self.node)
+            self.refresh_view()
+
+    def action_hottest(self) -> None:
+        """Go to the leaf that takes the most, inside what fills the width."""
+        self.select(hottest(self._shown(), self.root))
+
+    def action_span(self) -> None:
+        """Show the last minutes with the next number of seconds a column."""
+        columns = plot_columns(max(self.size.width, 3))
+        possible = steps(columns)
+        shown = self._step or usual_step(columns)
+        longer = [step for step in possible if step > shown]
+        self._step = longer[0] if longer else possible[0]
+        self.refresh_view()
+
+    def action_back(self) -> None:
+        """Zoom out; from the whole forward, go back to the explorer."""
+        if self._zoomed:
+            self._zoomed = self._zoomed[:-1]
+            self.refresh_view()
+        else:
+            super().action_back()
