@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -44,6 +45,12 @@ class Glyphs(Struct, frozen=True):
     crumb: str = "›"
     zero: str = "·"
     dash: str = "–"
+    dots: Literal["braille", "blocks", "ascii"] = "braille"
+    """What lines of a plot are drawn with; some fonts have bad braille."""
+    points: str = "·•●◉"
+    """Of a plot: small, medium, large, selected."""
+    axes: str = "└┤┬▴"
+    """Corner, tick at the left, tick below, mark below."""
 
 
 UNICODE = Glyphs()
@@ -80,6 +87,9 @@ ASCII = Glyphs(
     crumb=">",
     zero=".",
     dash="-",
+    dots="ascii",
+    points=".oO@",
+    axes="+++^",
 )
 
 
