@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from tui_profiler.canvas import UNICODE, Glyphs
@@ -15,6 +16,7 @@ from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line
 from .widgets.parts import Look
+from .widgets.roofline_click import node_under
 from .widgets.roofline_lines import form_for, roofline_lines, status_row
 
 
@@ -59,6 +61,26 @@ class RooflineScreen(SideScreen):
     def status(self, look: Look) -> Line:
         """Give how much of the forward lies far below its roof."""
         return status_row(look, self.view)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the point or the row; at the second click open it."""
+        region = self.query_one("#view").region
+        if event.screen_offset not in region:
+            return
+        at = event.screen_offset - region.offset
+        node = node_under(self.view, self.node, (region.width, region.height), (at.x, at.y))
+        self.view.touch(self.now())
+        self.select(node)
+        if event.chain == 2:
+            self.action_open()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go on by time."""
+        self.action_walk(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go back by time."""
+        self.action_walk(-1)
 
     def action_walk(self, steps: int) -> None:
         """Go to a node that takes less time, or more."""

@@ -33,6 +33,7 @@ LIST_CELLS, MOST_LIST_CELLS = 40, 60
 TALL_ROWS = 32
 """From here on the narrow form has a list too."""
 HEAD = 1
+TALL_PLOT = 20
 GPU_NOTE = "times of the host"
 
 
@@ -151,8 +152,13 @@ def no_roofs(session: Session) -> str:
     return "no roofs yet: this machine's are measured after the first run"
 
 
+def head_rows(rows: int) -> int:
+    """Give the rows above a plot of so many rows: the title, and in a tall one the unit."""
+    return HEAD + (rows >= TALL_PLOT)
+
+
 def _plot(look: Look, view: RooflineView, at: Standing, rows: int) -> list[Line]:
-    tall = rows >= 20
+    tall = head_rows(rows) > HEAD
     head = [_title(look, view, with_unit=not tall)]
     if not view.is_placed:
         return [*head, *[EMPTY] * (rows - 1)]

@@ -24,7 +24,7 @@ _LEAST_NAME = 8
 
 def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
     """Give the heading, where there is room for it, and as many nodes as fit."""
-    body = _body(rows)
+    body = list_rows(rows)
     rank = view.rank(look.node)
     top = first_row(rank or 0, len(view.order), body)
     lines = [_heading(look, view)] if body < rows else []
@@ -38,13 +38,14 @@ def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
 
 def thumb(look: Look, view: RooflineView, rows: int) -> range:
     """Give the rows beside the list that say which part of it is shown; none where all is."""
-    body = _body(rows)
+    body = list_rows(rows)
     top = first_row(view.rank(look.node) or 0, len(view.order), body)
     found = thumb_rows(len(view.order), top, body)
     return range(found.start + rows - body, found.stop + rows - body)
 
 
-def _body(rows: int) -> int:
+def list_rows(rows: int) -> int:
+    """Give how many of so many rows are nodes: all, or all but the heading."""
     return rows - 1 if rows >= LEAST_LIST else max(rows, 1)
 
 

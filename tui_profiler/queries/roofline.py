@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import math
 from array import array
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -96,6 +98,8 @@ class Reached(Struct, frozen=True, eq=False):
     """Parts below half of their roof."""
     below_seconds: float
     """Of one forward, spent in those."""
+    rates: tuple[float, float] | None
+    """The least and the greatest FLOP a second of all parts, None where none is known."""
 
 
 def part_nodes(tree: Tree) -> list[int]:
@@ -158,36 +162,47 @@ def reached(session: Session, found: Parts) -> Reached:
     """Give what the parts take now."""
     seconds = _seconds(session, found)
     judged = below = 0
-    below_seconds = 0.0
-    for spent, least in zip(seconds, found.least, strict=True):
-        if spent > 0 and least > 0:
+    below_seconds, slowest, fastest = 0.0, math.inf, 0.0
+    for spent, least, flops in zip(seconds, found.least, found.flops, strict=True):
+        if spent <= 0:
+            continue
+        if least > 0:
             judged += 1
             if least < BELOW * spent:
                 below += 1
                 below_seconds += spent
-    return Reached(seconds, root_seconds(session), judged, below, below_seconds)
+        if flops:
+            rate = flops / spent
+            slowest = rate if rate < slowest else slowest
+            fastest = rate if rate > fastest else fastest
+    rates = (slowest, fastest) if fastest else None
+    return Reached(seconds, root_seconds(session), judged, below, below_seconds, rates)
 
 
 def _seconds(session: Session, found: Parts) -> list[float]:
     """Give ``node_seconds`` of all parts; a part is timed itself or not at all."""
     tree, timings, operators = session.tree, session.timings, session.operators
     seconds = [0.0] * len(found.nodes)
-    if tree is None:
-        return seconds
-    places = found.places
-    if timings is not None:
-        nodes = memoryview(timings.tick.nodes).cast("I")
+    if tree is not None and timings is not None:
         spent = memoryview(timings.tick.per_forward).cast("f").tolist()
-        for node, each in zip(nodes, spent, strict=True):
-            place = places.get(node)
-            if place is not None and tree.nodes[node].kind == "module":
-                seconds[place] = each
-    if operators is not None:
+        spent.append(0.0)  # Of parts without a position.
+        seconds = [spent[position] for position in _positions(timings.tick.nodes, found)]
+    if tree is not None and operators is not None:
         for node in memoryview(operators.times.nodes).cast("I"):
-            place = places.get(node)
+            place = found.places.get(node)
             if place is not None and tree.nodes[node].kind == "op":
                 seconds[place] = node_seconds(session, node) or 0.0
     return seconds
+
+
+@lru_cache(maxsize=2)
+def _positions(packed: bytes, found: Parts) -> list[int]:
+    """Give the position of each part in the columns of a tick, -1 where it has none.
+
+    They change seldom, so they are kept.
+    """
+    positions = {node: at for at, node in enumerate(memoryview(packed).cast("I"))}
+    return [positions.get(node, -1) for node in found.nodes]
 
 
 def by_time(now: Reached) -> list[int]:

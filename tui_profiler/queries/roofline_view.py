@@ -73,6 +73,7 @@ class RooflineView:
         """Of the column of times."""
         self.x = self.y = Axis(-1.0, 1.0)
         self._axes: tuple[Axis, Axis] | None = None
+        self._across: tuple[float, ...] = ()
         self._ranks: dict[int, int] = {}
         self._by_intensity: list[int] = []
         self._read_at = self._sorted_at = -math.inf
@@ -107,14 +108,16 @@ class RooflineView:
         if sum(map(bool, now.seconds)) != len(self.order):
             self._sort(at)
         self._sort_when_rested(at)
-        self._stretch(self.parts, now)
+        self._stretch(now)
 
     def _begin(self, session: Session, tree: Tree | None) -> None:
         has_forward = tree is not None and tree.has_forward and len(tree) > 0
         self.parts = parts(tree, session.ceilings) if tree is not None and has_forward else None
-        self.roofs = Roofs()
+        self.roofs, self._across = Roofs(), ()
         if tree is not None and self.parts is not None:
             self.roofs = roofs(tree, self.parts, session.ceilings)
+            drawn = [each for each in self.parts.intensities if each > 0]
+            self._across = (min(drawn), max(drawn)) if drawn else ()
         self.now, self.order, self._ranks, self._by_intensity = None, [], {}, []
         self._axes, self._read_at = None, -math.inf
 
@@ -140,17 +143,10 @@ class RooflineView:
         self._ranks = {place: rank for rank, place in enumerate(self.order)}
         self._by_intensity = by_intensity(self.parts, self.now)
 
-    def _stretch(self, found: Parts, now: Reached) -> None:
+    def _stretch(self, now: Reached) -> None:
         """Choose axes that hold the points, the roofs and the ridge."""
-        drawn = [
-            (intensity, flops / spent)
-            for intensity, flops, spent in zip(
-                found.intensities, found.flops, now.seconds, strict=True
-            )
-            if intensity > 0 and spent > 0
-        ]
-        across = [x for x in found.intensities if x > 0]
-        rates = [y for _, y in drawn] + [roof.flops_per_second for roof in self.roofs.compute]
+        across = [*self._across]
+        rates = [*(now.rates or ()), *(roof.flops_per_second for roof in self.roofs.compute)]
         if self.roofs.ridge:
             across.append(self.roofs.ridge * ABOVE)
         if not across or not rates:
