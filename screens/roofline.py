@@ -67,12 +67,13 @@ class RooflineScreen(SideScreen):
         region = self.query_one("#view").region
         if event.screen_offset not in region:
             return
-        at = event.screen_offset - region.offset
-        node = node_under(self.view, self.node, (region.width, region.height), (at.x, at.y))
-        self.view.touch(self.now())
-        self.select(node)
         if event.chain == 2:
             self.action_open()
+            return
+        at = event.screen_offset - region.offset
+        self.view.touch(self.now())
+        size = (region.width, region.height)
+        self.select(node_under(self.view, self.node, size, (at.x, at.y)))
 
     def on_mouse_scroll_down(self) -> None:
         """Go on by time."""

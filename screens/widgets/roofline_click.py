@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.queries.roofline_view import RooflineView
 
 from .roofline_lines import form_for, head_rows
-from .roofline_list import first_row, list_rows
+from .roofline_list import list_rows
 from .roofline_plot import BELOW, SCALE
 
 REACH = 2
@@ -33,7 +33,7 @@ def node_under(view: RooflineView, node: int, size: tuple[int, int], at: tuple[i
 
 def _of_list(view: RooflineView, node: int, line: int, rows: int) -> int:
     body = list_rows(rows)
-    first = first_row(view.rank(node) or 0, len(view.order), body)
+    first = view.first_row(node, body)
     rank = first + line - (rows - body)
     is_there = view.parts is not None and rank >= first and rank < len(view.order)
     return view.parts.nodes[view.order[rank]] if view.parts is not None and is_there else node

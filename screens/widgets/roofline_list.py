@@ -26,7 +26,7 @@ def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
     """Give the heading, where there is room for it, and as many nodes as fit."""
     body = list_rows(rows)
     rank = view.rank(look.node)
-    top = first_row(rank or 0, len(view.order), body)
+    top = view.first_row(look.node, body)
     lines = [_heading(look, view)] if body < rows else []
     for at, place in enumerate(view.order[top : top + body], top):
         line = _row(look, view, place)
@@ -39,23 +39,13 @@ def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
 def thumb(look: Look, view: RooflineView, rows: int) -> range:
     """Give the rows beside the list that say which part of it is shown; none where all is."""
     body = list_rows(rows)
-    top = first_row(view.rank(look.node) or 0, len(view.order), body)
-    found = thumb_rows(len(view.order), top, body)
+    found = thumb_rows(len(view.order), view.first_row(look.node, body), body)
     return range(found.start + rows - body, found.stop + rows - body)
 
 
 def list_rows(rows: int) -> int:
     """Give how many of so many rows are nodes: all, or all but the heading."""
     return rows - 1 if rows >= LEAST_LIST else max(rows, 1)
-
-
-def first_row(rank: int, count: int, body: int) -> int:
-    """Give the first of ``count`` rows to show: by pages, so that a step seldom moves them all."""
-    if count <= body:
-        return 0
-    # Half a page at a time: the rows around the cursor are seen before they are reached.
-    half = max(body // 2, 1)
-    return max(0, min((rank // half - (rank >= half)) * half, count - body))
 
 
 def _heading(look: Look, view: RooflineView) -> Line:

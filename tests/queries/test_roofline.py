@@ -265,8 +265,18 @@ def test_the_order_waits_until_the_reader_rests() -> None:
     slower = ticked(view.session, SECONDS | {"block.fc": 3e-3}, at=2.0)
     view.update(slower, 16.9)
     assert view.order == conv_first
+    assert view.first_row(FC, 2) == 0
     view.update(slower, 17.1)
     assert view.order == [1, 0, 2, 3]
+
+
+def test_the_selected_row_keeps_its_line_in_a_new_order() -> None:
+    view = looked_at(measured(), at=10.0)
+    assert view.first_row(POOL, 2) == 2  # The second of two rows.
+    slower = ticked(view.session, SECONDS | {"pool": 1e-3}, at=2.0)
+    view.update(slower, 16.0)
+    assert view.order == [0, 3, 1, 2]
+    assert view.first_row(POOL, 2) == 0
 
 
 def test_points_lie_where_the_axes_say() -> None:

@@ -11,8 +11,8 @@ from screens.node import NodeScreen
 from screens.roofline import RooflineScreen
 from screens.widgets.lines import Line, text
 from screens.widgets.parts import Look, finished
+from screens.widgets.roofline_click import node_under
 from screens.widgets.roofline_lines import no_roofs, roofline_lines, status_row
-from screens.widgets.roofline_list import first_row
 from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import Stage, check_golden, on_stage, until_traced
@@ -132,16 +132,32 @@ def test_the_status_counts_what_is_below_half_of_its_roof() -> None:
     assert "ceilings of cpu, " in line
 
 
-@pytest.mark.parametrize(("rank", "first"), [(0, 0), (4, 0), (5, 0), (10, 5), (14, 5), (19, 10)])
-def test_the_list_moves_by_half_pages(rank: int, first: int) -> None:
-    assert first_row(rank, 20, 10) == first
+def test_the_list_moves_no_more_than_the_cursor_asks_for() -> None:
+    view = view_of(session())
+    assert view.parts is not None
+    nodes = [view.parts.nodes[place] for place in view.order]
+    tops = [view.first_row(nodes[rank], 10) for rank in (0, 9, 10, 11, 2, 1, 30)]
+    assert tops == [0, 0, 1, 2, 2, 1, 21]
+    assert view.first_row(nodes[-1], 10) == len(nodes) - 10
 
 
-@pytest.mark.parametrize("body", [1, 2, 7, 10])
-def test_the_selected_row_is_always_in_the_list(body: int) -> None:
-    for rank in range(23):
-        top = first_row(rank, 23, body)
-        assert top <= rank < top + body
+def test_a_click_selects_a_row_or_a_point() -> None:
+    view = view_of(session())
+    assert view.parts is not None
+    nodes = [view.parts.nodes[place] for place in view.order]
+    # The list begins right of the divider; its first row is the heading.
+    assert node_under(view, nodes[0], (120, 35), (90, 3)) == nodes[2]
+    assert node_under(view, nodes[0], (120, 35), (90, 0)) == nodes[0]
+    lines = lines_of(session(), 120, 35, path="layer3.2.conv2")
+    row = next(y for y, line in enumerate(lines) if "◉" in line)
+    assert session().tree is not None
+    found = node_under(view, nodes[0], (120, 35), (lines[row].index("◉"), row))
+    line = next(
+        other
+        for other in lines_of(session(), 120, 35, path=session().tree.nodes[found].path)
+        if "◉" in other
+    )
+    assert line.index("◉") == lines[row].index("◉")
 
 
 def on_screen(stage: Stage) -> RooflineScreen:

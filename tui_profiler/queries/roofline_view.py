@@ -75,6 +75,7 @@ class RooflineView:
         self._axes: tuple[Axis, Axis] | None = None
         self._across: tuple[float, ...] = ()
         self._ranks: dict[int, int] = {}
+        self._top, self._kept = 0, (-1, 0)
         self._by_intensity: list[int] = []
         self._read_at = self._sorted_at = -math.inf
         self._touched_at = -math.inf
@@ -165,6 +166,21 @@ class RooflineView:
         """Give a node's position in the order by time, None where it has none."""
         place = self.parts.places.get(node) if self.parts is not None else None
         return self._ranks.get(place) if place is not None else None
+
+    def first_row(self, node: int, rows: int) -> int:
+        """Give the first rank of a list of so many rows.
+
+        The selected node is in sight; the list moves no more than that asks for, and where the
+        order changed, the node keeps its row.
+        """
+        rank = self.rank(node)
+        if rank is not None:
+            kept_node, kept_rank = self._kept
+            self._top += rank - kept_rank if node == kept_node else 0
+            self._top = max(min(self._top, rank), rank - rows + 1)
+            self._kept = (node, rank)
+        self._top = max(0, min(self._top, len(self.order) - rows))
+        return self._top
 
     def walked(self, node: int, steps: int) -> int:
         """Give the node so many steps further down by time; from a block first its slowest part."""
