@@ -30,6 +30,10 @@ class RooflineScreen(SideScreen):
         ("←→", "by FLOP/B"),
         ("↵", "node"),
     )
+    # The header and the status have a blank row beside them already.
+    DEFAULT_CSS = """
+    RooflineScreen .blank { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "walk(1)", show=False),
         Binding("up,k", "walk(-1)", show=False),
@@ -65,7 +69,7 @@ class RooflineScreen(SideScreen):
     def on_click(self, event: events.Click) -> None:
         """Select the point or the row; at the second click open it."""
         region = self.query_one("#view").region
-        if event.screen_offset not in region:
+        if not region.contains_point(event.screen_offset):
             return
         if event.chain == 2:
             self.action_open()

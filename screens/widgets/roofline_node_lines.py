@@ -54,11 +54,11 @@ def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list
         _pair("time", ((duration(at.seconds), "ink"),) if at.seconds else _dash(look)),
         _pair("at the roof", _least(at, look)),
         _pair("of its roof", _share(at, look)),
-        _pair("gain", _gain(at, look)),
     )
     second = (
         _pair("reaches", _rate(at.reaches, at, look)),
         _pair("roof", _rate(at.roof, at, look)),
+        _pair("would gain", _gain(at, look)),
         _pair("work", _intensity(at, look)),
     )
     lines = [title, columns(first, verdict, look), columns(second, EMPTY, look)]

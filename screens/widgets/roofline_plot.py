@@ -135,9 +135,7 @@ def _row(axis: Axis, value: float, rows: int) -> int | None:
 
 
 def _draw_roofs(grid: Grid, view: RooflineView, glyphs: Glyphs) -> None:
-    used = [roof for roof in view.roofs.compute if roof.flops]
-    main = used or list(view.roofs.compute[:1])
-    others = [roof for roof in view.roofs.compute if roof not in main]
+    main, others = _shown_roofs(view)
     if not main and view.roofs.bytes_per_second:
         main = [Roof("", 10 ** (view.y.high + 1), 0.0)]  # Only the slope is known.
     for drawn, role, dash in ((others, "faint", _DASH), (main, "muted", 0)):
@@ -148,6 +146,14 @@ def _draw_roofs(grid: Grid, view: RooflineView, glyphs: Glyphs) -> None:
             for column in range(grid.columns):
                 if (character := dots.at(column, row)) != " ":
                     grid.put(column, row, character, role)
+
+
+def _shown_roofs(view: RooflineView) -> tuple[list[Roof], list[Roof]]:
+    """Give the roofs that the model computes under, and higher ones that it could."""
+    every = view.roofs.compute
+    main = [roof for roof in every if roof.flops] or list(every[:1])
+    highest = max((roof.flops_per_second for roof in main), default=0.0)
+    return main, [r for r in every if r not in main and r.flops_per_second > highest]
 
 
 def _heights(
@@ -174,12 +180,13 @@ def _draw_points(grid: Grid, view: RooflineView, look: Look) -> None:
 def _label_roofs(grid: Grid, view: RooflineView) -> None:
     """Name the flat roofs left of where they begin, and the slope above its middle."""
     slope = view.roofs.bytes_per_second
-    for roof in view.roofs.compute:
+    main, others = _shown_roofs(view)
+    for roof in (*main, *others):
         text = f"{roof.dtype}  {rate(roof.flops_per_second, 'FLOP/s')}"
         ridge = roof.flops_per_second / slope if slope else 10**view.x.low
         row = _row(view.y, roof.flops_per_second, grid.rows)
         end = int(view.x.place(ridge, grid.columns)) - 1
-        role = "muted" if roof.flops else "faint"
+        role = "muted" if roof in main else "faint"
         if row is not None:
             _label(grid, text, end, row, role)
     if slope:
@@ -217,8 +224,10 @@ def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> 
     found = _free_place(grid, column, row, width(text))
     if found is not None:
         start, line = found
-        if abs(line - row) == 2:
-            grid.put(column, (line + row) // 2, look.glyphs.divider, "accent")
+        between = range(min(line, row) + 1, max(line, row))
+        if all(grid.is_blank(column, each, 1) for each in between):
+            for each in between:
+                grid.put(column, each, look.glyphs.divider, "accent")
         grid.write(start, line, text, "strong ink")
     grid.put(column, row, look.glyphs.points[3], "strong accent")
 
@@ -226,14 +235,21 @@ def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> 
 def _free_place(grid: Grid, column: int, row: int, cells: int) -> tuple[int, int] | None:
     """Give the first cell and the row for a label of the point at (column, row): rule 2."""
     over = max(0, min(column - cells // 2, grid.columns - cells))
-    places = [(over, row + 2), (over, row - 2), (column + 2, row), (column - cells - 1, row)]
-    places += [(over, row + 3), (over, row - 3), (over, row + 1), (over, row - 1)]
+    places = [(over, row + 2), (over, row + 3), (column + 2, row), (column - cells - 1, row)]
+    places += [(over, row - 2), (over, row - 3), (over, row + 1), (over, row - 1)]
     inside = [
         (start, line)
         for start, line in places
         if 0 <= line < grid.rows and start >= 0 and start + cells <= grid.columns
     ]
-    return min(inside, key=lambda place: grid.taken(*place, cells), default=None)
+
+    def hidden(place: tuple[int, int]) -> int:
+        start, line = place
+        way = range(min(line, row) + 1, max(line, row))
+        crossed = sum(grid.taken(column, each, 1) for each in way)
+        return grid.taken(start, line, cells) + 2 * crossed
+
+    return min(inside, key=hidden, default=None)
 
 
 def _below(view: RooflineView, columns: int, look: Look) -> tuple[Line, Line]:
@@ -247,9 +263,10 @@ def _below(view: RooflineView, columns: int, look: Look) -> tuple[Line, Line]:
     ridge = view.roofs.ridge
     at = view.x.cell(ridge, columns) if ridge else None
     if ridge and at is not None:
-        words = f"ridge {intensity(ridge)}"
-        right, left = f"{glyphs.axes[3]} {words}", f"{words} {glyphs.axes[3]}"
-        for text, start in ((right, at), (left, at + 1 - width(left))):
+        figure, mark = intensity(ridge), glyphs.axes[3]
+        left = f"ridge {figure} {mark}"
+        places = ((f"{mark} ridge {figure}", at), (left, at + 1 - width(left)))
+        for text, start in (places[0], (f"{mark} {figure}", at), places[1]):
             if labels.is_blank(start - 1 if start else 0, 0, width(text) + 2):
                 labels.write(start, 0, text, "muted")
                 break

@@ -10,14 +10,11 @@ The roofs are 400 GFLOP/s and 20 GB/s, the ridge 20 FLOP/B, an operator takes 5 
 
 from __future__ import annotations
 
-from array import array
-
 import pytest
 
 from tests.fixtures.record import recorded
 from tests.queries.sessions import ticked, traced, with_ceilings
-from tests.small_model import cost, node
-from tui_profiler.messages import OperatorTimes
+from tests.small_model import cost, node, operator_times
 from tui_profiler.plot import Axis
 from tui_profiler.queries.bound import bound
 from tui_profiler.queries.roofline import part_nodes, parts, reached, roofs
@@ -56,29 +53,12 @@ COSTS = [
 ]
 SECONDS = {
     "": 4e-3,
-    "conv": 2e-3,
+    "conv": 1.6e-3,
     "block": 1e-3,
     "block.fc": 0.8e-3,
     "drop": 1e-6,
-    "pool": 10e-6,
+    "pool": 8e-6,
 }
-
-
-def with_operators(session: Session, seconds: dict[int, float]) -> Session:
-    narrow = array("f", list(seconds.values())).tobytes()
-    return apply(
-        session,
-        OperatorTimes(
-            at=2.0,
-            windows=1,
-            forward_seconds=4e-3,
-            unmatched=0,
-            nodes=array("I", seconds).tobytes(),
-            calls=array("I", [1] * len(seconds)).tobytes(),
-            per_forward=narrow,
-            last=narrow,
-        ),
-    )
 
 
 def on_paper() -> Session:
@@ -87,7 +67,7 @@ def on_paper() -> Session:
 
 def measured(**changes: float) -> Session:
     session = ticked(on_paper(), SECONDS | changes)
-    return with_operators(session, {CONV_OP: 1.9e-3, ADD: 40e-6})
+    return apply(session, operator_times({CONV_OP: 1.9e-3, ADD: 40e-6}))
 
 
 def looked_at(session: Session, at: float = 10.0) -> RooflineView:
@@ -131,8 +111,8 @@ def test_what_is_below_half_of_its_roof_is_counted() -> None:
     session = measured()
     assert session.tree is not None
     now = reached(session, parts(session.tree, session.ceilings))
-    # conv reaches 50 %, fc 25 %, add 25 %, pool 50 %.
-    assert now.seconds == pytest.approx([2e-3, 0.8e-3, 40e-6, 10e-6])
+    # conv reaches 62.5 %, fc 25 %, add 25 %, pool 62.5 %.
+    assert now.seconds == pytest.approx([1.6e-3, 0.8e-3, 40e-6, 8e-6])
     assert (now.judged, now.below) == (4, 2)
     assert now.below_seconds == pytest.approx(0.84e-3)
     assert now.whole == pytest.approx(4e-3)
@@ -141,7 +121,7 @@ def test_what_is_below_half_of_its_roof_is_counted() -> None:
 def test_roofs_say_what_computes_under_them() -> None:
     session = measured()
     assert session.tree is not None
-    found = roofs(session.tree, parts(session.tree, session.ceilings), session.ceilings)
+    found = roofs(parts(session.tree, session.ceilings), session.ceilings)
     assert [(roof.dtype, roof.flops_per_second) for roof in found.compute] == [("f32", 4e11)]
     assert found.compute[0].flops == 402_020_000
     assert found.ridge == pytest.approx(20)
@@ -173,11 +153,11 @@ def test_a_part_stands_under_its_own_roof() -> None:
     assert view.now is not None
     conv = standing(view.session, view.parts, view.now, CONV)
     assert (conv.name, conv.kind, conv.roof_name) == ("conv", "compute", "f32")
-    assert conv.reaches == pytest.approx(2e11)
+    assert conv.reaches == pytest.approx(2.5e11)
     assert conv.roof == pytest.approx(4e11)
-    assert conv.share == pytest.approx(0.5)
+    assert conv.share == pytest.approx(0.625)
     assert conv.least_seconds == pytest.approx(1e-3)
-    assert conv.gain == pytest.approx(1e-3 / 4e-3)
+    assert conv.gain == pytest.approx(0.6e-3 / 4e-3)
     linear = standing(view.session, view.parts, view.now, FC)
     assert linear.roof == pytest.approx(1e10)
     assert linear.roof_name == "memory"
@@ -200,7 +180,7 @@ def test_a_node_without_flops_is_told_in_bytes() -> None:
     assert view.now is not None
     pool = standing(view.session, view.parts, view.now, POOL)
     assert (pool.unit, pool.intensity) == ("B/s", None)
-    assert pool.reaches == pytest.approx(1e10)
+    assert pool.reaches == pytest.approx(1.25e10)
     assert pool.roof == pytest.approx(2e10)
 
 
@@ -284,7 +264,7 @@ def test_points_lie_where_the_axes_say() -> None:
     # 0.1 to 200 FLOP/B; add reaches 0.5 GFLOP/s, the roof with its room is at 600.
     assert (view.x, view.y) == (Axis(-1, 2.5), Axis(8.5, 12))
     placed = {(s.column, s.row): (s.size, s.kind) for s in view.spots(35, 35).spots}
-    # Ten cells a decade. conv: log10 200 = 2.301 and log10 2e11 = 11.301;
+    # Ten cells a decade. conv: log10 200 = 2.301 and log10 2.5e11 = 11.398;
     # fc: log10 0.5 = -0.301 and log10 2.5e9 = 9.398; add: log10 0.1 and log10 5e8 = 8.699.
     assert placed == {
         (33, 6): (2, "compute"),

@@ -72,6 +72,8 @@ class Parts(Struct, frozen=True, eq=False):
     """FLOPs a byte; 0 for a part without FLOPs, which has no place in the plot."""
     least: list[float]
     """Seconds at the roof; 0 where no roof is known for it."""
+    dtypes: list[str]
+    """That it computes in, as torch names it."""
     kinds: bytes
     """What holds it back, as long as that explains its time; position in ``KINDS``."""
     limits: list[float]
@@ -126,29 +128,42 @@ def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
     """Give the parts of a tree and what each could reach."""
     nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bytes_moved(tree.costs[i])]
     flops, intensities, least, limits = [], [], [], []
+    dtypes = _dtypes(tree, nodes)
     kinds = bytearray()
-    for node in nodes:
+    for node, dtype in zip(nodes, dtypes, strict=True):
         cost = tree.costs[node]
         moved = bytes_moved(cost)
         flops.append(float(cost.flops))
         intensities.append(cost.flops / moved if moved else 0.0)
-        times = least_seconds(cost, ceilings, node_dtype(tree, node)) if ceilings else {}
-        largest = max(times, key=lambda kind: times[kind], default=None)
+        times = least_seconds(cost, ceilings, dtype) if ceilings is not None else {}
+        largest = max(times, key=times.__getitem__, default=None)
         least.append(max(times.get("compute", 0.0), times.get("memory", 0.0)))
         kinds.append(UNJUDGED if largest is None else KINDS.index(largest))
         limits.append(times[largest] / UNEXPLAINED_BELOW if largest is not None else 0.0)
     places = {node: place for place, node in enumerate(nodes)}
-    return Parts(array("I", nodes), places, flops, intensities, least, bytes(kinds), limits)
+    return Parts(array("I", nodes), places, flops, intensities, least, dtypes, bytes(kinds), limits)
 
 
-def roofs(tree: Tree, found: Parts, ceilings: Ceilings | None) -> Roofs:
+def _dtypes(tree: Tree, nodes: list[int]) -> list[str]:
+    """Give ``node_dtype`` of all; a tree holds equal tensors once, so few are looked at."""
+    known: dict[tuple[int, int, int], str] = {}
+    found = []
+    for node in nodes:
+        at = tree.nodes[node]
+        key = (id(at.weights), id(at.outputs), id(at.inputs))
+        if key not in known:
+            known[key] = node_dtype(tree, node)
+        found.append(known[key])
+    return found
+
+
+def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
     """Give the roofs that are known, with how much of the model computes under each."""
     if ceilings is None:
         return Roofs()
     used: dict[str, float] = {}
-    for place, node in enumerate(found.nodes):
-        dtype = node_dtype(tree, node)
-        used[dtype] = used.get(dtype, 0.0) + found.flops[place]
+    for dtype, flops in zip(found.dtypes, found.flops, strict=True):
+        used[dtype] = used.get(dtype, 0.0) + flops
     compute = [
         Roof(short_dtype(ceiling.dtype), rate, used.get(ceiling.dtype, 0.0))
         for ceiling in ceilings.compute
@@ -184,7 +199,7 @@ def _seconds(session: Session, found: Parts) -> list[float]:
     tree, timings, operators = session.tree, session.timings, session.operators
     seconds = [0.0] * len(found.nodes)
     if tree is not None and timings is not None:
-        spent = memoryview(timings.tick.per_forward).cast("f").tolist()
+        spent: list[float] = list(memoryview(timings.tick.per_forward).cast("f"))
         spent.append(0.0)  # Of parts without a position.
         seconds = [spent[position] for position in _positions(timings.tick.nodes, found)]
     if tree is not None and operators is not None:

@@ -30,8 +30,8 @@ from tui_profiler.units import TimeUnit, keep_time_unit
 
 REST_SECONDS = 5.0
 MANY = 5_000
-"""Parts of which the seconds are read anew once a second at most."""
-REFRESH_SECONDS = 1.0
+"""Parts of which the seconds are read anew every two seconds at most."""
+REFRESH_SECONDS = 2.0
 SMALL_SHARE, LARGE_SHARE = 0.005, 0.02
 """Of a forward: what takes less is a small point, what takes more a large one."""
 ABOVE = 1.5
@@ -116,7 +116,7 @@ class RooflineView:
         self.parts = parts(tree, session.ceilings) if tree is not None and has_forward else None
         self.roofs, self._across = Roofs(), ()
         if tree is not None and self.parts is not None:
-            self.roofs = roofs(tree, self.parts, session.ceilings)
+            self.roofs = roofs(self.parts, session.ceilings)
             drawn = [each for each in self.parts.intensities if each > 0]
             self._across = (min(drawn), max(drawn)) if drawn else ()
         self.now, self.order, self._ranks, self._by_intensity = None, [], {}, []
