@@ -141,7 +141,7 @@ class SideScreen(TakeActions[Left]):
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
         )
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+        self.query_one("#keys", LinesWidget).lines = finished((bar,), look)
 
     def _follow(self, session: Session) -> None:
         """Keep to the same node when the model was traced anew."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -49,6 +50,12 @@ class Glyphs(Struct, frozen=True):
     peak: str = "▼"
     tick: str = "┤"
     begin: str = "╵"
+    dots: Literal["braille", "blocks", "ascii"] = "braille"
+    """What lines of a plot are drawn with; some fonts have bad braille."""
+    points: str = "·•●◉"
+    """Of a plot: small, medium, large, selected."""
+    axes: str = "└┤┬▴"
+    """Corner, tick at the left, tick below, mark below."""
 
 
 UNICODE = Glyphs()
@@ -90,6 +97,9 @@ ASCII = Glyphs(
     peak="v",
     tick="+",
     begin="|",
+    dots="ascii",
+    points=".oO@",
+    axes="+++^",
 )
 
 

@@ -104,6 +104,21 @@ def node_dtype(tree: Tree, node: int) -> str:
     return next((name for name in names if name.startswith(("float", "bfloat"))), "float32")
 
 
+def least_seconds(cost: Cost, ceilings: Ceilings, dtype: str) -> dict[BoundKind, float]:
+    """Give the seconds that each roof alone asks for; roofs that are not known are left out."""
+    _, flops_roof = _ceiling(ceilings, dtype)
+    bytes_roof = known(ceilings.bytes_per_second)
+    op_seconds = known(ceilings.op_seconds)
+    least: dict[BoundKind, float] = {}
+    if flops_roof:
+        least["compute"] = cost.flops / flops_roof
+    if bytes_roof:
+        least["memory"] = bytes_moved(cost) / bytes_roof
+    if op_seconds is not None:
+        least["overhead"] = cost.ops * op_seconds
+    return least
+
+
 def _ceiling(ceilings: Ceilings, dtype: str) -> tuple[str, float | None]:
     for ceiling in ceilings.compute:
         if ceiling.dtype == dtype:
@@ -116,14 +131,9 @@ def _measured(
 ) -> Bound | None:
     dtype, flops_roof = ceiling
     bytes_roof = known(ceilings.bytes_per_second)
-    op_seconds = known(ceilings.op_seconds)
     moved = bytes_moved(cost)
-    least: dict[BoundKind, float | None] = {
-        "compute": cost.flops / flops_roof if flops_roof else None,
-        "memory": moved / bytes_roof if bytes_roof else None,
-        "overhead": cost.ops * op_seconds if op_seconds is not None else None,
-    }
-    shares = {kind: time / seconds for kind, time in least.items() if time is not None}
+    least = least_seconds(cost, ceilings, dtype)
+    shares = {kind: time / seconds for kind, time in least.items()}
     if not shares:
         return on_paper(cost)
     kind = max(shares, key=lambda candidate: shares[candidate])

@@ -1,0 +1,107 @@
+"""The roofline: what every node reaches of what this machine can do; the cursor walks the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries.roofline_view import RooflineView
+from tui_profiler.session import Session
+
+from .side_screen import Left, SideScreen
+from .widgets.key_bar import Keys
+from .widgets.lines import Line
+from .widgets.parts import Look
+from .widgets.roofline_click import node_under
+from .widgets.roofline_lines import form_for, roofline_lines, status_row
+
+
+class RooflineScreen(SideScreen):
+    """Shows the nodes under the roofs of this machine."""
+
+    name_of_view = "roofline"
+    keys: ClassVar[Keys] = (
+        ("esc", "back"),
+        ("↑↓", "by time"),
+        ("←→", "by FLOP/B"),
+        ("↵", "node"),
+    )
+    # The header and the status have a blank row beside them already.
+    DEFAULT_CSS = """
+    RooflineScreen .blank { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "walk(1)", show=False),
+        Binding("up,k", "walk(-1)", show=False),
+        Binding("ctrl+d,pagedown", "page(1)", show=False),
+        Binding("ctrl+u,pageup", "page(-1)", show=False),
+        Binding("g,home", "walk(-1000000)", show=False),
+        Binding("G,end", "walk(1000000)", show=False),
+        Binding("right,l", "cross(1)", show=False),
+        Binding("left,h", "cross(-1)", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    def __init__(
+        self,
+        node: int,
+        glyphs: Glyphs = UNICODE,
+        now: Callable[[], float] = lambda: 0.0,
+        held_view: tuple[Session, float] | None = None,
+    ) -> None:
+        super().__init__(node, glyphs, now, held_view)
+        self.view = RooflineView()
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give the plot, the nodes by time, and the selected node."""
+        self.view.update(look.session, look.now)
+        self._rows = rows
+        return roofline_lines(look, self.view, rows)
+
+    def status(self, look: Look) -> Line:
+        """Give how much of the forward lies far below its roof."""
+        return status_row(look, self.view)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the point or the row; at the second click open it."""
+        region = self.query_one("#view").region
+        if not region.contains_point(event.screen_offset):
+            return
+        if event.chain == 2:
+            self.action_open()
+            return
+        at = event.screen_offset - region.offset
+        self.view.touch(self.now())
+        size = (region.width, region.height)
+        self.select(node_under(self.view, self.node, size, (at.x, at.y)))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go on by time."""
+        self.action_walk(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go back by time."""
+        self.action_walk(-1)
+
+    def action_walk(self, steps: int) -> None:
+        """Go to a node that takes less time, or more."""
+        self.view.touch(self.now())
+        self.select(self.view.walked(self.node, steps))
+
+    def action_page(self, pages: int) -> None:
+        """Go half a page of the list down or up."""
+        rows = form_for(self.size.width, self._rows).list_rows
+        self.action_walk(pages * max(rows // 2, 5))
+
+    def action_cross(self, steps: int) -> None:
+        """Go to a node with more FLOPs a byte, or fewer."""
+        self.view.touch(self.now())
+        self.select(self.view.crossed(self.node, steps))
+
+    def action_open(self) -> None:
+        """Open the node screen."""
+        self.dismiss(Left(self.node, "node"))
