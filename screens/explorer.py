@@ -24,11 +24,12 @@ from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.phases import other_phase
+from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
-from .look_actions import LookActions
+from .palette_actions import PaletteActions
 from .prompt import Choice, Prompt
 from .widgets.header import Header
 from .widgets.key_bar import key_bar
@@ -50,7 +51,7 @@ ASKING |= {"y": "copy", "e": "export"}
 HINT = "x tries the marked line"
 
 
-class ExplorerScreen(LookActions):
+class ExplorerScreen(PaletteActions):
     """Holds what is looked at, and hands it to the widgets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(EXPLORER), *bindings(DEPTHS)]
@@ -117,10 +118,12 @@ class ExplorerScreen(LookActions):
         self._arrange()
         self.refresh_all()
 
-    def watch_session(self) -> None:
+    def watch_session(self, before: Session, after: Session) -> None:
         """Draw what has changed."""
         if self.is_mounted:
             self.refresh_all()
+            if is_remembered(before) and after.tree is not None and not is_remembered(after):
+                self.say(change(after))
 
     @property
     def is_narrow(self) -> bool:
@@ -151,7 +154,8 @@ class ExplorerScreen(LookActions):
     def refresh_all(self) -> None:
         """Draw everything from the session, the selection and the clock."""
         session = self._shown()
-        self.set_class(session.tree is None, "loading")
+        is_loading = session.tree is None or not self._is_complete  # Rule 2.
+        self.set_class(is_loading, "loading")
         self.set_class(trouble(session) is not None, "failed")
         if self._is_complete:
             self.tree_widget.session = session
@@ -172,9 +176,9 @@ class ExplorerScreen(LookActions):
         header, loading = self.query_one(Header), self.query_one(Loading)
         header.spec = loading.spec = self.spec  # A remedy may have changed it.
         header.show(session, now, paused_at)
-        if session.tree is None:
+        if session.tree is None or not self._is_complete:
             loading.show(session, now, self.marked, HINT)
-        elif self._is_complete:
+        else:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
         changed = self.difference(session)

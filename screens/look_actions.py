@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
+from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.session import Session
 
 from .base_app import BaseApp
@@ -65,7 +66,7 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         async def come_back(left: Left | None) -> None:
             if left is not None:
                 self.tree_widget.select(left.node)
-                if left.then in ("node", "keys"):
+                if left.then in ("node", "keys", "palette"):
                     await self.run_action(left.then)
                 elif left.then:
                     self.action_side(left.then)
@@ -97,7 +98,9 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
 
     def action_replay(self) -> None:
         """Ask for the energy of the selected node, run by itself."""
-        if self.session.tree is not None:
+        if is_remembered(self.session):
+            self.say("this tree is remembered: the worker's own is not known yet")
+        elif self.session.tree is not None:
             selected = self.tree_widget.view.selected
             self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
 

@@ -61,6 +61,7 @@ class SideScreen(TakeActions[Left]):
         Binding("p", "pause", show=False),
         Binding("y", "copy", show=False),
         Binding("e", "export", show=False),
+        Binding("ctrl+p,colon", "leave_for('palette')", show=False),
         *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
     ]
 
