@@ -32,7 +32,6 @@ _RIGHT = (("?", "keys"), ("q", "quit"))
 class StartScreen(Screen[None]):
     """Lists what can be opened; what is typed filters it."""
 
-    CSS = "StartScreen #offers { height: 1fr; } StartScreen #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
@@ -67,7 +66,7 @@ class StartScreen(Screen[None]):
         self.set_interval(LOOK_AGAIN_SECONDS, self.look_for_programs)
         before = await asyncio.to_thread(opened_before, self._folder)
         files = await asyncio.to_thread(files_here, self._folder)
-        self._standing = (*before, *self._standing, *files)
+        self.offer((*before, *self._standing, *files))
         await self.look_for_programs()
 
     def on_resize(self) -> None:
@@ -113,6 +112,11 @@ class StartScreen(Screen[None]):
         else:
             self._leave(None)
 
+    def offer(self, offers: tuple[Offer, ...]) -> None:
+        """List these, beside the running programs."""
+        self._standing = offers
+        self._refind()
+
     async def look_for_programs(self) -> None:
         """List the programs that watch a model now."""
         self._watched = await asyncio.to_thread(running)
@@ -149,6 +153,7 @@ class StartScreen(Screen[None]):
 class StartApp(ThemedApp[Offer | None]):
     """Gives what was chosen, or None when it is left."""
 
+    CSS = "#offers { height: 1fr; } #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]

@@ -13,7 +13,7 @@ from .lines import EMPTY, Line, exact, line_width, with_role
 from .parts import Look, finished, row
 from .start_lines import shortened
 
-NAME_CELLS = 22
+NAME_CELLS = 28
 CARET = "▏"
 
 
@@ -58,7 +58,8 @@ def _command(command: Command, is_selected: bool, look: Look) -> Line:
     ellipsis = look.glyphs.ellipsis
     name_cells = min(NAME_CELLS, look.inner // 2)
     refused = bool(command.why_not)
-    name: Line = ((safe(command.name), "faint" if refused else "strong ink"),)
+    ink = "strong accent" if is_selected else "strong ink"
+    name: Line = ((safe(command.name), "faint" if refused else ink),)
     key: Line = ((command.key, "faint" if refused else "strong accent"),)
     room = look.inner - 2 - name_cells - line_width(key) - 2
     words = f"not now: {safe(command.why_not)}" if refused else command.help

@@ -77,7 +77,8 @@ def _table(
             table.append((EMPTY, None))
         table.append((section(title, "", look), None))
         if not found:
-            table.append((row(((f"  {_EMPTY[title]}", "muted"),), EMPTY, look), None))
+            nothing = shortened(_EMPTY[title], look.inner - 2, look.glyphs.ellipsis)
+            table.append((row(((f"  {nothing}", "muted"),), EMPTY, look), None))
         table += [(_offer(offer, at == selected, look), at) for at, offer in found]
     return table
 

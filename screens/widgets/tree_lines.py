@@ -128,9 +128,10 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
         words = "on paper" if on_paper else SORT_LABELS[focus.sort]
-        marked = f" {words}, remembered"
-        if is_remembered(figures.session) and width(marked) <= room - len("graph"):
-            return (graph, (marked, "faint"))
+        if is_remembered(figures.session):  # Said wherever it fits, before anything else.
+            marked = f" {words}, remembered"
+            fits = width(marked) <= room - len("graph")
+            return (graph, (marked if fits else "  remembered", "faint"))
         return (graph, (f"  {words}", "faint"))
     # The root of the view names itself; once it has scrolled off, the first row names its parents.
     node = focus.root if first == focus.root else tree.nodes[first].parent

@@ -35,7 +35,7 @@ def opened(messages: list[Message]) -> list[Message]:
     return [last_time(), *messages]  # type: ignore[list-item]  # as its source tells it
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
 async def test_the_tree_of_last_time_looks_as_agreed(size: tuple[int, int]) -> None:
     async with on_stage(opened(importing()), size) as (stage, pilot):
         await pilot.press("3", "j")
