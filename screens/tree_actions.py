@@ -91,7 +91,7 @@ class TreeActions(Screen[None]):
         """Show equal siblings as one row with sums, or one by one."""
         tree = self.tree_widget
         tree.group(not tree.view.grouped)
-        sums = "equal blocks in a row are one row: its figures are sums, the panel shows the first"
+        sums = "equal blocks: one row of sums; the panel shows the first"
         self.say(sums if tree.view.grouped else "equal blocks are shown one by one")
 
     def action_sort(self) -> None:
@@ -120,7 +120,7 @@ class TreeActions(Screen[None]):
     def action_match(self, step: int) -> None:
         """Go to the next or former node that the filter found."""
         if not self.tree_widget.view.filter_text:
-            self.say("no filter: / sets one, then n and N go through what it finds")
+            self.say("no filter: / sets one")
         elif not self.tree_widget.next_match(step):
             self.say("no match is unfolded below this root")
 

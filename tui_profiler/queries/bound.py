@@ -77,9 +77,12 @@ def bound(session: Session, node: int) -> Bound | None:
     """Give the class of a node, None where it costs nothing and was not measured."""
     if session.tree is None:
         return None
-    cost = session.tree.costs[node]
-    seconds = node_seconds(session, node)
-    if seconds and session.ceilings is not None:
+    return bound_of(session, node, session.tree.costs[node], node_seconds(session, node))
+
+
+def bound_of(session: Session, node: int, cost: Cost, seconds: float | None) -> Bound | None:
+    """Give the class of what costs and takes so much, in the dtype of a node."""
+    if seconds and session.ceilings is not None and session.tree is not None:
         ceiling = _ceiling(session.ceilings, node_dtype(session.tree, node))
         return _measured(cost, seconds, session.ceilings, ceiling)
     return on_paper(cost)

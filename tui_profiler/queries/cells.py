@@ -10,7 +10,7 @@ from msgspec import Struct
 from tui_profiler.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries import mixes, trend
-from tui_profiler.queries.bound import KINDS, BoundKind, bound, bytes_moved, intensity
+from tui_profiler.queries.bound import BoundKind, bound_of, bytes_moved, intensity
 from tui_profiler.queries.runs import Steps, Sums, members
 from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.queries.steady import Steady
@@ -143,6 +143,7 @@ class Figures:
         missing = self._missing(tree, node)
         has_forward = tree.has_forward
         mix = self._mix(node, steps)
+        found = bound_of(session, node, cost, seconds) if seconds else None
         return Cells(
             parameters=cost.parameters or "zero",
             macs=_macs(cost) if has_forward else "unavailable",
@@ -155,7 +156,7 @@ class Figures:
             share=(missing if self.measured else "zero") if share is None else share or "zero",
             trend=self._trend(node) if not steps else "",
             bar=self._bar(~node if steps else node, share or 0.0, bar_cells, mix),
-            bound=self._bound(node, seconds, mix if steps else ()),
+            bound=found.kind if found is not None else None,
             measured_share=share if self.measured else None,
             failed=self._has_failed(node, steps),
         )
@@ -179,13 +180,6 @@ class Figures:
         if not self.measured or self._mixes is None:
             return ()
         return self._mixes.of_run(node, steps) if steps else self._mixes.of(node)
-
-    def _bound(self, node: int, seconds: float | None, mix: tuple[float, ...]) -> BoundKind | None:
-        """Give what holds a node back; of a sum, the bound that most of its time has."""
-        if mix:
-            return KINDS[mix.index(max(mix))] if any(mix) else None
-        found = bound(self.session, node) if seconds else None
-        return found.kind if found is not None else None
 
     def _share(self, tree: Tree, cost: Cost, seconds: float | None) -> float | None:
         if self.whole is None:

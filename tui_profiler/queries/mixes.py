@@ -55,6 +55,7 @@ class Mixes:
                 kind = kinds[node] if spent <= limit[node] else _OVERHEAD
                 own[kind][node + 1] = spent
         self._ends = tree.ends
+        self._runs: dict[tuple[int, Steps], tuple[float, ...]] = {}
         self._sums = tuple(array("d", accumulate(column)) for column in own)
 
     def of(self, node: int) -> tuple[float, ...]:
@@ -63,10 +64,13 @@ class Mixes:
 
     def of_run(self, node: int, steps: Steps) -> tuple[float, ...]:
         """Give the seconds of all the nodes that a node stands for, in the order of ``KINDS``."""
-        stop = self._ends[node]
-        return tuple(
-            max(summed(sums, stop, steps) - summed(sums, node, steps), 0.0) for sums in self._sums
-        )
+        found = self._runs.get((node, steps))
+        if found is None:
+            ends = (summed(sums, self._ends[node], steps) for sums in self._sums)
+            starts = (summed(sums, node, steps) for sums in self._sums)
+            found = tuple(max(end - start, 0.0) for end, start in zip(ends, starts, strict=True))
+            self._runs[node, steps] = found
+        return found
 
     def between(self, start: int, stop: int) -> tuple[float, ...]:
         """Give the seconds of a run of nodes in preorder, in the order of ``KINDS``."""

@@ -94,18 +94,24 @@ class Sums:
     def __init__(self, session: Session, before: Sums | None = None) -> None:
         self._session = session
         self._costs: dict[str, array[float]] = {}
+        self._summed: dict[tuple[int, Steps], Cost] = {}
         self._seconds: array[float] | None = None
         self._containers: list[int] | None = None
         if before is None or before._session.tree is not session.tree:
             return
         self._costs, self._containers = before._costs, before._containers
+        self._summed = before._summed
         former = before._session
         if (former.timings, former.operators) == (session.timings, session.operators):
             self._seconds = before._seconds
 
     def cost(self, node: int, steps: Steps) -> Cost:
         """Give the sum of what they cost; a parameter that two of them share counts for each."""
-        return Cost(*(int(summed(self._column(field), node, steps)) for field in _COSTS))
+        found = self._summed.get((node, steps))
+        if found is None:
+            found = Cost(*(int(summed(self._column(field), node, steps)) for field in _COSTS))
+            self._summed[node, steps] = found
+        return found
 
     def seconds(self, node: int, steps: Steps) -> float | None:
         """Give the sum of the median seconds of each; None where one of them has none."""
