@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tui_profiler.queries import focus as focuses
 from tui_profiler.queries import rows
-from tui_profiler.queries.focus import SORT_KEYS, SortKey
+from tui_profiler.queries.focus import SortKey, sort_keys
 from tui_profiler.queries.seconds import hottest
 
 from .tree_canvas import TreeCanvas
@@ -125,9 +125,10 @@ class NodeTree(TreeCanvas):
         self._look(view)
 
     def sort_by_next(self) -> None:
-        """Sort by the next column."""
-        at = SORT_KEYS.index(self.view.sort)
-        self.sort_by(SORT_KEYS[(at + 1) % len(SORT_KEYS)])
+        """Sort by the next of the columns that are shown."""
+        keys = sort_keys(self.columns_shown)
+        at = keys.index(self.view.sort) if self.view.sort in keys else 0
+        self.sort_by(keys[(at + 1) % len(keys)])
 
     def reverse(self) -> None:
         """Turn the order of siblings round."""

@@ -10,6 +10,8 @@ from tui_profiler.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries import mixes, trend
 from tui_profiler.queries.bound import BoundKind, bound, bytes_moved, intensity
+from tui_profiler.queries.columns import MEASURED, ColumnName, figure
+from tui_profiler.queries.energy import replay_of
 from tui_profiler.queries.seconds import macs_share, node_seconds, root_seconds
 from tui_profiler.queries.steady import Steady
 from tui_profiler.session import Bounded, Session, Timings, Tree
@@ -142,6 +144,22 @@ class Figures:
             and bool(failure.where)
             and failure.where == self._path(node),
         )
+
+    def value(self, node: int, column: ColumnName) -> Value:
+        """Give what a column says that only some users look at, or why it says nothing."""
+        tree = self.session.tree
+        assert tree is not None
+        found = figure(self.session, node, column)
+        if found is None:
+            return self._missing(tree, node) if column in MEASURED else "unavailable"
+        return found or "zero"
+
+    def is_estimate(self, node: int, column: ColumnName) -> bool:
+        """Say if a column's figure is an estimate: energy that is not of a node's replays."""
+        if column != "energy":
+            return False
+        replayed = replay_of(self.session, node)
+        return replayed is None or not replayed.replays
 
     def type_of(self, node: int) -> str:
         """Give a node's type; a container of equals is named by them: ``3× Bottleneck``."""

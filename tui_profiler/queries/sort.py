@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from tui_profiler.queries.columns import figure
 from tui_profiler.queries.focus import Focus
-from tui_profiler.queries.seconds import node_seconds, share
 from tui_profiler.session import Session
 
 _Key: TypeAlias = Callable[[int], float | tuple[bool, int, str] | None]
@@ -31,18 +31,12 @@ def _key(session: Session, focus: Focus) -> _Key:
     tree = session.tree
     assert tree is not None
     match focus.sort:
-        case "parameters":
-            return lambda node: tree.costs[node].parameters
-        case "macs":
-            return lambda node: tree.costs[node].macs
-        case "seconds":
-            return lambda node: node_seconds(session, node)
-        case "share":
-            return lambda node: share(session, node)
         case "name":
             return lambda node: _by_name(tree.nodes[node].name)
         case "order":
             return lambda node: node
+        case column:
+            return lambda node: figure(session, node, column)
 
 
 def _by_name(name: str) -> tuple[bool, int, str]:
