@@ -24,16 +24,18 @@ from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
-from tui_profiler.queries.phases import other_phase
 from tui_profiler.session import Session
+from tui_profiler.text import safe
 
-from .keys import DEPTHS, EXPLORER, bindings, footer
-from .look_actions import LookActions
+from .habit_actions import HabitActions
+from .habits import Habits
+from .keys import DEPTHS, EXPLORER, bindings
+from .keys_here import explorer_bar
 from .prompt import Choice, Prompt
 from .widgets.header import Header
-from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
+from .widgets.parts import plain
 from .widgets.status import Status
 
 NARROW_COLUMNS = 100
@@ -46,7 +48,7 @@ SAID_SECONDS = 8.0
 HINT = "x tries the marked line"
 
 
-class ExplorerScreen(LookActions):
+class ExplorerScreen(HabitActions):
     """Holds what is looked at, and hands it to the widgets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(EXPLORER), *bindings(DEPTHS)]
@@ -58,8 +60,10 @@ class ExplorerScreen(LookActions):
         now: Callable[[], float],
         send: Callable[[Request], None],
         restart: Callable[[LoadSpec | None], None],
+        habits: Habits | None = None,
     ) -> None:
         super().__init__(spec, now, send, restart)
+        self.habits = habits or Habits()
         self.glyphs = glyphs
         self._held: tuple[Session, float] | None = None
         self._said = ""
@@ -78,7 +82,7 @@ class ExplorerScreen(LookActions):
 
     def on_mount(self) -> None:
         """Draw at once, then bring the rest."""
-        self.set_interval(0.25, self._tick)
+        self.tick_at(self.habits.config.settings.rate)
         self.refresh_all()
         self.call_after_refresh(self._complete)
 
@@ -137,7 +141,7 @@ class ExplorerScreen(LookActions):
                 "tiny" if self.is_tiny else "narrow" if self.is_narrow else "wide"
             )
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
         if self.is_current:
             self._draw_panels()
@@ -148,7 +152,7 @@ class ExplorerScreen(LookActions):
         self.set_class(session.tree is None, "loading")
         self.set_class(trouble(session) is not None, "failed")
         if self._is_complete:
-            self.tree_widget.session = session
+            self.show_in_tree(session)
         self._draw_panels()
 
     @property
@@ -173,7 +177,7 @@ class ExplorerScreen(LookActions):
             self._draw_panel(session, now if paused_at is None else paused_at)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
-        self._draw_keys(session)
+        self._draw_keys(session, said if self.is_narrow else "")
 
     def _draw_panel(self, session: Session, now: float) -> None:
         """Draw what speaks of the selected node: of the three panels, the one that is shown."""
@@ -186,23 +190,17 @@ class ExplorerScreen(LookActions):
         else:
             self._inspector.show(session, node, now)
 
-    def _draw_keys(self, session: Session) -> None:
-        narrow = self.is_narrow
-        left = footer(EXPLORER, "left", narrow=narrow)
-        if other_phase(session):
-            left = (("f", other_phase(session)), *left)
-        if session.playback is not None:
-            play = footer(EXPLORER, "play", narrow=narrow)
-            taken = [key for key, _ in play]
-            left = (*play, *((key, label) for key, label in left if key not in taken))
-        elif trouble(session) is not None:
-            left = (("x", "try this"), ("ctrl+r", "restart"))
-        elif session.tree is None:
-            left = (("ctrl+r", "restart"),)
+    def _draw_keys(self, session: Session, said: str = "") -> None:
+        """Draw the keys that matter here, or what was said where there is no row for it."""
         if self._prompt is not None and self._prompt.is_open:
-            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(),)
+            self.query_one("#keys", LinesWidget).lines = (plain(self._prompt.line(), self.glyphs),)
             return
-        bar = key_bar(left, footer(EXPLORER, "right", narrow=narrow), self.size.width, self.glyphs)
+        if said:
+            line = ((f" {safe(said)}", "ink"),)
+            self.query_one("#keys", LinesWidget).lines = (plain(line, self.glyphs),)
+            return
+        keys, cells = self.own_keys(), self.size.width
+        bar = explorer_bar(keys, session, cells, narrow=self.is_narrow, glyphs=self.glyphs)
         self.query_one("#keys", LinesWidget).lines = (bar,)
 
     def say(self, text: str) -> None:
@@ -253,7 +251,8 @@ class ExplorerScreen(LookActions):
         """Say where the figures of the selected node come from."""
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
-        self.say(why(self._shown(), self.tree_widget.view.selected))
+        tree = self.tree_widget
+        self.say(why(self._shown(), tree.view.selected, tree.columns_shown))
 
     def forget_pause(self) -> None:
         """Let the view go on."""
@@ -265,12 +264,8 @@ class ExplorerScreen(LookActions):
         """Open a prompt at once, and hand it what is typed."""
         if self._prompt is not None and self._prompt.is_open:
             self._prompt.key(event.key, event.character)
-        elif event.key == "slash" and self._is_complete:
-            self.action_filter()
-        elif event.key == "B":
-            self.action_batch()
-        elif event.key == "at":
-            self.action_seek_to()
+        elif asks := self.prompt_of(event.key):
+            asks()
         else:
             return
         event.stop()

@@ -9,7 +9,8 @@ from tui_profiler.messages import ReplayNode
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
-from .base_app import BaseApp
+from .base_app import BaseApp, own_keys
+from .keys import EXPLORER
 from .play_actions import PlayActions
 from .tree_actions import TreeActions
 
@@ -52,12 +53,6 @@ class LookActions(TreeActions, PlayActions):
             self.app.copy_to_clipboard(safe(path))
             self.say(f"copied {safe(path) or 'the root: its path is empty'}")
 
-    def action_theme(self) -> None:
-        """Go to the next theme."""
-        names = sorted(self.app.available_themes)
-        self.app.theme = names[(names.index(self.app.theme) + 1) % len(names)]
-        self.say(f"theme {self.app.theme}")
-
     def action_node(self) -> None:
         """Open the node screen."""
         from .node import NodeScreen  # noqa: PLC0415 # first paint does without it
@@ -95,7 +90,8 @@ class LookActions(TreeActions, PlayActions):
         """Open the list of keys."""
         from .help import KeysScreen  # noqa: PLC0415
 
-        self.app.push_screen(KeysScreen(self.session))
+        keys = own_keys(self.app, EXPLORER)
+        self.app.push_screen(KeysScreen(self.session, keys, self.glyphs))
 
     async def action_leave(self) -> None:
         """Quit; where something of the user's runs in here, ask what becomes of it."""

@@ -19,6 +19,7 @@ from textual.screen import Screen
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.session import EMPTY, Session
 
+from .base_app import own_keys
 from .keys import SIDE_SCREENS, shown
 from .widgets.header import Header
 from .widgets.key_bar import Keys, key_bar
@@ -53,11 +54,15 @@ class SideScreen(Screen[Left]):
     SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "back", show=False),
-        Binding("o", "leave_for('node')", show=False),
-        Binding("question_mark", "leave_for('keys')", show=False),
-        Binding("p", "pause", show=False),
-        *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
+        Binding("escape,backspace", "back", show=False, id="back"),
+        Binding("q", "back", show=False, id="leave"),
+        Binding("o", "leave_for('node')", show=False, id="node"),
+        Binding("question_mark", "leave_for('keys')", show=False, id="keys"),
+        Binding("p", "pause", show=False, id="pause"),
+        *(
+            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
+            for key in SIDE_SCREENS
+        ),
     ]
 
     session: var[Session] = var(EMPTY)
@@ -128,7 +133,7 @@ class SideScreen(Screen[Left]):
         look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
         view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
         self.query_one("#status", LinesWidget).lines = finished((self.status(look),), look)
-        others = tuple((shown(key), key.label) for key in SIDE_SCREENS)
+        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
         )

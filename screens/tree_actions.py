@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
-from tui_profiler.queries.focus import SORT_KEYS
-
 if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
     from .widgets.tree import NodeTree
 
 
-_NEED_TREE = ("open", "node", "copy", "why", "filter")
+_NEED_TREE = ("open", "node", "copy", "why", "filter", "columns")
 
 
 class TreeActions(Screen[None]):
@@ -82,8 +80,7 @@ class TreeActions(Screen[None]):
 
     def action_sort(self) -> None:
         """Sort by the next column."""
-        tree = self.tree_widget
-        tree.sort_by(SORT_KEYS[(SORT_KEYS.index(tree.view.sort) + 1) % len(SORT_KEYS)])
+        self.tree_widget.sort_by_next()
 
     def action_reverse(self) -> None:
         """Sort the other way round."""

@@ -6,16 +6,33 @@
    where a second change interrupts that, tells of the older size last: the screen stays wrong until
    the next change. Were ``_get_terminal_size`` or ``_in_band_window_resize`` renamed, the first
    change of size would raise AttributeError.
+3. The mouse is taken and left with ``_mouse``, ``_enable_mouse_support`` and
+   ``_disable_mouse_support`` of the driver, which is found as the app's ``_driver``. Were they
+   renamed, switching the mouse would raise AttributeError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.geometry import Size
+
+
+def set_mouse(app: App[Any]) -> bool:
+    """Leave the mouse to the terminal where we have it, take it where we have not.
+
+    Gives whether we have it now.
+    """
+    driver = app._driver
+    if not isinstance(driver, QuietDriver):
+        return False  # Nothing real is drawn on.
+    driver.has_mouse = not driver.has_mouse
+    return driver.has_mouse
 
 
 class QuietDriver(LinuxDriver):
@@ -30,6 +47,17 @@ class QuietDriver(LinuxDriver):
         if not self._in_band_window_resize:  # Else the terminal itself tells of it.
             size = Size(*self._get_terminal_size())
             self._app.post_message(Resize(size, size))
+
+    @property
+    def has_mouse(self) -> bool:
+        """Whether clicks come to us."""
+        return self._mouse
+
+    @has_mouse.setter
+    def has_mouse(self, has_mouse: bool) -> None:
+        self._disable_mouse_support()
+        self._mouse = has_mouse
+        self._enable_mouse_support()
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:
