@@ -13,8 +13,9 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 from textual.binding import Binding, BindingType
+from textual.timer import Timer
 
-from tui_profiler.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import (
     Ended,
     Failed,
@@ -35,9 +36,11 @@ from tui_profiler.source.script import Script
 
 from .base_app import BaseApp
 from .explorer import ExplorerScreen
+from .habits import Habits, habits_of
+from .look_options import NO_WISH, Wish
+from .output import say
 from .terminal.guard import end_on_hang_up, end_on_signals
 
-TICK_SECONDS = 0.25
 _AT_ONCE = (
     *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
     *(Playback, Jump, Remembered),
@@ -59,30 +62,38 @@ class ProfilerApp(BaseApp):
         spec: LoadSpec,
         restart: Callable[[LoadSpec], Source],
         *,
-        glyphs: Glyphs = UNICODE,
+        habits: Habits | None = None,
         clock: Callable[[], float] = time.time,
         script: Script | None = None,
     ) -> None:
-        super().__init__()
+        self.habits = habits or Habits()
+        super().__init__(self.habits.theme)
         self._script = script
         self._source = source
         self._spec = spec
         self._restart = restart
         self._clock = clock
-        self.glyphs = glyphs
+        self.glyphs: Glyphs = self.habits.glyphs
+        self.rate = self.habits.config.settings.rate
+        self.given_keys = self.habits.config.settings.keys
+        self._redrawing: Timer | None = None
         self._newest = EMPTY
         self._reading: asyncio.Task[None] | None = None
 
     def get_default_screen(self) -> ExplorerScreen:
         """Start at the explorer, bound to the app's session."""
-        return ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart).data_bind(
-            BaseApp.session, BaseApp.before
-        )
+        return self.explorer().data_bind(BaseApp.session, BaseApp.before)
+
+    def explorer(self) -> ExplorerScreen:
+        """Give a new explorer, as its user is used to."""
+        send, restart = self.send, self.restart
+        return ExplorerScreen(self._spec, self.glyphs, self.now, send, restart, self.habits)
 
     def on_mount(self) -> None:
         """Begin to read, and to redraw."""
         self._reading = asyncio.create_task(self._read(self._source))
-        self.set_interval(TICK_SECONDS, self._show)
+        self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
+        self.set_rate(self.rate)
         if not self.is_headless:
             end_on_signals(self._end)
             end_on_hang_up(0, self._end)
@@ -90,6 +101,13 @@ class ProfilerApp(BaseApp):
     async def on_unmount(self) -> None:
         """End the probe before the event loop ends."""
         await self._stop_reading()
+
+    def set_rate(self, rate: float) -> None:
+        """Redraw so many times a second from now on."""
+        self.rate = rate
+        if self._redrawing is not None:
+            self._redrawing.stop()
+        self._redrawing = self.set_interval(1 / rate, self._show)
 
     def now(self) -> float:
         """Give seconds since the command was started."""
@@ -158,14 +176,16 @@ def run_explorer(
     restart: Callable[[LoadSpec], Source],
     spec: LoadSpec,
     *,
-    ascii_only: bool = False,
+    wish: Wish = NO_WISH,
     clock: Callable[[], float] = time.time,
     script: Script | None = None,
 ) -> int:
     """Run the explorer until it is left; gives the exit code."""
-    glyphs = ASCII if ascii_only else UNICODE
-    app = ProfilerApp(source, spec, restart, glyphs=glyphs, clock=clock, script=script)
-    result = app.run()
+    habits = habits_of(wish, spec.model)
+    app = ProfilerApp(source, spec, restart, habits=habits, clock=clock, script=script)
+    result = app.run(mouse=habits.config.settings.mouse)
+    if habits.unkept:
+        say(spec.model, habits.unkept)
     if app.return_code:
         return app.return_code
     return result or 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .look_options import Wish, look_options
 from .options import stock_output
 from .output import require_terminal
 
@@ -25,12 +26,10 @@ attach_to = click.option(
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
 @remote_python
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@look_options
 @stock_output
 @click.pass_obj
-def attach(
-    started_at: float, who: str, only_list: bool, remote_python: str, ascii_only: bool
-) -> int:
+def attach(started_at: float, /, who: str, only_list: bool, remote_python: str, wish: Wish) -> int:
     """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
 
     NAME is what watch was given, or the class of the model. Where there are several programs, they
@@ -41,9 +40,7 @@ def attach(
     if only_list:
         return list_programs(who)
     require_terminal()
-    return run_attached(
-        who, remote_python=remote_python, ascii_only=ascii_only, started_at=started_at
-    )
+    return run_attached(who, remote_python=remote_python, wish=wish, started_at=started_at)
 
 
 @click.command("relay", short_help="What attach runs on another host, by ssh.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import ASCII, UNICODE
 from tui_profiler.messages import LoadSpec
 from tui_profiler.source.attached import Attached, AttachError, attached, find
 from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
@@ -10,6 +9,8 @@ from tui_profiler.source.remote import SCHEME
 from tui_profiler.verbs.outcome import MODEL_FAILED
 
 from .app import run_explorer
+from .habits import habits_of
+from .look_options import Wish
 from .output import put
 from .programs import candidates, columns, matching, refused, source_of
 
@@ -28,20 +29,20 @@ def list_programs(who: str) -> int:
     return MODEL_FAILED
 
 
-def run_attached(who: str, *, remote_python: str, ascii_only: bool, started_at: float) -> int:
+def run_attached(who: str, *, remote_python: str, wish: Wish, started_at: float) -> int:
     """Look into one program until it is left; gives the exit code.
 
     Args:
         who: name or process id, or an address; empty for any.
         remote_python: an interpreter on another host.
-        ascii_only: draw with ASCII characters only.
+        wish: what was typed of the look.
         started_at: Unix time when the command was started.
     """
     try:
         if who.startswith(SCHEME):
             source: Attached | int = source_of(who, remote_python, started_at)
         else:
-            source = _picked(who, ascii_only=ascii_only, started_at=started_at)
+            source = _picked(who, wish=wish, started_at=started_at)
     except AttachError as error:
         return refused(error)
     if isinstance(source, int):
@@ -51,10 +52,10 @@ def run_attached(who: str, *, remote_python: str, ascii_only: bool, started_at: 
         raise AssertionError("what is attached to is not started again")
 
     spec = LoadSpec(source.program.name, started_at=started_at)
-    return run_explorer(source, again, spec, ascii_only=ascii_only)
+    return run_explorer(source, again, spec, wish=wish)
 
 
-def _picked(who: str, *, ascii_only: bool, started_at: float) -> Attached | int:
+def _picked(who: str, *, wish: Wish, started_at: float) -> Attached | int:
     """Attach to what fits, chosen by hand where there are several.
 
     Gives an exit code where none was chosen, or where it is a run of several ranks and was left.
@@ -64,12 +65,12 @@ def _picked(who: str, *, ascii_only: bool, started_at: float) -> Attached | int:
     if len(fitting) > 1:
         from .picker import pick  # noqa: PLC0415
 
-        picked, code = pick(who, ASCII if ascii_only else UNICODE)
+        picked, code = pick(who, habits_of(wish))
         if picked is None:
             return code
         chosen = picked
     if chosen.program is not None and (is_whole_run(chosen) or is_rank(chosen.program)):
         from .ranks_app import run_ranks  # noqa: PLC0415
 
-        return run_ranks(chosen, chosen.program, ascii_only=ascii_only, started_at=started_at)
+        return run_ranks(chosen, chosen.program, wish=wish, started_at=started_at)
     return attached(chosen.place, started_at)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
+from textual.app import App
 from textual.reactive import var
 
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
+from .appearance import ThemeName
+from .keys import Key, remapped
 from .terminal.driver import QuietDriver
 from .terminal.output import SparingApp
-from .theme import DARK, THEMES, roles_for
+from .theme import PREFIX, THEMES, roles_for
 
 _Result = TypeVar("_Result")
 
@@ -22,11 +26,11 @@ class ThemedApp(SparingApp[_Result]):
 
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self) -> None:
+    def __init__(self, theme: ThemeName = "dark") -> None:
         super().__init__(driver_class=QuietDriver)
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = os.environ.get("TEXTUAL_THEME") or DARK.name
+        for ours in THEMES:
+            self.register_theme(ours)
+        self.theme = os.environ.get("TEXTUAL_THEME") or PREFIX + theme
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give our roles where a theme does not name them."""
@@ -40,6 +44,14 @@ class BaseApp(ThemedApp[int]):
     before: var[Session] = var(EMPTY)
     """The session as it was before the last change of batch, input, device or dtype."""
     workspace: var[Workspace] = var(NO_RANKS)
+    rate: float = 4.0
+    """Redraws a second."""
+    given_keys: Mapping[str, tuple[str, ...]] = {}
+    """Name of an action to the keys that the user gave it."""
+
+    def set_rate(self, rate: float) -> None:
+        """Redraw so many times a second from now on."""
+        self.rate = rate
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send a sequence, in order with what is drawn; as Textual does, through its driver."""
@@ -57,3 +69,8 @@ class BaseApp(ThemedApp[int]):
     def show_ranks(self) -> bool:
         """Go to all ranks of the run; gives whether there are any."""
         return False
+
+
+def own_keys(app: App[Any], keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Give keys as the user of an app has them."""
+    return remapped(keys, app.given_keys) if isinstance(app, BaseApp) else keys

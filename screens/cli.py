@@ -17,8 +17,11 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
+from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
-from .output import is_terminal, require_terminal
+from .output import require_terminal
+from .setup_verbs import completion, config
+from .verb_group import Verbs, models_and_files
 
 _EPILOG = """\b
 Examples:
@@ -39,19 +42,8 @@ Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad argume
 3 a tolerance does not hold, 130 interrupted."""
 
 
-class _Verbs(click.Group):
-    """A group whose first argument may be a model instead of a verb, or none: it is explored."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and is_terminal():
-            args = ["explore"]
-        if args and args[0] not in (*self.commands, "--help", "--version"):
-            args = ["explore", *args]
-        return super().parse_args(ctx, args)
-
-
 @click.group(
-    cls=_Verbs,
+    cls=Verbs,
     epilog=_EPILOG,
     subcommand_metavar="MODEL | VERB [ARGUMENTS]",
     context_settings={"max_content_width": 100},
@@ -68,9 +60,9 @@ def _verbs() -> None:
 
 
 @_verbs.command("explore", short_help="Run a model and look inside, on screen.")
-@click.argument("model", default="")
+@click.argument("model", default="", shell_complete=models_and_files)
 @model_options
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@look_options
 @stock_output
 @click.option(
     "--no-remembered",
@@ -80,26 +72,24 @@ def _verbs() -> None:
     help="Neither show the tree of last time nor keep this one.",
 )
 @click.pass_obj
-def _explore(
-    started_at: float, model: str, chosen: Chosen, ascii_only: bool, remembers: bool
-) -> int:
+def _explore(started_at: float, model: str, chosen: Chosen, wish: Wish, remembers: bool) -> int:
     """Run MODEL and look inside, on screen. The verb may be left out.
 
     Without MODEL, what can be opened is listed to choose from.
     """
     if is_recording(model):
-        return _played(model, ascii_only=ascii_only)
+        return _played(model, wish=wish)
     require_terminal()
     from .exploring import run_model, run_start  # noqa: PLC0415
 
     if not model:
-        return run_start(chosen, ascii_only=ascii_only, remembers=remembers)
+        return run_start(chosen, wish=wish, remembers=remembers)
     spec = chosen.spec(model, started_at=started_at)
-    return run_model(spec, ascii_only=ascii_only, remembers=remembers)
+    return run_model(spec, wish=wish, remembers=remembers)
 
 
 @_verbs.command("report", short_help="Print what models cost, and with --measure take.")
-@click.argument("names", metavar="MODEL...", nargs=-1)
+@click.argument("names", metavar="MODEL...", nargs=-1, shell_complete=models_and_files)
 @attach_to
 @remote_python
 @click.option(
@@ -140,7 +130,9 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 
 
 @_verbs.command("verify", short_help="Hold our figures against those of other counters.")
-@click.argument("names", metavar="MODEL...", nargs=-1, required=True)
+@click.argument(
+    "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
+)
 @click.option(
     "--format",
     "layout",
@@ -182,7 +174,7 @@ def _models(pattern: str, debug: bool) -> int:
 
 
 @_verbs.command("record", short_help="Record a running model to a file.")
-@click.argument("model", default="")
+@click.argument("model", default="", shell_complete=models_and_files)
 @attach_to
 @remote_python
 @click.option("--output", "-o", metavar="FILE", required=True, help="Where to record to.")
@@ -212,7 +204,7 @@ def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 
 
 @_verbs.command("open", short_help="Play a recording, on screen.")
-@click.argument("file")
+@click.argument("file", shell_complete=models_and_files)
 @click.option(
     "--speed",
     type=click.FloatRange(1 / 64, 1024),
@@ -227,11 +219,11 @@ def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     metavar="SECONDS",
     help="Where to begin; without it, at the first figures.",
 )
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@look_options
 @stock_output
-def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
+def _open(file: str, speed: float, at: float | None, wish: Wish) -> int:
     """Play the recording in FILE, as the explorer would have shown it."""
-    return _played(file, speed=speed, at=at, ascii_only=ascii_only)
+    return _played(file, speed=speed, at=at, wish=wish)
 
 
 @_verbs.command(
@@ -248,12 +240,12 @@ def _open(file: str, speed: float, at: float | None, ascii_only: bool) -> int:
 )
 @click.option("--output", metavar="FILE", default="", help="Write the report there.")
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@look_options
 @stock_output
-@click.argument("script")
+@click.argument("script", shell_complete=models_and_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def _run(started_at: float, /, **typed: object) -> int:
+def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
     """Run SCRIPT with its ARGUMENTS, unchanged, and look at the first model that it calls.
 
     What it prints is in the log (L). Its exit code is ours. With --format it keeps the terminal,
@@ -264,18 +256,20 @@ def _run(started_at: float, /, **typed: object) -> int:
     options = msgspec.convert(typed, RunOptions)
     if options.layout is None:
         require_terminal("add --format table, which needs none.")
-    return run_script(options, started_at=started_at)
+    return run_script(options, wish, started_at=started_at)
 
 
 _verbs.add_command(attach)
 _verbs.add_command(relay)
+_verbs.add_command(config)
+_verbs.add_command(completion)
 
 
-def _played(file: str, *, speed: float = 1.0, at: float | None = None, ascii_only: bool) -> int:
+def _played(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish) -> int:
     require_terminal()
     from .playing import run_recording  # noqa: PLC0415
 
-    return run_recording(file, speed=speed, at=at, ascii_only=ascii_only)
+    return run_recording(file, speed=speed, at=at, wish=wish)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

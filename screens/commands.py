@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from tui_profiler.queries.accepts import refusal
+from tui_profiler.queries.columns import COLUMN_WORDS
 from tui_profiler.queries.focus import SORT_KEYS, SORT_LABELS, SortKey
 from tui_profiler.queries.fuzzy import best_first
 from tui_profiler.session import Session
@@ -14,13 +15,11 @@ from tui_profiler.session import Session
 from .keys import DEPTHS, EXPLORER, Key, shown
 
 _ORDERS: dict[SortKey, str] = {
+    **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
     "order": "siblings as the model runs them",
-    "parameters": "siblings with the most parameters first",
-    "macs": "siblings with the most multiply-accumulates first",
-    "seconds": "the slowest siblings first",
-    "share": "siblings with the largest share first",
     "name": "siblings by the alphabet",
 }
+_ORDERED_BY = tuple(key for key in SORT_KEYS if key != "bar")
 
 
 class Command(Struct, frozen=True):
@@ -36,25 +35,27 @@ class Command(Struct, frozen=True):
     """Why it is not done now; empty where it is."""
 
 
-def commands(session: Session, themes: Iterable[str], *, has_mouse: bool) -> tuple[Command, ...]:
+def commands(
+    session: Session, themes: Iterable[str], keys: tuple[Key, ...] = (*EXPLORER, *DEPTHS)
+) -> tuple[Command, ...]:
     """Give all commands, those with a key first.
 
     Args:
         session: what the probe is known to accept.
         themes: names of the themes.
-        has_mouse: whether the screen can turn the mouse off and on.
+        keys: as the user has them.
     """
-    keys = tuple(_of_key(key, session) for key in (*EXPLORER, *DEPTHS) if key.action != "palette")
-    found = [*keys]
+    of_keys = tuple(_of_key(key, session) for key in keys if key.action != "palette")
+    found = [*of_keys]
     found += [
-        Command(f"sort {SORT_LABELS[key]}", _ORDERS[key], f"sort_by('{key}')") for key in SORT_KEYS
+        Command(f"sort {SORT_LABELS[key]}", _ORDERS[key], f"sort_by('{key}')")
+        for key in _ORDERED_BY
     ]
     found += [
         Command(f"theme {theme}", "draw in these colours", f"use_theme('{theme}')")
         for theme in sorted(themes)
     ]
-    if has_mouse and not any(command.action == "toggle_mouse" for command in keys):
-        found.append(Command("mouse", "mouse off, or on again", "toggle_mouse"))
+    found.append(Command("mouse", "mouse off, or on again", "toggle_mouse"))
     return tuple(found)
 
 

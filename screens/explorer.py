@@ -23,19 +23,19 @@ from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
-from tui_profiler.queries.phases import other_phase
 from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
-from .keys import DEPTHS, EXPLORER, bindings, footer
+from .habits import Habits
+from .keys import DEPTHS, EXPLORER, bindings
+from .keys_here import explorer_bar
 from .palette_actions import PaletteActions
 from .prompt import Choice, Prompt
 from .widgets.header import Header
-from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
-from .widgets.parts import Look, finished, row
+from .widgets.parts import Look, finished, plain, row
 from .widgets.status import Status
 
 NARROW_COLUMNS = 100
@@ -45,9 +45,6 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
-ASKING = {"slash": "filter", "at": "seek_to", "B": "batch", "D": "device"}
-ASKING |= {"y": "copy", "e": "export"}
-"""Keys that open a prompt."""
 HINT = "x tries the marked line"
 
 
@@ -63,8 +60,10 @@ class ExplorerScreen(PaletteActions):
         now: Callable[[], float],
         send: Callable[[Request], None],
         restart: Callable[[LoadSpec | None], None],
+        habits: Habits | None = None,
     ) -> None:
         super().__init__(spec, now, send, restart)
+        self.habits = habits or Habits()
         self.glyphs = glyphs
         self._held: tuple[Session, float] | None = None
         self._said, self._said_at = "", -1e9
@@ -83,7 +82,7 @@ class ExplorerScreen(PaletteActions):
 
     def on_mount(self) -> None:
         """Draw at once, then bring the rest."""
-        self.set_interval(0.25, self._tick)
+        self.tick_at(self.habits.config.settings.rate)
         self.refresh_all()
         self.call_after_refresh(self._complete)
 
@@ -144,7 +143,7 @@ class ExplorerScreen(PaletteActions):
                 "tiny" if self.is_tiny else "narrow" if self.is_narrow else "wide"
             )
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
         if self.is_current:
             if self._is_complete:
@@ -158,7 +157,7 @@ class ExplorerScreen(PaletteActions):
         self.set_class(is_loading, "loading")
         self.set_class(trouble(session) is not None, "failed")
         if self._is_complete:
-            self.tree_widget.session = session
+            self.show_in_tree(session)
         self._draw_panels()
 
     @property
@@ -200,26 +199,16 @@ class ExplorerScreen(PaletteActions):
             self._inspector.show(session, node, now)
 
     def _draw_keys(self, session: Session, said: str) -> None:
-        narrow = self.is_narrow
-        left = footer(EXPLORER, "left", narrow=narrow)
-        if other_phase(session):
-            left = (("f", other_phase(session)), *left)
-        if session.playback is not None:
-            play = footer(EXPLORER, "play", narrow=narrow)
-            taken = [key for key, _ in play]
-            left = (*play, *((key, label) for key, label in left if key not in taken))
-        elif trouble(session) is not None:
-            left = (("x", "try this"), ("ctrl+r", "restart"))
-        elif session.tree is None:
-            left = (("ctrl+r", "restart"),)
+        """Draw the keys that matter here, or what was said where there is no row for it."""
         look = Look(session, 0, 0.0, self.size.width, self.glyphs)
         if self._prompt is not None and self._prompt.is_open:
-            line = self._prompt.line(look.cells)
-        elif narrow and said:  # There is no other row for it.
+            line = plain(self._prompt.line(look.cells), self.glyphs)
+        elif self.is_narrow and said:  # There is no other row for it.
             line = finished((row(((safe(said), "ink"),), (), look),), look)[0]
         else:
-            right = footer(EXPLORER, "right", narrow=narrow)
-            line = key_bar(left, right, look.cells, self.glyphs)
+            line = explorer_bar(
+                self.own_keys(), session, look.cells, narrow=self.is_narrow, glyphs=self.glyphs
+            )
         self.query_one("#keys", LinesWidget).lines = (line,)
 
     def say(self, text: str) -> None:
@@ -270,9 +259,10 @@ class ExplorerScreen(PaletteActions):
         """Say where the figures of the selected node come from."""
         from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
 
-        several = self.tree_widget.stands_for()
+        tree = self.tree_widget
+        several = tree.stands_for()
         sums = f"sums of {several} equal nodes; of the first: " if several > 1 else ""
-        self.say(sums + why(self._shown(), self.tree_widget.view.selected))
+        self.say(sums + why(self._shown(), tree.view.selected, tree.columns_shown))
 
     def forget_pause(self) -> None:
         """Let the view go on."""
@@ -284,8 +274,8 @@ class ExplorerScreen(PaletteActions):
         """Open a prompt at once, and hand it what is typed."""
         if self._prompt is not None and self._prompt.is_open:
             self._prompt.key(event.key, event.character)
-        elif event.key in ASKING and self.check_action(ASKING[event.key], ()):
-            getattr(self, f"action_{ASKING[event.key]}")()
+        elif asks := self.prompt_of(event.key):
+            asks()
         else:
             return
         event.stop()

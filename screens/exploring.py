@@ -14,15 +14,16 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.source import Source
 from tui_profiler.source.spawned import Spawned, worker_command
 
+from .look_options import NO_WISH, Wish
 from .options import Chosen
 
 
-def run_model(spec: LoadSpec, *, ascii_only: bool, remembers: bool = True) -> int:
+def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -> int:
     """Explore a model until it is left; gives the exit code.
 
     Args:
         spec: which, and how.
-        ascii_only: draw with ASCII characters only.
+        wish: what was typed about the look.
         remembers: begin with the tree of last time, and keep this one.
     """
     gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
@@ -38,23 +39,23 @@ def run_model(spec: LoadSpec, *, ascii_only: bool, remembers: bool = True) -> in
     first = restart(spec)
     from .app import run_explorer  # noqa: PLC0415 # rule 1
 
-    return run_explorer(first, restart, spec, ascii_only=ascii_only)
+    return run_explorer(first, restart, spec, wish=wish)
 
 
-def run_start(chosen: Chosen, *, ascii_only: bool, remembers: bool = True) -> int:
+def run_start(chosen: Chosen, *, wish: Wish = NO_WISH, remembers: bool = True) -> int:
     """Let something be chosen, and open it; gives the exit code.
 
     Args:
         chosen: the options for what was not opened before.
-        ascii_only: draw with ASCII characters only.
+        wish: what was typed about the look.
         remembers: as for ``run_model``.
     """
-    from tui_profiler.canvas import ASCII, UNICODE  # noqa: PLC0415
     from tui_profiler.queries.start import as_asked_now  # noqa: PLC0415
 
+    from .habits import habits_of  # noqa: PLC0415
     from .start import choose  # noqa: PLC0415
 
-    offer, code = choose(ASCII if ascii_only else UNICODE)
+    offer, code = choose(habits_of(wish))
     now = time.time()
     if offer is None:
         return code
@@ -62,13 +63,13 @@ def run_start(chosen: Chosen, *, ascii_only: bool, remembers: bool = True) -> in
         from .attaching import run_attached  # noqa: PLC0415
 
         who = str(offer.process)
-        return run_attached(who, remote_python="", ascii_only=ascii_only, started_at=now)
+        return run_attached(who, remote_python="", wish=wish, started_at=now)
     if is_recording(offer.model):
         from .playing import run_recording  # noqa: PLC0415
 
-        return run_recording(offer.model, speed=1.0, at=None, ascii_only=ascii_only)
+        return run_recording(offer.model, speed=1.0, at=None, wish=wish)
     if offer.spec is not None:
         spec = as_asked_now(offer.spec, now)
     else:
         spec = chosen.spec(offer.model, started_at=now)
-    return run_model(spec, ascii_only=ascii_only, remembers=remembers)
+    return run_model(spec, wish=wish, remembers=remembers)

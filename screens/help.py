@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.accepts import refusal
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
@@ -16,6 +17,7 @@ from tui_profiler.session import Session
 from .keys import EXPLORER, Key, shown
 from .widgets.key_bar import key_bar
 from .widgets.lines import EMPTY, Line, LinesWidget
+from .widgets.parts import plain
 
 _GROUPS = {
     "move": "move",
@@ -28,7 +30,12 @@ _GROUPS = {
 }
 
 
-def key_lines(search: str, session: Session = NOTHING) -> tuple[Line, ...]:
+def key_lines(
+    search: str,
+    session: Session = NOTHING,
+    keys: tuple[Key, ...] = EXPLORER,
+    glyphs: Glyphs = UNICODE,
+) -> tuple[Line, ...]:
     """Give the keys whose key, name or help holds ``search``, by group.
 
     Those that the probe of ``session`` does not accept are dimmed, with the reason.
@@ -39,22 +46,23 @@ def key_lines(search: str, session: Session = NOTHING) -> tuple[Line, ...]:
     for group, title in _GROUPS.items():
         found = [
             key
-            for key in (*EXPLORER, depths)
+            for key in (*keys, depths)
             if key.group == group and wanted in f"{shown(key)} {key.label} {key.help}".casefold()
         ]
         if found:
             lines += [EMPTY, ((f" {title}", "strong"),)]
-            lines += [_key_line(key, session) for key in found]
+            lines += [_key_line(key, session, glyphs) for key in found]
     if not lines:
         lines = [EMPTY, ((f' no key matches "{search}"', "muted"), ("  esc clears", "faint"))]
     return tuple(lines)
 
 
-def _key_line(key: Key, session: Session) -> Line:
+def _key_line(key: Key, session: Session, glyphs: Glyphs) -> Line:
+    name = shown(key).replace(UNICODE.enter, glyphs.enter)
     why_not = refusal(session, key.request)
     if why_not:
-        return ((f"   {shown(key):<14}", "faint"), (f"{key.label}: {why_not}", "faint"))
-    return ((f"   {shown(key):<14}", "strong accent"), (key.help, "ink"))
+        return ((f"   {name:<14}", "faint"), (f"{key.label}: {why_not}", "faint"))
+    return ((f"   {name:<14}", "strong accent"), (key.help, "ink"))
 
 
 class KeysScreen(Screen[None]):
@@ -67,8 +75,12 @@ class KeysScreen(Screen[None]):
         Binding("up,pageup", "scroll_by(-1)", show=False),
     ]
 
-    def __init__(self, session: Session = NOTHING) -> None:
+    def __init__(
+        self, session: Session = NOTHING, keys: tuple[Key, ...] = EXPLORER, glyphs: Glyphs = UNICODE
+    ) -> None:
         super().__init__()
+        self._glyphs = glyphs
+        self._keys = keys
         self._session = session
         self._search = ""
         self._top = 0
@@ -117,13 +129,14 @@ class KeysScreen(Screen[None]):
         self._show()
 
     def _show(self) -> None:
-        lines = key_lines(self._search, self._session)
+        lines = key_lines(self._search, self._session, self._keys, self._glyphs)
         height = max(self.size.height - 2, 1)
         self._top = max(0, min(self._top, len(lines) - height))
         title: Line = ((" keys", "strong"), (f"  {self._search}▏", "accent"))
         if not self._search:
             title = ((" keys", "strong"), ("  type to search", "faint"))
-        self.query_one("#title", LinesWidget).lines = (title,)
-        self.query_one("#keys", LinesWidget).lines = lines[self._top : self._top + height]
+        shown = (plain(line, self._glyphs) for line in lines[self._top : self._top + height])
+        self.query_one("#title", LinesWidget).lines = (plain(title, self._glyphs),)
+        self.query_one("#keys", LinesWidget).lines = shown
         bar = key_bar((("esc", "back"), ("↑↓", "scroll")), (), self.size.width)
-        self.query_one("#bar", LinesWidget).lines = (bar,)
+        self.query_one("#bar", LinesWidget).lines = (plain(bar, self._glyphs),)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
+from msgspec.structs import replace
 from textual.binding import Binding
+
+from .key_names import action_name, written
 
 
 class Key(Struct, frozen=True):
@@ -203,7 +208,17 @@ EXPLORER: tuple[Key, ...] = (
         "write the screen (.txt, .svg) or the rows (.csv) to a file",
         "look",
     ),
+    Key("c", "columns", "columns", "choose the columns of the tree, and their order", "look"),
     Key("T", "theme", "theme", "next theme", "look"),
+    Key(
+        "plus,equals_sign",
+        "speed(2)",
+        "faster",
+        "redraw more often, up to 10 times a second",
+        "look",
+        "+",
+    ),
+    Key("minus", "speed(0.5)", "slower", "redraw less often, down to every 2 s", "look", "-"),
     *SIDE_SCREENS,
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
@@ -237,7 +252,33 @@ DEPTHS: tuple[Key, ...] = tuple(
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
     """Give Textual's bindings."""
-    return [Binding(key.keys, key.action, key.label, show=False) for key in keys]
+    return [
+        Binding(key.keys, key.action, key.label, show=False, id=action_name(key.action))
+        for key in keys
+    ]
+
+
+def remapped(keys: tuple[Key, ...], own: Mapping[str, tuple[str, ...]]) -> tuple[Key, ...]:
+    """Give the keys as a user has them; what the user gave to another action is lost.
+
+    Args:
+        keys: as they are without a configuration.
+        own: name of the action to its keys, as Textual names them.
+    """
+    if not own:
+        return keys
+    taken = {key for own_keys in own.values() for key in own_keys}
+    found: list[Key] = []
+    for key in keys:
+        mine = own.get(action_name(key.action))
+        if mine is None:
+            mine = tuple(one for one in key.keys.split(",") if one not in taken)
+            if len(mine) == key.keys.count(",") + 1:
+                found.append(key)
+                continue
+        shown = written(mine[0]) if mine else ""
+        found.append(replace(key, keys=",".join(mine), shown=shown or "none"))
+    return tuple(found)
 
 
 def shown(key: Key) -> str:
@@ -248,4 +289,4 @@ def shown(key: Key) -> str:
 def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
     """Give (key, label) of one side of the footer."""
     wanted = (f"{side}!", f"{side}-narrow" if narrow else side)
-    return tuple((shown(key), key.label) for key in keys if key.footer in wanted)
+    return tuple((shown(key), key.label) for key in keys if key.footer in wanted and key.keys)

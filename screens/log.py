@@ -108,7 +108,7 @@ class LogScreen(ScrollingScreen):
                 body.to_end()
         title = title_line(session, self.size.width, follows=self._follows)
         self.query_one("#title", LinesWidget).lines = (title,)
-        keys = key_bar(_KEYS, (), self.size.width)
+        keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", LinesWidget).lines = (keys,)
 
     def action_scroll_by(self, rows: int) -> None:

@@ -9,8 +9,9 @@ from tui_profiler.messages import ReplayNode
 from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.session import Session
 
-from .base_app import BaseApp
+from .base_app import BaseApp, own_keys
 from .change_actions import ChangeActions
+from .keys import EXPLORER
 from .play_actions import PlayActions
 from .take_actions import TakeActions
 from .tree_actions import TreeActions
@@ -75,12 +76,6 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.held_view)
         self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
 
-    def action_theme(self) -> None:
-        """Go to the next theme."""
-        names = sorted(self.app.available_themes)
-        self.app.theme = names[(names.index(self.app.theme) + 1) % len(names)]
-        self.say(f"theme {self.app.theme}")
-
     def action_node(self) -> None:
         """Open the node screen."""
         from .node import NodeScreen  # noqa: PLC0415 # first paint does without it
@@ -120,7 +115,8 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         """Open the list of keys."""
         from .help import KeysScreen  # noqa: PLC0415
 
-        self.app.push_screen(KeysScreen(self.session))
+        keys = own_keys(self.app, EXPLORER)
+        self.app.push_screen(KeysScreen(self.session, keys, self.glyphs))
 
     async def action_leave(self) -> None:
         """Quit; where something of the user's runs in here, ask what becomes of it."""

@@ -68,5 +68,5 @@ class MachineScreen(ScrollingScreen):
             self._drawn = wanted
             look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
             body.show(finished(hardware_lines(look), look))
-        keys = key_bar(_KEYS, (), self.size.width)
+        keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", LinesWidget).lines = (keys,)

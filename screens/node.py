@@ -121,7 +121,7 @@ class NodeScreen(ScrollingScreen):
         body.show(self._body(look))
         self.query_one(Inspector).show(session, self._node, now)
         self.query_one(Status).show(session, now, self._said)
-        keys = key_bar(_KEYS, (), self.size.width)
+        keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
         self.query_one("#keys", LinesWidget).lines = (keys,)
 
     def _body(self, look: Look) -> tuple[Line, ...]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from tui_profiler.queries.focus import SortKey
 
-from .look_actions import LookActions
+from .appearance import ThemeName
+from .habit_actions import HabitActions
+from .keys import DEPTHS
+from .theme import THEMES, short_name
 
 
-class PaletteActions(LookActions):
+class PaletteActions(HabitActions):
     """Actions of a screen whose commands the palette lists."""
 
     def action_palette(self) -> None:
@@ -20,14 +23,13 @@ class PaletteActions(LookActions):
                 await self.run_action(chosen.action)
                 self.refresh_all()
 
-        has_mouse = hasattr(self, "action_toggle_mouse")
-        found = commands(self.session, self.app.available_themes, has_mouse=has_mouse)
+        themes = [short_name(theme.name) for theme in THEMES]
+        found = commands(self.session, themes, (*self.own_keys(), *DEPTHS))
         self.app.push_screen(PaletteScreen(found, self.glyphs), carry_out)
 
-    def action_use_theme(self, name: str) -> None:
-        """Draw in the colours of a theme."""
-        self.app.theme = name
-        self.say(f"theme {name}")
+    def action_use_theme(self, name: ThemeName) -> None:
+        """Draw in the colours of a theme of ours."""
+        self.use_theme(name)
 
     def action_sort_by(self, key: SortKey) -> None:
         """Sort siblings by a column."""

@@ -14,6 +14,7 @@ from tui_profiler.source.ranks import by_run
 from tui_profiler.text import width
 
 from .base_app import ThemedApp
+from .habits import Habits
 from .programs import columns, matching
 from .terminal.guard import end_on_hang_up, end_on_signals
 from .widgets.key_bar import key_bar
@@ -73,10 +74,10 @@ class Picker(ThemedApp[Found | None]):
         Binding("q,escape,ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, who: str, glyphs: Glyphs) -> None:
-        super().__init__()
+    def __init__(self, who: str, habits: Habits) -> None:
+        super().__init__(habits.theme)
         self._who = who
-        self._glyphs = glyphs
+        self._glyphs = habits.glyphs
         self._found: tuple[Found, ...] = ()
         self._selected = 0
 
@@ -132,7 +133,7 @@ class Picker(ThemedApp[Found | None]):
         self.exit(None, return_code=code)
 
 
-def pick(who: str, glyphs: Glyphs) -> tuple[Found | None, int]:
+def pick(who: str, habits: Habits) -> tuple[Found | None, int]:
     """Let one be chosen; gives None when it is left, and the exit code of that."""
-    app = Picker(who, glyphs)
+    app = Picker(who, habits)
     return app.run(), app.return_code or 0

@@ -25,14 +25,20 @@ class PlayActions(RunActions):
             self._request(Play(), f"playing {speed(playback)}")
 
     def action_speed(self, times: float) -> None:
-        """Play so many times as fast as before."""
+        """Play so many times as fast as before; where nothing is played, redraw so often."""
         playback = self.session.playback
-        told = playback.speed if playback is not None else 1.0
+        if playback is None:
+            self.change_rate(times)
+            return
         # Keys may come faster than the source answers: each goes on from what was asked last.
         before, asked = self._speed_asked
-        wanted = (asked if before is playback else told) * times
+        wanted = (asked if before is playback else playback.speed) * times
         self._speed_asked = (playback, wanted)
         self._request(SetSpeed(wanted), "faster" if times > 1 else "slower")
+
+    def change_rate(self, times: float) -> None:
+        """Redraw more often, or less often."""
+        raise NotImplementedError
 
     def action_seek(self, seconds: float) -> None:
         """Go on or back by so many seconds of a recording."""

@@ -11,17 +11,18 @@ from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS
 
 from .app import run_explorer
+from .look_options import Wish
 from .output import say
 
 
-def run_recording(file: str, *, speed: float, at: float | None, ascii_only: bool) -> int:
+def run_recording(file: str, *, speed: float, at: float | None, wish: Wish) -> int:
     """Play a recording in the explorer until it is left; gives the exit code.
 
     Args:
         file: where it lies.
         speed: how many times as fast as it was recorded.
         at: where to begin, in seconds since its beginning; None: at the first figures.
-        ascii_only: draw with ASCII characters only.
+        wish: what was typed of the look.
     """
     try:
         recording = open_recording(file)
@@ -38,4 +39,4 @@ def run_recording(file: str, *, speed: float, at: float | None, ascii_only: bool
 
     # The recording's own clock: what the screens call now is where it is looked at.
     spec = replace(asked or LoadSpec("a recording"), started_at=0.0)
-    return run_explorer(player, again, spec, ascii_only=ascii_only, clock=player.now)
+    return run_explorer(player, again, spec, wish=wish, clock=player.now)

@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from textual.screen import Screen
 
-from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec, Program
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
 from .app import ProfilerApp
 from .base_app import BaseApp
-from .explorer import ExplorerScreen
+from .habits import Habits, habits_of
+from .look_options import Wish
+from .output import say
 from .ranks import RanksScreen
 
 
@@ -27,10 +28,10 @@ class RanksApp(ProfilerApp):
         spec: LoadSpec,
         *,
         begins_with_all: bool,
-        glyphs: Glyphs = UNICODE,
+        habits: Habits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(ranks, spec, self._not_started_again, glyphs=glyphs, clock=clock)
+        super().__init__(ranks, spec, self._not_started_again, habits=habits, clock=clock)
         self._ranks = ranks
         self._begins_with_all = begins_with_all
 
@@ -61,8 +62,7 @@ class RanksApp(ProfilerApp):
         return True
 
     def _explore(self) -> None:
-        screen = ExplorerScreen(self._spec, self.glyphs, self.now, self.send, self.restart)
-        self.push_screen(screen.data_bind(BaseApp.session))
+        self.push_screen(self.explorer().data_bind(BaseApp.session))
 
     def restart(self, spec: LoadSpec | None = None) -> None:
         """Do nothing: a rank is not ours to start again."""
@@ -75,19 +75,21 @@ class RanksApp(ProfilerApp):
         raise AssertionError("what is attached to is not started again")
 
 
-def run_ranks(chosen: Found, program: Program, *, ascii_only: bool, started_at: float) -> int:
+def run_ranks(chosen: Found, program: Program, *, wish: Wish, started_at: float) -> int:
     """Run the app on a run until it is left; gives the exit code.
 
     Args:
         chosen: the entry of the whole run, or of one rank to begin with.
         program: who that is.
-        ascii_only: draw with ASCII characters only.
+        wish: what was typed of the look.
         started_at: Unix time when the command was started.
     """
     is_whole = is_whole_run(chosen)
     ranks = Ranks(program, started_at, None if is_whole else chosen.place)
     spec = LoadSpec(program.name, started_at=started_at)
-    glyphs = ASCII if ascii_only else UNICODE
-    app = RanksApp(ranks, spec, begins_with_all=is_whole, glyphs=glyphs)
-    result = app.run()
+    habits = habits_of(wish, program.name)
+    app = RanksApp(ranks, spec, begins_with_all=is_whole, habits=habits)
+    result = app.run(mouse=habits.config.settings.mouse)
+    if habits.unkept:
+        say(program.name, habits.unkept)
     return app.return_code or result or 0

@@ -18,6 +18,7 @@ from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.script import Script
 from tui_profiler.text import safe
 
+from .look_options import Wish
 from .output import columns, require_writable, say
 
 
@@ -28,12 +29,11 @@ class RunOptions(Struct, frozen=True):
     layout: Literal["table", "json"] | None
     output: str
     budget: float
-    ascii_only: bool
     script: str
     arguments: tuple[str, ...]
 
 
-def run_script(options: RunOptions, *, started_at: float) -> int:
+def run_script(options: RunOptions, wish: Wish, *, started_at: float) -> int:
     """Run a script to its end, and give its exit code.
 
     Raises:
@@ -49,19 +49,17 @@ def run_script(options: RunOptions, *, started_at: float) -> int:
         owns_terminal=options.layout is not None,
     )
     if options.layout is None:
-        return _explored(script, options, started_at)
+        return _explored(script, options, wish, started_at)
     session = asyncio.run(_followed(script))
     _report(session, options)
     return script.exit_code
 
 
-def _explored(script: Script, options: RunOptions, started_at: float) -> int:
+def _explored(script: Script, options: RunOptions, wish: Wish, started_at: float) -> int:
     from .app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
 
     spec = LoadSpec(options.script, started_at=started_at)
-    code = run_explorer(
-        script, lambda spec: script, spec, ascii_only=options.ascii_only, script=script
-    )
+    code = run_explorer(script, lambda spec: script, spec, wish=wish, script=script)
     return script.follow() if script.is_let_go else code or script.exit_code
 
 

@@ -20,6 +20,7 @@ from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
+from .base_app import own_keys
 from .keys import SIDE_SCREENS, shown
 from .prompt import Choice, Prompt
 from .take_actions import TakeActions
@@ -55,14 +56,18 @@ class SideScreen(TakeActions[Left]):
     SideScreen #view { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "back", show=False),
-        Binding("o", "leave_for('node')", show=False),
-        Binding("question_mark", "leave_for('keys')", show=False),
-        Binding("p", "pause", show=False),
-        Binding("y", "copy", show=False),
-        Binding("e", "export", show=False),
-        Binding("ctrl+p,colon", "leave_for('palette')", show=False),
-        *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
+        Binding("escape,backspace", "back", show=False, id="back"),
+        Binding("q", "back", show=False, id="leave"),
+        Binding("o", "leave_for('node')", show=False, id="node"),
+        Binding("question_mark", "leave_for('keys')", show=False, id="keys"),
+        Binding("p", "pause", show=False, id="pause"),
+        Binding("y", "copy", show=False, id="copy"),
+        Binding("e", "export", show=False, id="export"),
+        Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
+        *(
+            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
+            for key in SIDE_SCREENS
+        ),
     ]
 
     def __init__(
@@ -138,7 +143,7 @@ class SideScreen(TakeActions[Left]):
         if self._prompt is not None and self._prompt.is_open:
             self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
             return
-        others = tuple((shown(key), key.label) for key in SIDE_SCREENS)
+        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
         )

@@ -16,6 +16,7 @@ from tui_profiler.canvas import Glyphs
 from tui_profiler.queries.start import Offer, matching
 
 from .base_app import ThemedApp
+from .habits import Habits
 from .help import KeysScreen
 from .prompt import MAX_LENGTH
 from .start_places import demo_models, files_here, opened_before, running
@@ -158,9 +159,9 @@ class StartApp(ThemedApp[Offer | None]):
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, glyphs: Glyphs, folder: str = "") -> None:
-        super().__init__()
-        self._glyphs = glyphs
+    def __init__(self, habits: Habits, folder: str = "") -> None:
+        super().__init__(habits.theme)
+        self._glyphs = habits.glyphs
         self._folder = folder or os.getcwd()
 
     def get_default_screen(self) -> StartScreen:
@@ -181,7 +182,7 @@ class StartApp(ThemedApp[Offer | None]):
         self.exit(None, return_code=code)
 
 
-def choose(glyphs: Glyphs) -> tuple[Offer | None, int]:
+def choose(habits: Habits) -> tuple[Offer | None, int]:
     """Let something be chosen; gives None when it is left, and the exit code of that."""
-    app = StartApp(glyphs)
+    app = StartApp(habits)
     return app.run(), app.return_code or 0

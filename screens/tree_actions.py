@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from textual.screen import Screen
 
 from tui_profiler.queries import filter_terms
-from tui_profiler.queries.focus import SORT_KEYS
 
 from .prompt import Choice, Prompt
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
     from .widgets.tree import NodeTree
 
 
-_NEED_TREE = ("open", "node", "copy", "why", "filter", "sort_by")
+_NEED_TREE = ("open", "node", "copy", "why", "filter", "sort_by", "columns")
 
 
 class TreeActions(Screen[None]):
@@ -96,8 +95,7 @@ class TreeActions(Screen[None]):
 
     def action_sort(self) -> None:
         """Sort by the next column."""
-        tree = self.tree_widget
-        tree.sort_by(SORT_KEYS[(SORT_KEYS.index(tree.view.sort) + 1) % len(SORT_KEYS)])
+        self.tree_widget.sort_by_next()
 
     def action_reverse(self) -> None:
         """Sort the other way round."""

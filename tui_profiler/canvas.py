@@ -102,6 +102,30 @@ ASCII = Glyphs(
     axes="+++^",
 )
 
+BLOCK = Glyphs(
+    full="■",
+    half="·",
+    track=" ",
+    beyond="►",
+    place="▀",
+    levels=" _▄█",
+    folded="►",
+    unfolded="▼",
+    thumb="▐",
+    live="•",
+    paused="║",
+    playing="►",
+    failed="x",
+    done="√",
+    spinner="|/-\\",
+    enter="enter",
+    ellipsis="..",
+    times="x",
+    crumb="►",
+    dash="-",
+)
+"""For fonts without braille, and for the Linux console: all of it is in code page 437."""
+
 
 def bar_scale(largest_share: float) -> float:
     """Choose the scale of all bars: the smallest of 5, 10, 25, 50, 100 % that holds the largest."""

@@ -153,6 +153,13 @@ def energy(joules: float) -> str:
     return f"{three_digits(joules * 1e9)} nJ"
 
 
+def rough_energy(joules: float) -> str:
+    """Give an energy that is an estimate, two digits: ``310 mJ``, ``14 µJ``, ``3.2 kJ``."""
+    digits, _, unit = energy(float(f"{joules:.1e}")).partition(" ")
+    whole, _, fraction = digits.partition(".")
+    return f"{digits[:-1] if fraction else whole} {unit}".replace(". ", " ")
+
+
 def frequency(hertz: float) -> str:
     """Give a clock: ``2.6 GHz``, ``800 MHz``."""
     return f"{hertz / 1e9:.1f} GHz" if hertz >= 999.5e6 else f"{hertz / 1e6:.0f} MHz"

@@ -8,6 +8,9 @@
    change of size would raise AttributeError.
 3. The terminal is given back when it has answered what it was asked: an answer that came later
    would be typed into the shell. ``_key_thread`` tells whether anyone is left to hear it.
+4. The mouse is taken and left with ``_mouse``, ``_enable_mouse_support`` and
+   ``_disable_mouse_support`` of the driver, which is found as the app's ``_driver``. Were they
+   renamed, switching the mouse would raise AttributeError.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from typing import Any
 
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import CursorPosition, Resize
 from textual.geometry import Size
@@ -25,6 +30,18 @@ from .output import QUESTION
 
 _ANSWER_SECONDS = 0.4
 """So long is waited for an answer."""
+
+
+def set_mouse(app: App[Any]) -> bool:
+    """Leave the mouse to the terminal where we have it, take it where we have not.
+
+    Gives whether we have it now.
+    """
+    driver = app._driver
+    if not isinstance(driver, QuietDriver):
+        return False  # Nothing real is drawn on.
+    driver.has_mouse = not driver.has_mouse
+    return driver.has_mouse
 
 
 class QuietDriver(LinuxDriver):
@@ -64,6 +81,17 @@ class QuietDriver(LinuxDriver):
         if not self._in_band_window_resize:  # Else the terminal itself tells of it.
             size = Size(*self._get_terminal_size())
             self._app.post_message(Resize(size, size))
+
+    @property
+    def has_mouse(self) -> bool:
+        """Whether clicks come to us."""
+        return self._mouse
+
+    @has_mouse.setter
+    def has_mouse(self, has_mouse: bool) -> None:
+        self._disable_mouse_support()
+        self._mouse = has_mouse
+        self._enable_mouse_support()
 
     def _enable_mouse_support(self) -> None:
         if self._mouse:

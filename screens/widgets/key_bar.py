@@ -5,6 +5,7 @@ from __future__ import annotations
 from tui_profiler.canvas import UNICODE, Glyphs
 
 from .lines import Line, Span, line_width, spread
+from .parts import plain
 
 Keys = tuple[tuple[str, str], ...]
 
@@ -27,7 +28,8 @@ def key_bar(
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]
-    return ((" ", "ink"), *spread(_spans(left), _spans(right, current), inner), (" ", "ink"))
+    line = ((" ", "ink"), *spread(_spans(left), _spans(right, current), inner), (" ", "ink"))
+    return plain(line, glyphs)
 
 
 def _total(left: Keys, right: Keys) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from tui_profiler.canvas import ASCII, UNICODE, Glyphs, bar, half_cells
+from tui_profiler.canvas import ASCII, BLOCK, UNICODE, Glyphs, bar, half_cells
 from tui_profiler.queries.bound import BoundKind
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import width, wrap
@@ -18,7 +18,11 @@ LABEL = 9
 """Cells of the labels at the left end of a panel's rows."""
 _ASCII = str.maketrans(
     {"×": "x", "→": ">", "←": "<", "·": ".", "–": "-", "−": "-", "…": "~", "µ": "u", "≥": ">"}
-    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+"}
+    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
+)
+_BLOCK = str.maketrans(
+    {"×": "x", "–": "-", "−": "-", "…": "~", "›": "►", "▸": "►", "┐": "+", "₂": "2", "‖": "║"}
+    | {"▏": "│", "✗": "x", "✓": "√", "●": "•", "◐": "|"}
 )
 
 
@@ -121,10 +125,20 @@ def finished(lines: Iterable[Line], look: Look, rows: int | None = None) -> tupl
     drawn = [exact(line, look.cells, look.glyphs.ellipsis) for line in lines]
     if rows is not None:
         drawn = [*drawn[:rows], *[exact(EMPTY, look.cells)] * (rows - len(drawn))]
-    return tuple(drawn) if look.glyphs != ASCII else tuple(map(_plain, drawn))
+    return tuple(plain(line, look.glyphs) for line in drawn)
 
 
-def _plain(line: Line) -> Line:
+def plain(line: Line, glyphs: Glyphs) -> Line:
+    """Write a line in a set of characters, every character as wide as before.
+
+    On the block set what a model is called stays as it is.
+    """
+    if glyphs == BLOCK:
+        return tuple((part.translate(_BLOCK), role) for part, role in line)
+    return _ascii(line) if glyphs == ASCII else line
+
+
+def _ascii(line: Line) -> Line:
     return tuple((_plain_text(part), role) for part, role in line)
 
 

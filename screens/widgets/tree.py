@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tui_profiler.queries import filter as filters
 from tui_profiler.queries import filter_terms, rows
 from tui_profiler.queries import focus as focuses
-from tui_profiler.queries.focus import SORT_KEYS, SortKey
+from tui_profiler.queries.focus import SortKey, sort_keys
 from tui_profiler.queries.rows import Outline
 from tui_profiler.session import Timings
 
@@ -120,9 +120,10 @@ class NodeTree(TreePlaces):
         self._look(view)
 
     def sort_by_next(self) -> None:
-        """Sort by the next column."""
-        at = SORT_KEYS.index(self.view.sort)
-        self.sort_by(SORT_KEYS[(at + 1) % len(SORT_KEYS)])
+        """Sort by the next of the columns that are shown."""
+        keys = sort_keys(self.columns_shown)
+        at = keys.index(self.view.sort) if self.view.sort in keys else 0
+        self.sort_by(keys[(at + 1) % len(keys)])
 
     def reverse(self) -> None:
         """Turn the order of siblings round."""

@@ -16,6 +16,7 @@ from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries import focus as focuses
 from tui_profiler.queries import rows
 from tui_profiler.queries.cells import Figures
+from tui_profiler.queries.columns import ColumnName
 from tui_profiler.queries.focus import Focus
 from tui_profiler.queries.rows import Outline
 from tui_profiler.queries.runs import Steps
@@ -73,6 +74,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
         self._glyphs = glyphs
         self._figures = Figures()
         self._outline: Outline | None = None
+        self._chosen: tuple[ColumnName, ...] = ()
         self._columns: Columns = columns_for(0, form)
         self._top = 0
         self.session = session
@@ -130,6 +132,22 @@ class TreeCanvas(LinesWidget, can_focus=True):
         if form != self._form:
             self._form = form
             self._measure()
+
+    @property
+    def chosen_columns(self) -> tuple[ColumnName, ...]:
+        """The columns that the user wants, from left to right; none leaves it to the width."""
+        return self._chosen
+
+    @chosen_columns.setter
+    def chosen_columns(self, names: tuple[ColumnName, ...]) -> None:
+        if names != self._chosen:
+            self._chosen = names
+            self._measure()
+
+    @property
+    def columns_shown(self) -> tuple[ColumnName, ...]:
+        """The columns that there is room for."""
+        return self._columns.names
 
     @property
     def glyphs(self) -> Glyphs:
@@ -251,7 +269,9 @@ class TreeCanvas(LinesWidget, can_focus=True):
     def _chosen_columns(self) -> Columns:
         tree = self.session.tree
         has_forward = tree is None or tree.has_forward
-        return columns_for(self.size.width, self._form, has_forward=has_forward)
+        return columns_for(
+            self.size.width, self._form, has_forward=has_forward, chosen=self._chosen
+        )
 
     def _draw(self) -> None:
         """Make the lines that are on screen; what did not change is not repainted."""

@@ -9,10 +9,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from tui_profiler.queries.columns import WITHOUT_FORWARD, ColumnName
+
 Form: TypeAlias = Literal["wide", "narrow", "tiny"]
-ColumnName: TypeAlias = Literal[
-    "params", "macs", "bytes", "intensity", "seconds", "trend", "p95", "share", "bar", "bound"
-]
+Place: TypeAlias = ColumnName | Literal["trend"]
+"""What stands in a row: a column, or the arrow beside the times."""
 
 LONGEST_NAME = 44
 """Wider, and the eye loses the row on its way to the figures."""
@@ -21,7 +22,7 @@ LONGEST_NAME = 44
 class Column(Struct, frozen=True):
     """One column."""
 
-    name: ColumnName
+    name: Place
     cells: int
     gap: int
     """Blank cells before it."""
@@ -37,6 +38,11 @@ class Columns(Struct, frozen=True):
     pad: int
     """Blank cells after the last column."""
     divider: bool
+
+    @property
+    def names(self) -> tuple[ColumnName, ...]:
+        """What the columns say, without the arrow."""
+        return tuple(column.name for column in self.columns if column.name != "trend")
 
     @property
     def bar_cells(self) -> int:
@@ -91,38 +97,76 @@ _PARAMETERS = (
     _Choice(14, 10, (_PARAMS, _BYTES, _SHARE_APART, _SHORT_BAR)),
     _Choice(10, 0, (_PARAMS, _SHARE)),
 )
+_CHOSEN: dict[ColumnName, tuple[Column, ...]] = {
+    "params": (_PARAMS,),
+    "macs": (_MACS,),
+    "flops": (Column("flops", 6, 1),),
+    "bytes": (_BYTES,),
+    "intensity": (_INTENSITY,),
+    "activations": (Column("activations", 9, 1),),
+    "seconds": (_SECONDS_APART, _TREND),
+    "self": (Column("self", 7, 1),),
+    "mean": (Column("mean", 7, 1),),
+    "p95": (Column("p95", 7, 1),),
+    "calls": (Column("calls", 5, 1),),
+    "share": (_SHARE_APART,),
+    "bar": (_SHORT_BAR,),
+    "bound": (Column("bound", 1, 2),),
+    "energy": (Column("energy", 8, 1),),
+}
+_LEAST_NAMES: dict[Form, int] = {"wide": 20, "narrow": 20, "tiny": 12}
+"""Room for names that columns of the user's choice leave; the last of them yield."""
+_LONGEST_CHOSEN_BAR = 32
 _PADS: dict[Form, int] = {"wide": 2, "narrow": 2, "tiny": 1}
 _CURSOR = 1
 
 
-def columns_for(cells: int, form: Form, *, has_forward: bool = True) -> Columns:
+def columns_for(
+    cells: int, form: Form, *, has_forward: bool = True, chosen: tuple[ColumnName, ...] = ()
+) -> Columns:
     """Choose the columns for a row of ``cells``; names come first, then more figures, then bars.
 
     Args:
         cells: of the row.
         form: of the screen.
         has_forward: parameters alone have neither work nor times.
+        chosen: by the user, from left to right; none leaves it to us.
     """
     divider = form == "wide"
     edge = _PADS[form] + divider
+    wanted = tuple(name for name in chosen if has_forward or name in WITHOUT_FORWARD)
     choices = _CHOICES[form] if has_forward else _PARAMETERS
-    chosen = next(
+    if wanted:
+        choices = _of_the_user(wanted, _LEAST_NAMES[form])
+    taken = next(
         (choice for choice in choices if _room(cells, choice, edge) >= choice.least_name), None
     )
-    if chosen is None:
+    if taken is None:
         return _names_only(cells, divider=divider)
-    room = _room(cells, chosen, edge)
-    bar = next((column for column in chosen.columns if column.name == "bar"), None)
-    columns = chosen.columns
+    room = _room(cells, taken, edge)
+    bar = next((column for column in taken.columns if column.name == "bar"), None)
+    columns = taken.columns
     if bar is not None:
         # A long name is worth more than a long bar, up to the length that names may have.
-        wanted = LONGEST_NAME if chosen.longest_bar > 16 else chosen.least_name
-        more = max(0, min(room - wanted, chosen.longest_bar - bar.cells))
+        for_names = LONGEST_NAME if taken.longest_bar > 16 else taken.least_name
+        more = max(0, min(room - for_names, taken.longest_bar - bar.cells))
         room -= more
         wider = Column("bar", bar.cells + more, bar.gap)
         columns = tuple(wider if column is bar else column for column in columns)
-    name_cells = min(room, LONGEST_NAME) if bar is not None else room
+    name_cells = min(room, LONGEST_NAME) if bar is not None or wanted else room
     return Columns(cells, name_cells, columns, _PADS[form] + room - name_cells, divider)
+
+
+def _of_the_user(names: tuple[ColumnName, ...], least_name: int) -> tuple[_Choice, ...]:
+    """Give all of the user's columns, then without the last one, and so on to the first alone."""
+    return tuple(
+        _Choice(
+            least_name if count > 1 else 0,
+            _LONGEST_CHOSEN_BAR,
+            tuple(column for name in names[:count] for column in _CHOSEN[name]),
+        )
+        for count in range(len(names), 0, -1)
+    )
 
 
 def _room(cells: int, choice: _Choice, edge: int) -> int:

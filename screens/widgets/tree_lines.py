@@ -8,19 +8,35 @@ from math import prod
 from tui_profiler.canvas import UNICODE, Glyphs, bar
 from tui_profiler.queries.bound import KINDS, LETTERS
 from tui_profiler.queries.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
+from tui_profiler.queries.columns import COLUMN_WORDS, ColumnName
 from tui_profiler.queries.focus import SORT_LABELS
 from tui_profiler.queries.names import shown
 from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.queries.rows import Outline
 from tui_profiler.session import Tree
 from tui_profiler.text import fit, middle, safe, width
-from tui_profiler.units import column_time, count, intensity, share_cell, size, thousands
+from tui_profiler.units import (
+    column_time,
+    count,
+    energy,
+    intensity,
+    rough_energy,
+    share_cell,
+    size,
+    thousands,
+)
 
 from .lines import Line, Span, exact, line_width, with_role
 from .tree_columns import Column, Columns
 
 LEAST_NAME = 12
 """Cells that a name keeps however deep it lies; the indent yields."""
+_WRITTEN: dict[ColumnName, Callable[[float], str]] = {
+    "flops": count,
+    "activations": size,
+    "calls": count,
+    "energy": energy,
+}
 
 
 def row(
@@ -32,7 +48,7 @@ def row(
     for column in columns.columns:
         if column.gap:
             spans.append((" " * column.gap, "ink"))
-        spans += _cell(column, cells, figures, glyphs)
+        spans += _cell(column, node, cells, figures, glyphs)
     spans.append((" " * columns.pad, "ink"))
     return tuple(spans)
 
@@ -60,7 +76,7 @@ def header(
     title = _title(laid, figures, first, room, glyphs)
     spans: list[Span] = [(" ", "ink"), *exact(title, room, glyphs.ellipsis)]
     for column in columns.columns:
-        text = _heading(column, figures, glyphs)
+        text = _heading(column, columns, figures, glyphs)
         if column.name != "bar" and width(text) > column.cells:
             # ``%MAC`` and the like may use the gap, so that nothing moves when it becomes ``%``.
             text = text[-column.cells - column.gap :]
@@ -190,7 +206,7 @@ def _row_name(laid: Outline, node: int) -> str:
     return f"{name}-{safe(shown(nodes[node + (count - 1) * stride].name))}"
 
 
-def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
+def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
     match column.name:
         case "params":
             return _figure(column, cells.parameters, _text(cells.parameters, count), glyphs)
@@ -216,6 +232,16 @@ def _cell(column: Column, cells: Cells, figures: Figures, glyphs: Glyphs) -> Lin
             return _bar(column, cells.bar, glyphs)
         case "bound":
             return (_bound(cells, glyphs),)
+        case "self" | "mean":
+            return _time(
+                column, figures.value(node, column.name, cells.steps), cells, figures, glyphs
+            )
+        case name:
+            value = figures.value(node, name, cells.steps)
+            text = _text(value, _WRITTEN[name])
+            if figures.is_estimate(node, name) and text:
+                text = glyphs.about + _text(value, rough_energy)
+            return _figure(column, value, text, glyphs)
 
 
 def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:
@@ -276,21 +302,14 @@ def _bound(cells: Cells, glyphs: Glyphs) -> Span:
     return LETTERS[cells.bound], role
 
 
-def _heading(column: Column, figures: Figures, glyphs: Glyphs) -> str:
+def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs) -> str:
+    unit = figures.unit
+    unit_text = "us" if unit == "µs" and glyphs.zero != "·" else unit
     match column.name:
-        case "params":
-            return "params"
-        case "macs":
-            return "MAC"
-        case "bytes":
-            return "B"
-        case "intensity":
-            return "F/B"
         case "seconds":
-            unit = figures.unit
-            return "us" if unit == "µs" and glyphs.zero != "·" else unit
-        case "p95":
-            return "p95"
+            return unit_text
+        case "self" | "mean" | "p95" if "seconds" not in columns.names:
+            return f"{column.name} {unit_text}"
         case "share":
             tree = figures.session.tree
             if tree is not None and not tree.has_forward:
@@ -301,3 +320,5 @@ def _heading(column: Column, figures: Figures, glyphs: Glyphs) -> str:
             return "0" + glyphs.rule * (column.cells - 1 - len(end)) + end
         case "trend" | "bound":
             return ""
+        case name:
+            return COLUMN_WORDS[name][0]

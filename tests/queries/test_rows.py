@@ -183,7 +183,7 @@ def test_drilling_down_shows_one_block_and_its_depth_from_there() -> None:
         ("seconds", False, "avgpool relu bn1 maxpool fc conv1 layer2 layer1"),
         ("share", True, "layer1 layer2 conv1 fc maxpool bn1 relu avgpool"),
         ("macs", True, "layer2 layer1 conv1 fc bn1 relu maxpool avgpool"),
-        ("parameters", True, "fc layer2 layer1 conv1 bn1 relu maxpool avgpool"),
+        ("params", True, "fc layer2 layer1 conv1 bn1 relu maxpool avgpool"),
         ("name", False, "avgpool bn1 conv1 fc layer1 layer2 maxpool relu"),
         ("order", False, "conv1 bn1 relu maxpool layer1 layer2 avgpool fc"),
     ],

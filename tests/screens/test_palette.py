@@ -8,7 +8,7 @@ from screens.commands import Command, commands, matching
 from screens.explorer import ExplorerScreen
 from screens.keys import DEPTHS, EXPLORER
 from screens.palette import PaletteScreen
-from screens.theme import THEMES
+from screens.theme import THEMES, short_name
 from screens.widgets.lines import line_width, text
 from screens.widgets.palette_lines import palette_lines
 from tests.fixtures.record import recorded
@@ -20,36 +20,30 @@ from tui_profiler.messages import Hello, Resume
 from tui_profiler.queries.focus import SORT_KEYS
 from tui_profiler.session import EMPTY
 
-NAMES = [theme.name for theme in THEMES]
+NAMES = [short_name(theme.name) for theme in THEMES]
 
 
-def every(has_mouse: bool = False) -> tuple[Command, ...]:
-    return commands(EMPTY, NAMES, has_mouse=has_mouse)
+def every() -> tuple[Command, ...]:
+    return commands(EMPTY, NAMES)
 
 
 def test_every_action_of_the_keys_is_a_command() -> None:
     actions = {command.action for command in every()}
     assert {key.action for key in (*EXPLORER, *DEPTHS)} - actions == {"palette"}
-    assert {f"sort_by('{key}')" for key in SORT_KEYS} <= actions
+    assert {f"sort_by('{key}')" for key in SORT_KEYS if key != "bar"} <= actions
     assert {f"use_theme('{name}')" for name in NAMES} <= actions
 
 
 def test_every_action_without_a_key_is_one_of_the_explorer() -> None:
-    for command in every(has_mouse=True):
-        if not command.key and command.action != "toggle_mouse":
+    for command in every():
+        if not command.key:
             name = command.action.partition("(")[0]
             assert hasattr(ExplorerScreen, f"action_{name}"), command
 
 
-def test_the_mouse_is_a_command_where_it_can_be_turned_off() -> None:
-    has_key = any(key.action == "toggle_mouse" for key in EXPLORER)
-    assert any(command.action == "toggle_mouse" for command in every()) == has_key
-    assert sum(command.action == "toggle_mouse" for command in every(has_mouse=True)) == 1
-
-
 def test_what_is_refused_says_why_and_comes_last() -> None:
     session = folded((Hello(1, 1, ("Pause",), "this process is not ours"),))
-    found = matching("", commands(session, (), has_mouse=False))
+    found = matching("", commands(session, ()))
     refused = [bool(command.why_not) for command in found]
     assert refused == sorted(refused)
     why = {command.action: command.why_not for command in found}
@@ -71,9 +65,9 @@ async def test_what_is_chosen_is_carried_out(key: str) -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press(key, *"by params", "enter")
         await pilot.pause()
-        assert stage.explorer.tree_widget.view.sort == "parameters"
+        assert stage.explorer.tree_widget.view.sort == "params"
         assert stage.app.screen is stage.explorer
-        await pilot.press(key, *"theme profiler-light", "enter")
+        await pilot.press(key, *"theme light", "enter")
         await pilot.pause()
         assert stage.app.theme == "profiler-light"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from screens.habits import Habits
 from screens.help import KeysScreen
 from screens.start import StartApp, StartScreen
 from screens.start_places import demo_models, files_here, opened_before, running
@@ -50,7 +51,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def on_start(
     folder: Path, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[StartApp, Pilot[Offer | None]]]:
-    app = StartApp(UNICODE, str(folder))
+    app = StartApp(Habits(), str(folder))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield app, pilot

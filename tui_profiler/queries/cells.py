@@ -11,6 +11,8 @@ from tui_profiler.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries import mixes, trend
 from tui_profiler.queries.bound import BoundKind, bound_of, bytes_moved, intensity
+from tui_profiler.queries.columns import MEASURED, ColumnName, summed_figure
+from tui_profiler.queries.energy import replay_of
 from tui_profiler.queries.runs import Steps, Sums, members
 from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.queries.steady import Steady
@@ -60,6 +62,8 @@ class Cells(Struct, frozen=True):
     measured_share: float | None
     """Share of the forward's time, None before the first times; decides how much weight it gets."""
     failed: bool
+    steps: Steps
+    """The runs that the node lies in where the row sums over them."""
 
 
 class Figures:
@@ -159,7 +163,24 @@ class Figures:
             bound=found.kind if found is not None else None,
             measured_share=share if self.measured else None,
             failed=self._has_failed(node, steps),
+            steps=steps,
         )
+
+    def value(self, node: int, column: ColumnName, steps: Steps = ()) -> Value:
+        """Give what a column says that only some users look at, or why it says nothing."""
+        tree = self.session.tree
+        assert tree is not None
+        found = summed_figure(self.session, node, column, steps)
+        if found is None:
+            return self._missing(tree, node) if column in MEASURED else "unavailable"
+        return found or "zero"
+
+    def is_estimate(self, node: int, column: ColumnName) -> bool:
+        """Say if a column's figure is an estimate: energy that is not of a node's replays."""
+        if column != "energy":
+            return False
+        replayed = replay_of(self.session, node)
+        return replayed is None or not replayed.replays
 
     def type_of(self, node: int) -> str:
         """Give a node's type; a container of equals is named by them: ``3× Bottleneck``."""

@@ -7,17 +7,21 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_profiler.queries.columns import COLUMN_NAMES, COLUMN_WORDS, ColumnName
 from tui_profiler.session import Tree
 
-SortKey: TypeAlias = Literal["order", "parameters", "macs", "seconds", "share", "name"]
-SORT_KEYS: tuple[SortKey, ...] = ("order", "parameters", "macs", "seconds", "share", "name")
+SortKey: TypeAlias = ColumnName | Literal["order", "name"]
+SORT_KEYS: tuple[SortKey, ...] = ("order", *COLUMN_NAMES, "name")
 SORT_LABELS: dict[SortKey, str] = {
     "order": "in order",
-    "parameters": "by params",
-    "macs": "by MAC",
+    "name": "by name",
+    **{name: f"by {heading}" for name, (heading, _) in COLUMN_WORDS.items()},
     "seconds": "by time",
     "share": "by share",
-    "name": "by name",
+    "bar": "by share",
+    "bytes": "by bytes",
+    "activations": "by activations",
+    "self": "by own time",
 }
 
 MOST_WRAPPERS = 4
@@ -48,6 +52,11 @@ class Focus(Struct, frozen=True):
     """Nodes that the user marked."""
     paused: bool = False
     """The view stands still; the model runs on."""
+
+
+def sort_keys(columns: tuple[ColumnName, ...]) -> tuple[SortKey, ...]:
+    """Give what siblings can be sorted by where these columns are shown."""
+    return ("order", *(name for name in columns if name != "bar"), "name")
 
 
 def initial(tree: Tree) -> Focus:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from tui_profiler.queries.columns import summed_figure
 from tui_profiler.queries.focus import Focus
-from tui_profiler.queries.runs import Steps, members
-from tui_profiler.queries.seconds import node_seconds, share
+from tui_profiler.queries.runs import Steps
 from tui_profiler.session import Session
 
 _Key: TypeAlias = Callable[[int], float | tuple[bool, int, str] | None]
@@ -23,23 +23,10 @@ def sorted_siblings(
         focus: says by which.
         steps: gives the run that a node stands for: their sum is compared.
     """
-    key = _key(session, focus)
-    is_figure = focus.sort not in ("order", "name")
-
-    def whole(node: int) -> float | tuple[bool, int, str] | None:
-        run = steps(node) if is_figure else ()
-        if not run:
-            return key(node)
-        total = 0.0
-        for each in members(node, run):
-            figure = key(each)
-            if not isinstance(figure, int | float):
-                return None
-            total += figure
-        return total
+    key = _key(session, focus, steps)
 
     def order(siblings: list[int]) -> list[int]:
-        keys = {node: whole(node) for node in siblings}
+        keys = {node: key(node) for node in siblings}
         with_figure = [node for node in siblings if keys[node] is not None]
         without = [node for node in siblings if keys[node] is None]
         # The sort is stable either way: equal figures stay in the order of the model.
@@ -49,22 +36,16 @@ def sorted_siblings(
     return order
 
 
-def _key(session: Session, focus: Focus) -> _Key:
+def _key(session: Session, focus: Focus, steps: Callable[[int], Steps]) -> _Key:
     tree = session.tree
     assert tree is not None
     match focus.sort:
-        case "parameters":
-            return lambda node: tree.costs[node].parameters
-        case "macs":
-            return lambda node: tree.costs[node].macs
-        case "seconds":
-            return lambda node: node_seconds(session, node)
-        case "share":
-            return lambda node: share(session, node)
         case "name":
             return lambda node: _by_name(tree.nodes[node].name)
         case "order":
             return lambda node: node
+        case column:
+            return lambda node: summed_figure(session, node, column, steps(node))
 
 
 def _by_name(name: str) -> tuple[bool, int, str]:

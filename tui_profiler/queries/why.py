@@ -5,20 +5,32 @@ from __future__ import annotations
 from tui_profiler.messages import NO_FORWARD, Unknown
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.bound import bound
+from tui_profiler.queries.columns import ColumnName
+from tui_profiler.queries.energy import node_energy
 from tui_profiler.queries.remembered import age, is_remembered
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
 
 
-def why(session: Session, node: int) -> str:
-    """Say how a node's time, work and bound were had."""
+def why(session: Session, node: int, columns: tuple[ColumnName, ...] = ()) -> str:
+    """Say how a node's time, work and bound were had, and its energy where a column shows it."""
     if session.tree is None:
         return "nothing is known yet: the model is not traced"
     if not session.tree.has_forward:
         return f"ms, work and bound: unavailable, {NO_FORWARD}"
     since = f"remembered from {age(session)}" if is_remembered(session) else ""
-    parts = [since, _time(session, node), _work(session, node), _bound(session, node)]
+    energy = _energy(session, node) if "energy" in columns else ""
+    parts = [since, energy, _time(session, node), _work(session, node), _bound(session, node)]
     return " · ".join(part for part in parts if part)
+
+
+def _energy(session: Session, node: int) -> str:
+    found = node_energy(session, node)
+    if isinstance(found, Unknown):
+        return f"energy: unavailable, {safe(found.reason)}"
+    if found.counts:
+        return f"energy: measured, {found.counts} replays"
+    return "energy: estimated by its share of the time"
 
 
 def _time(session: Session, node: int) -> str:

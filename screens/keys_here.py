@@ -1,0 +1,44 @@
+"""The explorer's last row: the keys that matter to what is on screen."""
+
+from __future__ import annotations
+
+from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.queries.panel_failure import trouble
+from tui_profiler.queries.phases import other_phase
+from tui_profiler.session import Session
+
+from .keys import Key, footer, shown
+from .widgets.key_bar import Keys, key_bar
+from .widgets.lines import Line
+
+
+def explorer_bar(
+    keys: tuple[Key, ...],
+    session: Session,
+    cells: int,
+    *,
+    narrow: bool = False,
+    glyphs: Glyphs = UNICODE,
+) -> Line:
+    """Give the row, of ``cells``; ``keys`` are those of the explorer as the user has them."""
+    left = footer(keys, "left", narrow=narrow)
+    if other_phase(session):
+        left = ((_key_of(keys, "phase"), other_phase(session)), *left)
+    if session.playback is not None:
+        play = footer(keys, "play", narrow=narrow)
+        taken = [key for key, _ in play]
+        left = (*play, *((key, label) for key, label in left if key not in taken))
+    elif trouble(session) is not None:
+        left = _restarts(keys, "try", "restart")
+    elif session.tree is None:
+        left = _restarts(keys, "restart")
+    return key_bar(left, footer(keys, "right", narrow=narrow), cells, glyphs)
+
+
+def _restarts(keys: tuple[Key, ...], *actions: str) -> Keys:
+    labels = {"try": "try this", "restart": "restart"}
+    return tuple((_key_of(keys, action), labels[action]) for action in actions)
+
+
+def _key_of(keys: tuple[Key, ...], action: str) -> str:
+    return next((shown(key) for key in keys if key.action == action), "")

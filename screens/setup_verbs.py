@@ -1,0 +1,45 @@
+"""The verbs that set the program up: its configuration, and completion in a shell."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("config", short_help="Print the settings that hold, as a file to begin from.")
+def config() -> int:
+    """Print where the configuration lies and the settings that hold, as TOML with comments.
+
+    tui-profiler config > FILE gives a file to begin from. What is wrong in yours is told on
+    standard error, and the exit code is then 2.
+    """
+    from .config import config_path, read_config  # noqa: PLC0415
+    from .config_text import actions, as_toml  # noqa: PLC0415
+    from .output import put  # noqa: PLC0415
+
+    found = read_config(config_path(), actions())
+    put(as_toml(found))
+    for sentence in found.sentences():
+        click.echo(sentence, err=True)
+    return 2 if found.problems else 0
+
+
+@click.command("completion", short_help="Print a script that completes arguments in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print what lets SHELL complete verbs, options and names of tui-profiler.
+
+    \b
+    bash   eval "$(tui-profiler completion bash)"           in ~/.bashrc
+    zsh    eval "$(tui-profiler completion zsh)"            in ~/.zshrc
+    fish   tui-profiler completion fish > ~/.config/fish/completions/tui-profiler.fish
+    """  # noqa: D301 # click's own mark: do not wrap
+    from click.shell_completion import get_completion_class  # noqa: PLC0415
+
+    from .output import put  # noqa: PLC0415
+
+    script = get_completion_class(shell)
+    assert script is not None  # Those of click's that the argument names.
+    name = "tui-profiler"
+    put(script(context.find_root().command, {}, name, "_TUI_PROFILER_COMPLETE").source() + "\n")
+    return 0

@@ -1,0 +1,23 @@
+"""No test reads or writes what the user who runs it has configured."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+_NUMBERS = count()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_at_home(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(tmp_path_factory.getbasetemp()) / f"home{next(_NUMBERS)}"  # made by who writes
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    for name in ("TEXTUAL_THEME", "COLORFGBG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("TERM", "xterm-256color")
