@@ -14,6 +14,7 @@ from tui_profiler.queries.memory import (
     told_at_peak,
     weight_bytes,
     weight_tensors,
+    workspace,
 )
 from tui_profiler.session import Tree
 from tui_profiler.session.memory import Memory
@@ -28,8 +29,8 @@ _BAR, _BYTES, _SHAPE = 12, 8, 16
 _NAME = 44
 """A wider name column would lose the row: what is left is the bar's."""
 _MOST = 100
-_OTHER_ROWS = 4
-"""The title, the weights, what is inside the operator, the smaller ones."""
+_OTHER_ROWS = 3
+"""The title, the weights, the smaller ones."""
 
 
 def alive_lines(
@@ -49,7 +50,7 @@ def alive_lines(
     if memory is None:
         found = told_at_peak(tree, room)
     else:
-        found = alive_at(memory, step, room)
+        found = alive_at(memory, step, max(room - bool(workspace(memory, step)), 1))
         inside = f" in {title_of(tree, module_at(tree, memory, step))}"
         if step != peak_step(memory):
             when = f"step {thousands(memory.ordinals[step] + 1)}"
@@ -60,9 +61,9 @@ def alive_lines(
     if weights := weight_bytes(tree):
         count = f"{thousands(weight_tensors(tree))} tensors"
         lines.append(_owner("weights", count, weights, top, look))
-    lines += [_tensor(tree, one, top, look) for one in found.tensors]
     if found.workspace:
         lines.append(_owner(f"workspace{inside}", "", found.workspace, top, look))
+    lines += [_tensor(tree, one, top, look) for one in found.tensors]
     if found.others_bytes:
         others = "smaller" if found.others is None else f"{thousands(found.others)} smaller"
         lines.append(_owner(others, "", found.others_bytes, top, look))

@@ -12,7 +12,7 @@ from .lines import EMPTY, Line
 from .parts import Look, absent, row, section, words
 
 _LABEL, _FIGURE = 13, 14
-_PROCESS = "process: resident at its most, with torch and everything else in it"
+_PROCESS = "process: resident at its most, all that is in it"
 
 
 def compared_lines(
@@ -99,8 +99,8 @@ def _covered(tree: Tree, look: Look) -> tuple[Line, ...]:
     peak = tree.done.peak_memory
     aliases = peak.tensors - peak.sized - peak.skipped
     text = (
-        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} were allocated,"
-        f" {thousands(aliases)} in memory that was there"
+        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} took memory,"
+        f" {thousands(aliases)} shared it"
     )
     unsized = f", {thousands(peak.skipped)} of unknown size" if peak.skipped else ""
     return words(text + unsized, look)

@@ -134,9 +134,9 @@ def test_what_is_alive_adds_up_to_its_title():
     rows = [line[:69].split() for line in lines[at + 1 : at + 6]]
     assert [(row[0], " ".join(row[-2:])) for row in rows if row] == [
         ("weights", "10.5 KiB"),
+        ("workspace", "512 B"),
         ("conv", "1.00 KiB"),
         ("the", "768 B"),
-        ("workspace", "512 B"),
     ]
 
 
