@@ -47,7 +47,7 @@ class SideScreen(Screen[Left]):
     keys: ClassVar[Keys] = ()
     """Its own keys, for the last row."""
 
-    CSS = """
+    DEFAULT_CSS = """
     SideScreen #header, SideScreen #status, SideScreen #keys, SideScreen .blank { height: 1; }
     SideScreen #view { height: 1fr; }
     SideScreen.narrow .blank, SideScreen.narrow #status { display: none; }

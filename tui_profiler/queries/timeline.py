@@ -68,8 +68,9 @@ def usual_step(columns: int) -> int:
 def axis(session: Session, now: float, columns: int, step: int) -> Axis:
     """Give the axis that ends now; where the process is gone, when it was heard last."""
     end = session.heard_at if session.ended is not None else now
-    kept = (*session.history.latencies[-1:], *session.history.loads[-1:])
-    end = max([end, *(one.second for one in kept)])
+    history = session.history
+    for told in (history.latencies[-1:], history.loads[-1:]):
+        end = max([end, *(one.second for one in told)])
     return Axis(columns, step, math.floor(end / step))
 
 
