@@ -101,7 +101,7 @@ class TimelineScreen(SideScreen):
         drawn = self._layout.of(look.session, self.root, look.inner)
         below: tuple[Line, ...] = ()
         if rows >= LEAST_ROWS:
-            below = timeline_lines(look, min(max(rows * 35 // 100, 4), MOST_PAST_ROWS), self._step)
+            below = timeline_lines(look, min(max(rows * 40 // 100, 4), MOST_PAST_ROWS), self._step)
         room = rows - len(below) - (0 if self.is_narrow else 1)
         above = flame_lines(look, drawn, room)
         return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)

@@ -13,7 +13,7 @@ from tui_profiler.queries.bound import KINDS, LETTERS, bound
 from tui_profiler.queries.flame import Flame, module_of, spot
 from tui_profiler.queries.names import shown as shown_name
 from tui_profiler.queries.seconds import node_seconds, share
-from tui_profiler.queries.strip import ELSEWHERE, Segment
+from tui_profiler.queries.strip import ELSEWHERE, Segment, Strip, place
 from tui_profiler.text import middle, safe, width
 from tui_profiler.units import duration, share_cell, thousands
 from tui_profiler.units import share as share_text
@@ -27,7 +27,9 @@ from .timing_lines import why_not_measured
 
 LEVEL_ROWS = 2
 HEAD_ROWS = 3
-LEAST_NAME = 4
+ROOMY = 20
+"""Rows from which on a blank one stands below the figures."""
+LEAST_NAME = 6
 """Cells; a name cut further tells nothing."""
 _FAINT_BELOW = 0.005
 
@@ -55,8 +57,10 @@ def flame_lines(look: Look, drawn: Drawn, rows: int) -> tuple[Line, ...]:
         said = (pending if is_coming else absent)("times", why, look)
         return (_title(look, drawn), _selected(look), *said)[:rows]
     at = spot(drawn.flame, module_of(tree, look.node))
-    first, count = _window(drawn, at[0] if at else 0, (rows - HEAD_ROWS) // LEVEL_ROWS)
-    head = (_title(look, drawn), _selected(look), _figures(look, drawn, first, count))
+    blank: tuple[Line, ...] = (EMPTY,) if rows >= ROOMY else ()
+    room = (rows - HEAD_ROWS - len(blank)) // LEVEL_ROWS
+    first, count = _window(drawn, at[0] if at else 0, room)
+    head = (_title(look, drawn), _selected(look), _figures(look, drawn, first, count), *blank)
     lines: list[Line] = []
     for number in range(first, first + count):
         marked = at[1] if at is not None and at[0] == number else None
@@ -178,15 +182,28 @@ def _gap(glyphs: Glyphs) -> str:
 
 
 def _name(look: Look, drawn: Drawn, segment: Segment, *, is_marked: bool) -> Line:
-    """Give a block's name in exactly its cells; the selected one is underlined to its end."""
-    cells = segment.cells
-    line = _fitting(look, drawn, segment, cells - 1)
-    if not is_marked:
-        return exact(line, cells)
-    marked: Line = tuple((part, "strong accent") for part, _ in line)
-    gap = 1 if line else 0
-    under = max(cells - 1 - line_width(line) - gap, 0 if line else 1)
-    return exact((*marked, (" " * gap + look.glyphs.under * under, "accent")), cells)
+    """Give a block's name in exactly its cells, with the mark of what is selected."""
+    line = _fitting(look, drawn, segment, segment.cells - 1)
+    if is_marked:
+        return exact(_marked(look, drawn, segment, line), segment.cells)
+    return exact(line, segment.cells)
+
+
+def _marked(look: Look, drawn: Drawn, segment: Segment, name: Line) -> Line:
+    """Underline the selected block to its end; of one that is not drawn, about where it lies."""
+    tree = look.session.tree
+    assert tree is not None
+    node, under = module_of(tree, look.node), look.glyphs.under
+    taken, gap = line_width(name), 1 if name else 0
+    if segment.first == node and segment.alone:
+        length = max(segment.cells - 1 - taken - gap, 0 if name else 1)
+        named: Line = tuple((part, "strong accent") for part, _ in name)
+        return (*named, (" " * gap + under * length, "accent"))
+    found = place(look.session, Strip((segment,), drawn.measured), node)
+    start, length = found if found is not None else (segment.start, 1)
+    start -= segment.start
+    before = exact(name if taken + gap <= start else EMPTY, start)
+    return (*before, (under * length, "accent"))
 
 
 def _fitting(look: Look, drawn: Drawn, segment: Segment, room: int) -> Line:

@@ -42,7 +42,6 @@ class _Plot(Struct, frozen=True):
     """What a full column stands for."""
     now: str
     """The present figure, with its unit."""
-    role: str
     why: str = ""
     """Why there are no values; then it is one row."""
 
@@ -88,16 +87,16 @@ def _plots(look: Look, along: Axis) -> dict[str, _Plot]:
     mean = busy(sample) if sample is not None else None
     cpu = share(mean) if mean is not None else pending if sample is None else look.glyphs.dash
     plots = [
-        _Plot("latency p50", "p50", found.p50, top, scale, p50, "muted"),
-        _Plot("latency p95", "p95", found.p95, top, scale, p95, "muted"),
-        _Plot("cpu", "cpu", found.cpu, 1.0, "100 %", cpu, "muted"),
+        _Plot("latency p50", "p50", found.p50, top, scale, p50),
+        _Plot("latency p95", "p95", found.p95, top, scale, p95),
+        _Plot("cpu", "cpu", found.cpu, 1.0, "100 %", cpu),
     ]
     gpu = model_gpu(look.session)
     if not isinstance(gpu, Unknown):
         used = known(gpu.utilisation)
         why = safe(gpu.utilisation.reason) if isinstance(gpu.utilisation, Unknown) else ""
         text = look.glyphs.dash if used is None else share(used)
-        plots.append(_Plot("gpu", "gpu", found.gpu, 1.0, "100 %", text, "muted", why))
+        plots.append(_Plot("gpu", "gpu", found.gpu, 1.0, "100 %", text, why))
     plots.append(_power(look, found.watts))
     return {plot.short: plot for plot in plots}
 
@@ -106,9 +105,9 @@ def _power(look: Look, values: tuple[float | None, ...]) -> _Plot:
     figure = watts(look.session)
     if isinstance(figure, Unknown):
         why = safe(figure.reason)
-        return _Plot("power", "power", values, 1.0, "", look.glyphs.dash, "muted", why)
+        return _Plot("power", "power", values, 1.0, "", look.glyphs.dash, why)
     top = nice_ceiling(max((each for each in values if each is not None), default=1.0))
-    return _Plot("power", "power", values, top, f"{top:g} W", f"{three_digits(figure)} W", "muted")
+    return _Plot("power", "power", values, top, f"{top:g} W", f"{three_digits(figure)} W")
 
 
 def _body(look: Look, plots: list[_Plot], room: int) -> tuple[Line, ...]:
@@ -134,7 +133,7 @@ def _drawn(look: Look, plot: _Plot, rows: int) -> list[Line]:
         left: Line = (
             (head, "muted"),
             (f" {look.glyphs.divider}", "hairline"),
-            (part, plot.role),
+            (part, "faint"),
         )
         lines.append(row(left, right if is_last else EMPTY, look))
     return lines
@@ -178,12 +177,12 @@ def _axis(look: Look, along: Axis) -> Line:
     """Give the row of times; each is written from its column on."""
     end = "here" if look.session.playback is not None else "now"
     end = "the end" if look.session.ended is not None else end
-    text = ""
+    text, last = "", along.columns - len(end)
     for column, age in marks(along):
         words = f"{age // 60} min ago" if age % 60 == 0 else f"{age} s ago"
-        text = text.ljust(column) + f"{look.glyphs.divider}{words}"
-    last = along.columns - len(end)
-    text = text[: max(last - 1, 0)].ljust(max(last, 0)) + end
+        if column + 1 + len(words) < last:
+            text = text.ljust(column) + f"{look.glyphs.divider}{words}"
+    text = text[: max(last, 0)].ljust(max(last, 0)) + end
     indent = " " * (_label_cells(look.cells) + SCALE + 2)
     return row(((indent, "ink"), (text, "faint")), EMPTY, look)
 

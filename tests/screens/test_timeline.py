@@ -95,7 +95,7 @@ async def test_the_span_goes_round() -> None:
         spans = []
         for _ in range(5):
             await pilot.pause()
-            titles = [x for x in screen_text(stage.app).split("\n") if "the last" in x]
+            titles = [x for x in screen_text(stage.app).split("\n") if x.startswith(" the last")]
             spans.append(titles[0].rsplit(", ", 1)[1])
             await pilot.press("s")
         assert spans == [f"{n} s a column" for n in (5, 10, 20, 1, 2)]
@@ -112,7 +112,7 @@ async def test_before_times_it_is_on_paper_and_colour_comes_with_them() -> None:
 
 
 async def test_a_held_model_leaves_a_gap() -> None:
-    held = LoopState("paused", 1e9, 1, "model held")
+    held = LoopState("paused", 20.0, 1, "model held")
     async with on_stage([*recorded(), held]) as (stage, pilot):
         await opened(pilot)
         before = screen_text(stage.app)

@@ -32,7 +32,7 @@ def lay(at: Look, root: int = 0) -> Drawn:
     return FlameLayout().of(at.session, root, at.inner)
 
 
-def shown(at: Look, root: int = 0, rows: int = 20) -> list[str]:
+def shown(at: Look, root: int = 0, rows: int = 19) -> list[str]:
     lines = flame_lines(at, lay(at, root), rows)
     return [text(line).rstrip() for line in finished(lines, at)]
 
@@ -52,14 +52,14 @@ def test_blocks_lie_below_their_parents_with_names_above_them() -> None:
 
 def test_the_selected_name_and_what_is_below_it_are_the_accent() -> None:
     at = look(ticked(session_of(SMALL), SECONDS), node=2)
-    names = flame_lines(at, lay(at), 20)[7]
+    names = flame_lines(at, lay(at), 19)[7]
     assert [part for part, role in names if "accent" in role] == ["x 30 %", " ▁▁▁▁"]
 
 
 def test_a_container_has_the_colours_of_its_mix_and_a_leaf_its_own() -> None:
     session = resnet()
     at = look(session, cells=120)
-    lines = flame_lines(at, lay(at), 30)
+    lines = flame_lines(at, lay(at), 19)
     roles = {role for part, role in lines[4] if "━" in part}
     assert roles == {"compute", "overhead"}
     assert " C" in {part for part, role in lines[5] if role == "compute"}
@@ -68,7 +68,7 @@ def test_a_container_has_the_colours_of_its_mix_and_a_leaf_its_own() -> None:
 def test_on_paper_everything_is_grey_and_says_so() -> None:
     at = look(resnet(measured=False), cells=120)
     drawn = lay(at)
-    lines = flame_lines(at, drawn, 30)
+    lines = flame_lines(at, drawn, 19)
     assert "one forward, on paper ─" in text(lines[0])
     assert text(lines[0]).rstrip().endswith("shares of MACs")
     assert {role for line in lines[4::2] for part, role in line if "━" in part} == {"faint"}
@@ -92,6 +92,15 @@ def test_what_is_too_short_is_counted_and_drawn_as_half_cells() -> None:
     at = look(ticked(session_of(f"m M 0 0\n  big B 0 0\n{names}"), seconds))
     assert shown(at)[2].endswith("+40 too short to show")
     assert shown(at)[6] == " " + "━" * 31 + "╸" * 9
+
+
+def test_what_is_not_drawn_is_marked_where_it_lies_in_what_is() -> None:
+    seconds = {"": 1.0, "a": 0.765, "b": 0.005, "c": 0.23}
+    session = ticked(session_of("m M 0 0\n  a A 0 0\n  b B 0 0\n  c C 0 0"), seconds)
+    lines = shown(look(session, node=2))
+    assert lines[2].endswith("+1 too short to show")
+    assert lines[3] == " m 100 %" + " " * 23 + "▁"
+    assert lines[6] == " " + "━" * 30 + "╸" + "━" * 8 + "╸"
 
 
 def test_levels_follow_the_selection_where_not_all_fit() -> None:

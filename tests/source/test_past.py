@@ -69,7 +69,7 @@ def test_at_every_place_the_session_is_what_was_known_there(recording: Recording
 
 def test_little_is_read_for_a_place_far_away(recording: Recording) -> None:
     last = len(recording.entries)
-    assert len(needed(recording, 0, last)) < last * 0.6
+    assert len(needed(recording, 0, last)) < last * 0.7
 
 
 def test_the_tree_is_the_same_one_wherever_it_is_looked_at(recording: Recording) -> None:
@@ -118,7 +118,7 @@ def test_the_last_minutes_are_those_of_a_viewer_that_saw_everything(tmp_path: Pa
     for number in range(2 * MAX_SECONDS + 300):
         at += 0.5
         forwards += number % 100 < 80  # Now and then the model is held.
-        said.append((replace(tick, at=at, forwards=forwards, latency_p50=at), at))
+        said.append((replace(tick, at=at, forwards=forwards, latency_p50=forwards / 1e6), at))
         said.append((replace(sample, at=at), at))
     recording = open_recording(write(tmp_path / "minutes.rec", said))
     found = Past(recording).session(len(recording.entries)).history
