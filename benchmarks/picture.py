@@ -21,6 +21,8 @@ CELL = (10, 21)
 INK, PAPER = "d8dde4", "101318"
 FONT = "/usr/share/fonts/truetype/dejavu/DejaVuSansMono{}.ttf"
 NAMED = {"black": "000000", "red": "cc3333", "green": "33aa33", "brown": "c0a000", "blue": "3366cc"}
+NAMED |= {"brightblack": "777777", "brightgreen": "55ee77", "brightcyan": "55ddee"}
+NAMED |= {"brightwhite": "ffffff", "brightred": "ff6655", "brightbrown": "ffee66"}
 NAMED |= {"magenta": "aa55aa", "cyan": "33aaaa", "white": "d0d0d0"}
 
 

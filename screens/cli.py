@@ -37,6 +37,7 @@ Examples:
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
+  tui-profiler config                           your settings, and where their file lies
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
 3 a tolerance does not hold, 130 interrupted."""

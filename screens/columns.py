@@ -16,6 +16,9 @@ from tui_profiler.queries.columns import ColumnName
 from .widgets.column_lines import CELLS, column_lines, rows_wanted
 from .widgets.lines import LinesWidget
 
+NARROW_COLUMNS = 100
+ROWS_ABOVE = 2
+"""So that the headings of the tree stay in sight."""
 Columns = tuple[ColumnName, ...]
 
 
@@ -109,6 +112,8 @@ class ColumnsScreen(ModalScreen[None]):
     def _draw(self) -> None:
         widget = self.query_one("#columns", LinesWidget)
         cells = min(CELLS, self.size.width)
-        rows = min(rows_wanted(self._choice), self.size.height)
+        rows = min(rows_wanted(self._choice), self.size.height - ROWS_ABOVE)
+        # The tree's columns stay in sight: at its right, or where it is narrow over its names.
+        self.styles.align_horizontal = "left" if self.size.width < NARROW_COLUMNS else "right"
         widget.styles.width, widget.styles.height = cells, rows
         widget.lines = column_lines(self._choice, self._drawn(), cells, rows, self._glyphs)

@@ -11,7 +11,7 @@ from tui_profiler.text import safe
 
 from .lines import EMPTY, Line, exact, with_role
 
-CELLS = 60
+CELLS = 48
 """Width of the list where there is room."""
 _HEAD = 2
 _FOOT = 3

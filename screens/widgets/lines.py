@@ -156,9 +156,12 @@ class LinesWidget(Widget):
         style = self._styles.get(role)
         if style is None:
             style = self.rich_style
-            if "cursor" in role and (self.app.no_color or self.app.current_theme.ansi):
-                style += _ATTRIBUTES["reverse"]  # A background of the theme's would not be seen.
-            for word in role.split():
+            words = role.split()
+            if "cursor" in words and (self.app.no_color or self.app.current_theme.ansi):
+                # A background of the theme's would not be seen; inks would be as many backgrounds.
+                style += _ATTRIBUTES["reverse"]
+                words = [word for word in words if word in _ATTRIBUTES]
+            for word in words:
                 if word in _ATTRIBUTES:
                     style += _ATTRIBUTES[word]
                 elif word in COLOURS:

@@ -11,12 +11,13 @@ import pytest
 from textual.pilot import Pilot
 
 from screens.app import ProfilerApp
-from screens.appearance import GlyphSet
+from screens.appearance import GlyphSet, ThemeName
 from screens.columns import ColumnsScreen
 from screens.config import USUAL, Config, Problem, Settings
 from screens.explorer import ExplorerScreen
 from screens.habits import Habits
 from screens.remembered import Memory, Remembered
+from screens.terminal.driver import QuietDriver
 from screens.theme import THEMES
 from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
@@ -244,3 +245,38 @@ async def test_every_screen_is_drawn_in_the_set_that_was_chosen(
     drawable = str.isascii if name == "ascii" else of_page_437
     assert [line for line in seen.split("\n") if not drawable(line)] == []
     assert max(map(width, seen.split("\n"))) <= size[0]
+
+
+@pytest.mark.parametrize("theme", ["terminal", "terminal-light"])
+async def test_in_the_terminals_colours_the_cursor_row_is_reversed_as_one(theme: ThemeName) -> None:
+    async with explored(Config(settings=Settings(theme=theme))) as (_, explorer, _):
+        style = explorer.tree_widget.role_style
+        inks = [style(f"{ink} cursor") for ink in ("ink", "muted", "faint", "compute", "accent")]
+        assert {one.reverse for one in inks} == {True}
+        assert len({(one.color, one.bgcolor) for one in inks}) == 1
+        assert style("compute").color != style("memory").color
+
+
+class Written(QuietDriver):
+    """Keeps what would go to the terminal."""
+
+    text = ""
+
+    def write(self, data: str) -> None:
+        self.text += data
+
+    def flush(self) -> None:
+        pass
+
+
+async def test_the_mouse_is_left_to_the_terminal_and_taken_again() -> None:
+    async with explored() as (app, explorer, _):
+        explorer.action_toggle_mouse()  # Nothing real is drawn on: there is no mouse to have.
+        assert "mouse off" in screen_text(app)
+        driver = Written(app)
+        assert driver.has_mouse
+        driver.has_mouse = False
+        assert driver.text.endswith("\x1b[?1006l")
+        assert "\x1b[?1000h" not in driver.text
+        driver.has_mouse = True
+        assert driver.text.endswith("\x1b[?1000h\x1b[?1006h")

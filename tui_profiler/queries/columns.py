@@ -49,7 +49,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "p95": ("p95", "95 of 100 calls take less"),
     "calls": ("calls", "calls in a forward"),
     "share": ("%", "share of the forward"),
-    "bar": ("bar", "share as a bar, in the colours of the bound"),
+    "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", "C compute, M memory, O overhead"),
     "energy": ("energy", "of a forward; ~ is an estimate"),
 }
