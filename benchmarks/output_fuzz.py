@@ -3,8 +3,9 @@
     python -m benchmarks.output_fuzz [STEPS] [--seed N] [--colours truecolor|256|standard]
 
 Every update of Textual's is written by both, each to an emulator of its own. After each step every
-cell is compared: text, colours, attributes, links, and the cursor's place. Ours is answered late or
-never, told that its link is slow, and loses its terminal now and then.
+cell is compared: text, colours, attributes, links, and the cursor's place; but not in rows where
+Textual has cut a joined grapheme, and its parts are not as wide as it says. Ours is answered late
+or never, told that its link is slow, and loses its terminal now and then.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from rich.cells import cell_len
+from rich.cells import cell_len, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual._compositor import LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.drivers.headless_driver import HeadlessDriver
@@ -39,15 +41,12 @@ from screens.terminal.output import SparingApp
 
 STEPS_OF_ONE = 40
 _FINISH_SECONDS = 5.0
-# No variation selectors: Rich cuts one off its heart, and Textual then leaves what was there.
 PIECES = (
     *("layer1.0.conv2", "  ", " ", "12.4 ms", "|", "x"),
     *("▏▎█░", "⣿⠂⡇", "─┼╮", "● ◐ ×", "µs ≥ ±", "日本語", "한국", "全角", "é"),
-    *("e\u0301a\u0302", "q\u0323\u0307", "👩\u200d🚀", "a\u200b", "ก\u0e33"),
+    *("e\u0301a\u0302", "q\u0323\u0307", "❤\ufe0f", "👩\u200d🚀", "a\u200b", "ก\u0e33"),
     *("😀", "⌚", "✔"),
 )
-WRAPPED = [piece for piece in PIECES if "\u200d" not in piece]
-"""Textual's wrapping takes joined graphemes apart, and Rich measures the parts in two ways."""
 COLOURS = ("", "red", "bright_blue", "default", "color(130)", "#8c95a3", "#101318", "rgb(1,2,3)")
 WAYS = ("bold", "dim", "italic", "underline", "reverse", "strike", "blink", "conceal", "overline")
 
@@ -135,6 +134,8 @@ class FuzzApp(SparingApp[None]):
         self.chance = chance
         self.stock, self.ours = Emulator(columns, rows), Emulator(columns, rows)
         self.turn = self.ours
+        self.misfits: set[int] = set()
+        """Rows with a strip that takes other cells than it says: Textual's are shifted there."""
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -145,7 +146,15 @@ class FuzzApp(SparingApp[None]):
                 yield Noise(self.chance, id="tall")
         yield Noise(self.chance, id="below")
 
+    def _take_strip(self, x: int, y: int, strip: Strip) -> int:
+        spans = (split_graphemes(segment.text)[0] for segment in strip)
+        if sum(cells for found in spans for _, _, cells in found) != strip.cell_length:
+            self.misfits.add(y)
+        return super()._take_strip(x, y, strip)
+
     def _display(self, screen: Any, renderable: Any) -> None:
+        if isinstance(renderable, LayoutUpdate):
+            self.misfits.clear()
         self.turn = self.stock
         App._display(self, screen, renderable)
         self.turn = self.ours
@@ -208,7 +217,7 @@ async def step(app: FuzzApp, pilot: Any) -> str:
                 widget.display = not widget.display
         case "text":
             for static in screen.query(Static):
-                static.update(Text("".join(chance.choices(WRAPPED, k=9)), random_style(chance)))
+                static.update(Text("".join(chance.choices(PIECES, k=9)), random_style(chance)))
     return doing
 
 
@@ -218,7 +227,7 @@ def differences(app: FuzzApp) -> list[str]:
     theirs, ours = app.stock.screen, app.ours.screen
     for y, (stock_row, our_row) in enumerate(zip(theirs.cells(), ours.cells(), strict=True)):
         for x, (stock, our) in enumerate(zip(stock_row, our_row, strict=True)):
-            if stock != our:
+            if stock != our and y not in app.misfits:
                 found.append(f"row {y} column {x}: Textual {stock}, ours {our}")
     if (theirs.cursor.x, theirs.cursor.y) != (ours.cursor.x, ours.cursor.y):
         found.append(f"cursor: {theirs.cursor.x, theirs.cursor.y}, {ours.cursor.x, ours.cursor.y}")
