@@ -44,7 +44,7 @@ def test_hostile_names_are_copied_once_and_whole(
     terminal.wait_for("recorded 20")
     terminal.send("j")
     terminal.send("yy")
-    terminal.wait_for("copied the path by OSC 52; also in")
+    terminal.wait_for("copied the path: OSC 52, ")
     raw = bytes(terminal.raw)
     passed_on = raw.replace(b"\x1b\\\x1bP", b"") if wraps else raw
     found = OSC_52.findall(passed_on)
