@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
@@ -47,14 +48,14 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         lines = [text(line).rstrip() for panel in shown for line in panel.lines]
         return "\n".join(lines).strip("\n") + "\n"
 
-    def rows_as_csv(self) -> str:
-        """Give the rows of the tree, folded as they are."""
+    def rows_as_csv(self) -> Callable[[], str]:
+        """Give what writes the rows of the tree, folded as they are."""
         from tui_profiler.reports.csv_nodes import csv_nodes  # noqa: PLC0415
 
         laid = self.tree_widget.outline if hasattr(self, "tree_widget") else None
         if laid is None:
-            return csv_nodes(self.session, ())
-        return csv_nodes(self.tree_widget.session, laid.rows, laid.steps)
+            return lambda: csv_nodes(self.session, ())
+        return partial(csv_nodes, self.tree_widget.session, laid.rows, laid.steps)
 
     def action_side(self, name: str) -> None:
         """Open a view of the selected node beside the explorer."""

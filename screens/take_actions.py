@@ -49,8 +49,8 @@ class TakeActions(Screen[_Result]):
         """Give the panel that speaks of that node; None on a screen without one."""
         return None
 
-    def rows_as_csv(self) -> str:
-        """Give the rows of nodes as CSV."""
+    def rows_as_csv(self) -> Callable[[], str]:
+        """Give what writes the rows of nodes, as they are now, as CSV; any thread may call it."""
         raise NotImplementedError
 
     def action_copy(self) -> None:
@@ -115,11 +115,13 @@ class TakeActions(Screen[_Result]):
 
     def _export(self, file: Path, *, again: bool) -> None:
         kind = file.suffix.lower()
-        if kind == ".svg":
-            text = self.app.export_screenshot(title="tui-profiler")
+        if kind == ".csv":
+            make = self.rows_as_csv()
+        elif kind == ".svg":
+            make = partial(str, self.app.export_screenshot(title="tui-profiler"))
         else:
-            text = self.rows_as_csv() if kind == ".csv" else self._screen_text()
-        write_file(self, file, text, self.say, again=again)
+            make = partial(str, self._screen_text())
+        write_file(self, file, make, self.say, again=again)
 
     def _after(self, act: Callable[[], None]) -> None:
         """Act after the next drawing: the prompt is no part of the picture."""

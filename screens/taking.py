@@ -45,21 +45,26 @@ def copy_text(screen: Screen[_Result], what: str, text: str, say: Callable[[str]
 
 
 def write_file(
-    screen: Screen[_Result], file: Path, text: str, say: Callable[[str], None], *, again: bool
+    screen: Screen[_Result],
+    file: Path,
+    make: Callable[[], str],
+    say: Callable[[str], None],
+    *,
+    again: bool,
 ) -> None:
     """Write a file, and say where it is or why it could not be written; the screen does not wait.
 
     Args:
         screen: that is asked.
         file: its absolute path.
-        text: what is written.
+        make: gives what is written; it is called in a thread.
         say: tells the user.
         again: it may be there already.
     """
 
     async def write() -> None:
         try:
-            await asyncio.to_thread(written, file, text, again=again)
+            await asyncio.to_thread(lambda: written(file, make(), again=again))
         except FileExistsError:
             say(f"not written: {safe(str(file))} is there already")
         except OSError as error:

@@ -28,6 +28,8 @@ others like it take."""
 TMUX_SECONDS = 2.0
 _SCREEN_LETTERS = 240
 """Of one sequence that screen passes on: its oldest buffers hold 256."""
+_BY_TMUX = "tmux"
+"""Which also told the terminal around it."""
 _WITHOUT_OSC = ("", "linux", "dumb")
 """Values of ``TERM`` for what would show such a sequence as text."""
 
@@ -68,7 +70,7 @@ async def copied(
     told_tmux = await _tmux(kept, environ, tmux_seconds) if environ.get("TMUX") else ""
     if told_tmux:
         ways.append(told_tmux)
-    if "terminal" not in told_tmux and (sequence := osc52(kept, environ)):
+    if told_tmux != _BY_TMUX and (sequence := osc52(kept, environ)):
         write(sequence)
         ways.append("OSC 52")
     try:
@@ -98,10 +100,9 @@ def said(what: str, done: Copied) -> str:
     what = f"the first MiB of {what}" if done.is_cut else what
     file = _short(done.file) if done.file is not None else ""
     if done.ways:
-        also = f"; also in {file}" if file else ""
-        return f"copied {what} by {' and '.join(done.ways)}{also}"
+        return f"copied {what}: {', '.join((*done.ways, file) if file else done.ways)}"
     if file:
-        return f"copied {what} into {file}: this terminal has no clipboard"
+        return f"copied {what} into {file}: no clipboard here"
     return f"not copied: no clipboard, and no file either ({done.trouble})"
 
 
@@ -115,7 +116,7 @@ def _short(file: Path) -> str:
 async def _tmux(text: str, environ: Mapping[str, str], seconds: float) -> str:
     """Hand it to tmux; gives the way in words, empty where tmux did not take it."""
     # ``-w`` passes it on to the terminal around tmux; before tmux 3.2 it is not known.
-    for options, way in ((("-w",), "tmux and its terminal"), ((), "tmux's buffer")):
+    for options, way in ((("-w",), _BY_TMUX), ((), "tmux's buffer")):
         try:
             tmux = await asyncio.create_subprocess_exec(
                 *("tmux", "load-buffer", *options, "-"),

@@ -19,6 +19,8 @@ from .tree_places import TreePlaces
 
 IDLE_SECONDS = 5.0
 """Rows move by themselves only when nothing was done to the tree for so long."""
+EXAMPLES = "type:conv bound:memory time>1ms share>5% params>1M mac>10M depth<3 !relu"
+"""Of terms, for a prompt that is still empty."""
 LIVE_SORTS = ("seconds", "share")
 
 
@@ -141,8 +143,13 @@ class NodeTree(TreePlaces):
             self._draw()
 
     def filter_hint(self, text: str) -> str:
-        """Give what is to be said of a filter: what is wrong with it, else what it finds."""
+        """Give what is to be said of a filter: what is wrong with it, else what it finds.
+
+        Of an empty one: what there is to type.
+        """
         asked, laid = filter_terms.read(text), self._outline
+        if not text.strip():
+            return EXAMPLES
         if asked.wrong or laid is None or not asked.terms:
             return asked.wrong[0] if asked.wrong else ""
         if laid.shape.found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.end_to_end.conftest import Start
-from tests.recording.files import timed, write
+from tests.end_to_end.terminal import COMMAND
+from tests.fixtures.record import recorded
+from tests.recording.files import fixture, timed, write
 from tests.screens.test_copy_export import HOSTILE, with_hostile_names
+from tests.screens.test_explorer import on_stage
 from tui_profiler.messages import Message, ModelFacts
 
 OSC_52 = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
@@ -44,7 +48,7 @@ def test_hostile_names_are_copied_once_and_whole(
     terminal.wait_for("recorded 20")
     terminal.send("j")
     terminal.send("yy")
-    terminal.wait_for("copied the path by OSC 52; also in")
+    terminal.wait_for("copied the path: OSC 52, ")
     raw = bytes(terminal.raw)
     passed_on = raw.replace(b"\x1b\\\x1bP", b"") if wraps else raw
     found = OSC_52.findall(passed_on)
@@ -66,3 +70,21 @@ def test_hostile_names_are_copied_once_and_whole(
     terminal.wait_for(lambda shown: "is there already" not in shown)
     terminal.send("q")
     assert terminal.wait_for_exit() == 0
+
+
+async def test_what_the_explorer_exports_is_what_is_reported_without_a_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recording = write(tmp_path / "resnet50.rec", fixture())
+    command = [*COMMAND, "report", str(recording), "--format", "csv"]
+    program = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    reported = (await program.communicate())[0].decode()
+    assert program.returncode == 0
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("right_curly_bracket", "a", "e", "ctrl+u", *"a.csv", "enter")
+        await pilot.pause()
+        await pilot.pause()
+        await stage.app.workers.wait_for_complete()
+    assert (tmp_path / "a.csv").read_text() == reported
+    assert reported.count("\n") > 151

@@ -83,13 +83,13 @@ def test_the_way_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     file = Path("/home/me/.cache/tui-profiler/copied.txt")
     assert said("layer1", Copied(("OSC 52",), file)) == (
-        "copied layer1 by OSC 52; also in ~/.cache/tui-profiler/copied.txt"
+        "copied layer1: OSC 52, ~/.cache/tui-profiler/copied.txt"
     )
     assert said("layer1", Copied((), Path("/var/x/copied.txt"))) == (
-        "copied layer1 into /var/x/copied.txt: this terminal has no clipboard"
+        "copied layer1 into /var/x/copied.txt: no clipboard here"
     )
     assert said("layer1", Copied(("OSC 52",), None, "No space left on device")) == (
-        "copied layer1 by OSC 52"
+        "copied layer1: OSC 52"
     )
 
 
@@ -109,7 +109,7 @@ async def test_tmux_is_handed_the_text(tmux: dict[str, str], tmp_path: Path) -> 
     sent: list[str] = []
     text = "layer3.2\n漢 $(reboot) '\"\\"
     done = await copied(text, sent.append, tmux, tmp_path)
-    assert done.ways == ("tmux and its terminal",)
+    assert done.ways == ("tmux",)
     assert sent == []
     call = ["tmux", "-S", tmux["SOCKET"], "show-buffer"]
     shown = await asyncio.create_subprocess_exec(*call, stdout=subprocess.PIPE)

@@ -59,7 +59,7 @@ async def test_y_y_copies_the_path(folder: Path) -> None:
         await pilot.press("y")
         shown = await done(stage, pilot)
     assert copied(folder) == "bn1"
-    assert "copied bn1 by OSC 52; also in" in shown
+    assert "copied bn1: OSC 52, " in shown
 
 
 async def test_the_root_has_no_path_to_copy() -> None:

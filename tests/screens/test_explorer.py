@@ -169,6 +169,17 @@ async def test_a_wrong_term_is_said_while_it_is_typed_and_the_rest_holds() -> No
         assert "53 of 151 match" in shown
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_an_empty_filter_says_what_there_is_to_type(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        await pilot.press("slash")
+        await pilot.pause()
+        last = screen_text(stage.app).splitlines()[-1]
+        assert "type:conv bound:memory time>1ms share>5% params>1M mac>10M depth<3 !relu" in last
+        await pilot.press("enter")
+        assert stage.explorer.tree_widget.view.filter_text == ""
+
+
 async def test_n_goes_from_match_to_match() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("n")

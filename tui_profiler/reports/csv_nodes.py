@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tui_profiler.messages import Cost
-from tui_profiler.queries.bound import bytes_moved
-from tui_profiler.queries.cells import Figures
+from tui_profiler.queries.bound import bound_of, bytes_moved
 from tui_profiler.queries.runs import Steps, Sums
-from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.session import Session
 from tui_profiler.text import whole
 
@@ -42,12 +41,10 @@ def csv_nodes(
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(COLUMNS)
-    figures = Figures()
-    figures.update(session)
-    sums = Sums(session)
+    sums, whole_seconds = Sums(session), root_seconds(session)
     if session.tree is not None:
         for node in nodes:
-            lines.writerow(_line(session, node, steps(node), figures, sums))
+            lines.writerow(_line(session, node, steps(node), sums, whole_seconds))
     return out.getvalue()
 
 
@@ -58,20 +55,20 @@ def as_text(text: str) -> str:
 
 
 def _line(
-    session: Session, node: int, steps: Steps, figures: Figures, sums: Sums
+    session: Session, node: int, steps: Steps, sums: Sums, whole_seconds: float | None
 ) -> tuple[object, ...]:
     tree = session.tree
     assert tree is not None
     found = tree.nodes[node]
     cost = sums.cost(node, steps) if steps else tree.costs[node]
     seconds = sums.seconds(node, steps) if steps else node_seconds(session, node)
-    share = seconds / figures.whole if seconds is not None and figures.whole else None
-    measured = figures.cells(node, 0, steps).bound
+    share = seconds / whole_seconds if seconds is not None and whole_seconds else None
+    bound = bound_of(session, node, cost, seconds) if seconds else None
     return (
         *(as_text(found.path), as_text(found.name), as_text(found.type), found.kind),
         *(tree.depths[node], prod(count for count, _ in steps)),
         *(cost.parameters, *_work(cost, has_forward=tree.has_forward)),
-        *(_digits(seconds), _digits(share), measured or ""),
+        *(_digits(seconds), _digits(share), bound.kind if bound is not None else ""),
     )
 
 
