@@ -33,6 +33,7 @@ from tui_profiler.source.script import Script
 
 from .base_app import BaseApp
 from .explorer import ExplorerScreen
+from .terminal.crashing import run_to_end
 from .terminal.guard import end_on_hang_up, end_on_signals
 
 TICK_SECONDS = 0.25
@@ -132,10 +133,13 @@ class ProfilerApp(BaseApp):
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self, source: Source) -> None:
-        async for message in source.messages():
-            self._newest = apply(self._newest, message)
-            if self._concerns_all(message):
-                self._show()
+        try:
+            async for message in source.messages():
+                self._newest = apply(self._newest, message)
+                if self._concerns_all(message):
+                    self._show()
+        except Exception as error:
+            self.crashed(error)  # Else the screens would stand still, and no one would know why.
 
     def _concerns_all(self, message: Told) -> bool:
         first_times = self.session.timings is None and self._newest.timings is not None
@@ -157,7 +161,4 @@ def run_explorer(
     """Run the explorer until it is left; gives the exit code."""
     glyphs = ASCII if ascii_only else UNICODE
     app = ProfilerApp(source, spec, restart, glyphs=glyphs, clock=clock, script=script)
-    result = app.run()
-    if app.return_code:
-        return app.return_code
-    return result or 0
+    return run_to_end(app) or app.return_value or 0

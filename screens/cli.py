@@ -20,12 +20,14 @@ from tui_profiler.recording.kind import is_recording
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .options import BUDGET_HELP, Chosen, Share, model_options
 from .output import require_terminal
+from .terminal.served import TYPED, is_served, to_browsers
 
 _EPILOG = """\b
 Examples:
   tui-profiler resnet50                         explore it, running
   tui-profiler demo:decoder --batch 4
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
+  tui-profiler resnet50 --web                   the same, in a browser
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
@@ -36,7 +38,7 @@ Examples:
   tui-profiler open a.rec                       play it, on any machine
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
-3 a tolerance does not hold, 130 interrupted."""
+3 a tolerance does not hold, 70 a mistake of ours, 130 interrupted."""
 
 
 class _Verbs(click.Group):
@@ -45,6 +47,7 @@ class _Verbs(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help", "--version"):
             args = ["explore", *args]
+        ctx.meta[TYPED] = tuple(args)
         return super().parse_args(ctx, args)
 
 
@@ -69,9 +72,12 @@ def _verbs() -> None:
 @click.argument("model")
 @model_options
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.option("--web", is_flag=True, help="In a browser of this machine instead of the terminal.")
 @click.pass_obj
-def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) -> int:
+def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool, web: bool) -> int:
     """Run MODEL and look inside, on screen. The verb may be left out."""
+    if web and not is_served():
+        return to_browsers(model)
     if is_recording(model):
         return _played(model, ascii_only=ascii_only)
     require_terminal()

@@ -16,6 +16,7 @@ from .app import ProfilerApp
 from .base_app import BaseApp
 from .explorer import ExplorerScreen
 from .ranks import RanksScreen
+from .terminal.crashing import run_to_end
 
 
 class RanksApp(ProfilerApp):
@@ -40,8 +41,7 @@ class RanksApp(ProfilerApp):
         return screen.data_bind(BaseApp.workspace)
 
     def on_mount(self) -> None:
-        """Begin to read; where one rank was asked for, it is opened at once."""
-        super().on_mount()
+        """Open the one rank that was asked for. Textual calls the handler above this one, too."""
         if not self._begins_with_all:
             self._explore()
 
@@ -89,5 +89,4 @@ def run_ranks(chosen: Found, program: Program, *, ascii_only: bool, started_at: 
     spec = LoadSpec(program.name, started_at=started_at)
     glyphs = ASCII if ascii_only else UNICODE
     app = RanksApp(ranks, spec, begins_with_all=is_whole, glyphs=glyphs)
-    result = app.run()
-    return app.return_code or result or 0
+    return run_to_end(app) or app.return_value or 0
