@@ -11,15 +11,11 @@ from tui_profiler.queries.bound import BoundKind
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import width, wrap
 
-from .lines import EMPTY, Line, exact, line_width, spread
+from .lines import EMPTY, Line, exact, in_ascii, line_width, spread
 
 PAD: Line = ((" ", "ink"),)
 LABEL = 9
 """Cells of the labels at the left end of a panel's rows."""
-_ASCII = str.maketrans(
-    {"×": "x", "→": ">", "←": "<", "·": ".", "–": "-", "−": "-", "…": "~", "µ": "u", "≥": ">"}
-    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+"}
-)
 
 
 class Look(Struct, frozen=True, eq=False):
@@ -121,16 +117,4 @@ def finished(lines: Iterable[Line], look: Look, rows: int | None = None) -> tupl
     drawn = [exact(line, look.cells, look.glyphs.ellipsis) for line in lines]
     if rows is not None:
         drawn = [*drawn[:rows], *[exact(EMPTY, look.cells)] * (rows - len(drawn))]
-    return tuple(drawn) if look.glyphs != ASCII else tuple(map(_plain, drawn))
-
-
-def _plain(line: Line) -> Line:
-    return tuple((_plain_text(part), role) for part, role in line)
-
-
-def _plain_text(text: str) -> str:
-    """Write text in ASCII, every character as wide as before."""
-    if text.isascii():
-        return text
-    known = text.translate(_ASCII)
-    return "".join(c if c.isascii() else "?" * width(c) for c in known)
+    return tuple(drawn) if look.glyphs != ASCII else tuple(map(in_ascii, drawn))

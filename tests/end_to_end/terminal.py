@@ -18,9 +18,23 @@ from pathlib import Path
 
 import psutil
 import pyte
+import wcwidth
 
 _SCRIPT = Path(sys.executable).with_name("tui-profiler")
 COMMAND = [str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-m", "tui_profiler"]
+
+
+class Screen(pyte.Screen):
+    """A terminal's screen that keeps what was written beyond its last column."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.beyond: list[str] = []
+        super().__init__(columns, lines)
+
+    def draw(self, data: str) -> None:
+        if wcwidth.wcswidth(data) > self.columns - self.cursor.x:
+            self.beyond.append(data)
+        super().draw(data)
 
 
 class Terminal:
@@ -34,7 +48,7 @@ class Terminal:
         environment: dict[str, str] | None = None,
         folder: str | None = None,
     ) -> None:
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self.bytes_read = 0
@@ -166,6 +180,11 @@ class Terminal:
         self._reader.join()
         os.close(self._slave)
         os.close(self.master)
+
+    def stop_reading(self) -> None:
+        """Take no more of what it writes, as a stuck connection does."""
+        self._closing = True
+        self._reader.join()
 
     def close(self) -> None:
         if self.is_alive():
