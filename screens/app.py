@@ -39,6 +39,7 @@ from .explorer import ExplorerScreen
 from .habits import Habits, habits_of
 from .look_options import NO_WISH, Wish
 from .output import say
+from .terminal.crashing import run_to_end
 from .terminal.guard import end_on_hang_up, end_on_signals
 
 _AT_ONCE = (
@@ -158,10 +159,13 @@ class ProfilerApp(BaseApp):
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self, source: Source) -> None:
-        async for message in source.messages():
-            self._newest = apply(self._newest, message)
-            if self._concerns_all(message):
-                self._show()
+        try:
+            async for message in source.messages():
+                self._newest = apply(self._newest, message)
+                if self._concerns_all(message):
+                    self._show()
+        except Exception as error:
+            self.crashed(error)  # Else the screens would stand still, and no one would know why.
 
     def _concerns_all(self, message: Told) -> bool:
         first_times = self.session.timings is None and self._newest.timings is not None
@@ -183,9 +187,12 @@ def run_explorer(
     """Run the explorer until it is left; gives the exit code."""
     habits = habits_of(wish, spec.model)
     app = ProfilerApp(source, spec, restart, habits=habits, clock=clock, script=script)
-    result = app.run(mouse=habits.config.settings.mouse)
+    return run_and_keep(app, habits, spec.model)
+
+
+def run_and_keep(app: ProfilerApp, habits: Habits, model: str) -> int:
+    """Run an app to its end; gives the exit code, and says where the look could not be kept."""
+    code = run_to_end(app, mouse=habits.config.settings.mouse)
     if habits.unkept:
-        say(spec.model, habits.unkept)
-    if app.return_code:
-        return app.return_code
-    return result or 0
+        say(model, habits.unkept)
+    return code or app.return_value or 0

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from msgspec.structs import replace
 from textual.app import App
+from textual.binding import Binding, BindingType
 from textual.reactive import var
 
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from .appearance import ThemeName
+from .crash import Circumstances
 from .keys import Key, remapped
+from .terminal.crashing import CrashingApp
 from .terminal.driver import QuietDriver
 from .terminal.output import SparingApp
+from .terminal.served import is_served
 from .theme import PREFIX, THEMES, roles_for
 
 _Result = TypeVar("_Result")
 
 
-class ThemedApp(SparingApp[_Result]):
+class ThemedApp(SparingApp[_Result], CrashingApp[_Result]):
     """Has our themes, our terminal driver and output, and no palette of Textual's."""
 
     ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
 
     def __init__(self, theme: ThemeName = "dark") -> None:
-        super().__init__(driver_class=QuietDriver)
+        super().__init__(driver_class=None if is_served() else QuietDriver)
         for ours in THEMES:
             self.register_theme(ours)
         self.theme = os.environ.get("TEXTUAL_THEME") or PREFIX + theme
@@ -35,6 +43,9 @@ class ThemedApp(SparingApp[_Result]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Give our roles where a theme does not name them."""
         return roles_for(self.current_theme)
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        """Leave the pointer alone: Textual's sequence would come after the screen is given back."""
 
 
 class BaseApp(ThemedApp[int]):
@@ -57,6 +68,18 @@ class BaseApp(ThemedApp[int]):
         """Send a sequence, in order with what is drawn; as Textual does, through its driver."""
         if self._driver is not None:
             self._driver.write(sequence)
+
+    def circumstances(self) -> Circumstances:
+        """Add what is known of the session to the report of a crash."""
+        session = self.session
+        facts: list[tuple[str, str]] = []
+        if session.environment is not None:
+            facts.append(("torch", session.environment.torch))
+        if session.tree is not None:
+            facts.append(("tree", f"{len(session.tree)} nodes, by {session.tree.method}"))
+        if session.loop is not None:
+            facts.append(("model", session.loop.state))
+        return replace(super().circumstances(), facts=tuple(facts), log=session.log.lines)
 
     def runs_script(self) -> bool:
         """Tell whether leaving would end a script of the user's."""

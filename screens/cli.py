@@ -21,6 +21,7 @@ from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
 from .setup_verbs import completion, config
+from .terminal.served import is_served, to_browsers
 from .verb_group import Verbs, models_and_files
 
 _EPILOG = """\b
@@ -29,6 +30,7 @@ Examples:
   tui-profiler resnet50                         explore it, running
   tui-profiler demo:decoder --batch 4
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
+  tui-profiler resnet50 --web                   the same, in a browser
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
@@ -40,7 +42,7 @@ Examples:
   tui-profiler config                           your settings, and where their file lies
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
-3 a tolerance does not hold, 130 interrupted."""
+3 a tolerance does not hold, 70 a mistake of ours, 130 interrupted."""
 
 
 @click.group(
@@ -72,12 +74,17 @@ def _verbs() -> None:
     flag_value=False,
     help="Neither show the tree of last time nor keep this one.",
 )
+@click.option("--web", is_flag=True, help="In a browser of this machine instead of the terminal.")
 @click.pass_obj
-def _explore(started_at: float, model: str, chosen: Chosen, wish: Wish, remembers: bool) -> int:
+def _explore(
+    started_at: float, /, model: str, chosen: Chosen, wish: Wish, *, remembers: bool, web: bool
+) -> int:
     """Run MODEL and look inside, on screen. The verb may be left out.
 
     Without MODEL, what can be opened is listed to choose from.
     """
+    if web and not is_served():
+        return to_browsers(model)
     if is_recording(model):
         return _played(model, wish=wish)
     require_terminal()

@@ -12,7 +12,7 @@ from textual.containers import Horizontal
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
-from tui_profiler.text import whole
+from tui_profiler.text import printable
 
 from .scrolling import ScrollingScreen
 from .source_text import read_source
@@ -159,7 +159,7 @@ class NodeScreen(ScrollingScreen):
     def action_copy(self) -> None:
         """Copy the node's path."""
         if self._tree is not None and self._node < len(self._tree):
-            path = whole(self._tree.nodes[self._node].path)
+            path = printable(self._tree.nodes[self._node].path)
             if path:
                 copy_text(self, path if len(path) <= 40 else "the path", path, self.say)
             else:

@@ -12,6 +12,8 @@ import click
 
 from tui_profiler.text import safe
 
+from .terminal.served import is_served
+
 PIPE_COLUMNS = 100
 """Width of a table that does not go to a terminal."""
 
@@ -73,6 +75,8 @@ def require_terminal(instead: str = "") -> None:
     Raises:
         UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
     """
+    if is_served():
+        return
     instead = instead or 'try "tui-profiler report MODEL", which needs none.'
     for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():

@@ -16,6 +16,7 @@ from tui_profiler.text import width
 from .base_app import ThemedApp
 from .habits import Habits
 from .programs import columns, matching
+from .terminal.crashing import run_to_end
 from .terminal.guard import end_on_hang_up, end_on_signals
 from .widgets.key_bar import key_bar
 from .widgets.lines import EMPTY, Line, LinesWidget, line_width
@@ -136,4 +137,5 @@ class Picker(ThemedApp[Found | None]):
 def pick(who: str, habits: Habits) -> tuple[Found | None, int]:
     """Let one be chosen; gives None when it is left, and the exit code of that."""
     app = Picker(who, habits)
-    return app.run(), app.return_code or 0
+    code = run_to_end(app)
+    return app.return_value, code

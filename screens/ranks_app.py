@@ -11,11 +11,10 @@ from tui_profiler.messages import LoadSpec, Program
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
-from .app import ProfilerApp
+from .app import ProfilerApp, run_and_keep
 from .base_app import BaseApp
 from .habits import Habits, habits_of
 from .look_options import Wish
-from .output import say
 from .ranks import RanksScreen
 
 
@@ -41,8 +40,7 @@ class RanksApp(ProfilerApp):
         return screen.data_bind(BaseApp.workspace)
 
     def on_mount(self) -> None:
-        """Begin to read; where one rank was asked for, it is opened at once."""
-        super().on_mount()
+        """Open the one rank that was asked for. Textual calls the handler above this one, too."""
         if not self._begins_with_all:
             self._explore()
 
@@ -89,7 +87,4 @@ def run_ranks(chosen: Found, program: Program, *, wish: Wish, started_at: float)
     spec = LoadSpec(program.name, started_at=started_at)
     habits = habits_of(wish, program.name)
     app = RanksApp(ranks, spec, begins_with_all=is_whole, habits=habits)
-    result = app.run(mouse=habits.config.settings.mouse)
-    if habits.unkept:
-        say(program.name, habits.unkept)
-    return app.return_code or result or 0
+    return run_and_keep(app, habits, program.name)

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from tui_profiler.queries.panel_words import model_name
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.text import safe, whole
+from tui_profiler.text import printable, safe
 
 from .prompt import Choice, Prompt
 from .taking import KINDS, chosen_file, copy_text, default_name, write_file
@@ -70,7 +70,7 @@ class TakeActions(Screen[_Result]):
         copy_text(self, what, text, self.say)
 
     def _copy_path(self) -> None:
-        path = whole(self.selected_path())
+        path = printable(self.selected_path())
         if path:
             self.copy(path if len(path) <= 40 else "the path", path)
         else:

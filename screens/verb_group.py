@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from .output import is_terminal
+from .terminal.served import TYPED
 
 _DEMO_MODELS = Path(__file__).resolve().parents[1] / "demo_models"
 
@@ -21,6 +22,7 @@ class Verbs(click.Group):
             args = ["explore"]
         if args and args[0] not in (*self.commands, "--help", "--version"):
             args = ["explore", *args]
+        ctx.meta[TYPED] = tuple(args)
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -23,6 +23,11 @@ HOSTILE = [
     ("tag\U000e0041", "tag\\U000e0041"),
     ("half\ud800", "half\\ud800"),
     ("private\ue000", "private\\ue000"),
+    ("filler\u3164", "filler\\u3164"),
+    ("flag\U0001f1e9", "flag\\U0001f1e9"),
+    ("thumb\U0001f44d\U0001f3fd", "thumb\U0001f44d\\U0001f3fd"),
+    ("heart\u2764\ufe0f", "heart\u2764"),
+    ("form\ufe00", "form\\ufe00"),
 ]
 
 
@@ -65,7 +70,16 @@ def test_safe_text_is_safe_already(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cells"), [("abc", 3), ("多层", 4), ("e\u0301", 1), ("ｆ", 2), ("", 0), ("─━▸", 3)]
+    ("text", "cells"),
+    [
+        ("abc", 3),
+        ("多层", 4),
+        ("e\u0301", 1),
+        ("ｆ", 2),
+        ("", 0),
+        ("─━▸", 3),
+        ("\u1112\u1161\u11ab", 2),
+    ],
 )
 def test_width_is_counted_in_cells(text: str, cells: int) -> None:
     assert width(text) == cells

@@ -15,28 +15,44 @@ from functools import lru_cache
 MAX_CHARACTERS = 400
 
 _PLAIN = re.compile(r"[\x20-\x7e]*\Z")
+# Printable, and yet terminals differ in how wide they are: fillers that no one sees, variation
+# selectors, halves of flags, tones of skin (some join the last three to what is before).
+_UNCLEAR = re.compile(
+    "[\u115f\u1160\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
+    "\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]"
+)
+_ASCII = str.maketrans(
+    {"×": "x", "→": ">", "←": "<", "·": ".", "–": "-", "−": "-", "…": "~", "µ": "u", "≥": ">"}
+    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
+)
+_OF_LOOKS_ALONE = "\ufe0e\ufe0f"
+"""Ask for a character as text, or as a picture."""
 
 
 @lru_cache(maxsize=16384)
 def safe(text: str) -> str:
     r"""Give ``text`` as one printable line: unsafe characters are written out as ``\x1b``."""
-    if len(text) > MAX_CHARACTERS:
-        text = text[: MAX_CHARACTERS - 1] + "…"
-    return whole(text)
+    return printable(text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…")
 
 
-def whole(text: str) -> str:
-    """Give all of ``text`` as ``safe`` does, however long: for files and the clipboard."""
-    if _PLAIN.match(text):
+def printable(text: str) -> str:
+    """Give text of any length on one line, with unsafe characters written out."""
+    if _PLAIN.match(text) or (text.isprintable() and not _UNCLEAR.search(text)):
         return text
     # Controls, formatting (bidirectional, zero-width), surrogates, private and unassigned
     # characters, separators: terminals differ in what they do with them, and in how wide they are.
-    return "".join(c if c.isprintable() else _written_out(c) for c in text)
+    return "".join(c if _is_clear(c) else _written_out(c) for c in text)
+
+
+def _is_clear(character: str) -> bool:
+    return character.isprintable() and not _UNCLEAR.match(character)
 
 
 def _written_out(character: str) -> str:
     if character == "\t" or unicodedata.category(character) == "Zs":
         return " "
+    if character in _OF_LOOKS_ALONE:
+        return ""
     code = ord(character)
     if code < 0x100:
         return {10: "\\n", 13: "\\r"}.get(code, f"\\x{code:02x}")
@@ -52,6 +68,8 @@ def width(text: str) -> int:
 def _character_width(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
         return 0
+    if "\u1160" <= character <= "\u11ff" or "\ud7b0" <= character <= "\ud7ff":
+        return 0  # Vowels and ends of Korean syllables that are written in parts.
     return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
@@ -98,3 +116,11 @@ def _head(text: str, cells: int) -> str:
         if taken > cells:
             return text[:index]
     return text
+
+
+def in_ascii(text: str) -> str:
+    """Write safe text in ASCII, every character as wide as before."""
+    if text.isascii():
+        return text
+    known = text.translate(_ASCII)
+    return "".join(c if c.isascii() else "?" * width(c) for c in known)

@@ -96,7 +96,7 @@ def _parameters(call: object) -> list[str]:
 class SparingApp(App[_Result]):
     """An app whose frames are what changed."""
 
-    def __init__(self, driver_class: type[Driver]) -> None:
+    def __init__(self, driver_class: type[Driver] | None) -> None:
         super().__init__(driver_class=driver_class)
         self.pace = Pace()
         self.stock_because = ""
@@ -106,7 +106,7 @@ class SparingApp(App[_Result]):
         self._cursor_shown: tuple[int, int] | None = None
         self._is_synchronized = False
         self._is_sending_later = False
-        if os.environ.get(STOCK_OUTPUT):
+        if os.environ.get(STOCK_OUTPUT) or driver_class is None:  # Or a browser draws.
             self.stock_because = "asked for"
         elif missing := missing_names(self):
             self.stock_because = f"not as expected: {missing}"

@@ -6,6 +6,7 @@ from tui_profiler.messages import Ceilings, Unknown
 from tui_profiler.queries.bound import PAPER_RIDGE, Bound, BoundKind, bound
 from tui_profiler.queries.panel_state import has_failed
 from tui_profiler.session import Session
+from tui_profiler.text import safe
 from tui_profiler.units import duration, intensity, quantity, rate, share, thousands
 
 from .lines import EMPTY, Line, line_width
@@ -58,7 +59,7 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
 def _no_roof(ceilings: Ceilings) -> str:
     figures = (ceilings.bytes_per_second, ceilings.op_seconds)
     reasons = [figure.reason for figure in figures if isinstance(figure, Unknown)]
-    return reasons[0] if reasons else "no roof was measured"
+    return safe(reasons[0]) if reasons else "no roof was measured"
 
 
 def _on_paper(found: Bound, look: Look) -> tuple[Line, ...]:

@@ -1,7 +1,8 @@
 """Lines of coloured text, and the widget that shows them and repaints only those that changed.
 
 1. A line is spans of (text, role). A role is a meaning, not a colour: the theme gives the colour.
-2. Text in a line is safe already (``tui_profiler.text``); nothing here parses markup.
+2. Text in a line is safe already (``tui_profiler.text``); nothing here parses markup. What was
+   forgotten is written out where a row is painted, the one way to the terminal.
 3. Functions of this file are pure and count terminal cells, not characters.
 """
 
@@ -18,7 +19,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_profiler.text import fit, width
+from tui_profiler import text as texts
+from tui_profiler.canvas import ASCII, UNICODE
+from tui_profiler.text import fit, printable, width
 
 Span: TypeAlias = tuple[str, str]
 """Text and its role: a colour, with ``strong``, ``underline``, ``reverse``, ``cursor`` or
@@ -91,6 +94,11 @@ def spread(left: Line, right: Line, cells: int, ellipsis: str = "…") -> Line:
     return (*exact(left, room, ellipsis), *right)
 
 
+def in_ascii(line: Line) -> Line:
+    """Give a line in ASCII, as wide as before."""
+    return tuple((texts.in_ascii(part), role) for part, role in line)
+
+
 def with_role(line: Line, role: str) -> Line:
     """Add a role to every span, such as the background of the row under the cursor."""
     return tuple((part, f"{own} {role}") for part, own in line)
@@ -147,7 +155,9 @@ class LinesWidget(Widget):
         strip = self._strips.get(y)
         if strip is None:
             line = self._lines[y] if y < len(self._lines) else EMPTY
-            segments = [Segment(part, self.role_style(role)) for part, role in exact(line, cells)]
+            line = exact(tuple((printable(part), role) for part, role in line), cells)
+            line = in_ascii(line) if getattr(self.app, "glyphs", UNICODE) == ASCII else line
+            segments = [Segment(part, self.role_style(role)) for part, role in line]
             strip = self._strips[y] = Strip(segments, cells)
         return strip
 

@@ -11,15 +11,11 @@ from tui_profiler.queries.bound import BoundKind
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import width, wrap
 
-from .lines import EMPTY, Line, exact, line_width, spread
+from .lines import EMPTY, Line, exact, in_ascii, line_width, spread
 
 PAD: Line = ((" ", "ink"),)
 LABEL = 9
 """Cells of the labels at the left end of a panel's rows."""
-_ASCII = str.maketrans(
-    {"×": "x", "→": ">", "←": "<", "·": ".", "–": "-", "−": "-", "…": "~", "µ": "u", "≥": ">"}
-    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
-)
 _BLOCK = str.maketrans(
     {"×": "x", "–": "-", "−": "-", "…": "~", "›": "►", "▸": "►", "┐": "+", "₂": "2", "‖": "║"}
     | {"▏": "│", "✗": "x", "✓": "√", "●": "•", "◐": "|"}
@@ -135,16 +131,4 @@ def plain(line: Line, glyphs: Glyphs) -> Line:
     """
     if glyphs == BLOCK:
         return tuple((part.translate(_BLOCK), role) for part, role in line)
-    return _ascii(line) if glyphs == ASCII else line
-
-
-def _ascii(line: Line) -> Line:
-    return tuple((_plain_text(part), role) for part, role in line)
-
-
-def _plain_text(text: str) -> str:
-    """Write text in ASCII, every character as wide as before."""
-    if text.isascii():
-        return text
-    known = text.translate(_ASCII)
-    return "".join(c if c.isascii() else "?" * width(c) for c in known)
+    return in_ascii(line) if glyphs == ASCII else line

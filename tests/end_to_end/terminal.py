@@ -18,10 +18,24 @@ from pathlib import Path
 
 import psutil
 import pyte
+import wcwidth
 
 _SCRIPT = Path(sys.executable).with_name("tui-profiler")
 _SYNCHRONIZED, _PLACE = b"\x1b[?2026$p", b"\x1b[6n"
 COMMAND = [str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-m", "tui_profiler"]
+
+
+class Screen(pyte.Screen):
+    """A terminal's screen that keeps what was written beyond its last column."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.beyond: list[str] = []
+        super().__init__(columns, lines)
+
+    def draw(self, data: str) -> None:
+        if wcwidth.wcswidth(data) > self.columns - self.cursor.x:
+            self.beyond.append(data)
+        super().draw(data)
 
 
 class Terminal:
@@ -54,7 +68,7 @@ class Terminal:
         self._bytes_per_second = bytes_per_second
         self.reads: list[tuple[float, int]] = []
         """When something was read, in seconds since the start, and the bytes until then."""
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self.bytes_read = 0
@@ -197,6 +211,11 @@ class Terminal:
         self._reader.join()
         os.close(self._slave)
         os.close(self.master)
+
+    def stop_reading(self) -> None:
+        """Take no more of what it writes, as a stuck connection does."""
+        self._closing = True
+        self._reader.join()
 
     def close(self) -> None:
         if self.is_alive():

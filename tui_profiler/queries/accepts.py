@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.session import Session
+from tui_profiler.text import safe
 
 _OF_RECORDINGS = ("Play", "Halt", "SetSpeed", "Seek")
 
@@ -19,4 +20,4 @@ def refusal(session: Session, request: str) -> str:
         return ""
     if request in _OF_RECORDINGS:
         return "only a recording is played"
-    return hello.refusal or f"this probe does not accept {request}"
+    return safe(hello.refusal) or f"this probe does not accept {request}"

@@ -19,7 +19,7 @@ from tui_profiler.queries.bound import bound_of, bytes_moved
 from tui_profiler.queries.runs import Steps, Sums
 from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.session import Session
-from tui_profiler.text import whole
+from tui_profiler.text import printable
 
 COLUMNS = (
     *("path", "name", "type", "kind", "depth", "nodes", "parameters", "macs", "flops", "bytes"),
@@ -50,7 +50,7 @@ def csv_nodes(
 
 def as_text(text: str) -> str:
     """Give text for a cell: printable, whole, and never a formula."""
-    text = whole(text)
+    text = printable(text)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 

@@ -1,0 +1,241 @@
+"""The real program in a pty, through a session that touches every key of every screen.
+
+``python benchmarks/walk.py [MODEL...] [--size 120x40] [--size 80x24]``. The keys come from the
+tables that the screens are bound to, so that a new key is walked by itself. After each key the
+program must run, show something, and have written nothing beyond the last column; at the end it
+leaves with code 0, the terminal restored, no worker and no report of a crash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import psutil
+from textual.binding import Binding
+from textual.keys import key_to_character
+from textual.screen import Screen
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from screens.keys import DEPTHS, EXPLORER, SIDE_SCREENS, Key
+from screens.side_screens import side_screen
+from tests.end_to_end.terminal import COMMAND, Terminal, alternate_screen_is_left
+
+MODELS = ("resnet50", "vit_b_16", "demo:decoder", "ssdlite320_mobilenet_v3_large")
+QUIET_SECONDS, MOST_SECONDS = 0.08, 1.5
+ESCAPE_SECONDS = 0.16
+"""Textual takes what follows an escape within 0.1 s to belong to it."""
+ESCAPE = "\x1b"
+_SEQUENCES = {
+    "enter": "\r",
+    "escape": ESCAPE,
+    "backspace": "\x7f",
+    "tab": "\t",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "shift+left": "\x1b[1;2D",
+    "shift+right": "\x1b[1;2C",
+}
+_AFTERWARDS = {
+    "filter": ("conv", "\r", ESCAPE),
+    "batch": ("2", "\r"),
+    "seek_to": ("50%", "\r"),
+    "hold": ("P", ".", "P"),
+}
+"""What is typed after the key of an action: into its prompt, or to undo it."""
+_MODULES = {"keys": "help"}
+_LEAVING = re.compile(r"leave|back|dismiss|app\.|quit|choose")
+
+
+def typed(key: str) -> str:
+    """Give the bytes that a terminal sends for a key, as Textual names it."""
+    if key in _SEQUENCES:
+        return _SEQUENCES[key]
+    if key.startswith("ctrl+"):
+        return chr(ord(key[-1]) & 0x1F)
+    character = key_to_character(key)
+    assert character is not None, f"no terminal sends {key!r}"
+    return character
+
+
+def is_there(key: Key) -> bool:
+    """Whether the screen of a key can be imported."""
+    return find_spec(f"screens.{_MODULES.get(key.label, key.label)}") is not None
+
+
+def opens(key: Key) -> bool:
+    """Whether a key of the explorer opens a screen of its own."""
+    return is_there(key) and (key.group == "screens" or key.action == "node")
+
+
+def bound(key: Key) -> list[tuple[str, str]]:
+    """Give (key, action) of everything that is bound on the screen that a key opens."""
+    if key in SIDE_SCREENS:
+        kinds: list[type] = [side_screen(key.label)]
+    else:
+        module = import_module(f"screens.{_MODULES.get(key.label, key.label)}")
+        kinds = [one for one in vars(module).values() if isinstance(one, type)]
+        kinds = [
+            one for one in kinds if issubclass(one, Screen) and one.__module__ == module.__name__
+        ]
+    found: list[tuple[str, str]] = []
+    for kind in kinds:
+        for parent in kind.__mro__:
+            if parent.__module__.startswith("screens"):
+                for binding in vars(parent).get("BINDINGS", ()):
+                    assert isinstance(binding, Binding)
+                    found += [(name, binding.action) for name in binding.key.split(",")]
+    return found
+
+
+def session() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give the session: (what is done, what is typed for it)."""
+    restarts = [key for key in EXPLORER if key.action == "restart"]
+    plain = [key for key in (*EXPLORER, *DEPTHS) if not _LEAVING.search(key.action)]
+    for key in plain:
+        if key in restarts or (key in SIDE_SCREENS and not is_there(key)):
+            continue
+        for name in key.keys.split(","):
+            then = (*_AFTERWARDS.get(key.action, ()), *((ESCAPE,) if opens(key) else ()))
+            yield f"{key.label}: {name}", (typed(name), *then)
+    for key in filter(opens, plain):
+        opening = typed(key.keys.split(",")[0])
+        staying = [(name, action) for name, action in bound(key) if not _LEAVING.search(action)]
+        keys = tuple(typed(name) for name, _ in staying)
+        yield f"every key of {key.label}", (opening, *keys, ESCAPE)
+        for name, action in bound(key):
+            if _LEAVING.search(action):
+                yield f"{key.label}, left by {name}", (opening, typed(name), ESCAPE, ESCAPE)
+    for key in restarts:
+        yield "restart", (typed(key.keys),)
+
+
+class Walk:
+    """One program that is walked through."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        size: tuple[int, int],
+        state: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._state = Path(state)
+        variables = {"XDG_STATE_HOME": state, **(environment or {})}
+        self.terminal = Terminal([*COMMAND, *arguments], *size, environment=variables)
+        self.pressed = 0
+
+    def press(self, keys: str, why: str) -> None:
+        """Press a key, wait until nothing more is drawn, and look."""
+        self.terminal.send(keys)
+        self.pressed += 1
+        self.settle(ESCAPE_SECONDS if keys == ESCAPE else QUIET_SECONDS)
+        self.check(f"{why} ({keys!r})")
+
+    def settle(self, quiet: float = QUIET_SECONDS) -> None:
+        """Wait until nothing more is drawn, or for a moment where something always is."""
+        ends = time.monotonic() + MOST_SECONDS
+        before, since = -1, time.monotonic()
+        while (now := time.monotonic()) < ends and now - since < quiet:
+            if self.terminal.bytes_read != before:
+                before, since = self.terminal.bytes_read, now
+            select.select([], [], [], 0.01)
+
+    def check(self, when: str) -> None:
+        """Look at what the program is and shows now."""
+        shown = self.terminal.text()
+        assert self.terminal.is_alive(), f"it ended after {when}:\n{shown}"
+        assert shown.strip(), f"nothing is shown after {when}"
+        beyond = self.terminal.screen.beyond
+        assert not beyond, f"written beyond the last column after {when}: {beyond}"
+
+    def suspend(self) -> None:
+        """Stop the program as ctrl+Z does, and let it go on."""
+        process = psutil.Process(self.terminal.pid)
+        self.terminal.send("\x1a")
+        self.terminal.wait_for(lambda _: process.status() == psutil.STATUS_STOPPED, seconds=10)
+        assert self.terminal.modes_are_restored()
+        os.kill(self.terminal.pid, signal.SIGCONT)
+        self.settle()
+        self.check("ctrl+Z and back")
+
+    def leave(self) -> None:
+        """Leave, and look at what is left behind."""
+        workers = self.terminal.workers()
+        self.terminal.send("q")
+        code = self.terminal.wait_for_exit()
+        assert code == 0, f"it left with code {code}:\n{self.terminal.text()}"
+        assert self.terminal.modes_are_restored()
+        assert alternate_screen_is_left(bytes(self.terminal.raw))
+        assert not psutil.wait_procs(workers, timeout=5)[1], "a worker is left"
+        assert not list(self._state.rglob("crash-*")), "it crashed"
+
+
+def walk(
+    arguments: Sequence[str], size: tuple[int, int], *, ready: str = "graph", every: int = 1
+) -> int:
+    """Walk through one program; gives how many keys were pressed.
+
+    Args:
+        arguments: of ``tui-profiler``.
+        size: columns and rows.
+        ready: what the screen shows once there is a tree.
+        every: do one of so many steps of the session, for a sample of it.
+
+    Raises:
+        AssertionError: with the key after which something was wrong.
+    """
+    with tempfile.TemporaryDirectory() as state:
+        one = Walk(arguments, size, state)
+        try:
+            one.terminal.wait_for(ready, seconds=300)
+            for why, keys in islice(session(), 0, None, every):
+                for key in keys:
+                    one.press(key, why)
+            one.suspend()
+            one.leave()
+        finally:
+            one.terminal.close()
+    return one.pressed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--size", action="append", help="COLUMNSxROWS; may be repeated")
+    options = parser.parse_args()
+    failures = 0
+    for model in options.models:
+        for size in options.size or ["120x40", "80x24"]:
+            columns, rows = map(int, size.split("x"))
+            began = time.monotonic()
+            try:
+                pressed = walk(model.split(), (columns, rows))
+            except AssertionError as error:
+                failures += 1
+                print(f"{model:<32} {size:>7}  FAILED {error}")
+                continue
+            seconds = time.monotonic() - began
+            print(f"{model:<32} {size:>7}  {pressed} keys, {seconds:.0f} s, nothing wrong")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

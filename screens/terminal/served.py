@@ -1,0 +1,30 @@
+"""A browser for a terminal: whether this process draws for one, and how that comes about."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+TYPED = "tui_profiler.typed"
+"""Where click's context keeps the whole command line."""
+WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
+
+
+def is_served() -> bool:
+    """Tell whether a page in a browser is our terminal: standard input and output are pipes."""
+    return os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
+
+
+def to_browsers(model: str) -> int:
+    """Serve what was typed to browsers of this machine until ctrl+C; gives the exit code.
+
+    Raises:
+        UsageError: the library for it is not installed.
+    """
+    try:
+        from ..web import serve  # noqa: PLC0415 # only --web needs what it imports
+    except ModuleNotFoundError as error:
+        why = f"--web needs {error.name}, which is not installed"
+        raise click.UsageError(f'{why}: pip install "tui-profiler[web]"') from None
+    return serve(click.get_current_context().meta[TYPED], f"tui-profiler {model}")
