@@ -17,6 +17,10 @@ _NAMED = {
     "seek(60)": "minute-on",
     "speed(2)": "faster",
     "speed(0.5)": "slower",
+    "match(1)": "next-match",
+    "match(-1)": "former-match",
+    "sibling(1)": "next-sibling",
+    "sibling(-1)": "former-sibling",
     "app.suspend_process": "suspend",
 }
 _WITHOUT_CHARACTER = frozenset(

@@ -123,6 +123,12 @@ BLOCK = Glyphs(
     times="x",
     crumb="►",
     dash="-",
+    under="_",
+    mark="*",
+    begin="|",
+    dots="blocks",
+    points="·•■@",
+    axes="└┤┬^",
 )
 """For fonts without braille, and for the Linux console: all of it is in code page 437."""
 
