@@ -51,6 +51,12 @@ def paint_cell(
         draw.rectangle(
             (left, top + height // 2 - thick // 2, end, top + height // 2 + thick // 2), fill=ink
         )
+    elif "\u2801" <= char.data <= "\u28ff":
+        for place, bit in enumerate((0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80)):
+            if (ord(char.data) - 0x2800) & bit:
+                across = left + width * (1 + 2 * (place % 2)) // 4
+                down = top + height * (1 + 2 * (place // 2)) // 8
+                draw.rectangle((across, down, across + 1, down + 1), fill=ink)
     elif char.data.strip():
         draw.text((left, top + 1), char.data, fill=ink, font=fonts[char.bold])
 

@@ -107,4 +107,6 @@ def _percent(reached: float | None, look: Look) -> str:
     if reached is None:
         return look.glyphs.dash
     percent = reached * 100
+    if percent < 0.5:
+        return "<1 %"
     return f"{percent:.0f} %" if percent < 999.5 else f"{look.glyphs.beyond}999 %"

@@ -221,13 +221,17 @@ def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> 
     reached = f"  {share(at.share)}" if at.share is not None else ""
     room = max(min(grid.columns - width(reached), 44), 1)
     text = middle(at.name, room, look.glyphs.ellipsis) + reached
-    found = _free_place(grid, column, row, width(text))
+    cells = width(text)
+    found = _free_place(grid, column, row, cells)
     if found is not None:
         start, line = found
         between = range(min(line, row) + 1, max(line, row))
         if all(grid.is_blank(column, each, 1) for each in between):
             for each in between:
                 grid.put(column, each, look.glyphs.divider, "accent")
+        for edge in (start - 1, start + cells):
+            if 0 <= edge < grid.columns:
+                grid.put(edge, line, " ", "ink")
         grid.write(start, line, text, "strong ink")
     grid.put(column, row, look.glyphs.points[3], "strong accent")
 
