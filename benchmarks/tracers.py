@@ -21,9 +21,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from tui_profiler.demos import PREFIX, demo_names
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.load.demos import PREFIX, demo_names
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.trace.failure import TraceError
 from tui_profiler.probe.trace.trace import Trace, trace

@@ -27,7 +27,7 @@ from tui_profiler.messages import (
     StageStarted,
     TraceDone,
 )
-from tui_profiler.session import EMPTY, Jump, apply
+from tui_profiler.session import EMPTY, Jump, Remembered, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
 
@@ -38,7 +38,7 @@ from .terminal.guard import end_on_hang_up, end_on_signals
 TICK_SECONDS = 0.25
 _AT_ONCE = (
     *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
-    *(Playback, Jump),
+    *(Playback, Jump, Remembered),
 )
 
 

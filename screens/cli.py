@@ -6,7 +6,6 @@ worker was started, so that torch is imported there while Textual is imported he
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Sequence
 
@@ -14,15 +13,16 @@ import click
 import msgspec
 
 from tui_profiler import __version__
-from tui_profiler.messages import ListModels, Start
+from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .options import BUDGET_HELP, Chosen, Share, model_options
-from .output import require_terminal
+from .output import is_terminal, require_terminal
 
 _EPILOG = """\b
 Examples:
+  tui-profiler                                  choose what to open
   tui-profiler resnet50                         explore it, running
   tui-profiler demo:decoder --batch 4
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
@@ -40,9 +40,11 @@ Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad argume
 
 
 class _Verbs(click.Group):
-    """A group whose first argument may be a model instead of a verb: then it is explored."""
+    """A group whose first argument may be a model instead of a verb, or none: it is explored."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and is_terminal():
+            args = ["explore"]
         if args and args[0] not in (*self.commands, "--help", "--version"):
             args = ["explore", *args]
         return super().parse_args(ctx, args)
@@ -66,28 +68,33 @@ def _verbs() -> None:
 
 
 @_verbs.command("explore", short_help="Run a model and look inside, on screen.")
-@click.argument("model")
+@click.argument("model", default="")
 @model_options
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with ASCII characters only.")
+@click.option(
+    "--no-remembered",
+    "remembers",
+    default=True,
+    flag_value=False,
+    help="Neither show the tree of last time nor keep this one.",
+)
 @click.pass_obj
-def _explore(started_at: float, model: str, chosen: Chosen, ascii_only: bool) -> int:
-    """Run MODEL and look inside, on screen. The verb may be left out."""
+def _explore(
+    started_at: float, model: str, chosen: Chosen, ascii_only: bool, remembers: bool
+) -> int:
+    """Run MODEL and look inside, on screen. The verb may be left out.
+
+    Without MODEL, what can be opened is listed to choose from.
+    """
     if is_recording(model):
         return _played(model, ascii_only=ascii_only)
     require_terminal()
-    gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
-    from tui_profiler.messages import LoadSpec  # noqa: PLC0415
-    from tui_profiler.source.spawned import Spawned, worker_command  # noqa: PLC0415
+    from .exploring import run_model, run_start  # noqa: PLC0415
 
-    def restart(spec: LoadSpec) -> Spawned:
-        return Spawned(worker_command(), first=[Start(spec)])
-
+    if not model:
+        return run_start(chosen, ascii_only=ascii_only, remembers=remembers)
     spec = chosen.spec(model, started_at=started_at)
-    # Before the app is imported: both take their time, and this way at the same time.
-    first = restart(spec)
-    from .app import run_explorer  # noqa: PLC0415
-
-    return run_explorer(first, restart, spec, ascii_only=ascii_only)
+    return run_model(spec, ascii_only=ascii_only, remembers=remembers)
 
 
 @_verbs.command("report", short_help="Print what models cost, and with --measure take.")

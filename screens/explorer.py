@@ -25,6 +25,7 @@ from tui_profiler.queries.accepts import refusal
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.phases import other_phase
+from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
@@ -113,10 +114,12 @@ class ExplorerScreen(LookActions):
         self._arrange()
         self.refresh_all()
 
-    def watch_session(self) -> None:
+    def watch_session(self, before: Session, after: Session) -> None:
         """Draw what has changed."""
         if self.is_mounted:
             self.refresh_all()
+            if is_remembered(before) and after.tree is not None and not is_remembered(after):
+                self.say(change(after))
 
     @property
     def is_narrow(self) -> bool:
@@ -145,7 +148,8 @@ class ExplorerScreen(LookActions):
     def refresh_all(self) -> None:
         """Draw everything from the session, the selection and the clock."""
         session = self._shown()
-        self.set_class(session.tree is None, "loading")
+        is_loading = session.tree is None or not self._is_complete  # Rule 2.
+        self.set_class(is_loading, "loading")
         self.set_class(trouble(session) is not None, "failed")
         if self._is_complete:
             self.tree_widget.session = session
@@ -166,9 +170,9 @@ class ExplorerScreen(LookActions):
         header, loading = self.query_one(Header), self.query_one(Loading)
         header.spec = loading.spec = self.spec  # A remedy may have changed it.
         header.show(session, now, paused_at)
-        if session.tree is None:
+        if session.tree is None or not self._is_complete:
             loading.show(session, now, self.marked, HINT)
-        elif self._is_complete:
+        else:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
+from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
@@ -75,7 +76,9 @@ class LookActions(TreeActions, PlayActions):
 
     def action_replay(self) -> None:
         """Ask for the energy of the selected node, run by itself."""
-        if self.session.tree is not None:
+        if is_remembered(self.session):
+            self.say("this tree is remembered: the worker's own is not known yet")
+        elif self.session.tree is not None:
             selected = self.tree_widget.view.selected
             self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
 

@@ -61,6 +61,12 @@ def say(name: str, line: str) -> None:
     click.echo(f"{safe(name)}: {line}", err=True)
 
 
+def is_terminal() -> bool:
+    """Tell whether someone can see what is drawn, and answer."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
 def require_terminal(instead: str = "") -> None:
     """Refuse to draw where no one could see it or answer.
 

@@ -38,7 +38,7 @@ def test_help_names_the_verbs_and_the_exit_codes(capsys: pytest.CaptureFixture[s
     assert all(word in out for word in ("explore", "report", "models", "Exit codes", "demo:cnn"))
 
 
-def test_nothing_typed_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_typed_and_no_terminal_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "Usage: tui-profiler" in capsys.readouterr().err
 

@@ -6,8 +6,8 @@ import time
 import pytest
 import torch
 
+from tui_profiler.demos import demo_file, demo_names
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.demos import demo_file, demo_names
 from tui_profiler.probe.load.load import load
 
 NAMES = (

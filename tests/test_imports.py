@@ -20,6 +20,7 @@ RULES = [
     ("tui_profiler.reports.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.source.spawned", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.source.recorded", (*PROBE_ONLY, *SCREENS_ONLY)),
+    ("tui_profiler.source.remembered", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.recording.reader", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.probe.__main__", (*SCREENS_ONLY, "torch", "torchvision")),
     (

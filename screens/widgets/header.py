@@ -13,6 +13,7 @@ from tui_profiler.queries.panel_words import (
     parameters_text,
 )
 from tui_profiler.queries.playback import origin, place, speed
+from tui_profiler.queries.remembered import age, is_remembered
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 from tui_profiler.text import middle, safe
@@ -115,6 +116,9 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
         return ((*head, *how), (*head, *how), (*head, how[0]), head)
     wide = "   " if now.kind == "loading" else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
+    if is_remembered(look.session):
+        since: Line = ((f"remembered from {age(look.session)}   ", "muted"),)
+        return ((*since, *with_detail), with_detail, head)
     return (with_detail, with_detail, head)
 
 

@@ -8,7 +8,8 @@ from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec
 from tui_profiler.messages.live import Stage
 from tui_profiler.queries.panel_failure import trouble
-from tui_profiler.queries.panel_state import has_failed, running_stage, seconds_text
+from tui_profiler.queries.panel_state import has_failed, running_stage, seconds_text, whole_seconds
+from tui_profiler.queries.remembered import last_seconds, seconds_left
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session, StageRecord
 from tui_profiler.text import safe
@@ -25,7 +26,7 @@ STAGES: dict[Stage, str] = {
     "worker": "",
     "import torch": "will give the versions",
     "load model": "will give the model",
-    "trace": "will give the tree, parameters, MACs and bytes",
+    "trace": "will give the tree and what it costs",
     "initialise": "will give the weights their values",
     "idle": "for the energy of the forwards alone",
     "first run": "will give times",
@@ -33,6 +34,10 @@ STAGES: dict[Stage, str] = {
 }
 _ONLY_TO_RUN: tuple[Stage, ...] = ("initialise", "first run", "ceilings")
 _NAME = 13
+_LAST = 10
+"""Cells of the seconds of last time."""
+_LAST_FROM = 66
+"""Below this many columns between the blank ends there is no room for them."""
 BESIDE = 48
 """Columns of what stands beside the stages, where the inspector will be."""
 BESIDE_FROM = 100
@@ -61,7 +66,8 @@ def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
         if stage in records or (index > last and stage != "idle")
     ]
     table = tuple(_stage(stage, records.get(stage), look) for stage in shown)
-    title = row((("starting", "strong ink"),), EMPTY, look)
+    heading: Line = (("last time", "faint"),) if _shows_last(look) else EMPTY
+    title = row((("starting", "strong ink"),), heading, look)
     told = trusted_lines(look)
     body = (title, EMPTY, *table, EMPTY, *_progress(look, shown, records), EMPTY, *told)
     return finished(body, look, rows)
@@ -74,22 +80,37 @@ def _stage(stage: Stage, record: StageRecord | None, look: Look) -> Line:
         record = StageRecord("worker", 0.0, detail="starting")
     if record is None:
         words = "not reached" if over else STAGES[stage]
-        return row((("·", "faint"), (name, "muted"), (words, "muted")), EMPTY, look)
+        waiting: Line = (("·", "faint"), (name, "muted"), (words, "muted"))
+        return row(waiting, _times("", stage, look), look)
     if record.seconds is not None:
         done: Line = (
             (look.glyphs.done, "accent"),
             (name, "ink"),
             (safe(record.detail), "muted"),
         )
-        return row(done, ((seconds_text(record.seconds), "ink"),), look)
+        return row(done, _times(seconds_text(record.seconds), stage, look), look)
     detail = safe(record.detail) or _arrived(stage, look.session) or STAGES[stage]
     if over:
         failed: Line = ((look.glyphs.failed, "error"), (name, "error"), ("failed", "muted"))
-        return row(failed, EMPTY, look)
+        return row(failed, _times("", stage, look), look)
     spinner = look.glyphs.spinner
     turning = spinner[int(max(look.now, 0.0) * 4) % len(spinner)]
     current: Line = ((turning, "accent"), (name, "strong ink"), (detail, "muted"))
-    return row(current, ((seconds_text(look.now - record.started_at), "ink"),), look)
+    return row(current, _times(seconds_text(look.now - record.started_at), stage, look), look)
+
+
+def _shows_last(look: Look) -> bool:
+    kept = look.session.remembered
+    return kept is not None and bool(kept.stages) and look.inner >= _LAST_FROM
+
+
+def _times(own: str, stage: Stage, look: Look) -> Line:
+    """Give the right end of a stage's row: how long it took, and how long last time."""
+    if not _shows_last(look):
+        return ((own, "ink"),) if own else EMPTY
+    seconds = last_seconds(look.session, stage)
+    last = seconds_text(seconds) if seconds is not None else look.glyphs.dash
+    return ((own, "ink"), (last.rjust(_LAST), "faint"))
 
 
 def _arrived(stage: Stage, session: Session) -> str:
@@ -104,12 +125,28 @@ def _progress(
 ) -> tuple[Line, ...]:
     if has_failed(look.session) or look.session.ended is not None:
         return ()
+    left = seconds_left(look.session, look.now, stages)
+    if left is not None:
+        return _going_by_last_time(look, left)
     done = sum(stage in records and records[stage].seconds is not None for stage in stages)
     bar = meter(done / len(stages), look.inner, "accent", look)
     stage = running_stage(look.session)
     now = f", now: {stage.stage}" if stage is not None else ""
     said: Line = ((f"{done} of {len(stages)} stages done{now}", "muted"),)
     return (row(bar, EMPTY, look), row(said, EMPTY, look))
+
+
+def _going_by_last_time(look: Look, left: float) -> tuple[Line, ...]:
+    """Give the share of the time that is over, and the seconds that are to come."""
+    bar = meter(look.now / max(look.now + left, 1e-9), look.inner, "accent", look)
+    words = f"about {_about(left)} more, going by last time"
+    if left <= 0:
+        words = "longer than last time"
+    return (row(bar, EMPTY, look), row(((words, "muted"),), EMPTY, look))
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 9.95 else whole_seconds(seconds)
 
 
 def loading_body(

@@ -9,6 +9,7 @@ from tui_profiler.queries.bound import KINDS, LETTERS
 from tui_profiler.queries.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.focus import SORT_LABELS
 from tui_profiler.queries.names import shown
+from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.queries.rows import Outline
 from tui_profiler.session import Tree
 from tui_profiler.text import fit, middle, safe, width
@@ -117,7 +118,12 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         return (graph, (f"  /{found}", "accent"))
     if focus.root == 0 and first == 0:
         on_paper = not figures.measured and focus.sort == "order"
-        return (graph, (f"  {'on paper' if on_paper else SORT_LABELS[focus.sort]}", "faint"))
+        words = "on paper" if on_paper else SORT_LABELS[focus.sort]
+        if is_remembered(figures.session):  # Said wherever it fits, before anything else.
+            marked = f" {words}, remembered"
+            fits = width(marked) <= room - len("graph")
+            return (graph, (marked if fits else "  remembered", "faint"))
+        return (graph, (f"  {words}", "faint"))
     # The root of the view names itself; once it has scrolled off, the first row names its parents.
     node = focus.root if first == focus.root else tree.nodes[first].parent
     return (graph, *_breadcrumb(tree, node, room - len("graph"), glyphs))

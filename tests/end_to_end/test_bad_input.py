@@ -148,7 +148,7 @@ def test_a_worker_dies_with_its_viewer(start: Start, folder: str) -> None:
 def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
     ignore = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
     program = [sys.executable, "-c", f"{ignore} os.execv(sys.argv[1], sys.argv[1:])"]
-    terminal = Terminal([*program, *COMMAND, "demo:cnn"])
+    terminal = Terminal([*program, *COMMAND, "demo:cnn", "--no-remembered"])
     try:
         terminal.wait_for("worker")
         workers = terminal.workers()

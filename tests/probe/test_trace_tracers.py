@@ -10,8 +10,8 @@ import torch
 import torchvision
 from torch import nn
 
+from tui_profiler.demos import demo_names
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.load.demos import demo_names
 from tui_profiler.probe.trace.trace import Trace, TraceError, trace
 
 TRACERS = ("dispatch", "fx", "export")

@@ -45,7 +45,7 @@ def test_the_stages_stand_beside_what_was_asked_for():
                 "weights  random (--weights for trained)",
             ),
             (
-                "· trace         will give the tree, parameters, MACs and bytes",
+                "· trace         will give the tree and what it costs",
                 "input    … inferred once it is loaded",
             ),
             ("· initialise    will give the weights their values", "device   cpu, 2 threads"),

@@ -11,6 +11,7 @@ from tui_profiler.queries.panel_state import (
 )
 from tui_profiler.queries.phases import inputs, phase
 from tui_profiler.queries.playback import damage, origin
+from tui_profiler.queries.remembered import age, is_remembered, until_replaced
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import PENDING, count, dtype, quantity, shape, thousands
@@ -75,6 +76,9 @@ def last_events(session: Session) -> tuple[str, ...]:
         long = ended_text(ended)
         short = long.partition(",")[0]
         return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
+    if is_remembered(session) and session.failure is None:
+        since = f"remembered from {age(session)}"
+        return (f"{since}  {until_replaced(session)}", since)
     return (_last_event(session),)
 
 

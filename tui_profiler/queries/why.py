@@ -5,6 +5,7 @@ from __future__ import annotations
 from tui_profiler.messages import NO_FORWARD, Unknown
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.bound import bound
+from tui_profiler.queries.remembered import age, is_remembered
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
 
@@ -15,7 +16,8 @@ def why(session: Session, node: int) -> str:
         return "nothing is known yet: the model is not traced"
     if not session.tree.has_forward:
         return f"ms, work and bound: unavailable, {NO_FORWARD}"
-    parts = [_time(session, node), _work(session, node), _bound(session, node)]
+    since = f"remembered from {age(session)}" if is_remembered(session) else ""
+    parts = [since, _time(session, node), _work(session, node), _bound(session, node)]
     return " · ".join(part for part in parts if part)
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from tui_profiler.session.apply import apply
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.reach import Bounded
-from tui_profiler.session.state import EMPTY, History, Jump, Log, Session, StageRecord
+from tui_profiler.session.state import (
+    EMPTY,
+    History,
+    Jump,
+    Log,
+    Remembered,
+    Session,
+    StageRecord,
+)
 from tui_profiler.session.timing import Timing, Timings
 from tui_profiler.session.tree import Tree
 
@@ -16,6 +24,7 @@ __all__ = [
     "Jump",
     "Log",
     "Operators",
+    "Remembered",
     "Session",
     "StageRecord",
     "Timing",

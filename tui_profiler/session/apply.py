@@ -39,7 +39,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
-from tui_profiler.session.state import History, Jump, Log, Session, StageRecord
+from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import (
@@ -58,7 +58,7 @@ MAX_LINE = 2000
 MAX_REPLAYS = 1000
 
 
-def apply(session: Session, message: Message | Jump) -> Session:
+def apply(session: Session, message: Message | Jump | Remembered) -> Session:
     """Give the session as it is after ``message``."""
     match message:
         case Hello():
@@ -118,6 +118,8 @@ def apply(session: Session, message: Message | Jump) -> Session:
             return replace(session, playback=message)
         case Jump():
             return message.session
+        case Remembered():
+            return _remembered(session, message)
         case _:
             assert_never(message)
 
@@ -158,6 +160,15 @@ def _looking_at(session: Session, tree: Tree) -> Session:
     history = replace(session.history, ticks=(), tick_bytes=0)
     session = replace(session, windows=None, device=None)
     return replace(session, tree=tree, timings=None, operators=None, replays=(), history=history)
+
+
+def _remembered(session: Session, remembered: Remembered) -> Session:
+    """Look at the tree of last time until there is another."""
+    session = replace(session, remembered=remembered)
+    if session.tree is not None or remembered.tree is None:
+        return session
+    model = session.model or remembered.model
+    return replace(session, tree=remembered.tree, phases=remembered.phases, model=model)
 
 
 def _loop(session: Session, message: LoopState) -> Session:

@@ -59,6 +59,20 @@ class History(Struct, frozen=True, eq=False):
     samples: tuple[Sample, ...] = ()
 
 
+class Remembered(Struct, frozen=True, eq=False):
+    """What is known of the last time that the same was opened; no probe says it."""
+
+    age_seconds: float
+    """How long ago that was, when it was opened again."""
+    stages: tuple[tuple[Stage, float], ...] = ()
+    """Seconds that each stage took."""
+    tree: Tree | None = None
+    """None where only the stages are known: the files or the versions are others now."""
+    phases: tuple[Tree, ...] = ()
+    """As of a session."""
+    model: ModelFacts | None = None
+
+
 class Session(Struct, frozen=True, eq=False):
     """Everything learned so far; compared by identity, replaced by ``apply``."""
 
@@ -101,6 +115,8 @@ class Session(Struct, frozen=True, eq=False):
     ended: Ended | None = None
     playback: Playback | None = None
     """Of a recording: where it comes from, and how it is played; None where a probe tells."""
+    remembered: Remembered | None = None
+    """Of the last time; its tree is the one looked at until the worker's own comes."""
     heard_at: float = 0.0
     """When the probe last gave a sign of life, on its own clock."""
     forward_seconds: float = 0.0

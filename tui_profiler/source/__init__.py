@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Protocol, TypeAlias
 
 from tui_profiler.messages import Message, Request
-from tui_profiler.session import Jump
+from tui_profiler.session import Jump, Remembered
 
-Told: TypeAlias = Message | Jump
-"""What a probe says; or, of a recording, what was known at another place of it."""
+Told: TypeAlias = Message | Jump | Remembered
+"""What a probe says; or, of a recording, what was known at another place of it; or what was known
+last time."""
 
 
 class Source(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tui_profiler.recording.writer import Writer
-from tui_profiler.session import EMPTY, Jump, Session, apply
+from tui_profiler.session import EMPTY, Jump, Remembered, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 
@@ -38,7 +38,7 @@ async def record(
     stopping = asyncio.create_task(stop.wait())
     try:
         while (message := await _next(messages, stopping)) is not None:
-            if not isinstance(message, Jump):  # Only a recording jumps.
+            if not isinstance(message, Jump | Remembered):  # No probe says these.
                 writer.put(message, now())
             lines = [trusted_line(session, message), progress_line(message)]
             session = apply(session, message)

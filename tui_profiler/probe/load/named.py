@@ -15,6 +15,7 @@ import torch
 from torchvision import models
 from torchvision.models import WeightsEnum
 
+from tui_profiler.demos import PREFIX, demo_names
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.architectures import (
@@ -25,7 +26,6 @@ from tui_profiler.probe.load.architectures import (
     published,
     reference_weights,
 )
-from tui_profiler.probe.load.demos import PREFIX, demo_names
 from tui_profiler.probe.load.errors import LoadError, in_words, nearest, wrong_request
 from tui_profiler.probe.load.factory import parse_arguments
 from tui_profiler.probe.load.given import candidates_for

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+from tui_profiler.demos import PREFIX, demo_names
 from tui_profiler.messages import Listed
 from tui_profiler.probe.load.architectures import architecture_names
-from tui_profiler.probe.load.demos import PREFIX, demo_names
 from tui_profiler.probe.load.timm_models import PREFIX as TIMM
 from tui_profiler.probe.load.timm_models import timm_names
 from tui_profiler.probe.load.ultralytics_yaml import yaml_names

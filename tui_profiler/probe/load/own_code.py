@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
+from tui_profiler.demos import PREFIX, demo_file, demo_names
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.demos import PREFIX, demo_file, demo_names
 from tui_profiler.probe.load.errors import LoadError, nearest, wrong_request
 from tui_profiler.probe.load.factory import model_from
 from tui_profiler.probe.load.given import candidates_for

@@ -1,0 +1,74 @@
+"""``explore``, put together: a worker, what is remembered of last time, the app; the start screen.
+
+1. The worker is started before the app is imported: both take their time, and so they take it at
+   the same time.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from tui_profiler.messages import LoadSpec, Start
+from tui_profiler.recording.kind import is_recording
+from tui_profiler.source import Source
+from tui_profiler.source.spawned import Spawned, worker_command
+
+from .options import Chosen
+
+
+def run_model(spec: LoadSpec, *, ascii_only: bool, remembers: bool = True) -> int:
+    """Explore a model until it is left; gives the exit code.
+
+    Args:
+        spec: which, and how.
+        ascii_only: draw with ASCII characters only.
+        remembers: begin with the tree of last time, and keep this one.
+    """
+    gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
+
+    def restart(spec: LoadSpec) -> Source:
+        worker = Spawned(worker_command(), first=[Start(spec)])
+        if not remembers:
+            return worker
+        from tui_profiler.source.remembered import Remembering  # noqa: PLC0415 # rule 1
+
+        return Remembering(worker, spec)
+
+    first = restart(spec)
+    from .app import run_explorer  # noqa: PLC0415 # rule 1
+
+    return run_explorer(first, restart, spec, ascii_only=ascii_only)
+
+
+def run_start(chosen: Chosen, *, ascii_only: bool, remembers: bool = True) -> int:
+    """Let something be chosen, and open it; gives the exit code.
+
+    Args:
+        chosen: the options for what was not opened before.
+        ascii_only: draw with ASCII characters only.
+        remembers: as for ``run_model``.
+    """
+    from tui_profiler.canvas import ASCII, UNICODE  # noqa: PLC0415
+    from tui_profiler.queries.start import as_asked_now  # noqa: PLC0415
+
+    from .start import choose  # noqa: PLC0415
+
+    offer, code = choose(ASCII if ascii_only else UNICODE)
+    now = time.time()
+    if offer is None:
+        return code
+    if offer.process is not None:
+        from .attaching import run_attached  # noqa: PLC0415
+
+        who = str(offer.process)
+        return run_attached(who, remote_python="", ascii_only=ascii_only, started_at=now)
+    if is_recording(offer.model):
+        from .playing import run_recording  # noqa: PLC0415
+
+        return run_recording(offer.model, speed=1.0, at=None, ascii_only=ascii_only)
+    if offer.spec is not None:
+        spec = as_asked_now(offer.spec, now)
+    else:
+        spec = chosen.spec(offer.model, started_at=now)
+    return run_model(spec, ascii_only=ascii_only, remembers=remembers)

@@ -1,0 +1,63 @@
+"""The start screen and the tree of last time, in a real terminal with a real worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.end_to_end.conftest import Start
+
+LIVE = "● live"
+
+
+def test_a_model_opened_again_is_there_before_torch_is(start: Start) -> None:
+    first = start("demo:cnn")
+    first.wait_for(LIVE, seconds=120)
+    first.send("q")
+    assert first.wait_for_exit() == 0
+    again = start("demo:cnn", forgets=False)
+    # Both in one frame: the tree can be seen while the worker still imports torch.
+    shown = again.wait_for(lambda text: "on paper, remembered" in text, seconds=20)
+    header = shown.split("\n")[0]
+    assert "remembered from a moment ago" in header
+    assert "import torch" in header or "loading" in header
+    assert "MMAC" in header
+    again.send("jj")
+    again.wait_for(lambda text: " 3 of " in text, seconds=20)
+    again.wait_for("the same as remembered", seconds=120)
+    shown = again.wait_for(LIVE, seconds=120)
+    assert "remembered from" not in shown
+    assert " 3 of " in shown
+    again.send("q")
+    assert again.wait_for_exit() == 0
+
+
+def test_nothing_is_remembered_where_that_is_not_wanted(start: Start) -> None:
+    first = start("demo:cnn", "--no-remembered", "--no-run")
+    first.wait_for("finished", seconds=120)
+    first.send("q")
+    assert first.wait_for_exit() == 0
+    again = start("demo:cnn", "--no-run", forgets=False)
+    shown = again.wait_for(lambda text: "graph" in text, seconds=120)
+    assert "remembered" not in shown
+
+
+def test_without_a_model_one_is_chosen(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from torch import nn\nbuild = nn.ReLU\n")
+    terminal = start(folder=str(tmp_path))
+    terminal.wait_for("files here", seconds=20)
+    terminal.wait_for("net.py")
+    terminal.send("cnn\r")
+    terminal.wait_for(LIVE, seconds=120)
+    assert "demo:cnn" in terminal.text().split("\n")[0]
+    terminal.send("q")
+    assert terminal.wait_for_exit() == 0
+    assert terminal.modes_are_restored()
+
+
+def test_the_start_screen_is_left_with_q(start: Start) -> None:
+    terminal = start()
+    terminal.wait_for("demo:decoder", seconds=20)
+    terminal.send("q")
+    assert terminal.wait_for_exit() == 0
+    assert terminal.modes_are_restored()
+    assert terminal.workers() == []

@@ -1,0 +1,116 @@
+"""A source that begins with the tree of last time, and remembers the one that comes.
+
+1. What is remembered is told first, as what it is: the probe's own tree replaces it.
+2. The first trace of a request is kept, once its first figures have come, so that all stages are
+   known; where it is left before that, only if nothing was known before.
+3. What was asked for later (another batch size) is another request: it is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+from tui_profiler.messages import (
+    Edges,
+    LoadSpec,
+    LoopState,
+    Message,
+    ModelFacts,
+    Nodes,
+    Printed,
+    Request,
+    StageDone,
+    Tick,
+    TraceDone,
+    TraceStarted,
+)
+from tui_profiler.session import Jump, Remembered
+from tui_profiler.source import Source, Told
+from tui_profiler.source.remembered_files import MOST_NODES, keep, recall
+
+_Part: TypeAlias = ModelFacts | TraceStarted | Nodes | Edges | TraceDone
+
+
+class Remembering:
+    """Says what another source says, after what is remembered of the same request.
+
+    Args:
+        source: is closed with this one.
+        spec: what it was asked for.
+    """
+
+    def __init__(self, source: Source, spec: LoadSpec) -> None:
+        self._source = source
+        self._spec = spec
+        self._parts: list[_Part] = []
+        self._stages: list[StageDone] = []
+        self._nodes = 0
+        self._is_whole = False
+        self._is_sealed = False
+        """What comes now is of another request: nothing more of it is kept."""
+        self._is_kept = False
+        self._knew = False
+
+    async def messages(self) -> AsyncIterator[Told]:
+        """Yield what is remembered, where there is something, then what the other source says."""
+        found, why = await asyncio.to_thread(recall, self._spec)
+        if why:
+            yield _logged(f"what is remembered cannot be used: {why}")
+        if found is not None:
+            self._knew = found.tree is not None
+            yield found
+        async for message in self._source.messages():
+            yield message
+            if isinstance(message, Jump | Remembered):
+                continue
+            self._learn(message)
+            if self._is_whole and not self._is_kept and _has_figures(message):
+                why = await asyncio.to_thread(self._keep)
+                if why:
+                    yield _logged(f"this tree will not be remembered: {why}")
+
+    def send(self, request: Request) -> None:
+        """Ask the other source."""
+        self._source.send(request)
+
+    async def close(self) -> None:
+        """Close the other source, and keep what was not kept yet."""
+        await self._source.close()
+        if self._is_whole and not self._is_kept and not self._knew:
+            await asyncio.to_thread(self._keep)
+
+    def _learn(self, message: Message) -> None:
+        """Take the parts of the first trace, of both its forwards where there are two."""
+        if self._is_whole and isinstance(message, ModelFacts):  # Traced anew, as asked later.
+            self._is_sealed = True
+        if self._is_sealed or self._is_kept:
+            return
+        if isinstance(message, StageDone):
+            self._stages.append(message)
+        if not isinstance(message, _Part):
+            return
+        self._nodes += len(message.nodes) if isinstance(message, Nodes) else 0
+        self._is_whole = self._is_whole or isinstance(message, TraceDone)
+        if self._nodes <= MOST_NODES:
+            self._parts.append(message)
+        else:
+            self._parts.clear()  # Only the seconds of its stages are kept.
+
+    def _keep(self) -> str:
+        self._is_kept = True
+        why = keep(self._spec, (*self._stages, *self._parts))
+        self._parts.clear()
+        return why
+
+
+def _has_figures(message: Message) -> bool:
+    """Tell whether everything before the running model is over."""
+    if isinstance(message, LoopState):
+        return message.state == "finished"
+    return isinstance(message, Tick) and message.forwards > 0
+
+
+def _logged(line: str) -> Printed:
+    return Printed(f"tui-profiler: {line}\n")

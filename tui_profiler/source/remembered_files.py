@@ -1,0 +1,241 @@
+"""Remembered traces on disk: small recordings in the user's cache folder, bounded.
+
+1. A file is a recording: the wire's messages of one trace in checked frames. Reading one runs no
+   code, and gives a tree or nothing.
+2. A file is written beside and renamed when it is whole; only the user may read it.
+3. What is damaged, too long, another user's or of another request is left alone, with the reason.
+4. When there are too many files or bytes, the oldest go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import platformdirs
+
+from tui_profiler import __version__
+from tui_profiler.messages import (
+    Edges,
+    LoadSpec,
+    Message,
+    ModelFacts,
+    Nodes,
+    StageDone,
+    TraceDone,
+    TraceStarted,
+)
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.frames import SALT_BYTES, End, Header, Kind, frame, kind_of, preamble
+from tui_profiler.recording.reader import Recording
+from tui_profiler.session import EMPTY, Remembered, Session, apply
+from tui_profiler.source.remembered_key import Key, asked, key_of
+from tui_profiler.wire import WireError, encode
+
+MOST_FILES = 64
+MOST_OF_A_KIN = 4
+"""A file that is worked on is another one after each change."""
+MOST_BYTES = 64 * 1024 * 1024
+MOST_FILE_BYTES = 8 * 1024 * 1024
+MOST_NODES = 20_000
+"""Of a trace that is kept: a larger one would take longer to read than is gained."""
+_STALE_SECONDS = 3600.0
+_MODE = 0o600
+_NAME = re.compile(r"([0-9a-f]{16})-[0-9a-f]{32}\.trace")
+_NEW = ".new"
+_TOLD = (StageDone, ModelFacts, TraceStarted, Nodes, Edges, TraceDone)
+
+
+class Recent(NamedTuple):
+    """Something that was opened before."""
+
+    spec: LoadSpec
+    """As it was asked for."""
+    at: float
+    """Unix time when it was last opened."""
+
+
+def folder() -> Path:
+    """Give the folder of remembered traces; it need not be there."""
+    return Path(platformdirs.user_cache_dir("tui-profiler")) / "remembered"
+
+
+def recall(spec: LoadSpec) -> tuple[Remembered | None, str]:
+    """Give what is remembered of a request, and why what is there cannot be used, else empty.
+
+    Where only the files or versions are others than last time, only the stages are given.
+    """
+    key, place = key_of(spec), folder()
+    exact = place / _file_name(key)
+    why = ""
+    kin = [path for path in _newest_first(place) if path.name.startswith(f"{key.kin}-")]
+    for path in sorted(kin, key=lambda path: path != exact):
+        try:
+            header, session = _read(path)
+        except (RecordingError, OSError) as error:
+            why = why or f"{path}: {error}"
+            continue
+        if header.spec is None or header.spec.model != spec.model:
+            why = why or f"{path}: it is of another model"
+            continue
+        is_same = path == exact and asked(header.spec) == asked(spec)
+        return _remembered(header, session, with_tree=is_same), why
+    return None, why
+
+
+def keep(spec: LoadSpec, messages: Iterable[Message]) -> str:
+    """Remember the trace of a request; gives why that could not be done, else an empty text.
+
+    Args:
+        spec: what was asked for.
+        messages: those of ``_TOLD``, in the order in which they came.
+    """
+    try:
+        data = _written(spec, messages)
+        if len(data) > MOST_FILE_BYTES:
+            return f"it is larger than {MOST_FILE_BYTES >> 20} MiB"
+        place = folder()
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(place / _file_name(key_of(spec)), data)
+        _forget_oldest(place)
+    except (OSError, WireError) as error:
+        return str(error)
+    return ""
+
+
+def recent() -> list[Recent]:
+    """Give what was opened before, each request once, the last one first."""
+    found: dict[LoadSpec, Recent] = {}
+    for path in _newest_first(folder()):
+        try:
+            recording = _opened(path)
+        except (RecordingError, OSError):
+            continue  # Whoever opens that model is told.
+        with contextlib.closing(recording):
+            header = recording.header
+        if header is not None and header.spec is not None:
+            spec = header.spec
+            found.setdefault(asked(spec), Recent(spec, header.recorded_at))
+    return list(found.values())
+
+
+def _remembered(header: Header, session: Session, *, with_tree: bool) -> Remembered:
+    tree = session.tree
+    stages = tuple((one.stage, one.seconds) for one in session.stages if one.seconds is not None)
+    age = max(time.time() - header.recorded_at, 0.0)
+    if not with_tree or tree is None or not tree.has_forward:  # Parameters come in no time.
+        return Remembered(age, stages)
+    return Remembered(age, stages, tree, session.phases, session.model)
+
+
+def _read(path: Path) -> tuple[Header, Session]:
+    """Fold a file.
+
+    Raises:
+        RecordingError: not all of it is there, or it is none of ours.
+    """
+    with contextlib.closing(_opened(path)) as recording:
+        header = recording.header
+        if header is None or recording.end is None or recording.holes:
+            raise RecordingError("it is damaged", "")
+        session = EMPTY
+        for position in range(1, len(recording.entries) - 1):
+            message = recording.message(position)
+            if not isinstance(message, _TOLD):
+                raise RecordingError("it holds what is no trace", "")
+            session = apply(session, message)
+            if session.arriving is not None and len(session.arriving) > MOST_NODES:
+                raise RecordingError("it is larger than what is ever kept", "")
+        return header, session
+
+
+def _opened(path: Path) -> Recording:
+    """Open a file of this user's.
+
+    Raises:
+        RecordingError: it is another's, too long, or no recording.
+        OSError: it cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise RecordingError("it is no file of this user's", "")
+        if status.st_size > MOST_FILE_BYTES:
+            raise RecordingError("it is too long", "")
+        return Recording(descriptor)
+    except (RecordingError, OSError):
+        os.close(descriptor)
+        raise
+
+
+def _written(spec: LoadSpec, messages: Iterable[Message]) -> bytes:
+    salt = os.urandom(SALT_BYTES)
+    header = Header(time.time(), "", __version__, spec)
+    bodies = [(msgspec.msgpack.encode(header), Kind.HEADER, 0)]
+    trace = 0
+    for message in messages:
+        trace += isinstance(message, TraceStarted)
+        bodies.append((encode(message), kind_of(message), trace))
+    bodies.append((msgspec.msgpack.encode(End("remembered")), Kind.END, trace))
+    frames = (
+        frame(body, salt, sequence, 0.0, kind, its_trace)
+        for sequence, (body, kind, its_trace) in enumerate(bodies)
+    )
+    return preamble(salt) + b"".join(frames)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a whole file in place of another, or nothing."""
+    new = path.with_name(f".{os.getpid()}-{time.monotonic_ns()}{_NEW}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(new, flags, _MODE), "wb") as file:
+            file.write(data)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _forget_oldest(place: Path) -> None:
+    count, total = 0, 0
+    of_kin: dict[str, int] = {}
+    for path in _newest_first(place):
+        kin = path.name.partition("-")[0]
+        count, of_kin[kin] = count + 1, of_kin.get(kin, 0) + 1
+        total += _status(path)[1]
+        if count > MOST_FILES or total > MOST_BYTES or of_kin[kin] > MOST_OF_A_KIN:
+            path.unlink(missing_ok=True)
+    for path in place.glob(f".*{_NEW}"):
+        if time.time() - _status(path)[0] > _STALE_SECONDS:  # Left by one that was killed.
+            path.unlink(missing_ok=True)
+
+
+def _newest_first(place: Path) -> list[Path]:
+    try:
+        paths = [path for path in place.iterdir() if _NAME.fullmatch(path.name)]
+    except OSError:  # Nothing was ever remembered.
+        return []
+    return sorted(paths, key=_status, reverse=True)
+
+
+def _status(path: Path) -> tuple[float, int]:
+    """Give the time of the last change and the bytes; zeros for what is gone meanwhile."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0.0, 0
+    return status.st_mtime, status.st_size
+
+
+def _file_name(key: Key) -> str:
+    return f"{key.kin}-{key.exact}.trace"

@@ -1,0 +1,127 @@
+"""What a remembered trace goes by: the same request, files and versions give the same name.
+
+Nothing is imported for it: a version is in the name of an installed package's own folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from tui_profiler import __version__
+from tui_profiler.messages import LoadSpec
+
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "ultralytics")
+"""Whose version a tree depends on; a package that is not installed counts as such."""
+MOST_ENTRIES = 1000
+"""Of a folder that the request names."""
+_FORMAT = 1
+_INFO = (".dist-info", ".egg-info")
+
+Touched: TypeAlias = tuple[str, int, int]
+"""Path, time of the last change in nanoseconds, bytes."""
+
+
+class Key(NamedTuple):
+    """Names for a file."""
+
+    kin: str
+    """Of everything that asks for the same model on the same device, whatever its versions."""
+    exact: str
+    """Of this request, with the files that it names as they are now."""
+
+
+def key_of(spec: LoadSpec) -> Key:
+    """Give the names that the trace of a request goes by."""
+    request, files = asked(spec), touched(spec)
+    kin = (request.model, request.device, request.folder)
+    exact = (_FORMAT, __version__, platform.python_version(), request, versions(sys.path), files)
+    return Key(_hash(kin)[:16], _hash(exact)[:32])
+
+
+def asked(spec: LoadSpec) -> LoadSpec:
+    """Give a request without what changes nothing of the tree: when, how long, how closely."""
+    return replace(
+        spec,
+        forwards=None,
+        seconds=None,
+        budget=0.0,
+        folder=spec.folder if touched(spec) else "",
+        started_at=0.0,
+        ceilings=True,
+        grid_grams_per_kwh=None,
+    )
+
+
+def versions(folders: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Give (package, version) of those of ``PACKAGES`` that are installed in the folders.
+
+    Args:
+        folders: as on ``sys.path``; of two of one name the first one counts, as for an import.
+    """
+    found: dict[str, str] = {}
+    for folder in folders:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except OSError:  # An archive, or not there: then nothing is imported from it either.
+            continue
+        for name in names:
+            package, dash, rest = name.partition("-")
+            if dash and package in PACKAGES and rest.endswith(_INFO):
+                found.setdefault(package, rest.rpartition(".")[0])
+    return tuple(sorted(found.items()))
+
+
+def touched(spec: LoadSpec) -> tuple[Touched, ...]:
+    """Give the files that a request names, as they are now; none for a model that has a name."""
+    found: dict[str, Touched] = {}
+    for name in _named(spec):
+        path = Path(spec.folder or os.curdir) / Path(name).expanduser()
+        for one in _stats(path):
+            found[one[0]] = one
+    return tuple(found[path] for path in sorted(found))
+
+
+def _named(spec: LoadSpec) -> Iterator[str]:
+    """Yield whatever could be a file: ``net.py:build``, ``pkg.net:build``, ``hf:DIR``."""
+    model = spec.model
+    if not model.isidentifier():
+        yield model
+        module, colon, _ = model.rpartition(":")
+        if colon:
+            yield module
+            yield model.partition(":")[2]
+            yield module.replace(".", "/") + ".py"
+            yield module.replace(".", "/") + "/__init__.py"
+    if spec.weights:
+        yield spec.weights
+
+
+def _stats(path: Path) -> Iterator[Touched]:
+    try:
+        status = path.stat()
+        inside = [path]
+        if path.is_dir():
+            with os.scandir(path) as entries:
+                inside += [Path(entry.path) for entry in islice(entries, MOST_ENTRIES)]
+    except (OSError, ValueError):  # Not there, or no path at all: then it is no file's name.
+        return
+    for file in inside:
+        try:
+            status = file.stat()
+        except OSError:  # Gone meanwhile, or a link to nothing.
+            continue
+        yield str(file), status.st_mtime_ns, status.st_size
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(value)).hexdigest()
