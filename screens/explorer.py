@@ -29,7 +29,7 @@ from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
 
 from .keys import DEPTHS, EXPLORER, bindings, footer
-from .look_actions import LookActions
+from .palette_actions import PaletteActions
 from .prompt import Choice, Prompt
 from .widgets.header import Header
 from .widgets.key_bar import key_bar
@@ -47,7 +47,7 @@ SAID_SECONDS = 8.0
 HINT = "x tries the marked line"
 
 
-class ExplorerScreen(LookActions):
+class ExplorerScreen(PaletteActions):
     """Holds what is looked at, and hands it to the widgets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(EXPLORER), *bindings(DEPTHS)]

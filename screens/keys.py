@@ -152,6 +152,7 @@ EXPLORER: tuple[Key, ...] = (
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
     Key("L", "log", "log", "what the model and the worker printed", "screens"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
+    Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
     Key(
         "x",
         "try",

@@ -36,7 +36,7 @@ class LookActions(TreeActions, PlayActions):
         async def come_back(left: Left | None) -> None:
             if left is not None:
                 self.tree_widget.select(left.node)
-                if left.then in ("node", "keys"):
+                if left.then in ("node", "keys", "palette"):
                     await self.run_action(left.then)
                 elif left.then:
                     self.action_side(left.then)

@@ -57,6 +57,7 @@ class SideScreen(Screen[Left]):
         Binding("o", "leave_for('node')", show=False),
         Binding("question_mark", "leave_for('keys')", show=False),
         Binding("p", "pause", show=False),
+        Binding("ctrl+p,colon", "leave_for('palette')", show=False),
         *(Binding(key.keys, f"leave_for('{key.label}')", show=False) for key in SIDE_SCREENS),
     ]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # Only its name: it is imported after the first frame.
     from .widgets.tree import NodeTree
 
 
-_NEED_TREE = ("open", "node", "copy", "why", "filter")
+_NEED_TREE = ("open", "node", "copy", "why", "filter", "sort_by")
 
 
 class TreeActions(Screen[None]):
