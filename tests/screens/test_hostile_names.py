@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 import wcwidth
+from msgspec.structs import replace
 from textual import events
 from textual.pilot import Pilot
 
 from screens.app import ProfilerApp
+from screens.config import USUAL
+from screens.habits import Habits
 from screens.keys import EXPLORER, SIDE_SCREENS, Key
 from screens.picker import picker_lines
 from screens.ranks_app import RanksApp
@@ -51,7 +54,9 @@ async def app_on(
     """Give an app that was told all of the messages."""
     spec = Maker(1).made_like(LoadSpec(TEXTS[0], inputs=("1,3",)))
     source = Recorded(messages)
-    app = ProfilerApp(source, spec, lambda _: Recorded(()), glyphs=glyphs, clock=lambda: 12.0)
+    settings = replace(USUAL.settings, glyphs="ascii" if glyphs == ASCII else "unicode")
+    habits = Habits(replace(USUAL, settings=settings))
+    app = ProfilerApp(source, spec, lambda _: Recorded(()), habits=habits, clock=lambda: 12.0)
     async with app.run_test(size=size, notifications=True) as pilot:
         while source.left:
             await pilot.pause(0.01)
