@@ -31,7 +31,7 @@ MOST_FILES = 200
 MOST_PATHS = 2000
 """Blocks that are remembered as unfolded: the first of them."""
 MOST_NAME = 60
-"""Characters of a model's name in that of its file."""
+"""Characters of a model's name in that of its file: its last ones."""
 MOST_BYTES = 1 << 20
 """A file that is longer is not ours."""
 
@@ -91,7 +91,7 @@ class Memory:
         return ""
 
     def _path(self, model: str) -> Path:
-        words = re.sub(r"[^\w.-]+", "-", model, flags=re.ASCII)[:MOST_NAME].strip("-.")
+        words = re.sub(r"[^\w.-]+", "-", model, flags=re.ASCII)[-MOST_NAME:].strip("-.")
         return self.folder / f"{words}-{crc32(model.encode(errors='surrogatepass')):08x}.json"
 
     def _forget_oldest(self) -> None:
