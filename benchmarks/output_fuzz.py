@@ -126,7 +126,7 @@ class FuzzApp(SparingApp[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Noise { width: 1fr; height: 1fr; } #tall { height: 90; } VerticalScroll { width: 2fr; }
-    .odd { background: $primary 40%; text-style: bold; } Toast { width: 30; }
+    Toast { width: 30; }
     """
 
     def __init__(self, chance: random.Random, columns: int, rows: int) -> None:
@@ -175,9 +175,9 @@ async def step(app: FuzzApp, pilot: Any) -> str:
     """Do one random thing; gives its name."""
     chance = app.chance
     doing = chance.choices(
-        ("change", "scroll", "type", "focus", "toast", "over", "theme", "resize", "lost", "class",
+        ("change", "scroll", "type", "focus", "toast", "over", "theme", "resize", "lost",
          "hide", "text"),
-        (12, 4, 2, 2, 2, 2, 1, 2, 1, 2, 1, 2),
+        (12, 4, 2, 2, 2, 2, 1, 2, 1, 1, 2),
     )[0]  # fmt: skip
     screen = app.screen
     match doing:
@@ -210,8 +210,6 @@ async def step(app: FuzzApp, pilot: Any) -> str:
                 emulator.screen.reset()
             app.post_message(Resize(app.size, app.size))
             app.refresh(layout=True)
-        case "class":
-            screen.query("*").last().toggle_class("odd")
         case "hide":
             for widget in screen.query("#below"):
                 widget.display = not widget.display
