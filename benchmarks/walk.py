@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 from textual.binding import Binding
-from textual.keys import key_to_character
+from textual.keys import _character_to_key
 from textual.screen import Screen
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -53,6 +53,7 @@ _SEQUENCES = {
     "shift+left": "\x1b[1;2D",
     "shift+right": "\x1b[1;2C",
 }
+_CHARACTERS = {_character_to_key(chr(code)): chr(code) for code in range(32, 127)}
 _AFTERWARDS = {
     "filter": ("conv", "\r", ESCAPE),
     "batch": ("2", "\r"),
@@ -70,9 +71,7 @@ def typed(key: str) -> str:
         return _SEQUENCES[key]
     if key.startswith("ctrl+"):
         return chr(ord(key[-1]) & 0x1F)
-    character = key_to_character(key)
-    assert character is not None, f"no terminal sends {key!r}"
-    return character
+    return _CHARACTERS[key]
 
 
 def is_there(key: Key) -> bool:
@@ -160,9 +159,8 @@ class Walk:
 
     def check(self, when: str) -> None:
         """Look at what the program is and shows now."""
-        shown = self.terminal.text()
-        assert self.terminal.is_alive(), f"it ended after {when}:\n{shown}"
-        assert shown.strip(), f"nothing is shown after {when}"
+        assert self.terminal.is_alive(), f"it ended after {when}:\n{self.terminal.text()}"
+        self.terminal.wait_for(lambda shown: bool(shown.strip()), seconds=5)
         beyond = self.terminal.screen.beyond
         assert not beyond, f"written beyond the last column after {when}: {beyond}"
 

@@ -32,6 +32,9 @@ ADDRESS = "127.0.0.1"
 MOST_PAGES = 8
 """Open at once: each runs a model."""
 GRACE_SECONDS = 5.0
+"""For programs and workers, from a signal to their end."""
+FAREWELL_SECONDS = 0.5
+"""For browsers, to say goodbye."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -107,15 +110,17 @@ class Pages:
             self._open.discard(task)
 
     async def end(self) -> None:
-        """End every page, its process and its worker."""
+        """End every page, its process and its worker; a browser that is stuck holds up nothing."""
+        everything = psutil.Process().children(recursive=True)
+        for program in psutil.Process().children():
+            program.terminate()  # It ends its worker itself.
+        _, left = await asyncio.to_thread(psutil.wait_procs, everything, timeout=GRACE_SECONDS)
+        for process in left:
+            process.kill()
         for task in tuple(self._open):
             task.cancel()
         if self._open:
-            await asyncio.wait(tuple(self._open), timeout=GRACE_SECONDS)
-        left = psutil.Process().children(recursive=True)
-        for process in left:
-            process.kill()
-        await asyncio.to_thread(psutil.wait_procs, left, timeout=GRACE_SECONDS)
+            await asyncio.wait(tuple(self._open), timeout=FAREWELL_SECONDS)
 
 
 async def _application(server: Server, door: Door, pages: Pages) -> web.Application:
@@ -137,8 +142,10 @@ async def _serve(command: Sequence[str], title: str) -> int:
     door = Door(listener.getsockname()[1], secrets.token_urlsafe(32))
     pages = Pages(door)
     # A shell starts it; by exec it does not stay between us and the program.
-    server = Server(f"exec {shlex.join(command)}", ADDRESS, door.port, title)
-    runner = web.AppRunner(await _application(server, door, pages), access_log=None)
+    server = Server(f"exec {shlex.join(command)}", ADDRESS, door.port, safe(title))
+    runner = web.AppRunner(
+        await _application(server, door, pages), access_log=None, shutdown_timeout=FAREWELL_SECONDS
+    )
     await runner.setup()
     await web.SockSite(runner, listener).start()
 

@@ -1,0 +1,154 @@
+"""Every screen in every kind of terminal; terminals that are stuck, dead, or none at all."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.walk import Walk, opens, typed
+from screens.keys import EXPLORER
+from tests.end_to_end.terminal import COMMAND, Terminal
+from tests.recording.files import fixture, write
+
+KINDS: list[tuple[str, tuple[int, int], dict[str, str]]] = [
+    ("linux console", (80, 25), {"TERM": "linux", "COLORTERM": ""}),
+    ("xterm of few colours", (80, 24), {"TERM": "xterm", "COLORTERM": ""}),
+    ("screen", (120, 40), {"TERM": "screen", "COLORTERM": "", "STY": "1.pts-0.host"}),
+    ("no colour", (60, 15), {"NO_COLOR": "1"}),
+    ("LANG=C", (80, 24), {"LANG": "C", "LC_ALL": "C"}),
+    ("tiny", (20, 5), {"TERM": "xterm-256color", "COLORTERM": ""}),
+]
+FIRST = "resnet50"
+SUSPENDED = "linux console"
+"""In this one, every screen is stopped by ctrl+Z and goes on."""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write(tmp_path_factory.mktemp("recording") / "session.rec", fixture()))
+
+
+@pytest.mark.parametrize(("name", "size", "environment"), KINDS, ids=[kind[0] for kind in KINDS])
+def test_every_screen_in_a_terminal(
+    name: str,
+    size: tuple[int, int],
+    environment: dict[str, str],
+    recording: str,
+    tmp_path: Path,
+) -> None:
+    walk = Walk(["open", recording], size, str(tmp_path), environment)
+    try:
+        walk.terminal.wait_for(" ms ", seconds=30)
+        for key in filter(opens, EXPLORER):
+            walk.press(typed(key.keys.split(",")[0]), key.label)
+            if name == SUSPENDED:
+                walk.suspend()
+            walk.press("\x1b", f"back from {key.label}")
+        walk.leave()
+    finally:
+        walk.terminal.close()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "what"), [("</dev/null", "input"), (">file", "output"), ("2>file", "error")]
+)
+def test_what_is_no_terminal_is_refused_with_a_sentence(
+    redirection: str, what: str, tmp_path: Path
+) -> None:
+    command = ["sh", "-c", f"exec {COMMAND[0]} demo:cnn {redirection}"]
+    terminal = Terminal(command, folder=str(tmp_path))
+    try:
+        assert terminal.wait_for_exit() == 2
+        file = tmp_path / "file"
+        said = bytes(terminal.raw).decode() + (file.read_text() if file.exists() else "")
+        assert f"standard {what} is none" in " ".join(said.split())
+        assert "\x1b" not in said
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("ignored", [[], ["env", "--ignore-signal=HUP"]])
+def test_a_dead_terminal_ends_all_within_a_second_or_so(ignored: list[str]) -> None:
+    terminal = Terminal([*ignored, *COMMAND, "demo:cnn"])
+    terminal.wait_for("worker", seconds=20)
+    workers = terminal.workers()
+    assert workers
+    died = time.monotonic()
+    terminal.hang_up()
+    terminal.wait_for_exit(seconds=5)
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+    assert time.monotonic() - died < 2.0  # It takes 0.8 s; other programs run meanwhile.
+
+
+def test_a_terminal_that_takes_nothing_more_can_be_left(recording: str) -> None:
+    terminal = Terminal([*COMMAND, "open", recording])
+    try:
+        terminal.wait_for(FIRST, seconds=30)
+        terminal.stop_reading()
+        for _ in range(80):
+            terminal.send("T")  # Every theme paints all of it anew.
+        process = psutil.Process(terminal.pid)
+        wait_until_idle(process)
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.wait_for_exit(seconds=10) == 143
+        assert terminal.modes_are_restored()
+    finally:
+        terminal.close()
+
+
+def wait_until_idle(process: psutil.Process) -> None:
+    """Wait until a process uses no more time: it is stuck, or has nothing to do."""
+    before, since = -1.0, time.monotonic()
+    while time.monotonic() - since < 0.5:
+        used = sum(process.cpu_times()[:2])
+        if used > before + 0.03:
+            before, since = used, time.monotonic()
+        select.select([], [], [], 0.02)
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[list[str]]:
+    """A tmux server of the test's own."""
+    program = shutil.which("tmux")
+    if program is None:
+        pytest.skip("tmux is not installed")
+    command = [program, "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+    yield command
+    subprocess.run([*command, "kill-server"], check=False, capture_output=True)
+
+
+def test_inside_tmux(tmux: list[str], recording: str) -> None:
+    def ask(*arguments: str) -> str:
+        return subprocess.run(
+            [*tmux, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    def wait_for(wanted: str) -> str:
+        deadline = time.monotonic() + 30
+        while wanted not in (shown := ask("capture-pane", "-p")):
+            assert time.monotonic() < deadline, shown
+            select.select([], [], [], 0.02)
+        return shown
+
+    ask("new-session", "-d", "-x", "80", "-y", "24", "cat")
+    ask("set-option", "-g", "remain-on-exit", "on")
+    ask("respawn-pane", "-k", " ".join([*COMMAND, "open", recording]))
+    assert max(map(len, wait_for("layer1").split("\n"))) <= 80
+    ask("send-keys", "?")
+    wait_for("type to search")
+    ask("send-keys", "Escape")
+    ask("resize-window", "-x", "120", "-y", "40")
+    assert len(wait_for("machine").split("\n")) >= 40
+    pid = int(ask("display-message", "-p", "#{pane_pid}"))
+    ask("kill-server")
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
+    assert not psutil.pid_exists(pid)
