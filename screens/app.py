@@ -42,6 +42,10 @@ from .output import say
 from .terminal.crashing import run_to_end
 from .terminal.guard import end_on_hang_up, end_on_signals
 
+MOST_SHARE = 0.04
+"""Of a core that is taken by drawing new figures."""
+MOST_SECONDS = 4.0
+"""Without new ones, however long it takes; after 5 s they would be said to be old."""
 _AT_ONCE = (
     *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
     *(Playback, Jump, Remembered),
@@ -78,6 +82,7 @@ class ProfilerApp(BaseApp):
         self.rate = self.habits.config.settings.rate
         self.given_keys = self.habits.config.settings.keys
         self._redrawing: Timer | None = None
+        self._next_show = 0.0
         self._newest = EMPTY
         self._reading: asyncio.Task[None] | None = None
 
@@ -108,7 +113,7 @@ class ProfilerApp(BaseApp):
         self.rate = rate
         if self._redrawing is not None:
             self._redrawing.stop()
-        self._redrawing = self.set_interval(1 / rate, self._show)
+        self._redrawing = self.set_interval(1 / rate, self._show_in_time)
 
     def now(self) -> float:
         """Give seconds since the command was started."""
@@ -171,8 +176,16 @@ class ProfilerApp(BaseApp):
         first_times = self.session.timings is None and self._newest.timings is not None
         return isinstance(message, _AT_ONCE) or first_times
 
+    def _show_in_time(self) -> None:
+        """Show what is new, as seldom as it must be for keys to be heard at once."""
+        if time.monotonic() >= self._next_show:
+            self._show()
+
     def _show(self) -> None:
+        began = time.thread_time()
         self.session = self._newest
+        pause = min((time.thread_time() - began) / MOST_SHARE, MOST_SECONDS)
+        self._next_show = time.monotonic() + pause
 
 
 def run_explorer(

@@ -1,11 +1,19 @@
-"""No test reads or writes what the user who runs it has configured."""
+"""What holds for all tests.
+
+1. No test reads or writes what the user who runs it has configured.
+2. Threads of torch that wait do so asleep, here and in every program that is started: several run at
+   the same time on few cores, and one that spins takes the core that another waits for.
+"""
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Read when torch is imported.
 
 _NUMBERS = count()
 
