@@ -1,8 +1,8 @@
 """What holds for all tests.
 
 1. No test reads or writes what the user who runs it has configured.
-2. Threads of torch that wait do so asleep, here and in every program that is started: several run at
-   the same time on few cores, and one that spins takes the core that another waits for.
+2. Threads of torch that wait do so asleep, here and in every program that is started: several run
+   at the same time on few cores, and one that spins takes the core that another waits for.
 """
 
 from __future__ import annotations

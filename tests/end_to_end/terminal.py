@@ -79,16 +79,13 @@ class Terminal:
         self._set_size(columns, rows)
         self.modes_before = termios.tcgetattr(slave)
         self._slave = slave
-        environment = {
-            **os.environ,
-            "TERM": "xterm-256color",
-            "COLORTERM": "truecolor",
-            "LANG": "C.UTF-8",
-            **(environment or {}),
+        usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM")
         }
-        for name in ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM"):
-            if name not in (environment or {}):
-                environment.pop(name, None)
+        environment = {**ours, **usual, **(environment or {})}
         self.pid = os.fork()
         if self.pid == 0:
             os.setsid()
