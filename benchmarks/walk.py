@@ -62,7 +62,7 @@ _AFTERWARDS = {
 }
 """What is typed after the key of an action: into its prompt, or to undo it."""
 _MODULES = {"keys": "help"}
-_LEAVING = re.compile(r"leave|back|dismiss|app\.|quit|choose")
+_LEAVING = re.compile(r"leave|\bback|dismiss|app\.|quit|choose")
 
 
 def typed(key: str) -> str:

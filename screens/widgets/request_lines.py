@@ -30,7 +30,8 @@ def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
 
 
 def _fact(label: str, value: str, look: Look) -> tuple[Line, ...]:
-    first, *rest = words(value or look.glyphs.dash, look, "ink", LABEL)
+    dash = look.glyphs.dash
+    first, *rest = words(value, look, "ink", LABEL) or words(dash, look, "ink", LABEL)
     blank, (text, role), *end = first[:1], first[1], *first[2:]
     labelled: Line = (*blank, (label.ljust(LABEL), "muted"), (text[LABEL:], role), *end)
     return (labelled, *rest)

@@ -17,10 +17,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from screens.app import ProfilerApp
+from screens.habits import Habits
 from screens.picker import Picker
 from screens.terminal.crashing import run_to_end
 from tests.screens.panel_session import LOADING, RUN, TRACED, tick
-from tui_profiler.canvas import UNICODE
 from tui_profiler.messages import LoadSpec, Message, Printed, Start
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -111,7 +111,7 @@ class FaultyPicker(Picker):
 def main() -> int:
     spec = LoadSpec("demo:cnn", started_at=time.time())
     if KIND == "picker":
-        return run_to_end(FaultyPicker("", UNICODE))
+        return run_to_end(FaultyPicker("", Habits()))
     source: Recorded | Spawned = Recorded(MESSAGES)
     if KIND == "reading":
         source = BadSource(MESSAGES)

@@ -7,7 +7,8 @@ import re
 
 _SEQUENCE = re.compile(
     rb"\x1b\[\?\d+(?:;\d+)*(?:[hl]|\$p)"  # modes, and questions about them
-    rb"|\x1b\[\d+;\d+H"  # where to write
+    rb"|\x1b\[(?:\d+(?:;\d+)?)?H|\x1b\[\d*[ABCDG]"  # where to write
+    rb"|\x1b\[6n"  # where that is
     rb"|\x1b\[[<>]\d*u"  # the keyboard's protocol
     rb"|\x1b\[(?!7;5;9)[\d;]*m"  # colours; these three together are a hostile name's
 )

@@ -70,7 +70,7 @@ def test_a_recording_is_played_on_a_small_terminal(start: Start, recording: Path
     shown = terminal.wait_for("▸")
     assert "recorded 20" in shown.split("\n")[0]
     assert "demo:cnn" in shown.split("\n")[0]
-    assert "p halt  < back  > on  + faster  - slower  @ go to" in shown
+    assert "p halt  < back  > on  + faster  - slower" in shown
     terminal.send("p")
     terminal.wait_for("‖")
     terminal.send("@0\r")
