@@ -12,7 +12,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import platformdirs
@@ -118,6 +117,9 @@ def tell(error: BaseException, circumstances: Circumstances) -> None:
 
 
 def _version(package: str) -> str:
+    # Here, and not where every start would wait for it.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     try:
         return version(package)
     except PackageNotFoundError:
