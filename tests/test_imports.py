@@ -15,12 +15,16 @@ SCREENS_ONLY = ("textual", "rich", "screens")
 RULES = [
     ("screens.cli", (*PROBE_ONLY, "textual", "rich", "asyncio")),
     ("screens.headless", (*PROBE_ONLY, "textual", "rich")),
-    ("screens.app", PROBE_ONLY),
+    # The first frame waits for what it imports: the two last ones come after it.
+    ("screens.app", (*PROBE_ONLY, "importlib.metadata", "tui_profiler.recording.reader")),
     ("tui_profiler.verbs.report", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.reports.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.source.spawned", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.source.recorded", (*PROBE_ONLY, *SCREENS_ONLY)),
-    ("tui_profiler.source.remembered", (*PROBE_ONLY, *SCREENS_ONLY)),
+    (
+        "tui_profiler.source.remembered",
+        (*PROBE_ONLY, *SCREENS_ONLY, "tui_profiler.recording.reader"),
+    ),
     ("tui_profiler.recording.reader", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.probe.__main__", (*SCREENS_ONLY, "torch", "torchvision")),
     (

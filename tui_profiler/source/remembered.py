@@ -4,6 +4,8 @@
 2. The first trace of a request is kept, once its first figures have come, so that all stages are
    known; where it is left before that, only if nothing was known before.
 3. What was asked for later (another batch size) is another request: it is not kept.
+4. What reads and writes the files is imported on the thread that does so: the first frame, which is
+   drawn meanwhile, does without.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import Jump, Remembered
 from tui_profiler.source import Source, Told
-from tui_profiler.source.remembered_files import MOST_NODES, keep, recall
 
 _Part: TypeAlias = ModelFacts | TraceStarted | Nodes | Edges | TraceDone
 
@@ -55,7 +56,7 @@ class Remembering:
 
     async def messages(self) -> AsyncIterator[Told]:
         """Yield what is remembered, where there is something, then what the other source says."""
-        found, why = await asyncio.to_thread(recall, self._spec)
+        found, why = await asyncio.to_thread(self._recall)
         if why:
             yield _logged(f"what is remembered cannot be used: {why}")
         if found is not None:
@@ -70,6 +71,11 @@ class Remembering:
                 why = await asyncio.to_thread(self._keep)
                 if why:
                     yield _logged(f"this tree will not be remembered: {why}")
+
+    def _recall(self) -> tuple[Remembered | None, str]:
+        from tui_profiler.source.remembered_files import recall  # noqa: PLC0415 # rule 4
+
+        return recall(self._spec)
 
     def send(self, request: Request) -> None:
         """Ask the other source."""
@@ -91,6 +97,8 @@ class Remembering:
             self._stages.append(message)
         if not isinstance(message, _Part):
             return
+        from tui_profiler.source.remembered_files import MOST_NODES  # noqa: PLC0415 # rule 4
+
         self._nodes += len(message.nodes) if isinstance(message, Nodes) else 0
         self._is_whole = self._is_whole or isinstance(message, TraceDone)
         if self._nodes <= MOST_NODES:
@@ -99,6 +107,8 @@ class Remembering:
             self._parts.clear()  # Only the seconds of its stages are kept.
 
     def _keep(self) -> str:
+        from tui_profiler.source.remembered_files import keep  # noqa: PLC0415 # rule 4
+
         self._is_kept = True
         why = keep(self._spec, (*self._stages, *self._parts))
         self._parts.clear()
