@@ -109,7 +109,7 @@ def session() -> Iterator[tuple[str, tuple[str, ...]]]:
     restarts = [key for key in EXPLORER if key.action == "restart"]
     plain = [key for key in (*EXPLORER, *DEPTHS) if not _LEAVING.search(key.action)]
     for key in plain:
-        if key in restarts or (key in SIDE_SCREENS and not is_there(key)):
+        if key in restarts:
             continue
         for name in key.keys.split(","):
             then = (*_AFTERWARDS.get(key.action, ()), *((ESCAPE,) if opens(key) else ()))

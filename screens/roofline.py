@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
-from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.roofline_view import RooflineView
-from tui_profiler.session import Session
 
 from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
@@ -30,10 +28,6 @@ class RooflineScreen(SideScreen):
         ("←→", "by FLOP/B"),
         ("↵", "node"),
     )
-    # The header and the status have a blank row beside them already.
-    DEFAULT_CSS = """
-    RooflineScreen .blank { display: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "walk(1)", show=False),
         Binding("up,k", "walk(-1)", show=False),
@@ -46,14 +40,8 @@ class RooflineScreen(SideScreen):
         Binding("enter", "open", show=False),
     ]
 
-    def __init__(
-        self,
-        node: int,
-        glyphs: Glyphs = UNICODE,
-        now: Callable[[], float] = lambda: 0.0,
-        held_view: tuple[Session, float] | None = None,
-    ) -> None:
-        super().__init__(node, glyphs, now, held_view)
+    def begin(self) -> None:
+        """Keep the axes, the order and the cursor."""
         self.view = RooflineView()
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:

@@ -30,7 +30,7 @@ from .widgets.lines import Line, LinesWidget
 from .widgets.parts import Look, finished, row
 
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
-"""Below either there are no blank rows around the view, and no status."""
+"""Below either the stylesheet leaves no blank rows around the view, and no status."""
 DRAW_SECONDS = 0.25
 SAID_SECONDS = 8.0
 
@@ -87,6 +87,10 @@ class SideScreen(TakeActions[Left]):
         self._path: str | None = None
         self._prompt: Prompt | Choice | None = None
         self._said: tuple[str, float] = ("", 0.0)
+        self.begin()
+
+    def begin(self) -> None:
+        """Set up what a view keeps for itself."""
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Give the view, ``rows`` lines of ``look.cells``."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries import flame as flames
 from tui_profiler.queries import strip
 from tui_profiler.queries.mixes import REFRESH_SECONDS, NewestMixes
@@ -77,14 +76,8 @@ class TimelineScreen(SideScreen):
         Binding("q", "leave_for('')", show=False),
     ]
 
-    def __init__(
-        self,
-        node: int,
-        glyphs: Glyphs = UNICODE,
-        now: Callable[[], float] = lambda: 0.0,
-        held_view: tuple[Session, float] | None = None,
-    ) -> None:
-        super().__init__(node, glyphs, now, held_view)
+    def begin(self) -> None:
+        """Keep the layout, and what is zoomed into."""
         self._layout = FlameLayout()
         self._zoomed: tuple[int, ...] = ()
         self._tree: Tree | None = None

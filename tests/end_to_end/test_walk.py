@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.walk import bound, is_there, opens, session, typed, walk
-from screens.keys import DEPTHS, EXPLORER, SIDE_SCREENS
+from benchmarks.walk import bound, opens, session, typed, walk
+from screens.keys import DEPTHS, EXPLORER
 from tests.recording.files import fixture, write
 
 
 def test_the_session_touches_every_key() -> None:
     pressed = {key for _, keys in session() for key in keys}
     leaving = {"q", "\x1a"}  # These end the walk, and are pressed there.
-    there = [key for key in (*EXPLORER, *DEPTHS) if key not in SIDE_SCREENS or is_there(key)]
-    wanted = {typed(name) for key in there for name in key.keys.split(",")}
+    wanted = {typed(name) for key in (*EXPLORER, *DEPTHS) for name in key.keys.split(",")}
     wanted |= {typed(name) for key in filter(opens, EXPLORER) for name, _ in bound(key)}
     assert wanted - leaving <= pressed
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from textual.pilot import Pilot
 from screens.app import ProfilerApp
 from screens.config import USUAL
 from screens.habits import Habits
-from screens.keys import EXPLORER, SIDE_SCREENS, Key
+from screens.keys import EXPLORER
 from screens.picker import picker_lines
 from screens.ranks_app import RanksApp
 from screens.widgets.lines import text
@@ -39,11 +38,7 @@ SIZES = [(120, 40), (80, 24), (60, 15), (20, 5), (200, 50)]
 LEAVING = {"leave", "app.suspend_process"}
 
 
-def is_there(key: Key) -> bool:
-    return key not in SIDE_SCREENS or find_spec(f"screens.{key.label}") is not None
-
-
-KEYS = [key for key in EXPLORER if key.action not in LEAVING and is_there(key)]
+KEYS = [key for key in EXPLORER if key.action not in LEAVING]
 SCREENS = [key for key in KEYS if key.group == "screens" or key.action == "node"]
 
 
