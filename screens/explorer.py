@@ -71,6 +71,7 @@ class ExplorerScreen(PaletteActions):
         self._section = 0
         self._prompt: Prompt | Choice | None = None
         self._is_complete = False
+        self._draws_soon = False
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
@@ -170,6 +171,7 @@ class ExplorerScreen(PaletteActions):
         return self._held[0] if self._held is not None else self.session
 
     def _draw_panels(self) -> None:
+        self._draws_soon = False
         session, now = self._shown(), self.now()
         paused_at = self._held[1] if self._held is not None else None
         header, loading = self.query_one(Header), self.query_one(Loading)
@@ -217,13 +219,10 @@ class ExplorerScreen(PaletteActions):
         self._said, self._said_at = text, time.monotonic()
         self._draw_panels()
 
-    def on_node_tree_selected(self) -> None:
-        """Let the panels speak of the new selection."""
-        self._draw_panels()
-
     def on_node_tree_changed(self) -> None:
-        """Draw what depends on the view."""
-        self._draw_panels()
+        """Draw what depends on the view: first the tree with its cursor, then the panels, once."""
+        if not self._draws_soon:
+            self._draws_soon = self.call_after_refresh(self._draw_panels)
 
     def on_node_tree_opened(self) -> None:
         """Open what was clicked twice."""
