@@ -2,9 +2,10 @@
 
 ``python benchmarks/startup.py [MODEL] [ROUNDS]``. First content is the first text on the screen
 of a pty, counted from the start of the process, where the program was started before and so its
-bytecode is kept, as Textual's is (first of all each is started once uncounted). Budget: 300 ms, and 1.6 times the blank app. The
-tree of last time is on the screen, and a key moves in it, within 300 ms where the model was opened
-before; what is remembered lies in a cache folder of the benchmark's own.
+bytecode is kept, as Textual's is (first of all each is started once uncounted). Budget: 300 ms, and
+1.6 times the blank app. The tree of last time is on the screen, and a key moves in it, within
+300 ms where the model was opened before; what is remembered lies in a cache folder of the
+benchmark's own.
 """
 
 from __future__ import annotations

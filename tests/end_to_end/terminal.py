@@ -81,11 +81,7 @@ class Terminal:
         self.modes_before = termios.tcgetattr(slave)
         self._slave = slave
         usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in _NOT_THE_USERS
-        }
+        ours = {name: value for name, value in os.environ.items() if name not in _NOT_THE_USERS}
         environment = {**ours, **usual, **(environment or {})}
         self.pid = os.fork()
         if self.pid == 0:
