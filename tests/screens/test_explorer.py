@@ -35,6 +35,7 @@ from tui_profiler.messages import (
     TraceDone,
     TraceStarted,
 )
+from tui_profiler.queries.why import why
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.text import width
 
@@ -73,7 +74,7 @@ async def on_stage(
     messages: Sequence[Message], size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Stage, Pilot[int]]]:
     stage = Stage(messages)
-    async with stage.app.run_test(size=size) as pilot:
+    async with stage.app.run_test(size=size, notifications=True) as pilot:
         # A message a turn of the loop; the app shows the newest on its tick.
         while stage.app._newest.hello is None or stage.source.left:
             await pilot.pause(0.01)
@@ -220,6 +221,18 @@ async def test_the_view_pauses_and_goes_on() -> None:
         assert "paused 12 s" in screen_text(stage.app)
         await pilot.press("p")
         assert "paused" not in screen_text(stage.app)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
+async def test_why_is_told_to_its_last_word(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        tree = stage.explorer.tree_widget
+        told = why(stage.explorer.session, tree.view.selected, tree.columns_shown)
+        await pilot.press("i")
+        await pilot.pause()
+        shown = "".join(line.strip() for line in screen_text(stage.app).split("\n"))
+        for word in told.split():
+            assert word in shown
 
 
 async def test_holding_the_model_needs_the_key_twice() -> None:
