@@ -306,3 +306,18 @@ async def test_q_quits() -> None:
         await pilot.press("q")
         await pilot.pause()
         assert stage.app.return_code == 0
+
+
+@pytest.mark.parametrize("opening", ["o", "L", "M", "m"])
+async def test_a_user_s_own_keys_hold_on_every_screen(opening: str) -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        stage.app.set_keymap({"back": "ctrl+b", "leave": "x"})
+        for key in ("ctrl+b", "x"):
+            await pilot.press(opening)
+            await pilot.pause()
+            assert stage.app.screen is not stage.explorer
+            await pilot.press("escape", "q")
+            assert stage.app.screen is not stage.explorer
+            await pilot.press(key)
+            await pilot.pause()
+            assert stage.app.screen is stage.explorer
