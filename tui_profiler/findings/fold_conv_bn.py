@@ -1,7 +1,6 @@
 """``fold-conv-bn``: a batch norm in evaluation is a scale and a shift that the convolution can do.
 
-Source: Markuš, Fusing batch normalization and convolution in runtime, 2018;
-``torch.nn.utils.fusion.fuse_conv_bn_eval``.
+Source: Jacob et al., arXiv 1712.05877, section 3.2; ``torch.nn.utils.fusion.fuse_conv_bn_eval``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from tui_profiler.findings.graph import (
     is_evaluating_norm,
     operators,
 )
-from tui_profiler.findings.spent import spent
+from tui_profiler.findings.spent import is_negligible, slowest_first, spent
+from tui_profiler.findings.words import counted
 from tui_profiler.messages import Unknown
 from tui_profiler.session import Session, Tree
 
@@ -25,34 +25,29 @@ def fold_conv_bn(session: Session) -> Finding | None:
     The nodes are the batch norms: modules, or operators where a forward calls the function.
     """
     tree = session.tree
-    if tree is None:
-        return None
-    norms = _foldable(tree)
-    if not norms:
-        return None
+    norms = _foldable(tree) if tree is not None else ()
     found = spent(session, norms)
-    if isinstance(found, Unknown):
-        gain = Gain("time", found, "the share of a forward that the batch norms take")
-        times: tuple[Evidence, ...] = ()
-    else:
-        formula = f"batch norms take {found.text} a forward, folded they take none"
-        provenance = "derived" if found.is_measured else "estimated"
-        gain = Gain("time", found.share, formula, provenance)
-        times = (Evidence("their time a forward", found.seconds, "s", found.provenance),)
+    if tree is None or not norms or is_negligible(found):
+        return None
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in norms)
+    evidence = [
+        Evidence("batch norms that alone read a convolution", len(norms), "count", "derived"),
+        Evidence("activations that they read and write", moved, "B", "derived"),
+    ]
+    if isinstance(found, Unknown):
+        gain = Gain("time", found, "the batch norms' share of a forward")
+    else:
+        gain = found.gain(f"batch norms take {found.text}; folded they take nothing")
+        evidence.append(found.evidence("their time in a forward"))
     return Finding(
         kind="fold-conv-bn",
-        title=f"fold {len(norms)} batch norm{'s' * (len(norms) != 1)} into convolutions",
+        title=f"fold {counted(len(norms), 'batch norm')} into convolutions",
         why=(
             "In evaluation a batch norm scales and shifts each channel, which the weights of the"
             " convolution before it can do at no cost. Only rounding changes."
         ),
-        nodes=norms,
-        evidence=(
-            Evidence("batch norms that alone read a convolution", len(norms), "count", "derived"),
-            Evidence("bytes that they move a forward", moved, "B", "derived"),
-            *times,
-        ),
+        nodes=slowest_first(session, norms),
+        evidence=tuple(evidence),
         gains=(gain,),
         trial="fold-conv-bn",
     )
@@ -69,7 +64,6 @@ def _foldable(tree: Tree) -> tuple[int, ...]:
         # What is called more than once in a forward may have another reader the second time.
         once = node.calls == tree.nodes[writer].calls == 1
         if once and edges.only_reader(writer) == norm and is_evaluating_norm(node):
-            parent = node.parent
-            is_module = "BatchNorm" in tree.nodes[parent].type
-            found.append(parent if is_module else norm)
+            is_module = node.parent >= 0 and "BatchNorm" in tree.nodes[node.parent].type
+            found.append(node.parent if is_module else norm)
     return tuple(found)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from tui_profiler.findings.finding import Provenance
+from tui_profiler.findings.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
 from tui_profiler.queries.bound import least_seconds, node_dtype
 from tui_profiler.queries.seconds import node_seconds, root_seconds
@@ -15,6 +15,8 @@ from tui_profiler.session import Session, Tree
 from tui_profiler.units import duration
 
 NO_TIMES = Unknown("neither times nor this machine's roofs are known yet")
+LEAST_SHARE = 0.001
+"""Of a forward: what would save less is no advice, and no trial could tell it from noise."""
 
 
 class Spent(Struct, frozen=True):
@@ -28,7 +30,7 @@ class Spent(Struct, frozen=True):
     @property
     def share(self) -> float:
         """Part of the forward, 0 to 1."""
-        return min(self.seconds / self.whole, 1.0) if self.whole else 0.0
+        return share_of(self.seconds, self.whole)
 
     @property
     def provenance(self) -> Provenance:
@@ -37,9 +39,32 @@ class Spent(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Say both: ``0.41 of 5.20 ms``."""
-        about = "" if self.is_measured else "~"
-        return f"{about}{duration(self.seconds)} of {about}{duration(self.whole)}"
+        """Say both: ``0.41 ms of 5.20 ms``."""
+        return f"{self.seconds_text} of {self.whole_text}"
+
+    @property
+    def seconds_text(self) -> str:
+        """Say the seconds, with ``~`` where they are on paper."""
+        return ("" if self.is_measured else "~") + duration(self.seconds)
+
+    @property
+    def whole_text(self) -> str:
+        """Say the forward's seconds likewise."""
+        return ("" if self.is_measured else "~") + duration(self.whole)
+
+    def evidence(self, what: str) -> Evidence:
+        """Give the seconds as evidence."""
+        return Evidence(what, self.seconds, "s", self.provenance)
+
+    def gain(self, formula: str, *, is_bound: bool = False) -> Gain:
+        """Give the gain of a forward in which these seconds are saved."""
+        provenance: Provenance = "derived" if self.is_measured else "estimated"
+        return Gain("time", self.share, formula, provenance, is_bound)
+
+
+def share_of(part: float, whole: float) -> float:
+    """Give a share between 0 and 1; 0 of nothing."""
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
@@ -59,10 +84,25 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     if session.ceilings is None:
         return NO_TIMES
     least = least_times(tree, session.ceilings)
-    on_paper = least[0]
+    on_paper = least[0] if least else 0.0
     if not on_paper:
         return NO_TIMES
     return Spent(sum(least[node] for node in wanted), on_paper, False)
+
+
+def forward(session: Session) -> Spent | Unknown:
+    """Give all of a forward: what it takes of itself."""
+    return spent(session, (0,)) if session.tree is not None and len(session.tree) else NO_TIMES
+
+
+def slowest_first(session: Session, nodes: Iterable[int]) -> tuple[int, ...]:
+    """Give nodes by what a forward spends in them; those without times as they were."""
+    return tuple(sorted(nodes, key=lambda node: -(node_seconds(session, node) or 0.0)))
+
+
+def is_negligible(found: Spent | Unknown) -> bool:
+    """Tell whether it is known that there is next to nothing to gain."""
+    return not isinstance(found, Unknown) and found.share < LEAST_SHARE
 
 
 @lru_cache(maxsize=2)
