@@ -25,6 +25,7 @@ from tui_profiler.findings.synchronise import synchronise
 from tui_profiler.findings.threads import threads
 from tui_profiler.findings.unused_parameters import unused_parameters
 from tui_profiler.findings.upcast import upcast
+from tui_profiler.findings.verdict import Advice, advice
 from tui_profiler.messages import Unknown
 from tui_profiler.session import Session
 
@@ -70,4 +71,14 @@ def _rank(finding: Finding) -> tuple[int, float]:
     return (2 if gain.of == "memory" else 1 if gain.is_bound else 0), -gain.share
 
 
-__all__ = ["CHECKS", "Evidence", "Finding", "Gain", "Kind", "TrialKind", "findings"]
+__all__ = [
+    "CHECKS",
+    "Advice",
+    "Evidence",
+    "Finding",
+    "Gain",
+    "Kind",
+    "TrialKind",
+    "advice",
+    "findings",
+]

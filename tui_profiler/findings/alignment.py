@@ -42,7 +42,7 @@ def alignment(session: Session) -> Finding | None:
     )
     return Finding(
         kind="alignment",
-        title=f"pad the sizes of {counted(len(odd), 'product')} to multiples of {BYTES} bytes",
+        title=f"pad {counted(len(odd), 'product')} to multiples of {BYTES} bytes",
         why=(
             "Tensor cores take 16 bytes of a row at a time. Widths that do not divide run on slower"
             " kernels; padding a vocabulary or a head to the next multiple costs little."

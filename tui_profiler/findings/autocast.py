@@ -70,7 +70,7 @@ def _autocast(
     )
     return Finding(
         kind=kind,
-        title=f"run {counted(len(saved.nodes), 'matrix layer')} in {dtype}",
+        title=f"{dtype} in {counted(len(saved.nodes), 'matrix layer')}",
         why=(
             f"This machine multiplies faster in {dtype}, and half the bits are half the bytes."
             " Autocast keeps weights in float32 and converts them; outputs lose digits."

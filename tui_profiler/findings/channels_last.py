@@ -58,7 +58,7 @@ def channels_last(session: Session) -> Finding | None:
     )
     return Finding(
         kind="channels-last",
-        title=f"lay images out channels last for {counted(len(nodes), 'convolution')}",
+        title=f"channels last for {counted(len(nodes), 'convolution')}",
         why=(
             "Libraries convolve with the channels innermost: a tensor in NCHW is copied into that"
             " order before each convolution, and back after it. Only rounding changes."

@@ -12,23 +12,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import Figure, known
+from tui_profiler.messages import Figure
+from tui_profiler.messages.trials import TrialKind
 
-TrialKind: TypeAlias = Literal[
-    "fold-conv-bn",
-    "channels-last",
-    "bf16-autocast",
-    "fp16-autocast",
-    "int8-dynamic",
-    "compile",
-    "sdpa",
-    "larger-batch",
-    "inference-mode",
-    "threads",
-    "static-kv-cache",
-    "remove-dropout-identity",
-]
-"""Advice that can be tried; a trial has the name of its finding."""
 Kind: TypeAlias = (
     TrialKind
     | Literal[
@@ -99,8 +85,3 @@ class Finding(Struct, frozen=True):
     def gain(self) -> Gain:
         """The gain that findings are ordered by."""
         return self.gains[0]
-
-    @property
-    def share(self) -> float:
-        """What it is ordered by: the predicted share, 0 where that is not known."""
-        return known(self.gain.share) or 0.0

@@ -10,8 +10,8 @@ from tui_profiler.messages import Unknown
 from tui_profiler.queries.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
-_ACTIVATION_NAMES = """aten::relu aten::relu_ aten::gelu aten::silu aten::silu_ aten::sigmoid aten::tanh
-    aten::hardtanh aten::hardtanh_ aten::hardswish aten::hardswish_ aten::leaky_relu
+_ACTIVATION_NAMES = """aten::relu aten::relu_ aten::gelu aten::silu aten::silu_ aten::sigmoid
+    aten::tanh aten::hardtanh aten::hardtanh_ aten::hardswish aten::hardswish_ aten::leaky_relu
     aten::leaky_relu_ aten::elu aten::mish"""
 _ACTIVATIONS = frozenset(_ACTIVATION_NAMES.split())
 _VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::reshape"})
@@ -51,7 +51,7 @@ def fuse_activation(session: Session) -> Finding | None:
         evidence.append(found.evidence("their time in a forward"))
     return Finding(
         kind="fuse-activation",
-        title=f"join {counted(len(nodes), 'activation')} with the product before",
+        title=f"join {counted(len(nodes), 'activation')} with what they read",
         why=(
             "A product can apply its activation to what it is about to write. Eager PyTorch has no"
             " call for that; a compiler or an inference engine does it."

@@ -25,7 +25,7 @@ def host_overhead(session: Session) -> Finding | None:
     )
     return Finding(
         kind="host-overhead",
-        title="do more in each operator: the host holds this model back",
+        title="host-bound: do more in each operator",
         why=(
             "Operators are so short that starting them is what takes the time. Larger batches,"
             " compiling, or CUDA graphs where there is a GPU give each start more work."

@@ -25,7 +25,7 @@ def input_idle(session: Session) -> Finding | None:
         return None
     return Finding(
         kind="input-idle",
-        title="keep the model busy: it waits between forwards",
+        title="let the model wait less between forwards",
         why=(
             "From one forward's end to the next one's begin the model does nothing. Loading and"
             " preparing inputs in another thread or process, or more callers at once, fill it."

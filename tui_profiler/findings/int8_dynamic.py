@@ -40,7 +40,7 @@ def int8_dynamic(session: Session) -> Finding | None:
     measured = () if isinstance(found, Unknown) else (found.evidence("their time in a forward"),)
     return Finding(
         kind="int8-dynamic",
-        title=f"quantise {counted(len(nodes), 'linear layer')} to int8 as they run",
+        title=f"int8 weights in {counted(len(nodes), 'linear layer')}",
         why=(
             "Weights in eight bits are a quarter of the bytes that every forward reads. Activations"
             " are quantised on the way, which costs time, and the outputs lose digits."

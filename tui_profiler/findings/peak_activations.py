@@ -26,7 +26,7 @@ def peak_activations(session: Session) -> Finding | None:
         return None
     return Finding(
         kind="peak-activations",
-        title="lower the peak: activations are what fills memory",
+        title="lower the peak: activations make it",
         why=(
             "A smaller batch, 16-bit activations, or freeing the largest tensors before the"
             " operator at the peak lower it; smaller weights hardly do."

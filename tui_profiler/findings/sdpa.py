@@ -20,10 +20,10 @@ from tui_profiler.units import size
 
 _SOFTMAX = frozenset({"aten::_softmax", "aten::softmax", "aten::_safe_softmax"})
 _PRODUCTS = frozenset({"aten::bmm", "aten::matmul", "aten::baddbmm"})
-_BETWEEN_NAMES = """aten::add aten::add_ aten::sub aten::mul aten::mul_ aten::div aten::div_ aten::masked_fill
-    aten::masked_fill_ aten::where aten::clamp aten::tanh aten::_to_copy aten::view
-    aten::_unsafe_view aten::reshape aten::expand aten::clone aten::copy_ aten::native_dropout
-    aten::dropout aten::to aten::type_as aten::unsqueeze aten::squeeze"""
+_BETWEEN_NAMES = """aten::add aten::add_ aten::sub aten::mul aten::mul_ aten::div aten::div_
+    aten::masked_fill aten::masked_fill_ aten::where aten::clamp aten::tanh aten::_to_copy
+    aten::view aten::_unsafe_view aten::reshape aten::expand aten::clone aten::copy_
+    aten::native_dropout aten::dropout aten::to aten::type_as aten::unsqueeze aten::squeeze"""
 _BETWEEN = frozenset(_BETWEEN_NAMES.split())
 _MOST_BETWEEN = 12
 """Operators between a product and the softmax: scaling, mask, casts and views."""

@@ -48,7 +48,7 @@ def synchronise(session: Session) -> Finding | None:
     found = spent(session, nodes)
     return Finding(
         kind="synchronise",
-        title=f"let Python not wait at {counted(len(_lines(tree, nodes)), 'source line')}",
+        title=f"read no values at {counted(len(_lines(tree, nodes)), 'source line')}",
         why=(
             "Python reads values there (.item(), nonzero, a mask as an index, a tensor in an if)."
             " A GPU must finish everything before it, and a compiler's graph ends there."

@@ -38,7 +38,7 @@ def unused_parameters(session: Session) -> Finding | None:
     )
     return Finding(
         kind="unused-parameters",
-        title=f"drop parameters of {counted(len(found), 'module')} that nothing reads",
+        title=f"drop unread parameters of {counted(len(found), 'module')}",
         why=(
             "No operator of this forward reads them: heads for training, layers left over, or a"
             " branch that these inputs do not take. Look before you drop them."
