@@ -48,16 +48,14 @@ from tui_profiler.probe.measure.overhead import (
     OverheadMeter,
     seconds_to_next_tick,
 )
-from tui_profiler.probe.node_replay import NodeReplay
+from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.trials.trials import Trials
+from tui_profiler.probe.trials.trials import TRYING, Trials
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
 PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
-REPLAYING = "a node is replayed"
-TRYING = "a change is tried in a process of its own"
 PAIR_BATCH_SECONDS = 0.05
 """A batch of a pair holds as many forwards as fit in this, at least one."""
 
@@ -216,20 +214,18 @@ class Loop:
 
     def _replay(self, node: int) -> None:
         """Run one node by itself until its energy is known, or anything else is asked."""
-        before = self._state
         replay = NodeReplay(self._model, self._nodes, self._energy)
         self._hold(REPLAYING)
         with self._clock.removed():
             self._link.send(replay.run(node, self._forward, self._is_interrupted))
-        self._become(before)
+        self._become(self._state)
 
     def _try(self, wish: Wish) -> None:
         """Hold the model while changes are tried on another like it."""
-        before = self._state
         self._hold(TRYING)
         trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
         trials.run(wish, self._asked)
-        self._become(before)
+        self._become(self._state)
 
     def _is_interrupted(self) -> bool:
         """Say if the viewer asked for anything or is gone; what it asked for is kept."""
