@@ -4,7 +4,7 @@
    drift of the machine falls on both alike.
 2. State that a module keeps (a cache that grows) is put back before each batch: both sides see the
    same calls.
-3. A batch takes about 50 ms, or one call.
+3. A batch takes about 50 ms (less where that would leave too few pairs), or one call.
 4. It ends when the interval is narrow, when the time is over, or after enough pairs; never before
    there are as many as an interval needs, unless those would take several times as long as asked.
 """
@@ -142,7 +142,9 @@ def measure(
     """
     baseline, changed = benches or (Bench(change.baseline), Bench(change.changed))
     slower = max(warm(baseline), warm(changed), 1e-7)
-    calls = max(1, min(MOST_CALLS, int(BATCH_SECONDS / slower)))
+    # A short time holds the least pairs all the same.
+    batch_seconds = min(BATCH_SECONDS, seconds / (2 * LEAST_PAIRS))
+    calls = max(1, min(MOST_CALLS, int(batch_seconds / slower)))
     items = changed.side.items / baseline.side.items
     ratios: list[float] = []
     began = time.perf_counter()
