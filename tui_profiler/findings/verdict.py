@@ -29,7 +29,8 @@ Word: TypeAlias = Literal[
     "not here",
 ]
 """``less`` and ``more``: gained, but not as predicted. ``no gain`` and ``gained``: there was no
-prediction, or a bound. ``untested``: the trial measured nothing. ``not here``: there is a trial, but nothing to run it."""
+prediction, or a bound. ``untested``: the trial measured nothing. ``not here``:
+there is a trial, but nothing to run it."""
 REFUTED: tuple[Word, ...] = ("refuted", "no gain")
 
 
