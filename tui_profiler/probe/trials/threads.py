@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.measure.machine import allowed_cores
 from tui_profiler.probe.trials.subject import (
     Change,
     ImpossibleError,
@@ -37,7 +37,7 @@ def _change(subject: Subject) -> Change:
     baseline, now = as_it_is(subject), torch.get_num_threads()
     choices = {
         count: replace(baseline, around=with_threads(count, baseline))
-        for count in numbers(now, len(os.sched_getaffinity(0)))
+        for count in numbers(now, len(allowed_cores()))
     }
     if not choices:
         raise ImpossibleError("there is one core, and one thread already")
@@ -81,7 +81,7 @@ def _why_not(module: nn.Module, inputs: Inputs) -> str:
     device = device_of(module).type
     if device != "cpu":
         return f"it computes on {device}, where threads of the CPU do not"
-    if len(os.sched_getaffinity(0)) == 1 and torch.get_num_threads() == 1:
+    if len(allowed_cores()) == 1 and torch.get_num_threads() == 1:
         return "there is one core, and one thread already"
     return ""
 
