@@ -87,7 +87,7 @@ def _around(softmax: Node) -> Attention | None:
 def _is_over_last_axis(softmax: Node) -> bool:
     axis = softmax.args[1]
     shape = _shape(softmax)
-    return axis == -1 or (shape is not None and axis == len(shape) - 1)
+    return bool(axis == -1 or (shape is not None and axis == len(shape) - 1))
 
 
 def _product_below(softmax: Node) -> Node | None:

@@ -24,7 +24,7 @@ def _change(subject: Subject) -> Change:
     flat = any(isinstance(part, _OF_TWO) for part in module.modules())
     # A module's ``to`` takes one format: weights of the other number of axes stay as they are.
     axes = 4 if flat else 5
-    module.to(memory_format=_FORMATS[axes])  # type: ignore[call-overload] # its stub has no such
+    module.to(memory_format=_FORMATS[axes])
     args, kwargs = subject.inputs.args, subject.inputs.kwargs
 
     def converted(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.opaque import COMPILED, why_opaque
 from tui_profiler.probe.trials.subject import Change, Kind, Subject, as_it_is, device_of, plain
 
 _COMPILERS = ("g++", "clang++", "c++")
@@ -29,7 +30,7 @@ def _change(subject: Subject) -> Change:
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     if isinstance(module, torch.jit.ScriptModule):
         return "torch.compile leaves TorchScript as it is"
-    if isinstance(module, torch._dynamo.OptimizedModule):
+    if why_opaque(module) == COMPILED:
         return "it is compiled already"
     if device_of(module).type == "cuda":
         has_triton = importlib.util.find_spec("triton") is not None

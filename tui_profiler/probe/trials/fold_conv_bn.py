@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.overrides import TorchFunctionMode
 
@@ -62,7 +61,7 @@ class _Watch(TorchFunctionMode):
     """Sees which operator reads what a convolution gave."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
+        super().__init__()
         self.outputs: dict[int, _Output] = {}
         self.calls: dict[int, int] = {}
         self._owner = {
@@ -126,9 +125,10 @@ def fold(model: nn.Module, pairs: Sequence[Pair]) -> None:
     """Fold every pair, in place."""
     replaced: dict[int, nn.Module] = {}
     for convolution, norm in pairs:
-        assert isinstance(convolution, _ConvNd)
-        is_transposed = isinstance(convolution, _ConvTransposeNd)
-        replaced[id(convolution)] = fuse_conv_bn_eval(convolution, norm, transpose=is_transposed)  # type: ignore[type-var] # any of the norms
+        assert isinstance(convolution, (*_CONVOLUTIONS, *_TRANSPOSED))
+        assert isinstance(norm, _NORMS)
+        is_transposed = isinstance(convolution, _TRANSPOSED)
+        replaced[id(convolution)] = fuse_conv_bn_eval(convolution, norm, transpose=is_transposed)
         replaced[id(norm)] = _after(norm)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -28,7 +28,7 @@ def _change(subject: Subject) -> Change:
 
     # A layer is replaced in its parent, which one that is tried by itself lacks.
     around = nn.ModuleList([copied(subject.module)])
-    changed = quantize_dynamic(around, set(_LAYERS), dtype=torch.qint8, inplace=True)[0]
+    changed = quantize_dynamic(around, set(_LAYERS), dtype=torch.qint8, inplace=True)[0]  # type: ignore[no-untyped-call] # torch has no types here
     kinds = (dynamic.Linear, dynamic.LSTM, dynamic.GRU)
     count = sum(isinstance(part, kinds) for part in changed.modules())
     if not count:

@@ -7,9 +7,9 @@ In a ``Sequential`` they are left out; elsewhere a plain function stands in thei
 from __future__ import annotations
 
 from torch import nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_internals import children_of
 from tui_profiler.probe.trials.subject import (
     Change,
     ImpossibleError,
@@ -21,17 +21,19 @@ from tui_profiler.probe.trials.subject import (
     plain,
 )
 
+_DROPOUTS = (
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
+    *(nn.AlphaDropout, nn.FeatureAlphaDropout),
+)
 _BY_NAME = ("DropPath", "StochasticDepth")
 """Of timm and torchvision: dropouts of whole branches."""
 
 
 def does_nothing(module: nn.Module) -> bool:
     """Say whether a module gives back what it is given."""
-    if module._forward_hooks or module._forward_pre_hooks:
-        return False
     if type(module) is nn.Identity:
         return True
-    is_dropout = isinstance(module, _DropoutNd) or type(module).__name__ in _BY_NAME
+    is_dropout = isinstance(module, _DROPOUTS) or type(module).__name__ in _BY_NAME
     return is_dropout and not module.training
 
 
@@ -41,30 +43,19 @@ def remove(module: nn.Module) -> int:
     for parent in list(module.modules()):
         if isinstance(parent, nn.ModuleList | nn.ModuleDict):
             continue  # Its own parent calls them by their place.
-        for name, child in list(parent._modules.items()):
+        for name, child in list(children_of(parent).items()):
             if child is None or not does_nothing(child):
                 continue
             count += 1
             delattr(parent, name)
             if not _is_in_order(parent):
                 setattr(parent, name, _same)
-        if _is_in_order(parent):
-            _number_anew(parent)
     return count
 
 
 def _is_in_order(parent: nn.Module) -> bool:
     """Say whether a parent calls its children in turn, whatever their names."""
     return type(parent).forward is nn.Sequential.forward
-
-
-def _number_anew(parent: nn.Module) -> None:
-    """Close the gaps in a Sequential's numbers; those with names of their own keep them."""
-    children = parent._modules
-    if all(name.isdigit() for name in children):
-        parts = list(children.values())
-        children.clear()
-        children.update({str(place): part for place, part in enumerate(parts)})
 
 
 def _same(value: object, *_others: object) -> object:

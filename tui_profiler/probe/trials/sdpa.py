@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_internals import tree_flatten, tree_leaves, tree_unflatten
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trials.attention import fuse
 from tui_profiler.probe.trials.subject import (
@@ -40,7 +40,7 @@ _LEVELS = 3
 class _Recorded(NamedTuple):
     plain: _Forward
     fused: _Forward
-    count: int
+    attentions: int
 
 
 @dataclass
@@ -90,7 +90,7 @@ class _Watch:
 
 class _Softmaxes(TorchFunctionMode):
     def __init__(self, watch: _Watch) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
+        super().__init__()
         self._watch = watch
 
     def __torch_function__(
@@ -128,7 +128,7 @@ def _change(subject: Subject) -> Change:
         )
     plain = {module: one.plain for module, one in recorded.items()}
     fused = {module: one.fused for module, one in recorded.items()}
-    count = sum(one.count for one in recorded.values())
+    count = sum(one.attentions for one in recorded.values())
     detail = f"{counted(count, 'attention')} put as one operator; both as recorded graphs"
     return Change(
         replace(baseline, around=_running(plain)), replace(baseline, around=_running(fused)), detail
@@ -154,14 +154,14 @@ def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractCon
 def _recorded(called: _Called) -> _Recorded | None:
     """Record one call of a module; None where it holds no plain attention, or keeps state."""
     module = called.module
-    leaves, layout = pytree.tree_flatten((called.arguments, called.keywords))
+    leaves, layout = tree_flatten((called.arguments, called.keywords))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(*tensors: torch.Tensor) -> object:
         filled = list(leaves)
         for place, tensor in zip(places, tensors, strict=True):
             filled[place] = tensor
-        arguments, keywords = pytree.tree_unflatten(filled, layout)
+        arguments, keywords = tree_unflatten(filled, layout)
         return module.forward(*arguments, **keywords)
 
     before, snapshot = dict(vars(module)), Snapshot(module)
@@ -184,7 +184,7 @@ def _as_forward(graph: torch.fx.GraphModule) -> _Forward:
     run = graph.forward
 
     def forward(*arguments: object, **keywords: object) -> object:
-        leaves = pytree.tree_leaves((arguments, keywords))
+        leaves = tree_leaves((arguments, keywords))
         return run(*(leaf for leaf in leaves if isinstance(leaf, torch.Tensor)))
 
     return forward

@@ -112,9 +112,7 @@ def copied(module: nn.Module) -> nn.Module:
 
 def device_of(module: nn.Module) -> torch.device:
     """Give the device of the first parameter or buffer; the CPU where there is none."""
-    first = next(module.parameters(), None)
-    if first is None:
-        first = next(module.buffers(), None)
+    first = next((one for held in (module.parameters(), module.buffers()) for one in held), None)
     return torch.device("cpu") if first is None else first.device
 
 
