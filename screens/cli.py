@@ -17,6 +17,7 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
+from .findings_option import findings_option
 from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
@@ -120,6 +121,7 @@ def _explore(
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
 )
+@findings_option
 @model_options
 @click.pass_obj
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:

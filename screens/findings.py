@@ -118,6 +118,13 @@ class FindingsScreen(SideScreen):
         if ended - self._touched < IDLE_SECONDS and tree is session.tree:
             order = {finding.kind: at for at, finding in enumerate(self.found)}
             found = tuple(sorted(found, key=lambda one: order.get(one.kind, len(order))))
+        # What was tried stays, also where its prediction would not be made any more.
+        tried = {one.kind for one in session.trials} | (
+            {session.trial.kind, *session.trial.waiting} if session.trial is not None else set()
+        )
+        now = {one.kind for one in found}
+        gone = (one for one in self.found if one.kind in tried and one.kind not in now)
+        found = tuple(one.finding for one in advice(session, (*found, *gone)))
         self.found = found
         if not self._kind and found:
             # Whoever comes from a node finds what is said of it.

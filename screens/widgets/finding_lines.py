@@ -24,6 +24,7 @@ _JUDGED: dict[Word, str] = {
     "more": "there was more to gain than predicted",
     "refuted": "the prediction is refuted: no gain is certain",
     "no gain": "no gain is certain",
+    "undecided": "the interval is too wide to tell",
     "gained": "there is a gain, which was not predicted",
 }
 _STEPS = {"start": "starts a process", "load": "loads the model", "change": "makes the change"}

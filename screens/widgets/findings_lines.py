@@ -16,7 +16,7 @@ from .parts import Look, row
 
 ROOMY, SMALL = 112, 76
 """Cells from which on there is room for all columns, and for a word beside the verdict's sign."""
-_SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 8, 10, 10, 19, 14, 13
+_SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 8, 10, 10, 19, 16, 13
 _SIGN = 3
 """Cells of a verdict without its word."""
 _LEAST_TITLE = 8
@@ -61,6 +61,8 @@ def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
             return " "
         case "waits":
             return glyphs.zero
+        case "undecided":
+            return glyphs.about
         case "no trial" | "untested" | "not here":
             return glyphs.dash
 

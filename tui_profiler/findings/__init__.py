@@ -9,7 +9,7 @@ from tui_profiler.findings.alignment import alignment
 from tui_profiler.findings.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.channels_last import channels_last
 from tui_profiler.findings.compile import compile_model
-from tui_profiler.findings.finding import Evidence, Finding, Gain, Kind, TrialKind
+from tui_profiler.findings.finding import Evidence, Finding, Gain, Kind
 from tui_profiler.findings.fold_conv_bn import fold_conv_bn
 from tui_profiler.findings.fuse_activation import fuse_activation
 from tui_profiler.findings.host_overhead import host_overhead
@@ -27,6 +27,7 @@ from tui_profiler.findings.unused_parameters import unused_parameters
 from tui_profiler.findings.upcast import upcast
 from tui_profiler.findings.verdict import Advice, advice
 from tui_profiler.messages import Unknown
+from tui_profiler.messages.trials import TrialKind
 from tui_profiler.session import Session
 
 Check: TypeAlias = Callable[[Session], Finding | None]

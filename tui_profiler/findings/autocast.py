@@ -78,7 +78,7 @@ def _autocast(
         nodes=slowest_first(session, saved.nodes),
         evidence=(
             Evidence(f"{dtype} over float32 products", narrow / wide, "times", "measured"),
-            Evidence("of a forward explained by their roofs", saved.before, "s", "derived"),
+            Evidence("of a forward, explained by the roofs", saved.before, "s", "derived"),
             Evidence("converting weights a forward", saved.casts, "s", "estimated"),
         ),
         gains=(Gain("time", share, formula, "estimated"), *_memory(tree)),

@@ -12,8 +12,8 @@ from tui_profiler.queries.roofline import part_nodes
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import duration
 
-TIMES = 8
-"""As large as the trial takes it."""
+TIMES = (16, 8, 4, 2)
+"""As large as the trial takes it: the largest that fits is predicted for."""
 APPLIES_ABOVE = 0.05
 """Of an item's time."""
 
@@ -27,17 +27,20 @@ def larger_batch(session: Session) -> Finding | None:
         return None
     weights = _reading_weights(session, tree)
     fixed = min(found.python + found.calling + weights, found.whole)
-    share = share_of(fixed, found.whole) * (1 - 1 / TIMES)
-    room = _fits(session, tree)
-    if share < APPLIES_ABOVE or room is None:
+    fits = _fitting(session, tree)
+    if fits is None:
+        return None
+    times, room = fits
+    share = share_of(fixed, found.whole) * (1 - 1 / times)
+    if share < APPLIES_ABOVE:
         return None
     formula = (
         f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch; shared by"
-        f" {TIMES} times the items {TIMES - 1} of {TIMES} parts of it go"
+        f" {times} times the items {times - 1} of {times} parts of it go"
     )
     return Finding(
         kind="larger-batch",
-        title=f"run {TIMES * batch} items a forward instead of {batch}",
+        title=f"run {times * batch} items a forward, not {batch}",
         why=(
             "Python, calling operators and reading weights take as long for one item as for many."
             " Each forward takes longer, and each item waits for the batch to fill."
@@ -68,18 +71,20 @@ def _reading_weights(session: Session, tree: Tree) -> float:
     return total
 
 
-def _fits(session: Session, tree: Tree) -> Evidence | None:
-    """Give the memory that it takes, None where it is more than there is."""
+def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
+    """Give how many times the batch fits into free memory, None where not even twice does."""
     done = tree.done
     activations = known(done.peak_memory.activations) if done is not None else None
     workspace = known(done.peak_memory.workspace) if done is not None else None
+    what = "memory that it takes more"
     if activations is None:
-        return Evidence("memory it takes more", Unknown("peak not known"), "B", "estimated")
-    more = (TIMES - 1) * (activations + (workspace or 0.0))
-    free = _free_bytes(session)
-    if free is not None and more > free:
-        return None
-    return Evidence("memory it takes more", more, "B", "estimated")
+        return TIMES[-1], Evidence(what, Unknown("the peak is not known"), "B", "estimated")
+    each, free = activations + (workspace or 0.0), _free_bytes(session)
+    for times in TIMES:
+        more = (times - 1) * each
+        if free is None or more <= free:
+            return times, Evidence(what, more, "B", "estimated")
+    return None
 
 
 def _free_bytes(session: Session) -> float | None:

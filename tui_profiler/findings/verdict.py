@@ -1,7 +1,8 @@
 """What a trial says of a prediction: it held, there was less or more to gain, or it is refuted.
 
 A trial's interval holds the true median with at least 95 % probability. A prediction that lies in
-it held; one that lies above it promised too much, and is refuted where not even a gain is certain.
+it held, unless it holds no gain as well; one that lies above it promised too much, and is refuted
+where not even a gain is certain.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.findings.finding import Finding, Gain
+from tui_profiler.findings.tried import of_result
 from tui_profiler.messages import TrialProgress, TrialResult, Unknown
 from tui_profiler.session import Session
 
@@ -21,6 +23,7 @@ Word: TypeAlias = Literal[
     "refuted",
     "no gain",
     "gained",
+    "undecided",
     "untested",
     "running",
     "waits",
@@ -29,7 +32,9 @@ Word: TypeAlias = Literal[
     "not here",
 ]
 """``less`` and ``more``: gained, but not as predicted. ``no gain`` and ``gained``: there was no
-prediction, or a bound. ``untested``: the trial measured nothing. ``not here``: there is a trial, but nothing to run it."""
+prediction, or a bound. ``undecided``: the interval holds both no gain and
+as much as was predicted. ``untested``: the trial measured nothing. ``not here``:
+there is a trial, but nothing to run it."""
 REFUTED: tuple[Word, ...] = ("refuted", "no gain")
 
 
@@ -55,8 +60,11 @@ class Advice(Struct, frozen=True):
 
 
 def advice(session: Session, found: tuple[Finding, ...]) -> tuple[Advice, ...]:
-    """Set beside findings what trials say of them, in the order given."""
-    return tuple(_advice(session, finding) for finding in found)
+    """Set beside findings what trials say of them, in the order given; then what else was tried."""
+    known_kinds = {finding.kind for finding in found}
+    others = (of_result(one) for one in session.trials if one.kind not in known_kinds)
+    every = (*found, *{one.kind: one for one in others}.values())
+    return tuple(_advice(session, finding) for finding in every)
 
 
 def _advice(session: Session, finding: Finding) -> Advice:
@@ -85,14 +93,16 @@ def measured(result: TrialResult) -> Measured | None:
 
 def verdict(gain: Gain, saved: Measured) -> Word:
     """Judge a prediction by what was measured."""
-    is_gain = saved.low > 0
+    is_gain, may_gain = saved.low > 0, saved.high > 0
     predicted = gain.share
     if isinstance(predicted, Unknown) or gain.of != "time":
-        return "gained" if is_gain else "no gain"
+        return "gained" if is_gain else "undecided" if may_gain else "no gain"
     if gain.is_bound:
         if not is_gain:
-            return "no gain"
+            return "undecided" if may_gain and saved.high > predicted / 2 else "no gain"
         return "more" if saved.low > predicted else "held"
+    if not is_gain and saved.high >= predicted:
+        return "undecided"
     if predicted > saved.high:
         return "less" if is_gain else "refuted"
     return "more" if predicted < saved.low else "held"
