@@ -117,7 +117,7 @@ def _tried(wish: Wish, subject: Subject, change: Change, tell: Tell, began: floa
         pairs=len(measured.ratios),
         error=error,
         why_no_error=why_no_error,
-        change_seconds=max(first - usual, 0.0),
+        change_seconds=max(first - usual, 0.0) + measured.settling_seconds,
         batch=subject.inputs.batch,
     )
 

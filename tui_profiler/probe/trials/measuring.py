@@ -102,6 +102,9 @@ class Measured:
     baseline_seconds: float
     """Median of one call."""
     changed_seconds: float
+    settling_seconds: float
+    """That the changed side took longer for its first batch than for later ones: compiled code is
+    compiled anew where it meets another state or shape."""
     ratios: Sequence[float]
     """Seconds of an item without the change over those with it, of each pair."""
 
@@ -146,6 +149,8 @@ def measure(
     batch_seconds = min(BATCH_SECONDS, seconds / (2 * LEAST_PAIRS))
     calls = max(1, min(MOST_CALLS, int(batch_seconds / slower)))
     items = changed.side.items / baseline.side.items
+    # Every state that a batch goes through is met once before it counts.
+    first, _ = changed.batch(calls), baseline.batch(calls)
     ratios: list[float] = []
     began = time.perf_counter()
     while not _is_enough(ratios, time.perf_counter() - began, seconds):
@@ -155,7 +160,9 @@ def measure(
         if changed.seconds[-1] > 0:
             ratios.append(items * baseline.seconds[-1] / changed.seconds[-1])
         tell(len(ratios), median(ratios) if ratios else None)
-    return Measured(median(baseline.seconds), median(changed.seconds), ratios)
+    usual = median(changed.seconds)
+    settling = max(0.0, calls * (first - usual))
+    return Measured(median(baseline.seconds), usual, settling, ratios)
 
 
 def _is_enough(ratios: Sequence[float], passed: float, seconds: float) -> bool:
