@@ -119,7 +119,7 @@ class TrialResult(OnWire, frozen=True):
     why_no_error: str = ""
     """Why they could not; empty where they were, and where nothing was measured."""
     change_seconds: float = 0.0
-    """Once, before the first call: folding, quantising, compiling; in no other figure."""
+    """Once, before it runs at its speed: folding, quantising, compiling; in no other figure."""
     phase: Phase = ""
     """Which forward of a model that generates was tried."""
     batch: int | None = None

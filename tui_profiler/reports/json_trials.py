@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from tui_profiler.findings import Finding, findings
+from tui_profiler.findings.verdict import measured, verdict
 from tui_profiler.messages import TrialResult, TrialSide, Unknown
 from tui_profiler.messages.trials import WHOLE_MODEL
 from tui_profiler.reports.json_values import Json, Unavailable
@@ -67,6 +68,8 @@ def _trial(
     if result.node != WHOLE_MODEL and session.tree is not None:
         node = session.tree.nodes[result.node].path if result.node < len(session.tree) else None
 
+    saved = measured(result)
+
     def figure(name: str, value: float | None) -> Json:
         return unavailable.figure(f"{at}.{name}", value, result.why or "there is none")
 
@@ -79,6 +82,7 @@ def _trial(
         "seconds": result.seconds,
         "phase": result.phase,
         "predicted": _prediction(f"{at}.predicted", finding, unavailable),
+        "verdict": None if finding is None or saved is None else verdict(finding.gain, saved),
         "speedup": figure("speedup", result.speedup),
         "interval": {
             "low": figure("interval.low", result.low),

@@ -6,6 +6,7 @@ No line is wider than ``columns`` cells, and none holds anything but safe text.
 from __future__ import annotations
 
 from tui_profiler.findings import Finding, findings
+from tui_profiler.findings.verdict import Word, measured, verdict
 from tui_profiler.messages import ModelFacts, OutputError, TrialResult, Unknown, known
 from tui_profiler.reports.text_parts import heading, in_cells
 from tui_profiler.session import Session
@@ -15,7 +16,15 @@ from tui_profiler.units import UNAVAILABLE, ZERO, dtype, duration, shape, size
 LEAST_COLUMNS = 80
 """A narrower terminal wraps the lines: better than losing figures."""
 _INDENT = "      "
-_GAIN_CELLS = 8
+_WORDS: dict[Word, str] = {
+    "held": "as predicted",
+    "less": "less than predicted",
+    "more": "more than predicted",
+    "refuted": "the prediction is refuted",
+    "no gain": "no gain",
+    "gained": "a gain",
+    "undecided": "undecided",
+}
 
 
 def trials_table(session: Session, *, columns: int) -> tuple[str, ...]:
@@ -55,6 +64,17 @@ def predicted(finding: Finding | None) -> str:
     return f"{bound}{1 / (1 - gain.share):.2f}×" if gain.share < 1 else UNAVAILABLE
 
 
+def times(speedup: float) -> str:
+    """Give how many times as fast: ``1.12``, ``0.013``."""
+    return f"{speedup:.2f}" if speedup >= 0.095 else f"{speedup:.2g}"
+
+
+def _verdict(result: TrialResult, finding: Finding | None) -> str:
+    """Say what became of the prediction; nothing where there was none."""
+    saved = measured(result)
+    return _WORDS.get(verdict(finding.gain, saved), "") if finding and saved else ""
+
+
 def _identity(model: ModelFacts | None) -> list[str]:
     if model is None:
         return ["unknown model"]
@@ -82,10 +102,11 @@ def _trial(result: TrialResult, finding: Finding | None, cells: int) -> list[str
         return [row, *(_INDENT + line for line in wrap(why, cells - len(_INDENT)))]
     interval = UNAVAILABLE
     if result.low is not None and result.high is not None:
-        interval = f"{result.low:.2f}–{result.high:.2f}"
-    measured = f"{result.speedup:.2f}×"
-    row = _row(result.kind, said, measured, interval, _error(result.error), _memory_change(result))
-    text = "; ".join(filter(None, (safe(result.detail), _times(result), _remarks(result))))
+        interval = f"{times(result.low)}–{times(result.high)}"
+    found = f"{times(result.speedup)}×"
+    row = _row(result.kind, said, found, interval, _error(result.error), _memory_change(result))
+    said = _verdict(result, finding)
+    text = "; ".join(filter(None, (said, safe(result.detail), _times(result), _remarks(result))))
     return [row, *(_INDENT + line for line in wrap(text, cells - len(_INDENT)))]
 
 
@@ -118,10 +139,8 @@ def _times(result: TrialResult) -> str:
     before, after = result.baseline, result.changed
     if before is None or after is None:
         return ""
-    times = f"{duration(before.seconds)} to {duration(after.seconds)} a call"
-    if after.items != before.items:
-        times += f" of {after.items} times the items"
-    return times
+    text = f"{duration(before.seconds)} to {duration(after.seconds)} a call"
+    return text if after.items == before.items else f"{text} of {after.items} times the items"
 
 
 def _remarks(result: TrialResult) -> str:
@@ -140,6 +159,6 @@ def _remarks(result: TrialResult) -> str:
 def _legend() -> list[str]:
     return [
         "  predicted and measured: times as fast, of an item; · nothing speaks for the change",
-        "  interval: holds the median with 95 %; error: of the output, relative",
+        "  interval: holds the median with 95 %; error: of the output, relative, · none",
         "  memory: weights, and the most that a call has allocated at once",
     ]

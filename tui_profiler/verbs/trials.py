@@ -77,5 +77,5 @@ class _Speaker:
 def _result(result: TrialResult) -> str:
     if result.speedup is None:
         return f"{result.outcome}: {safe(result.why)}"
-    interval = f" ({result.low:.2f} to {result.high:.2f})" if result.low and result.high else ""
-    return f"{result.speedup:.2f} times as fast{interval}, in {duration(result.seconds)}"
+    interval = f" ({result.low:.3g} to {result.high:.3g})" if result.low and result.high else ""
+    return f"{result.speedup:.3g} times as fast{interval}, in {duration(result.seconds)}"

@@ -18,13 +18,14 @@ from tui_profiler.probe.trials.subject import Change, Kind, Subject, as_it_is, d
 _COMPILERS = ("g++", "clang++", "c++")
 
 
-def _change(subject: Subject) -> Change:
-    compiled = torch.compile(subject.module)
+def change(subject: Subject, backend: str = "inductor") -> Change:
+    """Compile it; nothing is done before the first call."""
+    compiled = torch.compile(subject.module, backend=backend)
     assert isinstance(compiled, nn.Module)
     side = plain(compiled, subject.inputs)
     threads = os.environ.get("TORCHINDUCTOR_COMPILE_THREADS")
     by = f", compiled by {threads} process" if threads == "1" else ""
-    return Change(as_it_is(subject), side, f"the default backend, inductor{by}")
+    return Change(as_it_is(subject), side, f"by {backend}{by}")
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
@@ -43,4 +44,4 @@ def _why_not(module: nn.Module, inputs: Inputs) -> str:
     return ""
 
 
-KIND = Kind(_change, _why_not)
+KIND = Kind(change, _why_not)

@@ -26,7 +26,13 @@ from tui_profiler.probe.trace.measured_peak import most_allocated
 from tui_profiler.probe.trials.kinds import KINDS
 from tui_profiler.probe.trials.measuring import LEAST_PAIRS, Bench, Measured, measure, warm
 from tui_profiler.probe.trials.outputs import NotComparableError, output_error
-from tui_profiler.probe.trials.subject import Change, ImpossibleError, Subject, weight_bytes
+from tui_profiler.probe.trials.subject import (
+    Change,
+    ImpossibleError,
+    Kind,
+    Subject,
+    weight_bytes,
+)
 
 Tell = Callable[[TrialStep, int, float | None], None]
 """Is told what is done now, the pairs so far and their speed-up."""
@@ -43,8 +49,12 @@ def try_change(wish: Wish, subject: Subject, tell: Tell) -> TrialResult:
         subject: the module, which is left as it is.
         tell: is told how far it is, as it goes.
     """
+    return try_kind(KINDS[wish.kind], wish, subject, tell)
+
+
+def try_kind(kind: Kind, wish: Wish, subject: Subject, tell: Tell) -> TrialResult:
+    """Try a kind of change; else as above."""
     began = time.perf_counter()
-    kind = KINDS[wish.kind]
 
     def without(outcome: TrialOutcome, why: str) -> TrialResult:
         seconds = time.perf_counter() - began
@@ -107,7 +117,7 @@ def _tried(wish: Wish, subject: Subject, change: Change, tell: Tell, began: floa
         pairs=len(measured.ratios),
         error=error,
         why_no_error=why_no_error,
-        change_seconds=max(first - usual, 0.0),
+        change_seconds=max(first - usual, 0.0) + measured.settling_seconds,
         batch=subject.inputs.batch,
     )
 

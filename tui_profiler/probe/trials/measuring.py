@@ -4,7 +4,7 @@
    drift of the machine falls on both alike.
 2. State that a module keeps (a cache that grows) is put back before each batch: both sides see the
    same calls.
-3. A batch takes about 50 ms, or one call.
+3. A batch takes about 50 ms (less where that would leave too few pairs), or one call.
 4. It ends when the interval is narrow, when the time is over, or after enough pairs; never before
    there are as many as an interval needs, unless those would take several times as long as asked.
 """
@@ -102,6 +102,9 @@ class Measured:
     baseline_seconds: float
     """Median of one call."""
     changed_seconds: float
+    settling_seconds: float
+    """That the changed side took longer for its first batch than for later ones: compiled code is
+    compiled anew where it meets another state or shape."""
     ratios: Sequence[float]
     """Seconds of an item without the change over those with it, of each pair."""
 
@@ -142,8 +145,12 @@ def measure(
     """
     baseline, changed = benches or (Bench(change.baseline), Bench(change.changed))
     slower = max(warm(baseline), warm(changed), 1e-7)
-    calls = max(1, min(MOST_CALLS, int(BATCH_SECONDS / slower)))
+    # A short time holds the least pairs all the same.
+    batch_seconds = min(BATCH_SECONDS, seconds / (2 * LEAST_PAIRS))
+    calls = max(1, min(MOST_CALLS, int(batch_seconds / slower)))
     items = changed.side.items / baseline.side.items
+    # Every state that a batch goes through is met once before it counts.
+    first, _ = changed.batch(calls), baseline.batch(calls)
     ratios: list[float] = []
     began = time.perf_counter()
     while not _is_enough(ratios, time.perf_counter() - began, seconds):
@@ -153,7 +160,9 @@ def measure(
         if changed.seconds[-1] > 0:
             ratios.append(items * baseline.seconds[-1] / changed.seconds[-1])
         tell(len(ratios), median(ratios) if ratios else None)
-    return Measured(median(baseline.seconds), median(changed.seconds), ratios)
+    usual = median(changed.seconds)
+    settling = max(0.0, calls * (first - usual))
+    return Measured(median(baseline.seconds), usual, settling, ratios)
 
 
 def _is_enough(ratios: Sequence[float], passed: float, seconds: float) -> bool:

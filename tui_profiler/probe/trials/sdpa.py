@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -26,7 +26,9 @@ from tui_profiler.probe.trials.subject import (
     Kind,
     Subject,
     as_it_is,
+    copied,
     counted,
+    plain,
 )
 
 _Forward: TypeAlias = Callable[..., object]
@@ -106,6 +108,8 @@ class _Softmaxes(TorchFunctionMode):
 
 
 def _change(subject: Subject) -> Change:
+    if _has_a_setting(subject.module):
+        return _by_setting(subject)
     baseline, watch = as_it_is(subject), _Watch()
     watch.forward(
         subject.module, lambda: baseline.call(baseline.prepare() if baseline.prepare else None)
@@ -126,13 +130,26 @@ def _change(subject: Subject) -> Change:
             f"a softmax runs in {softmaxes}, none of which is plain attention: "
             "queries by keys, a scale, a mask, and values, that nothing else reads"
         )
-    plain = {module: one.plain for module, one in recorded.items()}
+    as_recorded = {module: one.plain for module, one in recorded.items()}
     fused = {module: one.fused for module, one in recorded.items()}
     count = sum(one.attentions for one in recorded.values())
     detail = f"{counted(count, 'attention')} put as one operator; both as recorded graphs"
-    return Change(
-        replace(baseline, around=_running(plain)), replace(baseline, around=_running(fused)), detail
-    )
+    before, after = (replace(baseline, around=_running(one)) for one in (as_recorded, fused))
+    return Change(before, after, detail)
+
+
+def _has_a_setting(module: nn.Module) -> bool:
+    """Say whether a model of transformers runs attention by hand, which a setting changes."""
+    settable = callable(getattr(module, "set_attn_implementation", None))
+    chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    return settable and chosen == "eager"
+
+
+def _by_setting(subject: Subject) -> Change:
+    changed: Any = copied(subject.module)
+    changed.set_attn_implementation("sdpa")
+    detail = "transformers' attention set to sdpa instead of eager"
+    return Change(as_it_is(subject), plain(changed, subject.inputs), detail)
 
 
 def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractContextManager[None]]:
