@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import ClassVar
@@ -32,6 +33,8 @@ AGAIN_SECONDS = 1.0
 """Findings are asked for no more often, and never for more than a twentieth of the time."""
 IDLE_SECONDS = 5.0
 _LEAST_DETAIL = 6
+_BESIDE = 4000
+"""Nodes from which on they are asked for beside the drawing: about 50 ms."""
 
 
 class FindingsScreen(SideScreen):
@@ -63,6 +66,7 @@ class FindingsScreen(SideScreen):
         self.found: tuple[Finding, ...] = ()
         self._asked: tuple[Session | None, Tree | None, float] = (None, None, 0.0)
         self._touched = 0.0
+        self._is_asking = False
         self._kind = ""
         self._top = 0
         self._scroll = 0
@@ -78,7 +82,7 @@ class FindingsScreen(SideScreen):
         """Give the list, and below it the finding under the cursor."""
         self._ask(look.session)
         if not self.found:
-            return none_line(look, len(CHECKS))
+            return none_line(look, len(CHECKS), is_asking=self._is_asking)
         shown = advice(look.session, self.found)
         # A list of all where there is room for it and for what they say.
         listed = max(min(len(shown) + 1, rows - _LEAST_DETAIL, max(rows * 2 // 5, 4)), 2)
@@ -111,8 +115,28 @@ class FindingsScreen(SideScreen):
         before, tree, not_before = self._asked
         if before is session or (tree is session.tree and time.monotonic() < not_before):
             return
+        if session.tree is not None and len(session.tree) > _BESIDE:
+            if tree is not session.tree:
+                self.found = ()  # They speak of nodes of the tree before.
+            if not self._is_asking:
+                self._is_asking = True
+                self.run_worker(self._ask_beside(session))
+            return
         began = time.monotonic()
-        found = findings(session)
+        self._take(session, findings(session), began)
+
+    async def _ask_beside(self, session: Session) -> None:
+        """Ask in a thread: of a large tree it takes longer than a key may wait."""
+        began = time.monotonic()
+        found = await asyncio.to_thread(findings, session)
+        self._is_asking = False
+        self._take(session, found, began)
+        if self.is_mounted:
+            self.refresh_view()
+
+    def _take(self, session: Session, found: tuple[Finding, ...], began: float) -> None:
+        """Take in what was found of a session, without moving rows while keys are pressed."""
+        _, tree, _ = self._asked
         ended = time.monotonic()
         self._asked = (session, session.tree, ended + max(AGAIN_SECONDS, 20 * (ended - began)))
         if ended - self._touched < IDLE_SECONDS and tree is session.tree:

@@ -134,9 +134,11 @@ def at_word(text: str, cells: int, ellipsis: str) -> str:
     return (parts[0] if parts else "") + ellipsis
 
 
-def none_line(look: Look, checks: int) -> tuple[Line, ...]:
+def none_line(look: Look, checks: int, *, is_asking: bool = False) -> tuple[Line, ...]:
     """Say that there is nothing to advise, or that it is not known yet."""
     if look.session.tree is None:
         return (row((("advice needs the tree, which is not known yet", "muted"),), EMPTY, look),)
     text = f"nothing to advise: {checks} checks ran, none applies"
+    if is_asking:
+        text = f"{checks} checks of {len(look.session.tree):,} nodes run{look.glyphs.ellipsis}"
     return (row(((text, "muted"),), EMPTY, look),)

@@ -20,10 +20,14 @@ from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.findings import Gain, advice, findings
 from tui_profiler.findings.verdict import measured, verdict
 from tui_profiler.messages import (
+    Edges,
     Hello,
     Message,
+    Nodes,
     OutputError,
     StopTrial,
+    TraceDone,
+    TraceStarted,
     TrialProgress,
     TrialResult,
     TrialSide,
@@ -247,6 +251,44 @@ async def test_rows_keep_their_places_while_one_reads() -> None:
         screen._asked = (None, faster.tree, 0.0)
         screen._ask(faster)
         assert [one.kind for one in screen.found] == before
+
+
+def many(times: int) -> list[Message]:
+    """The recorded model so many times below one root, each with its edges."""
+    parts = [part for one in RESNET if isinstance(one, Nodes) for part in one.nodes]
+    costs = [part for one in RESNET if isinstance(one, Nodes) for part in one.costs]
+    edges = [pair for one in RESNET if isinstance(one, Edges) for pair in one.pairs]
+    started = next(one for one in RESNET if isinstance(one, TraceStarted))
+    done = next(one for one in RESNET if isinstance(one, TraceDone))
+    nodes, prices, pairs = [parts[0]], [costs[0]], []
+    for _ in range(times):
+        first = len(nodes)
+        nodes += [replace(part, parent=max(part.parent + first, 0)) for part in parts]
+        nodes[first] = replace(parts[0], parent=0)
+        prices += costs
+        pairs += [(writer + first, reader + first) for writer, reader in edges]
+    chunks = range(0, len(nodes), 2000)
+    return [
+        next(one for one in ACCEPTING if isinstance(one, Hello)),
+        replace(started, nodes=len(nodes)),
+        *(Nodes(tuple(nodes[at : at + 2000]), tuple(prices[at : at + 2000])) for at in chunks),
+        Edges(tuple(pairs)),
+        done,
+    ]
+
+
+async def test_a_large_tree_is_asked_beside_the_drawing() -> None:
+    messages = many(16)
+    expected = findings(fold(messages))
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        await stage.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert screen.session.tree is not None
+        assert len(screen.session.tree) > 4000
+        assert [one.kind for one in screen.found] == [one.kind for one in expected]
+        assert f"fold {16 * 53} batch norms" in screen_text(stage.app)
 
 
 def test_nothing_known_says_what_is_waited_for():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -35,13 +36,21 @@ class Part(Struct, frozen=True):
 
 def matrix_parts(session: Session, tree: Tree, types: frozenset[OpType] = MATRIX) -> Iterator[Part]:
     """Yield the leaves that hold operators of these types."""
+    for node, operators in _leaves(tree, types):
+        yield Part(node, operators, node_seconds(session, node))
+
+
+@lru_cache(maxsize=8)
+def _leaves(tree: Tree, types: frozenset[OpType]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    found = []
     for node in part_nodes(tree):
         inside = range(node, tree.ends[node])
-        found = tuple(
+        operators = tuple(
             i for i in inside if tree.nodes[i].kind == "op" and op_type(tree.nodes[i]) in types
         )
-        if found:
-            yield Part(node, found, node_seconds(session, node))
+        if operators:
+            found.append((node, operators))
+    return tuple(found)
 
 
 def compute_roof(ceilings: Ceilings | None, dtype: str) -> float | None:
