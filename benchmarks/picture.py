@@ -2,8 +2,9 @@
 
 ``python benchmarks/picture.py OUT.png 120x40 SECONDS [KEYS...] -- resnet50``
 
-Runs the program on a pty, waits until it is live, types KEYS, waits SECONDS, and paints what a
-terminal emulator holds. Bars and blocks are drawn as geometry, as modern terminals do.
+Runs the program on a pty, waits until it is live, waits SECONDS, types KEYS (``wait=30`` is no key,
+but so many seconds), and paints what a terminal emulator holds. Bars and blocks are drawn as
+geometry, as modern terminals do.
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ def main() -> None:
     terminal.wait_for(lambda shown: any(word in shown for word in settled), 120)
     terminal.pause(float(seconds))
     for key in keys:
+        if key.startswith("wait="):
+            terminal.pause(float(key.removeprefix("wait=")))
+            continue
         terminal.send(key.encode().decode("unicode_escape"))
         terminal.pause(0.4)
     terminal.pause(0.6)

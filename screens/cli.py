@@ -17,11 +17,13 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
+from .findings_option import findings_option
 from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
 from .setup_verbs import completion, config
 from .terminal.served import is_served, to_browsers
+from .trial_verbs import try_verb
 from .verb_group import Verbs, models_and_files
 
 _EPILOG = """\b
@@ -34,6 +36,7 @@ Examples:
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler try resnet50                     changes that could make it faster, measured
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
@@ -118,6 +121,7 @@ def _explore(
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
 )
+@findings_option
 @model_options
 @click.pass_obj
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -269,6 +273,7 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 _verbs.add_command(attach)
 _verbs.add_command(relay)
+_verbs.add_command(try_verb)
 _verbs.add_command(config)
 _verbs.add_command(completion)
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from click import UsageError
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.csv_nodes import csv_nodes
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.reports.table import table
+from tui_profiler.reports.table_findings import findings_lines
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -40,14 +42,17 @@ class ReportOptions(Struct, frozen=True):
     output: str
     measure: float | None
     top: int | None
+    findings: bool = False
 
 
 def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int:
     """Report every model in turn and give the worst of their exit codes.
 
     Raises:
-        UsageError: the file to write cannot be written.
+        UsageError: the file to write cannot be written, or the format holds no advice.
     """
+    if options.findings and options.layout == "csv":
+        raise UsageError("A CSV is of nodes alone: --findings goes with table and json.")
     require_writable(options.output)
     worst = 0
     kept: list[str] = []
@@ -109,10 +114,12 @@ async def _attached(options: ReportOptions, started_at: float) -> Session:
 
 def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:
     if options.layout == "json":
-        return json_report(session, top=options.top) + "\n"
+        return json_report(session, top=options.top, advises=options.findings) + "\n"
     if options.layout == "csv" and session.tree is not None:
         return csv_nodes(session, range(len(session.tree)))
     lines = table(session, columns=columns(options.output), top=options.top)
+    if options.findings:
+        lines += findings_lines(session, columns(options.output))
     return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 
 

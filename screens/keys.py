@@ -56,6 +56,14 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "screens",
         footer="right!",
     ),
+    Key(
+        "f",
+        "side('findings')",
+        "findings",
+        "advice by predicted gain, with its evidence; x tries it",
+        "screens",
+        footer="right",
+    ),
 )
 """Other views of the same session and node; the label is the screen's name."""
 EXPLORER: tuple[Key, ...] = (
@@ -136,7 +144,7 @@ EXPLORER: tuple[Key, ...] = (
         request="Start",
     ),
     Key(
-        "f",
+        "F",
         "phase",
         "phase",
         "run the other forward of a model that generates: prefill or decode",

@@ -75,6 +75,7 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
 
         view = side_screen(name)
         screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.held_view)
+        screen.send = self._send
         self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
 
     def action_node(self) -> None:

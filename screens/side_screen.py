@@ -17,6 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.messages import Request
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
@@ -83,6 +84,8 @@ class SideScreen(TakeActions[Left]):
         self.now = now
         self.held_view = held_view
         """What is shown, and since when, while the view is paused."""
+        self.send: Callable[[Request], None] = lambda request: None
+        """What asks the probe; whoever opens the view gives it."""
         self._path: str | None = None
         self._prompt: Prompt | Choice | None = None
         self._said: tuple[str, float] = ("", 0.0)

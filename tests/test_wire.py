@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.machine_session import FULL
 from tests.small_model import MEASURED
 from tui_profiler.messages import (
+    WHOLE_MODEL,
     Ceilings,
     Core,
     Cost,
@@ -38,6 +39,7 @@ from tui_profiler.messages import (
     Nodes,
     Observe,
     OperatorTimes,
+    OutputError,
     Pause,
     Play,
     Playback,
@@ -62,11 +64,18 @@ from tui_profiler.messages import (
     Step,
     StepTimes,
     Stop,
+    StopTrial,
     Tensor,
     TraceAgain,
+    TrialProgress,
+    TrialResult,
+    TrialSide,
+    Try,
+    TryAlone,
     Unknown,
     Weight,
     WindowTimes,
+    Wish,
 )
 from tui_profiler.messages.energy import Replay
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
@@ -112,6 +121,12 @@ MESSAGES: tuple[Message, ...] = (
     Sample(1.0, (Core(0.5),), Unknown("no"), 1, 2, 3.0, 4.0, 5.0, (GPU,), 6.0),
     FULL,
     Replayed(3, "processor packages", "counter", (Replay(5.0, 99, 0.25),), 40.0, 0.01),
+    TrialProgress("compile", WHOLE_MODEL, "measure", 3.5, 4, 1.25, ("sdpa",)),
+    TrialResult(
+        *("threads", 3, "measured", 9.5, "", "2 threads instead of 1"),
+        *(TrialSide(0.5, 1, 3, Unknown("no")), TrialSide(0.25, 2), 2.0, 1.9, 2.1, 20),
+        *(OutputError(0.5, 0.25, 3, 1, 0.125), "", 0.5, "decode", 4),
+    ),
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
     WindowTimes(
         1.0, b"\1\0\0\0", *[b"\0\0\0\0"] * 3, (Region(1, "why", (RegionPart("a::b", 1, 0.5),)),)
@@ -127,6 +142,9 @@ REQUESTS: tuple[Request, ...] = (
     Start(LoadSpec("resnet18", inputs=("x=1,3",), batch=2, seconds=1.5)),
     ListModels("res"),
     CountWith(LoadSpec("resnet18"), "flop_counter"),
+    Try(Wish("compile", 3, 2.0, 60.0, 2**33)),
+    StopTrial(),
+    TryAlone(LoadSpec("resnet18"), Wish("sdpa"), "layer1.0", "decode"),
     Pause(),
     Resume(),
     Step(),

@@ -258,7 +258,7 @@ async def test_another_batch_size_is_asked_for() -> None:
 
 async def test_the_other_forward_is_asked_for_where_there_is_one() -> None:
     async with on_stage(recorded()) as (stage, pilot):
-        await pilot.press("f")
+        await pilot.press("F")
         assert stage.requests == []
         assert "this model has one forward" in screen_text(stage.app)
     started = next(m for m in recorded() if isinstance(m, TraceStarted))
@@ -268,8 +268,8 @@ async def test_the_other_forward_is_asked_for_where_there_is_one() -> None:
         phases += [TraceStarted(started.nodes, started.method, name), *tree]
     hello = Hello(1, 1, ("SetPhase",))
     async with on_stage([hello, *recorded()[1:], *phases]) as (stage, pilot):
-        assert "f decode" in screen_text(stage.app)
-        await pilot.press("f")
+        assert "F decode" in screen_text(stage.app)
+        await pilot.press("F")
         assert stage.requests == [SetPhase("decode")]
 
 

@@ -76,7 +76,20 @@ from tui_profiler.messages.requests import (
     Start,
     Step,
     Stop,
+    StopTrial,
     TraceAgain,
+    Try,
+    TryAlone,
+)
+from tui_profiler.messages.trials import (
+    TRIAL_KINDS,
+    WHOLE_MODEL,
+    OutputError,
+    TrialKind,
+    TrialProgress,
+    TrialResult,
+    TrialSide,
+    Wish,
 )
 from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
 from tui_profiler.messages.windows import Region, RegionPart, WindowTimes
@@ -107,6 +120,8 @@ Message: TypeAlias = (
     | Sample
     | Overhead
     | Replayed
+    | TrialProgress
+    | TrialResult
     | Failed
     | Printed
     | Ended
@@ -115,6 +130,8 @@ Message: TypeAlias = (
 
 __all__ = [
     "NO_FORWARD",
+    "TRIAL_KINDS",
+    "WHOLE_MODEL",
     "Account",
     "Allocator",
     "Attempt",
@@ -153,6 +170,7 @@ __all__ = [
     "Nodes",
     "Observe",
     "OperatorTimes",
+    "OutputError",
     "Overhead",
     "Pause",
     "PeakMemory",
@@ -182,14 +200,22 @@ __all__ = [
     "Step",
     "StepTimes",
     "Stop",
+    "StopTrial",
     "Tensor",
     "Tick",
     "TraceAgain",
     "TraceDone",
     "TraceStarted",
     "Traffic",
+    "TrialKind",
+    "TrialProgress",
+    "TrialResult",
+    "TrialSide",
+    "Try",
+    "TryAlone",
     "Unknown",
     "Weight",
     "WindowTimes",
+    "Wish",
     "known",
 ]

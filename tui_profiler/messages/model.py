@@ -90,6 +90,10 @@ class Tensor(Part, frozen=True, gc=False):
     """Elements times the size of one."""
     name: str = ""
     """Parameter name of ``forward``, where there is one."""
+    layout: str = ""
+    """``channels last``: an image or a volume whose channels lie innermost; else empty."""
+    grad: bool = False
+    """Autograd follows it."""
 
 
 class Weight(Part, frozen=True, gc=False):

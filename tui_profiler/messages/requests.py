@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
 
 
@@ -93,6 +94,26 @@ class ReplayNode(OnWire, frozen=True):
     """Its index in the tree that is looked at."""
 
 
+class Try(OnWire, frozen=True):
+    """Try a change in a process of its own while the model is held; several wait in turn."""
+
+    wish: Wish
+
+
+class StopTrial(OnWire, frozen=True):
+    """End the trial under way, and forget those that wait."""
+
+
+class TryAlone(OnWire, frozen=True):
+    """Load this model, try a change on it, and stop. Instead of ``Start``; a worker asks it."""
+
+    spec: LoadSpec
+    wish: Wish
+    path: str = ""
+    """Of the module to try; empty for the whole model."""
+    phase: Phase = ""
+
+
 class Stop(OnWire, frozen=True):
     """End the probe."""
 
@@ -136,6 +157,9 @@ Request: TypeAlias = (
     | SetBatch
     | SetPhase
     | ReplayNode
+    | Try
+    | StopTrial
+    | TryAlone
     | Stop
     | Observe
     | TraceAgain

@@ -29,13 +29,14 @@ from tui_profiler.messages import (
     Sample,
     StepTimes,
     Tick,
+    TrialProgress,
     WindowTimes,
 )
 from tui_profiler.wire import WireError, encode, request_decoder
 
 _REPLACEABLE = (
     *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
-    *(Sample, Heartbeat, Overhead, LoopState),
+    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress),
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384

@@ -31,6 +31,8 @@ from tui_profiler.messages import (
     SetPhase,
     Step,
     Stop,
+    Try,
+    Wish,
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
@@ -46,14 +48,14 @@ from tui_profiler.probe.measure.overhead import (
     OverheadMeter,
     seconds_to_next_tick,
 )
-from tui_profiler.probe.node_replay import NodeReplay
+from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
 from tui_profiler.probe.trace.trace import Trace
+from tui_profiler.probe.trials.trials import TRYING, Trials
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
 PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
-REPLAYING = "a node is replayed"
 PAIR_BATCH_SECONDS = 0.05
 """A batch of a pair holds as many forwards as fit in this, at least one."""
 
@@ -199,6 +201,8 @@ class Loop:
                     self._steps += 1
                 case ReplayNode(node=node):
                     self._replay(node)
+                case Try(wish=wish):
+                    self._try(wish)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -210,13 +214,18 @@ class Loop:
 
     def _replay(self, node: int) -> None:
         """Run one node by itself until its energy is known, or anything else is asked."""
-        before = self._state
         replay = NodeReplay(self._model, self._nodes, self._energy)
-        held = LoopState("paused", self._now(), self._inputs.batch, REPLAYING, self._phase)
-        self._link.send(held)
+        self._hold(REPLAYING)
         with self._clock.removed():
             self._link.send(replay.run(node, self._forward, self._is_interrupted))
-        self._become(before)
+        self._become(self._state)
+
+    def _try(self, wish: Wish) -> None:
+        """Hold the model while changes are tried on another like it."""
+        self._hold(TRYING)
+        trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
+        trials.run(wish, self._asked)
+        self._become(self._state)
 
     def _is_interrupted(self) -> bool:
         """Say if the viewer asked for anything or is gone; what it asked for is kept."""
@@ -224,6 +233,10 @@ class Loop:
         if request is not None:
             self._asked.append(request)
         return bool(self._asked) or self._link.is_closed
+
+    def _hold(self, why: str) -> None:
+        self._energy.become("other")
+        self._link.send(LoopState("paused", self._now(), self._inputs.batch, why, self._phase))
 
     def _become(self, state: State) -> None:
         self._state = state

@@ -14,6 +14,9 @@ from tui_profiler.probe.measure.nvml import Nvml
 from tui_profiler.probe.measure.replay import Captured, Pace, Replayer, captured, refused
 from tui_profiler.probe.trace.snapshot import Snapshot
 
+REPLAYING = "a node is replayed"
+"""What a live loop says meanwhile."""
+
 
 class NodeReplay:
     """What replays of one model's nodes need.

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 import torch
+from msgspec.structs import replace
 
 from tui_profiler.archive import Found
-from tui_profiler.messages import LoadSpec, LoopState, ModelFacts, SetBatch, SetPhase, Stop
+from tui_profiler.messages import (
+    LoadSpec,
+    LoopState,
+    ModelFacts,
+    Request,
+    SetBatch,
+    SetPhase,
+    Stop,
+    TrialResult,
+    Wish,
+)
 from tui_profiler.messages.live import Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.failures import StageError, failure
@@ -100,6 +112,21 @@ class Run:
             self._phase = phase
             self._run_or_tell()
 
+    def try_change(self, wish: Wish, asked: deque[Request]) -> None:
+        """Try a change after enough was run; takes down what else is asked meanwhile."""
+        from tui_profiler.probe.trials.trials import Trials  # noqa: PLC0415
+
+        if self._model is None or self._phase not in self._traces or self._why_not_run():
+            why = "the model did not get as far as running"
+            if self._loaded is not None and self._traces:
+                why = self._why_not_run() or why
+            self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
+            return
+        traced = self._traces[self._phase]
+        Trials(self._link, self._spec, self._model, traced.nodes, traced.inputs, self._phase).run(
+            wish, asked
+        )
+
     def _run_or_tell(self) -> None:
         why_not = self._why_not_run()
         if why_not:
@@ -154,6 +181,7 @@ class Run:
         assert self._loaded is not None
         assert self._model is not None
         self._trace(self._model, self._loaded, batch)
+        self._spec = replace(self._spec, batch=batch)
 
     def _facts(self, model: torch.nn.Module, loaded: Loaded, inputs: Inputs) -> ModelFacts:
         return ModelFacts(

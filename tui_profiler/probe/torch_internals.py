@@ -50,7 +50,7 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
 __all__ = [
     "DATA_DEPENDENT",
@@ -78,6 +78,7 @@ __all__ = [
     "shape_of",
     "storage_key",
     "tensor_key",
+    "tree_flatten",
     "tree_leaves",
     "tree_map",
     "tree_map_only",

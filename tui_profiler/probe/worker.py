@@ -12,6 +12,7 @@ import os
 import platform
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,12 +27,15 @@ from tui_profiler.messages import (
     Hello,
     ListModels,
     LoadSpec,
+    Request,
     SetBatch,
     SetPhase,
     StageDone,
     StageStarted,
     Start,
     Stop,
+    Try,
+    TryAlone,
     Unknown,
 )
 from tui_profiler.messages.live import WIRE_VERSION, Stage
@@ -57,6 +61,9 @@ ACCEPTS = (
     "SetBatch",
     "SetPhase",
     "ReplayNode",
+    "Try",
+    "StopTrial",
+    "TryAlone",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
@@ -85,6 +92,8 @@ class Worker:
                 self._list(pattern)
             case CountWith(spec=spec, counter=counter):
                 self._count(spec, counter)
+            case TryAlone() as wished:
+                self._try_alone(wished)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -136,6 +145,16 @@ class Worker:
             from tui_profiler.probe.failures import failure  # noqa: PLC0415
 
             self._link.send(failure(error, "load model"))
+
+    def _try_alone(self, wished: TryAlone) -> None:
+        try:
+            self._import_torch(wished.spec)
+            from tui_profiler.probe.trials.alone import try_alone  # noqa: PLC0415
+
+            self._link.send(try_alone(wished, self._link.send))
+        # The border of the probe, as in _attempt.
+        except (Exception, SystemExit) as error:
+            self._link.send(_failed(error))
 
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
@@ -205,10 +224,13 @@ class Worker:
 
     def _wait_for_stop(self) -> None:
         """Stay, so that what is known can be looked at."""
+        asked: deque[Request] = deque()
         while not self._link.is_closed:
-            match self._link.next_request(timeout=None):
+            match asked.popleft() if asked else self._link.next_request(timeout=None):
                 case Stop() | None:
                     return
+                case Try(wish=wish) if self._run is not None:
+                    self._run.try_change(wish, asked)
                 case SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
                         return

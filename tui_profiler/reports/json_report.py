@@ -26,6 +26,7 @@ from tui_profiler.reports.json_file import (
     why_no_environment,
     without_forward,
 )
+from tui_profiler.reports.json_findings import findings_section
 from tui_profiler.reports.json_measured import measured, timing
 from tui_profiler.reports.json_paper import kinds, peak_memory
 from tui_profiler.reports.json_values import Json, Unavailable
@@ -37,19 +38,21 @@ _NOTHING_MOVED = "it moves no bytes"
 _MEASURED_ONLY = ("latency", "throughput", "overhead", "hardware", "energy")
 
 
-def json_report(session: Session, *, top: int | None = None) -> str:
+def json_report(session: Session, *, top: int | None = None, advises: bool = False) -> str:
     """Give the report of a session whose tree is whole, without a line end.
 
     Args:
         session: as it was left.
         top: give only the layers that cost most by themselves: by time, else by FLOPs.
+        advises: give findings as well.
     """
-    text = json.dumps(as_json(session, top=top), allow_nan=False, separators=(",", ":"))
+    report = as_json(session, top=top, advises=advises)
+    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
     # The only control character that JSON does not escape by itself.
     return text.replace("\x7f", "\\u007f")
 
 
-def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
+def as_json(session: Session, *, top: int | None = None, advises: bool = False) -> dict[str, Json]:
     """Give the same as plain values.
 
     Raises:
@@ -82,6 +85,8 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
     else:
         for name in _MEASURED_ONLY:
             report[name] = unavailable.missing(name, why_no_times(session))
+    if advises:
+        report["findings"] = findings_section(session, tree, unavailable)
     report["failure"] = _failure(session.failure)
     report["unavailable"] = unavailable.reasons
     return report

@@ -36,6 +36,8 @@ from tui_profiler.messages import (
     Tick,
     TraceDone,
     TraceStarted,
+    TrialProgress,
+    TrialResult,
     WindowTimes,
 )
 from tui_profiler.session import tree as trees
@@ -58,6 +60,7 @@ MAX_SAMPLES = 300
 MAX_LOG_LINES = 5000
 MAX_LINE = 2000
 MAX_REPLAYS = 1000
+MAX_TRIALS = 1000
 
 
 def apply(session: Session, message: Message | Jump | Remembered) -> Session:
@@ -110,12 +113,16 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
+        case TrialProgress():
+            return replace(session, trial=message)
+        case TrialResult():
+            return _tried(session, message)
         case Failed():
             return replace(session, failure=message)
         case Printed():
             return replace(session, log=_printed(session.log, message))
         case Ended():
-            return replace(session, ended=message)
+            return replace(session, ended=message, trial=None)
         case Playback():
             return replace(session, playback=message)
         case Jump():
@@ -165,7 +172,8 @@ def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
     session = replace(session, windows=None, device=None)
-    return replace(session, tree=tree, timings=None, operators=None, replays=(), history=history)
+    session = replace(session, replays=(), trials=(), trial=None)
+    return replace(session, tree=tree, timings=None, operators=None, history=history)
 
 
 def _remembered(session: Session, remembered: Remembered) -> Session:
@@ -175,6 +183,12 @@ def _remembered(session: Session, remembered: Remembered) -> Session:
         return session
     model = session.model or remembered.model
     return replace(session, tree=remembered.tree, phases=remembered.phases, model=model)
+
+
+def _tried(session: Session, result: TrialResult) -> Session:
+    """Take in how a trial came out, in the place of the one before of the same kind and node."""
+    others = (one for one in session.trials if (one.kind, one.node) != (result.kind, result.node))
+    return replace(session, trial=None, trials=(*others, result)[-MAX_TRIALS:])
 
 
 def _loop(session: Session, message: LoopState) -> Session:

@@ -22,6 +22,8 @@ from tui_profiler.messages import (
     SecondOpinion,
     StepTimes,
     Tick,
+    TrialProgress,
+    TrialResult,
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
@@ -112,6 +114,10 @@ class Session(Struct, frozen=True, eq=False):
     """Of a rank of a distributed run, None elsewhere."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
+    trial: TrialProgress | None = None
+    """The trial under way, None where there is none."""
+    trials: tuple[TrialResult, ...] = ()
+    """How trials came out, the last of each kind and node, oldest first."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()

@@ -86,6 +86,16 @@ def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
         snapshot.restore()
 
 
+def most_allocated(forward: Callable[[], object], device: torch.device) -> int:
+    """Run something once and give the most bytes that it had allocated at once; its output too.
+
+    It should have run before: what a first run allocates and keeps is otherwise in it.
+    """
+    if device.type == "cuda":
+        return _peak_on_cuda(forward, device)
+    return _most_alive(_events(forward))
+
+
 def _device(model: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> torch.device:
     first = next((t for t in (*model.parameters(), *tensors)), None)
     return torch.device("cpu") if first is None else first.device

@@ -53,11 +53,22 @@ def _tensors(value: object, name: str) -> Iterator[Tensor]:
                 dtype=dtype_name(item.dtype),
                 bytes=int(item.numel()) * item.element_size(),
                 name=writable(label),
+                layout=_layout(item),
+                grad=item.requires_grad,
             )
         elif isinstance(item, list | tuple):
             pending.extend(reversed([(_dotted(label, i), part) for i, part in enumerate(item)]))
         elif isinstance(item, dict):
             pending.extend(reversed([(_dotted(label, key), part) for key, part in item.items()]))
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    """Give ``channels last`` where the second axis lies innermost and that makes a difference."""
+    if tensor.dim() not in (4, 5) or tensor.layout != torch.strided:
+        return ""
+    channels, inner = tensor.shape[1], tensor.shape[2:]
+    is_last = tensor.stride(1) == 1 and tensor.stride(-1) == channels
+    return "channels last" if is_last and channels > 1 and any(a > 1 for a in inner) else ""
 
 
 def _dotted(name: str, key: object) -> str:

@@ -1,0 +1,79 @@
+"""The verb that tries changes on a model, and its options."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from tui_profiler.messages import TRIAL_KINDS
+
+from .options import Chosen, model_options
+from .verb_group import models_and_files
+
+_EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
+
+
+@click.command("try", short_help="Try changes that could make models faster.", epilog=_EPILOG)
+@click.argument(
+    "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(TRIAL_KINDS),
+    metavar="KIND",
+    help="What to try; may be repeated. Without it: everything.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 3600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each is measured, at most.",
+)
+@click.option(
+    "--most-seconds",
+    type=click.FloatRange(1, 24 * 3600),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each may take with loading and compiling.",
+)
+@click.option(
+    "--most-memory",
+    type=click.FloatRange(0.1),
+    metavar="GIB",
+    help="What each may hold; without it four fifths of what is free.",
+)
+@click.option(
+    "--measure",
+    type=click.FloatRange(min=0, min_open=True),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the model runs first, for the predictions.",
+)
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
+@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@model_options
+@click.pass_obj
+def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+    """Try changes on each MODEL, and print what was predicted beside what was measured.
+
+    Each is tried in a process of its own, in turn with the model as it is: the speed-up has an
+    interval, and the outputs are compared. Nothing of the model that runs is changed.
+    """
+    from .headless_try import TryOptions, run_try  # noqa: PLC0415
+
+    if not chosen.run:
+        raise click.UsageError("Trials run the model and --no-run forbids it: leave it out.")
+    return run_try(msgspec.convert(typed, TryOptions), chosen, started_at=started_at)

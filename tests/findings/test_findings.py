@@ -1,0 +1,484 @@
+"""Every kind of advice: a model where it applies, with figures counted by hand, and one where not.
+
+Trees come from real traces; times are given, so that every share can be worked out.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from msgspec.structs import replace
+from torch import nn
+from torch.nn import functional
+
+from tests.findings.made import (
+    BF16,
+    CALL,
+    CEILINGS,
+    COPY,
+    ENVIRONMENT,
+    WIDE,
+    all_times,
+    figure,
+    found,
+    on_device,
+    on_paper,
+    timed,
+    with_host,
+)
+from tests.small_model import SAMPLE, operator_times
+from tui_profiler.findings import CHECKS, findings
+from tui_profiler.messages import Hello, PeakMemory, Program, Unknown
+from tui_profiler.session import EMPTY, Session, apply
+
+IMAGE = torch.zeros(1, 3, 8, 8)
+ROW = torch.zeros(1, 16)
+
+
+class Normed(nn.Module):
+    """A convolution and a batch norm of what it gives; the sum, if asked, reads both."""
+
+    def __init__(self, *, read_twice: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.read_twice = read_twice
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        z: torch.Tensor = self.norm(y)
+        return z + y if self.read_twice else z
+
+
+def test_a_batch_norm_that_alone_reads_a_convolution_can_be_folded():
+    session = timed(on_paper(Normed(), IMAGE), {"": 1e-3, "conv": 7e-4, "norm": 2e-4})
+    one = found("fold-conv-bn", session)
+    assert one is not None
+    assert session.tree is not None
+    assert [session.tree.nodes[node].path for node in one.nodes] == ["norm"]
+    assert one.gain.share == pytest.approx(0.2)
+    # 4 x 8 x 8 floats read and as many written.
+    assert figure(one, "activations") == 2 * 4 * 64 * 4
+    assert one.trial == "fold-conv-bn"
+
+
+def test_a_convolution_that_is_read_elsewhere_keeps_its_norm():
+    assert found("fold-conv-bn", on_paper(Normed(read_twice=True), IMAGE)) is None
+
+
+def test_without_times_a_share_is_on_paper_and_without_roofs_unknown():
+    one = found("fold-conv-bn", on_paper(Normed(), IMAGE))
+    assert one is not None
+    assert one.gain.provenance == "estimated"
+    # Both operators are so small that calling them is the largest roof: a half.
+    assert one.gain.share == pytest.approx(0.5)
+    unknown = found("fold-conv-bn", on_paper(Normed(), IMAGE, ceilings=None))
+    assert unknown is not None
+    assert isinstance(unknown.gain.share, Unknown)
+
+
+def test_identity_and_dropout_cost_their_calls():
+    net = nn.Sequential(nn.Linear(16, 16), nn.Identity(), nn.Dropout(0.5))
+    session = timed(on_paper(net, ROW), {"": 1e-4, "0": 9e-5, "1": 2e-6, "2": 3e-6})
+    one = found("remove-dropout-identity", session)
+    assert one is not None
+    assert one.nodes == (one.nodes[0], one.nodes[1])
+    assert one.gain.share == pytest.approx(0.05, rel=1e-6)
+    assert session.tree is not None
+    assert session.tree.nodes[one.nodes[0]].type == "Dropout"
+    plain = timed(on_paper(nn.Sequential(nn.Linear(16, 16)), ROW), {"": 1e-4, "0": 9e-5})
+    assert found("remove-dropout-identity", plain) is None
+
+
+def test_convolutions_in_nchw_are_copied_there_and_back():
+    net = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1))
+    image = torch.zeros(1, 8, 64, 64)
+    session = timed(on_paper(net, image), {"": 1e-3, "0": 9e-4})
+    one = found("channels-last", session)
+    assert one is not None
+    copied = 2 * (2 * 8 * 64 * 64 * 4)
+    assert figure(one, "copied") == copied
+    assert one.gain.share == pytest.approx(copied / COPY / 1e-3, rel=1e-6)
+    # Above its roof it cannot come: then the time above the roof is what there is.
+    moved = (2 * 8 * 64 * 64 + 8 * 8 * 9 + 8) * 4
+    least = max(2 * 8 * 8 * 9 * 64 * 64 / WIDE, moved / COPY)
+    fast = timed(on_paper(net, image), {"": 1e-3, "0": least + 1e-5})
+    one = found("channels-last", fast)
+    assert one is not None
+    assert one.gain.share == pytest.approx(1e-2, rel=1e-3)
+
+
+def test_images_that_lie_channels_last_already_need_no_advice():
+    net = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1))
+    image = torch.zeros(1, 8, 64, 64).to(memory_format=torch.channels_last)
+    session = timed(on_paper(net, image), {"": 1e-3, "0": 9e-4})
+    assert found("channels-last", session) is None
+
+
+def test_sixteen_bits_save_what_the_roofs_say():
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    session = timed(on_paper(net, torch.zeros(512, 1024)), {"": 1e-2, "0": 8e-3})
+    one = found("bf16-autocast", session)
+    assert one is not None
+    products = 2 * 512 * 1024 * 1024
+    casts = 1024 * 1024 * 4 * 1.5 / COPY
+    moved = (512 * 1024 * 2 + 1024 * 1024) * 4
+    saved = products / WIDE - max(products / BF16, moved / 2 / COPY) - casts
+    assert one.gain.share == pytest.approx(saved / 1e-2, rel=1e-6)
+    # Here float16 is no faster in products, and these are not bound by memory.
+    assert found("fp16-autocast", session) is None
+    half = net.to(torch.bfloat16)
+    narrow = on_paper(half, torch.zeros(512, 1024, dtype=torch.bfloat16))
+    assert found("bf16-autocast", timed(narrow, {"": 1e-2, "0": 8e-3})) is None
+
+
+def test_a_roof_of_float16_that_is_higher_makes_it_advice():
+    roofs = replace(
+        CEILINGS, compute=(CEILINGS.compute[0], replace(CEILINGS.compute[2], flops_per_second=2e12))
+    )
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    session = on_paper(net, torch.zeros(512, 1024), ceilings=roofs)
+    assert found("fp16-autocast", timed(session, {"": 1e-2, "0": 8e-3})) is not None
+    assert found("bf16-autocast", timed(session, {"": 1e-2, "0": 8e-3})) is None
+
+
+def test_int8_weights_are_a_quarter_of_the_bytes():
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    session = timed(on_paper(net, torch.zeros(1, 1024)), {"": 1e-3, "0": 9e-4})
+    one = found("int8-dynamic", session)
+    assert one is not None
+    weights = 1024 * 1024 * 4
+    assert figure(one, "bytes of their weights") == weights
+    saved = (weights * 0.75 - 1.25 * 4096) / COPY
+    assert one.gain.share == pytest.approx(saved / 1e-3, rel=1e-6)
+    memory = one.gains[1]
+    assert memory.of == "memory"
+    assert isinstance(memory.share, float)
+    assert 0.7 < memory.share < 0.75
+    assert found("int8-dynamic", on_device(session, "cuda:0")) is None
+    assert found("int8-dynamic", on_paper(nn.Sequential(nn.ReLU()), ROW)) is None
+
+
+def test_where_products_hold_int8_back_all_their_time_is_the_bound():
+    net = nn.Sequential(nn.Linear(256, 256, bias=False))
+    session = timed(on_paper(net, torch.zeros(4096, 256)), {"": 1e-2, "0": 4e-3})
+    one = found("int8-dynamic", session)
+    assert one is not None
+    assert one.gain.is_bound
+    assert one.gain.share == pytest.approx(0.4)
+
+
+def test_a_compiler_joins_elementwise_operators_and_drops_python():
+    class Chain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x + 1).sigmoid() * 2
+
+    session = all_times(on_paper(Chain(), ROW), 1e-4)
+    one = found("compile", with_host(timed(session, {"": 1e-3}), 3e-4, 1e-3))
+    assert one is not None
+    # Of add, sigmoid and mul the last two read another one; and 0.3 ms of 1 ms is Python.
+    assert figure(one, "operators that could be joined") == 2
+    assert one.gain.share == pytest.approx(0.5, rel=1e-4)
+    single = on_paper(nn.Sequential(nn.Linear(16, 16)), ROW)
+    calm = with_host(timed(all_times(single, 1e-4), {"": 1e-3, "0": 9e-4}), 1e-5, 1e-3)
+    assert found("compile", calm) is None
+
+
+class ByHand(nn.Module):
+    """Attention as it is written down: product, scale, mask, softmax, product."""
+
+    def forward(self, q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores = q @ q.transpose(-1, -2) / 4.0
+        return (scores + mask).softmax(-1) @ q
+
+
+class Fused(nn.Module):
+    def forward(self, q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def test_attention_written_by_hand_is_told_from_fused():
+    q, mask = torch.zeros(2, 4, 32, 16), torch.zeros(32, 32)
+    session = all_times(on_paper(ByHand(), q, mask), 1e-4)
+    one = found("sdpa", timed(session, {"": 2e-3}))
+    assert one is not None
+    # Scaling, adding the mask and softmax: three of the operators.
+    assert one.gain.share == pytest.approx(3e-4 / 2e-3, rel=1e-4)
+    assert figure(one, "scores") == 3 * 2 * 4 * 32 * 32 * 4
+    assert found("sdpa", all_times(on_paper(Fused(), q, mask), 1e-4)) is None
+
+
+def test_a_softmax_of_scores_for_classes_is_no_attention():
+    net = nn.Sequential(nn.Linear(16, 16), nn.Softmax(-1))
+    assert found("sdpa", all_times(on_paper(net, ROW), 1e-4)) is None
+
+
+def test_what_does_not_grow_with_the_batch_is_shared_by_more_items():
+    net = nn.Sequential(nn.Linear(16, 16, bias=False))
+    session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)
+    one = found("larger-batch", session)
+    assert one is not None
+    assert session.tree is not None
+    weights = 16 * 16 * 4 / COPY
+    fixed = 4e-4 + session.tree.costs[0].ops * CALL + weights
+    assert one.gain.share == pytest.approx(fixed / 1e-3 * 15 / 16, rel=1e-4)
+    calm = with_host(timed(on_paper(net, ROW), {"": 1.0, "0": 0.5}), 1e-3, 1.0)
+    assert found("larger-batch", calm) is None
+
+
+def test_a_batch_that_would_not_fit_is_not_advised():
+    net = nn.Sequential(nn.Linear(16, 16, bias=False))
+    session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)
+    full = apply(session, replace(SAMPLE, memory_bytes=2**30, memory_total_bytes=2**30 + 300))
+    one = found("larger-batch", full)
+    assert one is not None
+    # 128 bytes a forward: twice as many fit into 300 bytes, four times as many do not.
+    assert one.title == "run 2 items a forward, not 1"
+    none_left = apply(session, replace(SAMPLE, memory_bytes=2**30, memory_total_bytes=2**30))
+    assert found("larger-batch", none_left) is None
+
+
+def test_autograd_that_follows_or_calls_that_take_the_time_ask_for_inference_mode():
+    session = timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 5e-5, "0": 2e-5})
+    one = found("inference-mode", session)
+    assert one is not None
+    assert one.gain.is_bound
+    assert one.gain.share == pytest.approx(CALL / 5e-5, rel=1e-6)
+    slow = timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 5e-2, "0": 2e-2})
+    assert found("inference-mode", slow) is None
+    assert slow.tree is not None
+    root = slow.tree.nodes[0]
+    follows = replace(root, outputs=(replace(root.outputs[0], grad=True),))
+    watched = replace(slow, tree=replace(slow.tree, nodes=(follows, *slow.tree.nodes[1:])))
+    one = found("inference-mode", watched)
+    assert one is not None
+    assert figure(one, "outputs that autograd follows") == 1
+
+
+def with_threads(session: Session, threads: int, busy: float) -> Session:
+    session = apply(session, replace(ENVIRONMENT, threads=threads))
+    return apply(session, replace(SAMPLE, process_cpu=busy))
+
+
+def test_cores_without_a_thread_are_found():
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    measured = timed(on_paper(net, torch.zeros(512, 1024)), {"": 1e-2, "0": 8e-3})
+    one = found("threads", with_threads(measured, 1, 1.0))
+    assert one is not None
+    # 8 of 10 ms is bound by compute; on four cores three quarters of it go.
+    assert one.gain.is_bound
+    assert one.gain.share == pytest.approx(0.6, rel=1e-4)
+    assert found("threads", with_threads(measured, 4, 3.9)) is None
+    # Amdahl on 2 threads with 1.6 busy: p = (1 - 1/1.6) / (1 - 1/2) = 0.75.
+    one = found("threads", with_threads(measured, 2, 1.6))
+    assert one is not None
+    assert one.gain.share == pytest.approx(1 - (0.25 + 0.75 / 4) / (0.25 + 0.75 / 2), rel=1e-6)
+
+
+def test_threads_that_wait_for_each_other_are_found():
+    measured = timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 5e-5, "0": 2e-5})
+    one = found("threads", with_threads(measured, 4, 1.1))
+    assert one is not None
+    assert isinstance(one.gain.share, Unknown)
+    assert one.title == "run on 1 thread instead of 4"
+
+
+class Remembers(nn.Module):
+    """One step of a decoder: what was read before is joined with the new token."""
+
+    def forward(self, new: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+        keys = torch.cat((past, new * 2), dim=2)
+        return functional.scaled_dot_product_attention(new, keys, keys)
+
+
+def test_a_cache_that_is_joined_anew_is_found():
+    new, past = torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 63, 8)
+    session = all_times(on_paper(Remembers(), new, past), 1e-4)
+    one = found("static-kv-cache", timed(session, {"": 1e-3}))
+    assert one is not None
+    assert figure(one, "cache copied") == 2 * 64 * 8 * 4
+    assert one.gain.share == pytest.approx(0.1, rel=1e-4)
+
+    class Joins(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.cat((x, y), dim=1).relu()
+
+    plain = torch.zeros(1, 2, 4, 4)
+    assert found("static-kv-cache", all_times(on_paper(Joins(), plain, plain), 1e-4)) is None
+
+
+class Reads(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum().item() > 0:
+            x = x + 1
+        return x[x > 0].sum()
+
+
+def test_values_that_python_reads_are_found_with_their_line():
+    session = on_paper(Reads(), ROW)
+    one = found("synchronise", session)
+    assert one is not None
+    lines = [e.what for e in one.evidence if "test_findings.py:" in e.what]
+    assert len(lines) >= 2
+    first = Reads.forward.__code__.co_firstlineno
+    assert any(line.endswith(f":{first + 1}") for line in lines)
+    assert any(line.endswith(f":{first + 3}") for line in lines)
+    assert isinstance(one.gain.share, Unknown)
+    on_gpu = on_device(timed(all_times(session, 1e-4), {"": 1e-3}), "cuda:0")
+    one = found("synchronise", on_gpu)
+    assert one is not None
+    assert one.gain.is_bound
+    assert figure(one, "of them met in the last operator window") == len(one.nodes)
+    assert found("synchronise", on_paper(nn.Sequential(nn.ReLU()), ROW)) is None
+
+
+def test_a_forward_that_is_python_and_calls_is_found():
+    net = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+    session = timed(on_paper(net, ROW), {"": 1e-4, "0": 3e-5, "1": 2e-5})
+    one = found("host-overhead", with_host(session, 4e-5, 1e-4))
+    assert one is not None
+    assert session.tree is not None
+    calls = session.tree.costs[0].ops * CALL
+    assert one.gain.share == pytest.approx((4e-5 + calls) / 1e-4, rel=1e-4)
+    slow = timed(on_paper(net, ROW), {"": 1e-1, "0": 3e-2, "1": 2e-2})
+    assert found("host-overhead", with_host(slow, 1e-3, 1e-1)) is None
+    assert found("host-overhead", session) is None, "no window was opened"
+
+
+def test_a_program_that_leaves_its_model_idle_is_found():
+    session = timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 1e-2, "0": 1e-2})
+    program = Program("net", 1, "python serve.py", 0.0, 0.0)
+    # 27.4 forwards a second of 10 ms each: 36.5 ms from one to the next.
+    watched = apply(session, Hello(1, 1, ("Observe",), program=program))
+    one = found("input-idle", watched)
+    assert one is not None
+    assert one.gain.share == pytest.approx(1 - 27.4 * 1e-2, rel=1e-4)
+    assert found("input-idle", session) is None, "our own loop waits for nobody"
+    assert session.timings is not None
+    busy = replace(session.timings.tick, per_second=99.0)
+    assert found("input-idle", apply(watched, busy)) is None
+
+
+class Extra(nn.Module):
+    def __init__(self, *, extra: bool) -> None:
+        super().__init__()
+        self.used = nn.Linear(16, 16)
+        if extra:
+            self.head = nn.Linear(16, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.used(x)
+        return y
+
+
+def test_parameters_that_nothing_reads_are_found():
+    one = found("unused-parameters", on_paper(Extra(extra=True), ROW))
+    assert one is not None
+    assert figure(one, "parameters that") == (16 * 1000 + 1000) * 4
+    assert found("unused-parameters", on_paper(Extra(extra=False), ROW)) is None
+
+
+def test_weights_that_a_fused_operator_reads_are_used():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    session = on_paper(layer, torch.zeros(1, 4, 16))
+    assert session.tree is not None
+    assert any("transformer_encoder_layer" in node.name for node in session.tree.nodes)
+    assert found("unused-parameters", session) is None
+
+
+def test_an_activation_after_a_product_is_found():
+    net = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.LayerNorm(16), nn.GELU())
+    session = timed(all_times(on_paper(net, ROW), 1e-5), {"": 1e-3, "0": 1e-4})
+    one = found("fuse-activation", session)
+    assert one is not None
+    assert len(one.nodes) == 1, "the second reads a norm"
+    assert one.gain.is_bound
+    assert one.gain.share == pytest.approx(1e-2, rel=1e-4)
+    other = nn.Sequential(nn.LayerNorm(16), nn.GELU())
+    assert found("fuse-activation", all_times(on_paper(other, ROW), 1e-5)) is None
+
+
+def test_a_peak_of_activations_is_told_from_one_of_weights():
+    wide = on_paper(nn.Sequential(nn.Conv2d(3, 8, 3, padding=1)), torch.zeros(2, 3, 64, 64))
+    one = found("peak-activations", wide)
+    assert one is not None
+    assert wide.tree is not None
+    assert wide.tree.done is not None
+    peak = wide.tree.done.peak_memory
+    total = sum(
+        part
+        for part in (peak.parameters, peak.buffers, peak.activations, peak.workspace)
+        if not isinstance(part, Unknown)
+    )
+    assert not isinstance(peak.activations, Unknown)
+    assert one.gain.share == pytest.approx(peak.activations / 2 / total)
+    heavy = on_paper(nn.Sequential(nn.Linear(512, 512)), torch.zeros(1, 512))
+    assert found("peak-activations", heavy) is None
+    none = Unknown("not asked for")
+    unknown = replace(wide.tree.done, peak_memory=PeakMemory(none, none, none, none, -1, 0, 0))
+    without = replace(wide, tree=replace(wide.tree, done=unknown))
+    assert found("peak-activations", without) is None
+
+
+class Widens(nn.Module):
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64, dtype=torch.bfloat16)
+        self.dtype = dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).to(self.dtype).exp()
+
+
+def test_tensors_that_become_wider_are_found():
+    rows = torch.zeros(32, 64, dtype=torch.bfloat16)
+    session = timed(all_times(on_paper(Widens(torch.float32), rows), 1e-4), {"": 1e-3})
+    one = found("upcast", session)
+    assert one is not None
+    assert (figure(one, "casts"), figure(one, "operators on wider")) == (1, 1)
+    assert one.gain.share == pytest.approx(0.2, rel=1e-4)
+    assert found("upcast", on_paper(Widens(torch.bfloat16), rows)) is None
+
+
+def test_sizes_that_do_not_fill_tensor_cores_are_found_on_a_gpu_alone():
+    net = nn.Sequential(nn.Linear(64, 1001, bias=False))
+    session = timed(on_paper(net, torch.zeros(4, 64)), {"": 1e-3, "0": 9e-4})
+    with_op = apply(session, operator_times({node_of(session, "aten::mm"): 8e-4}))
+    one = found("alignment", on_device(with_op, "cuda:0"))
+    assert one is not None
+    assert figure(one, "size of 0") == 1001
+    assert one.gain.is_bound
+    assert one.gain.share == pytest.approx(0.8, rel=1e-4)
+    assert found("alignment", session) is None
+    even = nn.Sequential(nn.Linear(64, 1000, bias=False))
+    assert found("alignment", on_device(on_paper(even, torch.zeros(4, 64)), "cuda:0")) is None
+
+
+def node_of(session: Session, name: str) -> int:
+    assert session.tree is not None
+    return next(i for i, node in enumerate(session.tree.nodes) if node.name == name)
+
+
+def test_nothing_known_gives_no_advice():
+    assert findings(EMPTY) == ()
+    assert all(check(EMPTY) is None for check in CHECKS.values())
+
+
+def test_every_finding_names_evidence_nodes_and_how_it_was_computed():
+    session = with_host(timed(all_times(on_paper(Normed(), IMAGE), 1e-4), {"": 1e-3}), 2e-4, 1e-3)
+    every = findings(session)
+    assert len(every) >= 4
+    assert session.tree is not None
+    for one in every:
+        assert one.evidence
+        assert one.nodes
+        assert all(0 <= node < len(session.tree) for node in one.nodes)
+        assert all(gain.formula for gain in one.gains)
+        assert (one.trial is None) == bool(one.why_no_trial)
+        assert CHECKS[one.kind](session) == one
+    estimates = [
+        one.gain.share
+        for one in every
+        if isinstance(one.gain.share, float) and not one.gain.is_bound
+    ]
+    assert estimates == sorted(estimates, reverse=True)

@@ -1,0 +1,69 @@
+"""Advice in reports: it follows the schema, and says what the questions say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+from screens.cli import main
+from tests.fixtures.record_memory import recorded_with_memory
+from tests.recording.files import fold
+from tests.small_model import MEASURED, TRACED, folded
+from tui_profiler.findings import CHECKS, findings
+from tui_profiler.messages import Unknown
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.table_findings import findings_lines
+from tui_profiler.session import Session
+from tui_profiler.text import width
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+)
+RESNET = fold(recorded_with_memory())
+
+
+@pytest.mark.parametrize("session", [RESNET, folded(MEASURED), folded(TRACED)])
+def test_advice_follows_the_schema_and_says_what_the_questions_say(session: Session) -> None:
+    read = json.loads(json_report(session, advises=True))
+    jsonschema.Draft202012Validator(SCHEMA).validate(read)
+    every = findings(session)
+    assert read["findings"]["checks"] == len(CHECKS)
+    assert [one["kind"] for one in read["findings"]["found"]] == [one.kind for one in every]
+    for one, told in zip(every, read["findings"]["found"], strict=True):
+        share = one.gain.share
+        at = f"findings.found[kind={one.kind}].gains[0].share"
+        if isinstance(share, Unknown):
+            assert told["gains"][0]["share"] is None
+            assert read["unavailable"][at] == share.reason
+        else:
+            assert told["gains"][0]["share"] == share
+
+
+def test_a_report_advises_only_when_asked() -> None:
+    assert "findings" not in json.loads(json_report(RESNET))
+
+
+@pytest.mark.parametrize("columns", [76, 100, 200])
+def test_the_table_names_every_finding_in_lines_that_fit(columns: int) -> None:
+    lines = findings_lines(RESNET, columns)
+    assert max(map(width, lines)) <= columns
+    for one in findings(RESNET):
+        assert any(one.title in line and f"[{one.kind}]" in line for line in lines)
+        assert any(line.strip().startswith("evidence: ") for line in lines)
+
+
+def test_a_model_without_advice_says_how_many_checks_ran() -> None:
+    tree = RESNET.tree
+    assert tree is not None
+    nothing = replace(RESNET, tree=replace(tree, edges=()), ceilings=None, timings=None, model=None)
+    assert findings(nothing) == ()
+    assert f"{len(CHECKS)} checks ran, none applies" in findings_lines(nothing, 80)[2]
+
+
+def test_a_csv_holds_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "demo:cnn", "--findings", "--format", "csv"]) == 2
+    assert "--findings goes with table and json" in capsys.readouterr().err

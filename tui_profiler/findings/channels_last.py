@@ -1,0 +1,83 @@
+"""``channels-last``: convolutions that need not put their tensors in another order and back.
+
+oneDNN and cuDNN compute with the channels innermost. A convolution on tensors in NCHW order first
+copies its input into such an order and its output back. Source: "Channels Last Memory Format in
+PyTorch", pytorch.org/tutorials/intermediate/memory_format_tutorial.html.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.spent import LEAST_SHARE, forward, share_of, slowest_first
+from tui_profiler.findings.words import counted
+from tui_profiler.findings.work import (
+    CONVOLUTION,
+    compute_roof,
+    matrix_parts,
+    memory_roof,
+    moved,
+    roof_seconds,
+)
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.bound import node_dtype
+from tui_profiler.session import Session, Tree
+from tui_profiler.units import duration
+
+_IMAGE_AXES = 4
+
+
+def channels_last(session: Session) -> Finding | None:
+    """Find convolutions on images that lie with their channels outermost."""
+    tree, whole = session.tree, forward(session)
+    memory = memory_roof(session.ceilings)
+    if tree is None or isinstance(whole, Unknown) or not memory:
+        return None
+    nodes, copied, saved = [], 0.0, 0.0
+    for part in matrix_parts(session, tree, CONVOLUTION):
+        found = [node for node in part.operators if _is_contiguous_image(tree, node)]
+        if not found:
+            continue
+        costs = [tree.costs[node] for node in found]
+        bytes_copied = sum(2.0 * (cost.input_bytes + cost.output_bytes) for cost in costs)
+        compute = compute_roof(session.ceilings, node_dtype(tree, part.node))
+        least = sum(
+            roof_seconds(cost.flops, moved(cost), compute, memory) if compute else 0.0
+            for cost in costs
+        )
+        # A convolution cannot come above its roof by another order.
+        most = max(part.seconds - least, 0.0) if part.seconds is not None else float("inf")
+        nodes.append(part.node)
+        copied += bytes_copied
+        saved += min(bytes_copied / memory, most)
+    share = share_of(saved, whole.whole)
+    if not nodes or share < LEAST_SHARE:
+        return None
+    formula = (
+        f"copying those bytes takes {duration(saved)} of {whole.whole_text} at the measured"
+        " bandwidth, no convolution above its roof; layers that know no such order are not counted"
+    )
+    return Finding(
+        kind="channels-last",
+        title=f"channels last for {counted(len(nodes), 'convolution')}",
+        why=(
+            "Libraries convolve with the channels innermost: a tensor in NCHW is copied into that"
+            " order before each convolution, and back after it. Only rounding changes."
+        ),
+        nodes=slowest_first(session, nodes),
+        evidence=(
+            Evidence("convolutions on images in NCHW order", len(nodes), "count", "derived"),
+            Evidence("copied to reorder, there and back", copied, "B", "estimated"),
+            Evidence("bandwidth of a copy", memory, "B/s", "measured"),
+        ),
+        gains=(Gain("time", share, formula, "estimated"),),
+        trial="channels-last",
+    )
+
+
+def _is_contiguous_image(tree: Tree, node: int) -> bool:
+    image = next(iter(tree.nodes[node].inputs), None)
+    if image is None or len(image.shape) != _IMAGE_AXES or image.layout == "channels last":
+        return False
+    # With one channel, or one pixel, both orders are the same.
+    _, channels, height, width = image.shape
+    return channels > 1 and height * width > 1

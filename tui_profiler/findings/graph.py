@@ -1,0 +1,78 @@
+"""Which operator reads what another one wrote, by operator."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from msgspec import Struct
+
+from tui_profiler.messages import Node
+from tui_profiler.session import Tree
+
+CONVOLUTIONS = frozenset(
+    {
+        "aten::convolution",
+        "aten::_convolution",
+        "aten::conv1d",
+        "aten::conv2d",
+        "aten::conv3d",
+        "aten::cudnn_convolution",
+        "aten::mkldnn_convolution",
+        "aten::miopen_convolution",
+        "aten::convolution_overrideable",
+    }
+)
+BATCH_NORMS = frozenset(
+    {
+        "aten::batch_norm",
+        "aten::native_batch_norm",
+        "aten::_native_batch_norm_legit_no_training",
+        "aten::_batch_norm_no_update",
+        "aten::cudnn_batch_norm",
+        "aten::miopen_batch_norm",
+    }
+)
+
+
+class Graph(Struct, frozen=True, eq=False):
+    """Edges of a tree, both ways."""
+
+    readers: dict[int, tuple[int, ...]]
+    """Of an operator node: those that read what it wrote."""
+    writers: dict[int, tuple[int, ...]]
+    """Of an operator node: those that wrote what it reads."""
+
+    def only_reader(self, node: int) -> int | None:
+        """Give the one operator that reads what a node wrote, None where there is not just one."""
+        found = self.readers.get(node, ())
+        return found[0] if len(found) == 1 else None
+
+    def only_writer(self, node: int) -> int | None:
+        """Give the one operator whose output a node reads, None where there is not just one."""
+        found = self.writers.get(node, ())
+        return found[0] if len(found) == 1 else None
+
+
+@lru_cache(maxsize=4)
+def graph(tree: Tree) -> Graph:
+    """Give the edges of a tree by operator."""
+    readers: dict[int, set[int]] = {}
+    writers: dict[int, set[int]] = {}
+    for writer, reader in tree.edges:
+        readers.setdefault(writer, set()).add(reader)
+        writers.setdefault(reader, set()).add(writer)
+    return Graph(
+        {node: tuple(sorted(found)) for node, found in readers.items()},
+        {node: tuple(sorted(found)) for node, found in writers.items()},
+    )
+
+
+def operators(tree: Tree, names: frozenset[str]) -> list[int]:
+    """Give the operator nodes with one of these names, in preorder."""
+    return [i for i, node in enumerate(tree.nodes) if node.kind == "op" and node.name in names]
+
+
+def is_evaluating_norm(node: Node) -> bool:
+    """Tell whether a batch norm uses its running statistics: in training it returns its own."""
+    saved = node.outputs[1:2]
+    return all(0 in tensor.shape for tensor in saved)

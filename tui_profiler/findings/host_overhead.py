@@ -1,0 +1,51 @@
+"""``host-overhead``: a forward that Python and calling operators take more of than work does."""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.host import host
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.seconds import share as share_of_node
+from tui_profiler.session import Session, Tree
+from tui_profiler.units import duration
+
+APPLIES_ABOVE = 0.25
+"""Of a forward: below it the work itself is where to look."""
+
+
+def host_overhead(session: Session) -> Finding | None:
+    """Find out that work is not what a forward's time goes to."""
+    tree, found = session.tree, host(session)
+    if tree is None or isinstance(found, Unknown) or found.share < APPLIES_ABOVE:
+        return None
+    formula = (
+        f"Python takes {duration(found.python)} and calling {found.operators:,} operators at least"
+        f" {duration(found.calling)} of {duration(found.whole)}; with no host at all they take"
+        " nothing"
+    )
+    return Finding(
+        kind="host-overhead",
+        title="host-bound: do more in each operator",
+        why=(
+            "Operators are so short that starting them is what takes the time. Larger batches,"
+            " compiling, or CUDA graphs where there is a GPU give each start more work."
+        ),
+        nodes=_hosts(session, tree),
+        evidence=(
+            Evidence("of a forward without any operator: Python", found.python, "s", "measured"),
+            Evidence("calling its operators, at least", found.calling, "s", "derived"),
+            Evidence("operators a forward", found.operators, "count", "derived"),
+        ),
+        gains=(Gain("time", found.share, formula, "derived", is_bound=True),),
+        why_no_trial="compiling and a larger batch are the ways out, and have trials of their own",
+    )
+
+
+def _hosts(session: Session, tree: Tree) -> tuple[int, ...]:
+    """Give the root's parts with most host time first; the root itself where none was seen."""
+    windows = session.windows
+    assert windows is not None
+    parts = [child for child in tree.children(0) if tree.nodes[child].kind == "module"]
+    shares = {part: found.host for part in parts if (found := windows.shares(part)) is not None}
+    slowest = sorted(shares, key=lambda part: (-shares[part], -(share_of_node(session, part) or 0)))
+    return (0, *slowest)

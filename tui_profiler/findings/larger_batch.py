@@ -1,0 +1,102 @@
+"""``larger-batch``: what a forward spends whatever the batch, shared among more items."""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.host import host
+from tui_profiler.findings.spent import share_of
+from tui_profiler.findings.work import compute_roof, memory_roof, moved
+from tui_profiler.messages import Unknown, known
+from tui_profiler.queries.bound import node_dtype
+from tui_profiler.queries.roofline import part_nodes
+from tui_profiler.session import Session, Tree
+from tui_profiler.units import duration
+
+TIMES = (16, 8, 4, 2)
+"""As large as the trial takes it: the largest that fits is predicted for."""
+APPLIES_ABOVE = 0.05
+"""Of an item's time."""
+
+
+def larger_batch(session: Session) -> Finding | None:
+    """Find out how much of a forward does not grow with the batch."""
+    tree, model, found = session.tree, session.model, host(session)
+    batch = session.loop.batch if session.loop is not None else None
+    batch = batch or (model.batch if model is not None else None)
+    if tree is None or batch is None or isinstance(found, Unknown):
+        return None
+    weights = _reading_weights(session, tree)
+    fixed = min(found.python + found.calling + weights, found.whole)
+    fits = _fitting(session, tree)
+    if fits is None:
+        return None
+    times, room = fits
+    share = share_of(fixed, found.whole) * (1 - 1 / times)
+    if share < APPLIES_ABOVE:
+        return None
+    formula = (
+        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch; shared by"
+        f" {times} times the items {times - 1} of {times} parts of it go"
+    )
+    return Finding(
+        kind="larger-batch",
+        title=f"run {times * batch} items a forward, not {batch}",
+        why=(
+            "Python, calling operators and reading weights take as long for one item as for many."
+            " Each forward takes longer, and each item waits for the batch to fill."
+        ),
+        nodes=(0,),
+        evidence=(
+            Evidence("Python a forward", found.python, "s", "measured"),
+            Evidence("calling its operators, at least", found.calling, "s", "derived"),
+            Evidence("reading weights where memory is what holds it back", weights, "s", "derived"),
+            room,
+        ),
+        gains=(Gain("time", share, formula, "estimated"),),
+        trial="larger-batch",
+    )
+
+
+def _reading_weights(session: Session, tree: Tree) -> float:
+    """Give the seconds of leaves bound by memory that their weights account for."""
+    memory, total = memory_roof(session.ceilings), 0.0
+    if not memory:
+        return 0.0
+    for node in part_nodes(tree):
+        cost = tree.costs[node]
+        compute = compute_roof(session.ceilings, node_dtype(tree, node))
+        products = cost.flops / compute if compute else 0.0
+        now, without = moved(cost) / memory, (moved(cost) - cost.weight_bytes) / memory
+        total += max(now, products) - max(without, products)
+    return total
+
+
+def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
+    """Give how many times the batch fits into free memory, None where not even twice does."""
+    done = tree.done
+    activations = known(done.peak_memory.activations) if done is not None else None
+    workspace = known(done.peak_memory.workspace) if done is not None else None
+    what = "memory that it takes more"
+    if activations is None:
+        return TIMES[-1], Evidence(what, Unknown("the peak is not known"), "B", "estimated")
+    each, free = activations + (workspace or 0.0), _free_bytes(session)
+    for times in TIMES:
+        more = (times - 1) * each
+        if free is None or more <= free:
+            return times, Evidence(what, more, "B", "estimated")
+    return None
+
+
+def _free_bytes(session: Session) -> float | None:
+    sample, model = session.sample, session.model
+    if sample is None or model is None:
+        return None
+    if model.device == "cpu":
+        return float(sample.memory_total_bytes - sample.memory_bytes)
+    gpus = () if isinstance(sample.gpus, Unknown) else sample.gpus
+    index = int(model.device.partition(":")[2] or 0)
+    for gpu in gpus:
+        used, total = known(gpu.memory_bytes), known(gpu.memory_total_bytes)
+        if gpu.cuda_index == index and used is not None and total is not None:
+            return total - used
+    return None

@@ -1,0 +1,52 @@
+"""``remove-dropout-identity``: modules that give back what they get."""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.spent import is_negligible, slowest_first, spent
+from tui_profiler.findings.words import counted
+from tui_profiler.messages import Unknown
+from tui_profiler.session import Session
+
+_TYPES = ("Dropout", "DropPath", "StochasticDepth", "FeatureAlphaDropout", "AlphaDropout")
+
+
+def remove_dropout_identity(session: Session) -> Finding | None:
+    """Find dropout and identity modules that a forward in evaluation calls.
+
+    A dropout that does something (in training) is none of them: it calls an operator.
+    """
+    tree = session.tree
+    if tree is None:
+        return None
+    nodes = tuple(
+        index
+        for index, node in enumerate(tree.nodes)
+        if node.kind == "module"
+        and node.calls
+        and (node.type.startswith(_TYPES) or node.type == "Identity")
+        and tree.costs[index].ops == 0
+    )
+    calls = sum(tree.nodes[node].calls for node in nodes)
+    # On paper they cost nothing: only the module clock sees what calling them takes.
+    found = spent(session, nodes)
+    if not nodes or is_negligible(found):
+        return None
+    evidence = [Evidence("calls a forward that compute nothing", calls, "count", "derived")]
+    if isinstance(found, Unknown):
+        gain = Gain("time", found, "the modules' share of a forward")
+    else:
+        gain = found.gain(f"calling them takes {found.text}; without them it takes nothing")
+        evidence.append(found.evidence("time of those calls"))
+    return Finding(
+        kind="remove-dropout-identity",
+        title=f"take out {counted(len(nodes), 'module')} that do nothing",
+        why=(
+            "In evaluation dropout and identity modules give back what they get; what they cost is"
+            " Python's call of a module. The output stays the same to the bit."
+        ),
+        nodes=slowest_first(session, nodes),
+        evidence=tuple(evidence),
+        gains=(gain,),
+        trial="remove-dropout-identity",
+    )

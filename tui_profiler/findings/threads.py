@@ -1,0 +1,97 @@
+"""``threads``: as many threads inside operators as the work can use.
+
+By Amdahl's law (1967) a forward on n threads takes (1 - p) + p / n of what it takes on one, p being
+the part that runs in parallel. Of more than one thread p follows from how many cores are kept busy;
+on a single one it cannot be known, and work that no operator's call takes is its bound.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.spent import LEAST_SHARE, share_of
+from tui_profiler.messages import Unknown, known
+from tui_profiler.queries.bound import mix
+from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.session import Session
+from tui_profiler.units import duration
+
+_SAMPLES = 10
+BUSY_BELOW = 0.6
+"""Of the threads: where fewer cores are busy, some threads only wait."""
+
+
+def threads(session: Session) -> Finding | None:
+    """Find cores without a thread, threads without a core, or threads that wait."""
+    environment, model = session.environment, session.model
+    if environment is None or model is None or model.device != "cpu" or session.tree is None:
+        return None
+    now, cores = environment.threads, environment.cores
+    whole = root_seconds(session)
+    if not session.tree.has_forward or whole is None:
+        return None
+    busy = _busy_cores(session)
+    waits = busy is not None and now > 1 and busy < BUSY_BELOW * now
+    if now == cores and not waits:
+        return None
+    gain = _gain(session, whole, busy)
+    share = known(gain.share)
+    if share is not None and share < LEAST_SHARE:
+        return None
+    wanted = cores if now != cores else 1
+    evidence = [
+        Evidence("threads inside operators", now, "count", "measured"),
+        Evidence("cores that this process may use", cores, "count", "measured"),
+    ]
+    if busy is not None:
+        evidence.append(Evidence("cores kept busy", busy, "count", "measured"))
+    return Finding(
+        kind="threads",
+        title=f"run on {wanted} thread{'s' * (wanted != 1)} instead of {now}",
+        why=(
+            "Work inside an operator is shared among threads; too few leave cores idle, too many"
+            " wait for each other. Sums in another order change rounding."
+        ),
+        nodes=(0,),
+        evidence=tuple(evidence),
+        gains=(gain,),
+        trial="threads",
+    )
+
+
+def _busy_cores(session: Session) -> float | None:
+    busy = [known(sample.process_cpu) for sample in session.history.samples[-_SAMPLES:]]
+    found = [cores for cores in busy if cores is not None]
+    return median(found) if found else None
+
+
+def _gain(session: Session, whole: float, busy: float | None) -> Gain:
+    assert session.environment is not None
+    now, cores = session.environment.threads, session.environment.cores
+    if now >= cores:
+        return Gain(
+            "time",
+            Unknown("what waiting for each other costs them is not measured"),
+            "the time of threads that wait",
+        )
+    if now == 1:
+        by_kind = mix(session, 0)
+        work = by_kind["compute"] + by_kind["memory"]
+        if not work:
+            return Gain("time", Unknown("how much of it is work is not known"), "work / cores")
+        share = share_of(work * (1 - 1 / cores), whole)
+        formula = (
+            f"{duration(work)} of {duration(whole)} are bound by compute or memory; shared among"
+            f" {cores} cores {1 / cores:.0%} of it stays"
+        )
+        return Gain("time", share, formula, "derived", is_bound=True)
+    if busy is None:
+        return Gain("time", Unknown("how many cores are busy is not known"), "Amdahl's law")
+    parallel = share_of(1 - 1 / max(busy, 1.0), 1 - 1 / now)
+    ratio = (1 - parallel + parallel / cores) / (1 - parallel + parallel / now)
+    formula = (
+        f"{busy:.1f} busy cores on {now} threads: {parallel:.0%} runs in parallel (Amdahl), and on"
+        f" {cores} threads it takes {ratio:.0%} of the time"
+    )
+    return Gain("time", 1 - ratio, formula, "estimated")

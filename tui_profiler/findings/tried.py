@@ -1,0 +1,24 @@
+"""A change that was tried though nothing speaks for it, or not any more: its row all the same."""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.messages import TrialResult, Unknown
+from tui_profiler.messages.trials import WHOLE_MODEL
+
+NOTHING = Unknown("nothing in the session speaks for this change")
+
+
+def of_result(result: TrialResult) -> Finding:
+    """Give the finding that stands beside a trial without a prediction."""
+    return Finding(
+        kind=result.kind,
+        title=f"{result.kind}, which nothing speaks for",
+        why="It was tried; by the session's figures there is nothing to gain by it.",
+        nodes=(max(result.node, 0) if result.node != WHOLE_MODEL else 0,),
+        evidence=(
+            Evidence("pairs of calls that were compared", result.pairs, "count", "measured"),
+        ),
+        gains=(Gain("time", NOTHING, "a share of a forward"),),
+        trial=result.kind,
+    )

@@ -1,0 +1,108 @@
+"""What a trial says of a prediction: it held, there was less or more to gain, or it is refuted.
+
+A trial's interval holds the true median with at least 95 % probability. A prediction that lies in
+it held, unless it holds no gain as well; one that lies above it promised too much, and is refuted
+where not even a gain is certain.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.findings.finding import Finding, Gain
+from tui_profiler.findings.tried import of_result
+from tui_profiler.messages import TrialProgress, TrialResult, Unknown
+from tui_profiler.session import Session
+
+Word: TypeAlias = Literal[
+    "held",
+    "less",
+    "more",
+    "refuted",
+    "no gain",
+    "gained",
+    "undecided",
+    "untested",
+    "running",
+    "waits",
+    "can be tried",
+    "no trial",
+    "not here",
+]
+"""``less`` and ``more``: gained, but not as predicted. ``no gain`` and ``gained``: there was no
+prediction, or a bound. ``undecided``: the interval holds both no gain and
+as much as was predicted. ``untested``: the trial measured nothing. ``not here``:
+there is a trial, but nothing to run it."""
+REFUTED: tuple[Word, ...] = ("refuted", "no gain")
+
+
+class Measured(Struct, frozen=True):
+    """The share of a forward's time that a trial saved; negative where it took longer."""
+
+    share: float
+    low: float
+    """Lower end of the interval."""
+    high: float
+
+
+class Advice(Struct, frozen=True):
+    """A finding, and what its trial says of it."""
+
+    finding: Finding
+    word: Word
+    result: TrialResult | None = None
+    """None where it was not tried."""
+    progress: TrialProgress | None = None
+    """None where it is not under way."""
+    measured: Measured | None = None
+
+
+def advice(session: Session, found: tuple[Finding, ...]) -> tuple[Advice, ...]:
+    """Set beside findings what trials say of them, in the order given; then what else was tried."""
+    known_kinds = {finding.kind for finding in found}
+    others = (of_result(one) for one in session.trials if one.kind not in known_kinds)
+    every = (*found, *{one.kind: one for one in others}.values())
+    return tuple(_advice(session, finding) for finding in every)
+
+
+def _advice(session: Session, finding: Finding) -> Advice:
+    if finding.trial is None:
+        return Advice(finding, "no trial")
+    running = session.trial
+    result = next((one for one in reversed(session.trials) if one.kind == finding.trial), None)
+    saved = measured(result) if result is not None else None
+    if running is not None and running.kind == finding.trial:
+        return Advice(finding, "running", result, running, saved)
+    if running is not None and finding.trial in running.waiting:
+        return Advice(finding, "waits", result, None, saved)
+    if result is None:
+        return Advice(finding, "can be tried")
+    word: Word = verdict(finding.gain, saved) if saved is not None else "untested"
+    return Advice(finding, word, result, None, saved)
+
+
+def measured(result: TrialResult) -> Measured | None:
+    """Give the share of time that a trial saved, None where it measured nothing."""
+    speedup, low, high = result.speedup, result.low, result.high
+    if result.outcome != "measured" or not speedup or not low or not high:
+        return None
+    return Measured(1 - 1 / speedup, 1 - 1 / low, 1 - 1 / high)
+
+
+def verdict(gain: Gain, saved: Measured) -> Word:
+    """Judge a prediction by what was measured."""
+    is_gain, may_gain = saved.low > 0, saved.high > 0
+    predicted = gain.share
+    if isinstance(predicted, Unknown) or gain.of != "time":
+        return "gained" if is_gain else "undecided" if may_gain else "no gain"
+    if gain.is_bound:
+        if not is_gain:
+            return "undecided" if may_gain and saved.high > predicted / 2 else "no gain"
+        return "more" if saved.low > predicted else "held"
+    if not is_gain and saved.high >= predicted:
+        return "undecided"
+    if predicted > saved.high:
+        return "less" if is_gain else "refuted"
+    return "more" if predicted < saved.low else "held"

@@ -1,0 +1,55 @@
+"""Figures of findings as text, for screens and reports alike."""
+
+from __future__ import annotations
+
+from tui_profiler.findings.finding import Evidence, Gain, Unit
+from tui_profiler.messages import Unknown
+from tui_profiler.units import (
+    UNAVAILABLE,
+    count,
+    duration,
+    intensity,
+    rate,
+    share,
+    size,
+    three_digits,
+)
+
+
+def counted(number: int, noun: str) -> str:
+    """Give a number of things: ``1 batch norm``, ``19 batch norms``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def figure_text(evidence: Evidence) -> str:
+    """Give a figure with its unit; one that is not measured begins with ``~``."""
+    if isinstance(evidence.figure, Unknown):
+        return UNAVAILABLE
+    about = "~" if evidence.provenance == "estimated" else ""
+    return about + _with_unit(evidence.figure, evidence.unit)
+
+
+def gain_text(gain: Gain) -> str:
+    """Give a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
+    if isinstance(gain.share, Unknown):
+        return UNAVAILABLE
+    sign = "≤" if gain.is_bound else "~" if gain.provenance == "estimated" else ""
+    return sign + share(gain.share)
+
+
+def _with_unit(value: float, unit: Unit) -> str:
+    match unit:
+        case "s":
+            return duration(value)
+        case "B":
+            return size(value)
+        case "share":
+            return share(value)
+        case "times":
+            return f"{three_digits(value)}×" if value < 1000 else f"{value:.0f}×"
+        case "FLOP/s" | "B/s":
+            return rate(value, unit)
+        case "FLOP/B":
+            return f"{intensity(value)} FLOP/B"
+        case "count":
+            return count(value) if value else "0"

@@ -1,0 +1,85 @@
+"""``try``: follow one model until it is measured, then have changes tried on it, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tui_profiler.messages import TrialProgress, TrialResult, Try, Wish
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source, Told
+from tui_profiler.text import safe
+from tui_profiler.units import duration
+from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
+
+SOON_SECONDS = 10.0
+"""A trial that is over sooner has no steps to tell."""
+_STEPS = {
+    "start": "trying it in a process of its own",
+    "load": "loading the model",
+    "change": "changing it",
+    "warm up": "warming up",
+    "compare": "comparing outputs",
+    "memory": "measuring memory",
+    "measure": "measuring",
+}
+
+
+async def try_out(
+    source: Source, wishes: Sequence[Wish], *, progress: Callable[[str], None]
+) -> Session:
+    """Fold what a source says until the model was measured and every wish has its result.
+
+    Args:
+        source: a probe that was told to start, and to stop running after some time; it is closed
+            before this returns or raises.
+        wishes: what to try.
+        progress: is given one line for each stage, each step and each result.
+
+    Gives:
+        The session as it was left; its findings are those of the model as it is.
+    """
+    session, asked, done = EMPTY, False, 0
+    speaker = _Speaker(progress)
+    try:
+        async for message in source.messages():
+            lines = [trusted_line(session, message), progress_line(message)]
+            session = apply(session, message)
+            for line in filter(None, lines):
+                progress(line)
+            speaker.hear(message)
+            done += isinstance(message, TrialResult)
+            is_over = session.ended is not None or session.failure is not None
+            if is_over or done == len(wishes):
+                break
+            if not asked and is_complete(session, measuring=True):
+                asked = True
+                for wish in wishes:
+                    source.send(Try(wish))
+    finally:
+        await source.close()
+    return session
+
+
+class _Speaker:
+    """Tells that a trial begins, its steps where it takes long, and how it came out."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        self._progress = progress
+        self._last = ("", "")
+
+    def hear(self, message: Told) -> None:
+        """Tell what a message says of a trial, if anything."""
+        if isinstance(message, TrialProgress) and (message.kind, message.step) != self._last:
+            if message.step != "start" and message.seconds < SOON_SECONDS:
+                return
+            self._last = (message.kind, message.step)
+            self._progress(f"{message.kind}: {_STEPS[message.step]}")
+        if isinstance(message, TrialResult):
+            self._progress(f"{message.kind}: {_result(message)}")
+
+
+def _result(result: TrialResult) -> str:
+    if result.speedup is None:
+        return f"{result.outcome}: {safe(result.why)}"
+    interval = f" ({result.low:.3g} to {result.high:.3g})" if result.low and result.high else ""
+    return f"{result.speedup:.3g} times as fast{interval}, in {duration(result.seconds)}"
