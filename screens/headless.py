@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,9 +11,6 @@ from msgspec.structs import replace
 from tui_profiler.messages import Failed, ListModels, Remedy, Start
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.reports.csv_nodes import csv_nodes
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -26,8 +21,9 @@ from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import report
 
 from .options import Chosen
-from .output import columns, put, require_writable, say, speaker
+from .output import put, require_writable, say, speaker
 from .programs import follow, not_attached
+from .report_files import Layout, Written
 
 
 class ReportOptions(Struct, frozen=True):
@@ -36,21 +32,22 @@ class ReportOptions(Struct, frozen=True):
     names: tuple[str, ...]
     attach: str
     remote_python: str
-    layout: Literal["table", "json", "csv"]
+    layout: Layout
     output: str
     measure: float | None
     top: int | None
+    checks: tuple[str, ...]
 
 
 def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int:
     """Report every model in turn and give the worst of their exit codes.
 
     Raises:
-        UsageError: the file to write cannot be written.
+        UsageError: the file to write cannot be written, or a check is none.
     """
     require_writable(options.output)
     worst = 0
-    kept: list[str] = []
+    written = Written(options.layout, options.output, options.top, options.checks)
     for name in options.names or (options.attach,):
         if options.attach:
             session = asyncio.run(_attached(options, started_at))
@@ -64,12 +61,8 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
         worst = max(worst, exit_code(session))
         if session.tree is None:
             continue
-        text = _written(session, options, is_first=not kept)
-        kept.append(text)
-        if not options.output:
-            put(text)
-    if options.output and kept:
-        Path(options.output).write_text("".join(kept), encoding="utf-8")
+        worst = max(worst, written.add(name, session))
+    written.close()
     return worst
 
 
@@ -105,15 +98,6 @@ async def _attached(options: ReportOptions, started_at: float) -> Session:
         return apply(EMPTY, not_attached(error))
     measuring = options.measure is not None
     return await report(source, measuring=measuring, progress=speaker(options.attach))
-
-
-def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:
-    if options.layout == "json":
-        return json_report(session, top=options.top) + "\n"
-    if options.layout == "csv" and session.tree is not None:
-        return csv_nodes(session, range(len(session.tree)))
-    lines = table(session, columns=columns(options.output), top=options.top)
-    return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 
 
 def run_models(request: ListModels, *, debug: bool) -> int:

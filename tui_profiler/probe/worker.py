@@ -21,6 +21,7 @@ from tui_profiler.messages import (
     Counter,
     CountWith,
     Environment,
+    ExportOnnx,
     Failed,
     Heartbeat,
     Hello,
@@ -51,6 +52,7 @@ ACCEPTS = (
     "Start",
     "ListModels",
     "CountWith",
+    "ExportOnnx",
     "Pause",
     "Resume",
     "Step",
@@ -85,6 +87,8 @@ class Worker:
                 self._list(pattern)
             case CountWith(spec=spec, counter=counter):
                 self._count(spec, counter)
+            case ExportOnnx() as request:
+                self._export(request)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -136,6 +140,17 @@ class Worker:
             from tui_profiler.probe.failures import failure  # noqa: PLC0415
 
             self._link.send(failure(error, "load model"))
+
+    def _export(self, request: ExportOnnx) -> None:
+        self._started_at = request.spec.started_at or self._started_at
+        try:
+            self._import_torch(request.spec)
+            from tui_profiler.probe.onnx import export_onnx  # noqa: PLC0415
+
+            self._link.send(export_onnx(request, self))
+        # The border of the probe, as in _attempt.
+        except (Exception, SystemExit) as error:
+            self._link.send(_failed(error))
 
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
