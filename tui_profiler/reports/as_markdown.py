@@ -34,7 +34,7 @@ def as_markdown(title: str, sections: tuple[Section, ...]) -> tuple[str, ...]:
     for section in sections:
         lines += ["", f"## {escaped(section.title)}"]
         if section.provenance:
-            lines += ["", f"*{escaped(section.provenance)}*"]
+            lines += ["", escaped(section.provenance)]
         for part in section.parts:
             block = list(_part(part))
             lines += ["", *block] if block else []

@@ -114,7 +114,7 @@ def _steps(path: str) -> Iterator[str]:
     at = 0
     while at < len(path):
         found = _STEP.match(path, at)
-        if found is None or (found["name"] and at and not path[at] == "."):
+        if found is None or (found["name"] and (path[at] == ".") != (at > 0)):
             raise CheckError(f'"{path}" is no path such as latency.p50_s or layers[conv1].macs')
         yield found["name"] or f"[{found['entry']}]"
         at = found.end()

@@ -84,7 +84,7 @@ def machine(writer: Writer, process: int, tracks: Iterator[int], session: Sessio
         for name, unit, words, of_gpu in _OF_GPU:
             gpus = [(sample.at, _gpu(sample, index)) for sample in samples]
             points = [(at, of_gpu(gpu)) for at, gpu in gpus if gpu is not None]
-            label = f"gpu {index} {gpu_name}: {name}"
+            label = f"gpu {gpu_name}: {name}"
             _counter(writer, process, tracks, (label, unit, words), points)
     ticks = [timings.tick for timings in session.history.ticks]
     for name, unit, words, values in (

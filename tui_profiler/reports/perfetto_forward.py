@@ -56,6 +56,8 @@ def _placed(tree: Tree, length: Callable[[int], float]) -> Iterator[Slice]:
     """Lay out the tree, parents first; what is shorter than a nanosecond is left out."""
     # By node: where its next child begins, and by what all its children are shortened.
     at, factor = [0.0] * len(tree), [0.0] * len(tree)
+    # By node: the nanosecond at which it ends, so that rounding lets no child end after it.
+    ends = [0] * len(tree)
     for node in range(len(tree)):
         parent = tree.nodes[node].parent
         wanted = length(node) * (factor[parent] if node else 1.0)
@@ -67,5 +69,6 @@ def _placed(tree: Tree, length: Callable[[int], float]) -> Iterator[Slice]:
         own = length(node)
         at[node] = start
         factor[node] = min(1.0, own / inside) * (wanted / own) if own and inside else 0.0
-        if round(stop) > round(start):
-            yield Slice(node, round(start), round(stop))
+        ends[node] = min(round(stop), ends[parent]) if node else round(stop)
+        if ends[node] > round(start):
+            yield Slice(node, round(start), ends[node])

@@ -24,7 +24,7 @@ def parameters_section(session: Session, tree: Tree) -> Section:
     parts: list[Part] = [
         words.facts(
             ("parameters", words.parameters(tree)),
-            ("tensors", f"{thousands(len(parameters))}, the largest is below"),
+            ("tensors", f"{thousands(len(parameters))}, the largest are below"),
             ("types", _types([weight for _, weight in parameters])),
             ("buffers", _buffers([weight for _, weight in own if weight.is_buffer])),
             *words.labelled(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tui_profiler.messages import NO_FORWARD, Unknown
 from tui_profiler.queries.bound import bytes_moved, intensity
 from tui_profiler.queries.breakdown import architecture, breakdown
-from tui_profiler.queries.seconds import hottest, node_seconds, root_seconds
-from tui_profiler.queries.seconds import share as share_of
-from tui_profiler.queries.totals import known_peak_bytes, peak_bytes
+from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.queries.totals import Column, known_peak_bytes, peak_bytes, top_modules
 from tui_profiler.reports.conclusions import wants
 from tui_profiler.reports.document import Part, Section
 from tui_profiler.reports.sections import words
@@ -68,14 +67,27 @@ def _times(session: Session) -> list[tuple[str, str]]:
 
 
 def _most_expensive(session: Session, tree: Tree) -> str:
-    """Name the leaf that takes the most: of the time, of the MACs, or of the parameters."""
-    node = hottest(session)
-    part = share_of(session, node)
-    if not part or not tree.nodes[node].path:
+    """Name the module that takes the most by itself: of the time, the FLOPs or the parameters."""
+    whole = root_seconds(session)
+    paper: Column = "flops" if tree.has_forward else "parameters"
+    found = top_modules(session, "seconds" if whole else paper, 1)
+    if not found:
         return ""
-    seconds = node_seconds(session, node)
-    of = "the time" if seconds is not None else "the MACs" if tree.has_forward else "the parameters"
-    return f"{tree.nodes[node].path} ({tree.nodes[node].type}): {share(part)} of {of}"
+    node = found[0]
+    if whole:
+        own = session.timings.own_per_forward(node) if session.timings is not None else None
+        part, of = (own or 0.0) / whole, "the time"
+    else:
+        part = _own(tree, node, paper) / getattr(tree.costs[0], paper)
+        of = "the FLOPs" if tree.has_forward else "the parameters"
+    name = tree.nodes[node].path or "the model itself"
+    return f"{name} ({tree.nodes[node].type}): {share(part)} of {of}, without modules inside"
+
+
+def _own(tree: Tree, node: int, column: Column) -> int:
+    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+    of_all: int = getattr(tree.costs[node], column)
+    return of_all - sum(getattr(tree.costs[child], column) for child in inside)
 
 
 def _stopped(session: Session) -> str:
