@@ -8,11 +8,10 @@ from html import unescape
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from demo_models.hostile import NAMES
 from tests.hostile import TEXTS
+from tests.reports.reading import GFM, cells, shown
 from tests.reports.real_sessions import real_session
 from tui_profiler.reports.as_markdown import as_markdown, escaped
 from tui_profiler.reports.document import Facts, Grid, Note, Section, figures, names
@@ -46,30 +45,6 @@ NASTY = (
         "1)",
     ),
 )
-GFM = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-WANTED = {"text", "softbreak", "html_inline"}
-
-
-def shown(inline: Token) -> str:
-    """Give what a reader sees of a cell; anything but text is a mistake."""
-    parts = []
-    for token in inline.children or ():
-        assert token.type in WANTED or token.type == "text_special", token.type
-        if token.type == "html_inline":
-            assert token.content == "<!-- -->"
-            continue
-        parts.append(token.content)
-    return "".join(parts)
-
-
-def cells(text: str) -> list[list[str]]:
-    rows: list[list[str]] = []
-    for token in GFM.parse(text):
-        if token.type == "tr_open":
-            rows.append([])
-        elif token.type == "inline" and rows:
-            rows[-1].append(shown(token).replace("\N{NO-BREAK SPACE}", " "))
-    return rows
 
 
 def table_of(*texts: str) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from google.protobuf.unknown_fields import UnknownFieldSet
 from msgspec.structs import replace
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     CounterDescriptor,
-    Trace,
     TracePacket,
     TrackEvent,
 )
@@ -15,6 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
 from demo_models.hostile import NAMES
 from tests.hostile import TEXTS
 from tests.machine_session import FULL, GPU
+from tests.reports.reading import read_trace as read
 from tests.reports.real_sessions import real_session
 from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded, operator_times
 from tui_profiler.messages import Nodes, TraceStarted
@@ -25,45 +24,6 @@ from tui_profiler.text import printable
 
 BEGIN, END = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END
 COUNTER = TrackEvent.TYPE_COUNTER
-
-
-def read(data: bytes) -> list[TracePacket]:
-    """Parse a trace, and hold it against what trace processor asks for."""
-    trace = Trace()
-    assert trace.ParseFromString(data) == len(data)
-    packets = list(trace.packet)
-    tracks: dict[int, TracePacket] = {}
-    open_: dict[int, list[int]] = {}
-    for packet in packets:
-        no_unknown_fields(packet)
-        assert packet.trusted_packet_sequence_id > 0
-        if packet.HasField("track_descriptor"):
-            described = packet.track_descriptor
-            assert described.uuid not in tracks
-            assert not described.HasField("parent_uuid") or described.parent_uuid in tracks
-            tracks[described.uuid] = packet
-            continue
-        event = packet.track_event
-        assert event.track_uuid in tracks
-        is_counter = tracks[event.track_uuid].track_descriptor.HasField("counter")
-        assert is_counter == (event.type == COUNTER)
-        stack = open_.setdefault(event.track_uuid, [])
-        if event.type == BEGIN:
-            assert not stack or packet.timestamp >= stack[-1]
-            stack.append(packet.timestamp)
-        elif event.type == END:
-            assert packet.timestamp >= stack.pop()
-    assert not any(open_.values())
-    return packets
-
-
-def no_unknown_fields(found: object) -> None:
-    assert len(UnknownFieldSet(found)) == 0
-    for field, value in found.ListFields():  # type: ignore[attr-defined]  # protobuf's own
-        if field.message_type is not None:
-            values = value if field.is_repeated else [value]
-            for one in values:
-                no_unknown_fields(one)
 
 
 def slices(packets: list[TracePacket], thread: str) -> list[tuple[str, int, int, int]]:

@@ -86,8 +86,8 @@ def _most_expensive(session: Session, tree: Tree) -> str:
 
 def _own(tree: Tree, node: int, column: Column) -> int:
     inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
-    of_all: int = getattr(tree.costs[node], column)
-    return of_all - sum(getattr(tree.costs[child], column) for child in inside)
+    of_inside = sum(getattr(tree.costs[child], column) for child in inside)
+    return int(getattr(tree.costs[node], column) - of_inside)
 
 
 def _stopped(session: Session) -> str:
