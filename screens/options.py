@@ -153,6 +153,14 @@ def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked
         os.environ[STOCK_OUTPUT] = "1"
 
 
+check_option = click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="LIMIT",
+    help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
+    " does not hold. May be repeated.",
+)
 stock_output = click.option(
     "--stock-output",
     is_flag=True,

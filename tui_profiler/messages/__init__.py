@@ -56,10 +56,12 @@ from tui_profiler.messages.model import (
     TraceStarted,
     Weight,
 )
+from tui_profiler.messages.onnx import Exported
 from tui_profiler.messages.playback import Playback, Skipped
 from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
     CountWith,
+    ExportOnnx,
     Halt,
     ListModels,
     LoadSpec,
@@ -109,6 +111,7 @@ Message: TypeAlias = (
     | RealCost
     | Listed
     | SecondOpinion
+    | Exported
     | Ceilings
     | LoopState
     | Heartbeat
@@ -148,6 +151,8 @@ __all__ = [
     "Ended",
     "EnergyTotals",
     "Environment",
+    "ExportOnnx",
+    "Exported",
     "Failed",
     "Figure",
     "FileFacts",

@@ -63,6 +63,16 @@ class CountWith(OnWire, frozen=True):
     counter: Counter
 
 
+class ExportOnnx(OnWire, frozen=True):
+    """Load this model, write it as an ONNX file, and stop. Instead of ``Start``."""
+
+    spec: LoadSpec
+    path: str
+    """Where to; relative to the spec's folder."""
+    opset: int | None = None
+    """Version of ONNX's operators; None leaves it to torch."""
+
+
 class Pause(OnWire, frozen=True):
     """Hold the model before its next forward."""
 
@@ -151,6 +161,7 @@ Request: TypeAlias = (
     Start
     | ListModels
     | CountWith
+    | ExportOnnx
     | Pause
     | Resume
     | Step

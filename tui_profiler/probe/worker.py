@@ -22,6 +22,7 @@ from tui_profiler.messages import (
     Counter,
     CountWith,
     Environment,
+    ExportOnnx,
     Failed,
     Heartbeat,
     Hello,
@@ -55,6 +56,7 @@ ACCEPTS = (
     "Start",
     "ListModels",
     "CountWith",
+    "ExportOnnx",
     "Pause",
     "Resume",
     "Step",
@@ -94,6 +96,8 @@ class Worker:
                 self._count(spec, counter)
             case TryAlone() as wished:
                 self._try_alone(wished)
+            case ExportOnnx() as request:
+                self._export(request)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -152,6 +156,17 @@ class Worker:
             from tui_profiler.probe.trials.alone import try_alone  # noqa: PLC0415
 
             self._link.send(try_alone(wished, self._link.send))
+        # The border of the probe, as in _attempt.
+        except (Exception, SystemExit) as error:
+            self._link.send(_failed(error))
+
+    def _export(self, request: ExportOnnx) -> None:
+        self._started_at = request.spec.started_at or self._started_at
+        try:
+            self._import_torch(request.spec)
+            from tui_profiler.probe.onnx import export_onnx  # noqa: PLC0415
+
+            self._link.send(export_onnx(request, self))
         # The border of the probe, as in _attempt.
         except (Exception, SystemExit) as error:
             self._link.send(_failed(error))

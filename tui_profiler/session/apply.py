@@ -12,6 +12,7 @@ from tui_profiler.messages import (
     Edges,
     Ended,
     Environment,
+    Exported,
     Failed,
     FileFacts,
     Heartbeat,
@@ -86,6 +87,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return replace(session, listed=message)
         case SecondOpinion():
             return replace(session, opinion=message)
+        case Exported():
+            return replace(session, exported=message)
         case Ceilings():
             return replace(session, ceilings=message)
         case LoopState():

@@ -8,6 +8,7 @@ from tui_profiler.messages import (
     Ceilings,
     Ended,
     Environment,
+    Exported,
     Failed,
     FileFacts,
     Hello,
@@ -100,6 +101,8 @@ class Session(Struct, frozen=True, eq=False):
     listed: Listed | None = None
     opinion: SecondOpinion | None = None
     """What another counter says, where it was asked."""
+    exported: Exported | None = None
+    """The ONNX file that was written, where one was asked for."""
     ceilings: Ceilings | None = None
     loop: LoopState | None = None
     overhead: Overhead | None = None
