@@ -17,6 +17,7 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
+from .compare_verb import compare
 from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
@@ -34,6 +35,7 @@ Examples:
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler compare resnet50 'resnet50 --batch 8'
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
@@ -268,6 +270,7 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 
 _verbs.add_command(attach)
+_verbs.add_command(compare)
 _verbs.add_command(relay)
 _verbs.add_command(config)
 _verbs.add_command(completion)
