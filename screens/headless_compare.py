@@ -59,16 +59,15 @@ class Opened(Struct, frozen=True):
         """Give the side as it is with a session."""
         return self.side if self.side is not None else side_of(self.label, session)
 
+    def started(self, now: float) -> Source:
+        """Start its worker; ``now`` is Unix time, from which its stages are counted."""
+        assert self.spec is not None
+        return Spawned(worker_command(), first=[Start(replace(self.spec, started_at=now))])
+
     @property
     def begin(self) -> Begin | None:
-        """What starts its worker."""
-        return None if self.spec is None else partial(_begun, self.spec)
-
-
-def _begun(spec: LoadSpec) -> Source:
-    # From now on: the second side waits until the first is loaded.
-    spec = replace(spec, started_at=time.time())
-    return Spawned(worker_command(), first=[Start(spec)])
+        """What starts its worker when it is its time."""
+        return None if self.spec is None else lambda: self.started(time.time())
 
 
 def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -> Opened:
@@ -146,9 +145,12 @@ def run_compare(
 
 async def _compared(known: tuple[Opened, Opened], seconds: float | None) -> list[Session]:
     sessions = [one.session for one in known]
+    told: list[set[str | None]] = [set(), set()]
 
     def heard(place: int, message: Told, session: Session) -> None:
-        lines = (trusted_line(sessions[place], message), progress_line(message))
+        said = progress_line(message)
+        lines = (trusted_line(sessions[place], message), None if said in told[place] else said)
+        told[place].add(said)  # Each turn begins with the same words.
         sessions[place] = session
         for line in filter(None, lines):
             say(f"{WHICH[place]} {known[place].label}", line)

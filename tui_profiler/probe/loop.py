@@ -188,6 +188,8 @@ class Loop:
     def _requests(self) -> Request | None:
         """Carry out what was asked; gives the request that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
+        if wait is None:
+            self._clock.note_gap()
         while (request := self._next_request(wait)) is not None:
             wait = 0.0
             match request:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from tui_profiler.queries.sides import SideNode, SideTree
 
 Change: TypeAlias = Literal["same", "changed", "moved", "appeared", "vanished"]
+CHANGE_NAMES: tuple[Change, ...] = ("changed", "moved", "appeared", "vanished", "same")
 Nodes: TypeAlias = tuple[SideNode, ...]
 Signature: TypeAlias = tuple[object, ...]
 

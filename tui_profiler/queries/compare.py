@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import Figure, Unknown, known
-from tui_profiler.queries.alignment import AlignedNode, Alignment, Change, align
+from tui_profiler.queries.alignment import CHANGE_NAMES, AlignedNode, Alignment, Change, align
 from tui_profiler.queries.noise import is_noise
 from tui_profiler.queries.sides import Side, SideNode, SideTree
 
@@ -49,7 +49,6 @@ TOTALS: tuple[tuple[str, str, Unit], ...] = (
 )
 """Path in the JSON report, name, unit."""
 MEASURED = ("latency.", "latency_per_item.", "throughput.")
-CHANGES: tuple[Change, ...] = ("changed", "moved", "appeared", "vanished", "same")
 
 
 class Pair(Struct, frozen=True):
@@ -157,7 +156,7 @@ def change_counts(compared: Comparison) -> dict[Change, int]:
     counted = Counter(
         one.change for one in alignment.nodes if node_of(compared, one).kind == "module"
     )
-    return {change: counted[change] for change in CHANGES}
+    return {change: counted[change] for change in CHANGE_NAMES}
 
 
 def node_of(compared: Comparison, one: AlignedNode) -> SideNode:

@@ -64,7 +64,7 @@ def compare_as_json(
             }
             for row in total_rows(compared)
         ],
-        "modules": dict(counted)
+        "modules": {str(change): number for change, number in counted.items()}
         if counted
         else unavailable.missing("modules", compared.why_no_alignment),
         "worst_by": default_figure(compared) if counted else None,

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-from tui_profiler.queries.alignment import AlignedNode
+from tui_profiler.queries.alignment import CHANGE_NAMES, AlignedNode
 from tui_profiler.queries.compare import (
-    CHANGES,
     UNITS,
     Comparison,
     FigureName,
@@ -134,7 +133,7 @@ def _modules(compared: Comparison) -> list[str]:
     if compared.alignment is None:
         return ["", compared.why_no_alignment]
     counted = change_counts(compared)
-    said = [f"{thousands(counted[change])} {change}" for change in CHANGES if counted[change]]
+    said = [f"{thousands(counted[change])} {change}" for change in CHANGE_NAMES if counted[change]]
     return ["", heading("modules", ", ".join(said))]
 
 
@@ -181,4 +180,4 @@ def _holds(compared: Comparison, index: int) -> bool:
 
 
 def _legend() -> str:
-    return "  ".join(f"{MARKS[change]} {change}" for change in CHANGES if change != "same")
+    return "  ".join(f"{MARKS[change]} {change}" for change in CHANGE_NAMES if change != "same")
