@@ -18,6 +18,7 @@ from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .findings_option import findings_option
+from .compare_verb import compare
 from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
@@ -39,6 +40,7 @@ Examples:
   tui-profiler report resnet50 --check 'total_macs<=5G'
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
   tui-profiler try resnet50                     changes that could make it faster, measured
+  tui-profiler compare resnet50 'resnet50 --batch 8'
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
@@ -276,6 +278,7 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 
 _verbs.add_command(attach)
+_verbs.add_command(compare)
 _verbs.add_command(relay)
 _verbs.add_command(try_verb)
 _verbs.add_command(onnx)

@@ -36,7 +36,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.device_clock import DeviceAggregator, DeviceClock, device_of
@@ -65,13 +65,15 @@ class Loop:
 
     def __init__(
         self,
-        link: Link,
+        link: Talk,
         spec: LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
+        *,
+        why_no_windows: str = "",
     ) -> None:
         self._link = link
         self._spec = spec
@@ -91,6 +93,7 @@ class Loop:
         self._overhead = OverheadMeter()
         self._governor = Governor(spec.budget)
         self._windows = OperatorWindows(traced.nodes, model, spec.budget)
+        self._windows.why_none = why_no_windows
         self._pairs = 0
         self._since_tick_seconds = 0.0
         self._state: State = "starting"
@@ -190,6 +193,8 @@ class Loop:
     def _requests(self) -> Request | None:
         """Carry out what was asked; gives the request that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
+        if wait is None:
+            self._clock.note_gap()
         while (request := self._next_request(wait)) is not None:
             wait = 0.0
             match request:
