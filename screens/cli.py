@@ -21,6 +21,7 @@ from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
 from .setup_verbs import completion, config
+from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
 from .verb_group import Verbs, models_and_files
 
@@ -34,6 +35,7 @@ Examples:
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler sweep resnet50 --batch 1,2,4,8   how it grows, and where the knee is
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
   tui-profiler models 'efficientnet*'
@@ -269,6 +271,7 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 _verbs.add_command(attach)
 _verbs.add_command(relay)
+_verbs.add_command(sweep)
 _verbs.add_command(config)
 _verbs.add_command(completion)
 
