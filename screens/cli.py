@@ -24,6 +24,7 @@ from .setup_verbs import completion, config
 from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
 from .verb_group import Verbs, models_and_files
+from .zoo_options import zoo_options
 
 _EPILOG = """\b
 Examples:
@@ -38,6 +39,7 @@ Examples:
   tui-profiler sweep resnet50 --batch 1,2,4,8   how it grows, and where the knee is
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
+  tui-profiler report --all torchvision --output zoo --jobs 2
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
@@ -122,6 +124,7 @@ def _explore(
 )
 @model_options
 @click.pass_obj
+@zoo_options
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Print what each MODEL costs on paper, and with --measure how long it takes.
 
