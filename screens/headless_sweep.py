@@ -88,13 +88,14 @@ def _begin(request: Request) -> Spawned:
 
 def _stated(wanted: Sweep) -> str:
     axes = [f"{len(axis.values)} of {axis.name}" for axis in wanted.axes]
-    number = len(points(wanted.axes))
+    count = len(points(wanted.axes))
+    number = "1 point" if count == 1 else f"{count} points"
     product = wanted.axes[0].name if len(axes) == 1 else " × ".join(axes)
     about = clock(estimated_seconds(wanted))
     if not wanted.runs:
-        return f"{number} points ({product}) on paper; about {about}"
+        return f"{number} ({product}) on paper; about {about}"
     return (
-        f"{number} points ({product}) in {in_rounds(wanted.rounds)}, {wanted.seconds:g} s of"
+        f"{number} ({product}) in {in_rounds(wanted.rounds)}, {wanted.seconds:g} s of"
         f" running a point; about {about}"
     )
 

@@ -66,10 +66,7 @@ def _identity(sweep: Sweep) -> list[str]:
     how = "on paper only"
     if sweep.runs:
         back = ", every second one backwards" if sweep.rounds > 1 else ""
-        how = (
-            f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s of running"
-            " a point"
-        )
+        how = f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s a point"
     ended = ["it was interrupted: what is there follows"] if sweep.interrupted else []
     return [who, how, *ended]
 
@@ -93,7 +90,7 @@ def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     gap = " " * (bars + 2 if bars else 0)
     fastest = max((known(one.items_per_second) or 0.0 for one in found), default=0.0)
     lines = [
-        heading("points", "latency of a forward, items a second and memory at their most, measured")
+        heading("points", "latency of a forward, items a second and most memory, measured")
         if sweep.runs
         else heading("points", "on paper"),
         f"{header}{gap}{after}",
@@ -226,13 +223,14 @@ def _exponent(slope: Slope | Unknown) -> str:
 def _knee_lines(found: tuple[Knee, ...]) -> list[str]:
     if not found:
         return []
-    return ["", heading("knee", KNEE_RULE), *(_knee(knee) for knee in found)]
+    return ["", heading("knee", KNEE_RULE), *(line for knee in found for line in _knee(knee))]
 
 
-def _knee(knee: Knee) -> str:
+def _knee(knee: Knee) -> list[str]:
     held = f"{at_words(knee.at)}: " if knee.at else ""
     if knee.is_first:
-        return f"  {held}batch {knee.batch}, the smallest: more costs latency faster than it gains"
-    last = "; the largest tried: a larger one may pay more" if knee.is_last else ""
+        what = "the smallest: more costs latency faster than it gains"
+        return [f"  {held}batch {knee.batch}, {what}"]
+    last = ["  the largest tried: a larger one may pay more"] if knee.is_last else []
     gain = f"{knee.gain:.2f}× the items/s of the smallest at {knee.cost:.2f}× its latency"
-    return f"  {held}batch {knee.batch}: {gain}{last}"
+    return [f"  {held}batch {knee.batch}: {gain}", *last]

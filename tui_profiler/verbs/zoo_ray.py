@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 
 from tui_profiler.messages import Request
@@ -48,6 +49,8 @@ def zoo_on_ray(
         raise RayError("Ray is not installed")
     ray = importlib.import_module("ray")
     is_local = address == LOCAL
+    # A cluster of ours reports to no one unless its user wants it to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         ray.init(
             address=LOCAL if is_local else address,
