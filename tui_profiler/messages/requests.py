@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
 from tui_profiler.messages.verification import Counter
 
 
@@ -136,6 +137,8 @@ Request: TypeAlias = (
     | SetBatch
     | SetPhase
     | ReplayNode
+    | AnalyseParameters
+    | StopAnalysing
     | Stop
     | Observe
     | TraceAgain

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import torch
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     LoadSpec,
     LoopState,
     Pause,
@@ -34,6 +35,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
+from tui_profiler.probe.analyst import ANALYSING, Analyst
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
@@ -70,6 +72,7 @@ class Loop:
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
         self._link = link
         self._spec = spec
@@ -78,6 +81,7 @@ class Loop:
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
+        self._analyst = analyst
         self._forwards_done = 0
         self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
@@ -199,6 +203,8 @@ class Loop:
                     self._steps += 1
                 case ReplayNode(node=node):
                     self._replay(node)
+                case AnalyseParameters():
+                    self._analyse(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -216,6 +222,19 @@ class Loop:
         self._link.send(held)
         with self._clock.removed():
             self._link.send(replay.run(node, self._forward, self._is_interrupted))
+        self._become(before)
+
+    def _analyse(self, request: AnalyseParameters) -> None:
+        """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
+        if self._analyst is None:
+            return
+        before = self._state
+        self._energy.become("other")
+        batch = self._inputs.batch
+        self._link.send(LoopState("paused", self._now(), batch, ANALYSING, self._phase))
+        self._asked.extend(self._analyst.run(request))
+        if before == "running":
+            self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
         self._become(before)
 
     def _is_interrupted(self) -> bool:

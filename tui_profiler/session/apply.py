@@ -24,6 +24,9 @@ from tui_profiler.messages import (
     Nodes,
     OperatorTimes,
     Overhead,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Playback,
     Printed,
     RealCost,
@@ -33,6 +36,7 @@ from tui_profiler.messages import (
     StageDone,
     StageStarted,
     StepTimes,
+    TensorStatistics,
     Tick,
     TraceDone,
     TraceStarted,
@@ -40,6 +44,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.parameters import with_parameters
 from tui_profiler.session.seconds import with_sample, with_tick
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
@@ -110,6 +115,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
+        case ParametersStarted() | TensorStatistics() | ParametersProgress() | ParametersDone():
+            return replace(session, parameters=with_parameters(session.parameters, message))
         case Failed():
             return replace(session, failure=message)
         case Printed():
