@@ -16,6 +16,7 @@ from tests.machine_session import FULL
 from tests.small_model import MEASURED
 from tui_profiler.messages import (
     WHOLE_MODEL,
+    AnalyseParameters,
     Ceilings,
     Core,
     Cost,
@@ -42,6 +43,9 @@ from tui_profiler.messages import (
     Observe,
     OperatorTimes,
     OutputError,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Pause,
     Play,
     Playback,
@@ -66,8 +70,10 @@ from tui_profiler.messages import (
     Step,
     StepTimes,
     Stop,
+    StopAnalysing,
     StopTrial,
     Tensor,
+    TensorStatistics,
     TraceAgain,
     TrialProgress,
     TrialResult,
@@ -80,6 +86,18 @@ from tui_profiler.messages import (
     Wish,
 )
 from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.parameters import (
+    Channels,
+    Compression,
+    Histogram,
+    Moments,
+    Pruned,
+    PrunedChannels,
+    Quantised,
+    Sampled,
+    Spectral,
+    Width,
+)
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
@@ -96,6 +114,24 @@ NODE = Node(
     "",
     "net.py:1",
     "",
+)
+STATISTICS = TensorStatistics(
+    "a",
+    "a.weight",
+    (2, 3),
+    "float32",
+    *(24, 24, 64),
+    is_buffer=False,
+    moments=Moments(6, 1, 0, 1, 2, 1e-3, *[0.5] * 4, Unknown("no"), -1.2, 1.0, 2.0),
+    histogram=Histogram(b"\0" * 16, b"\1" * 8, 0.5),
+    pruned=(Pruned(0.1, 0.5),),
+    channels=Channels(2, 3, b"\0" * 8, 1, 1, (1,), (PrunedChannels(0.1, 1),), Unknown("no"), 2),
+    spectral=Spectral(1.5, "lanczos", 2, 3, 7, 1e-4),
+    quantised=(Quantised("int8", "group", 40.0, 8.125, 128),),
+    quantised_on=Sampled(6, 6),
+    width=Width("int8", "channel", 8.0, 0.01, 12, "40 dB"),
+    compression=Compression(7.5, 0.25, "zlib 6", 0.9, 0.8, Sampled(3, 6)),
+    whys=(("spectral", "it was stopped"),),
 )
 MESSAGES: tuple[Message, ...] = (
     *MEASURED,
@@ -130,6 +166,10 @@ MESSAGES: tuple[Message, ...] = (
         *(TrialSide(0.5, 1, 3, Unknown("no")), TrialSide(0.25, 2), 2.0, 1.9, 2.1, 20),
         *(OutputError(0.5, 0.25, 3, 1, 0.125), "", 0.5, "decode", 4),
     ),
+    ParametersStarted(1.0, 2, 3, is_random=True, weights="random", under="a"),
+    ParametersProgress(1.0, 0.5, 1, 2, "a.b"),
+    ParametersDone(2.0, 1.0, 2, 3, was_stopped=True, why="no"),
+    STATISTICS,
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
     WindowTimes(
         1.0, b"\1\0\0\0", *[b"\0\0\0\0"] * 3, (Region(1, "why", (RegionPart("a::b", 1, 0.5),)),)
@@ -157,6 +197,8 @@ REQUESTS: tuple[Request, ...] = (
     SetBatch(4),
     SetPhase("decode"),
     ReplayNode(7),
+    AnalyseParameters("a.b", ("spectral",), 2),
+    StopAnalysing(),
     Play(),
     Halt(),
     SetSpeed(2.5),

@@ -57,6 +57,14 @@ from tui_profiler.messages.model import (
     Weight,
 )
 from tui_profiler.messages.onnx import Exported
+from tui_profiler.messages.parameters import (
+    AnalyseParameters,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
+    StopAnalysing,
+    TensorStatistics,
+)
 from tui_profiler.messages.playback import Playback, Skipped
 from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
@@ -125,6 +133,10 @@ Message: TypeAlias = (
     | Replayed
     | TrialProgress
     | TrialResult
+    | ParametersStarted
+    | TensorStatistics
+    | ParametersProgress
+    | ParametersDone
     | Failed
     | Printed
     | Ended
@@ -137,6 +149,7 @@ __all__ = [
     "WHOLE_MODEL",
     "Account",
     "Allocator",
+    "AnalyseParameters",
     "Attempt",
     "Cache",
     "Ceiling",
@@ -177,6 +190,9 @@ __all__ = [
     "OperatorTimes",
     "OutputError",
     "Overhead",
+    "ParametersDone",
+    "ParametersProgress",
+    "ParametersStarted",
     "Pause",
     "PeakMemory",
     "PerfCounters",
@@ -205,8 +221,10 @@ __all__ = [
     "Step",
     "StepTimes",
     "Stop",
+    "StopAnalysing",
     "StopTrial",
     "Tensor",
+    "TensorStatistics",
     "Tick",
     "TraceAgain",
     "TraceDone",

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
 from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
 
@@ -171,6 +172,8 @@ Request: TypeAlias = (
     | Try
     | StopTrial
     | TryAlone
+    | AnalyseParameters
+    | StopAnalysing
     | Stop
     | Observe
     | TraceAgain

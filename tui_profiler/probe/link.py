@@ -26,6 +26,7 @@ from tui_profiler.messages import (
     Message,
     OperatorTimes,
     Overhead,
+    ParametersProgress,
     Request,
     Sample,
     StepTimes,
@@ -37,7 +38,7 @@ from tui_profiler.wire import WireError, encode, request_decoder
 
 _REPLACEABLE = (
     *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
-    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress),
+    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress, ParametersProgress),
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384

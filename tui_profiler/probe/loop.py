@@ -21,6 +21,7 @@ from collections.abc import Callable
 import torch
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     LoadSpec,
     LoopState,
     Pause,
@@ -36,6 +37,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
+from tui_profiler.probe.analyst import ANALYSING, Analyst
 from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
@@ -72,6 +74,7 @@ class Loop:
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
+        analyst: Analyst | None = None,
         *,
         why_no_windows: str = "",
     ) -> None:
@@ -82,6 +85,7 @@ class Loop:
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
+        self._analyst = analyst
         self._forwards_done = 0
         self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
@@ -208,6 +212,8 @@ class Loop:
                     self._replay(node)
                 case Try(wish=wish):
                     self._try(wish)
+                case AnalyseParameters():
+                    self._analyse(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -230,6 +236,16 @@ class Loop:
         self._hold(TRYING)
         trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
         trials.run(wish, self._asked)
+        self._become(self._state)
+
+    def _analyse(self, request: AnalyseParameters) -> None:
+        """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
+        if self._analyst is None:
+            return
+        self._hold(ANALYSING)
+        self._asked.extend(self._analyst.run(request))
+        if self._state == "running":
+            self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
         self._become(self._state)
 
     def _is_interrupted(self) -> bool:

@@ -25,6 +25,9 @@ from tui_profiler.messages import (
     Nodes,
     OperatorTimes,
     Overhead,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Playback,
     Printed,
     RealCost,
@@ -34,6 +37,7 @@ from tui_profiler.messages import (
     StageDone,
     StageStarted,
     StepTimes,
+    TensorStatistics,
     Tick,
     TraceDone,
     TraceStarted,
@@ -43,6 +47,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.parameters import with_parameters
 from tui_profiler.session.seconds import with_sample, with_tick
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
@@ -120,6 +125,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return replace(session, trial=message)
         case TrialResult():
             return _tried(session, message)
+        case ParametersStarted() | TensorStatistics() | ParametersProgress() | ParametersDone():
+            return replace(session, parameters=with_parameters(session.parameters, message))
         case Failed():
             return replace(session, failure=message)
         case Printed():

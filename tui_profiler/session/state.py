@@ -28,6 +28,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
+from tui_profiler.session.parameters import Parameters
 from tui_profiler.session.seconds import LatencySecond, LoadSecond
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
@@ -121,6 +122,8 @@ class Session(Struct, frozen=True, eq=False):
     """The trial under way, None where there is none."""
     trials: tuple[TrialResult, ...] = ()
     """How trials came out, the last of each kind and node, oldest first."""
+    parameters: Parameters | None = None
+    """What their values are like, None before it was asked for."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()
