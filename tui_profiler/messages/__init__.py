@@ -78,6 +78,12 @@ from tui_profiler.messages.requests import (
     Stop,
     TraceAgain,
 )
+from tui_profiler.messages.sensitivity import (
+    MeasureSensitivity,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
+)
 from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
 from tui_profiler.messages.windows import Region, RegionPart, WindowTimes
 
@@ -107,6 +113,9 @@ Message: TypeAlias = (
     | Sample
     | Overhead
     | Replayed
+    | SensitivityStarted
+    | Sensitivity
+    | SensitivityDone
     | Failed
     | Printed
     | Ended
@@ -145,6 +154,7 @@ __all__ = [
     "Listed",
     "LoadSpec",
     "LoopState",
+    "MeasureSensitivity",
     "MemorySteps",
     "Message",
     "MigDevice",
@@ -172,6 +182,9 @@ __all__ = [
     "Sample",
     "SecondOpinion",
     "Seek",
+    "Sensitivity",
+    "SensitivityDone",
+    "SensitivityStarted",
     "SetBatch",
     "SetPhase",
     "SetSpeed",

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.sensitivity import MeasureSensitivity
 from tui_profiler.messages.verification import Counter
 
 
@@ -136,6 +137,7 @@ Request: TypeAlias = (
     | SetBatch
     | SetPhase
     | ReplayNode
+    | MeasureSensitivity
     | Stop
     | Observe
     | TraceAgain

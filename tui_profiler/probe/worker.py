@@ -57,6 +57,7 @@ ACCEPTS = (
     "SetBatch",
     "SetPhase",
     "ReplayNode",
+    "MeasureSensitivity",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0

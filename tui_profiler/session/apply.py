@@ -30,6 +30,9 @@ from tui_profiler.messages import (
     Replayed,
     Sample,
     SecondOpinion,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
     StageDone,
     StageStarted,
     StepTimes,
@@ -41,6 +44,7 @@ from tui_profiler.messages import (
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
 from tui_profiler.session.seconds import with_sample, with_tick
+from tui_profiler.session.sensitivity import with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
@@ -110,6 +114,9 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
+        case SensitivityStarted() | Sensitivity() | SensitivityDone():
+            known = with_sensitivity(session.sensitivity, message)
+            return replace(session, sensitivity=known)
         case Failed():
             return replace(session, failure=message)
         case Printed():

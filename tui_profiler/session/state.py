@@ -26,6 +26,7 @@ from tui_profiler.messages import (
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.seconds import LatencySecond, LoadSecond
+from tui_profiler.session.sensitivity import Sensitivities
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import DeviceTimings, Windows
@@ -112,6 +113,8 @@ class Session(Struct, frozen=True, eq=False):
     """Of a rank of a distributed run, None elsewhere."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
+    sensitivity: Sensitivities | None = None
+    """What the output loses when a weight changes, None before it was asked for."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()
