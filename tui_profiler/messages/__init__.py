@@ -56,6 +56,14 @@ from tui_profiler.messages.model import (
     TraceStarted,
     Weight,
 )
+from tui_profiler.messages.parameters import (
+    AnalyseParameters,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
+    StopAnalysing,
+    TensorStatistics,
+)
 from tui_profiler.messages.playback import Playback, Skipped
 from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
@@ -113,6 +121,10 @@ Message: TypeAlias = (
     | Sample
     | Overhead
     | Replayed
+    | ParametersStarted
+    | TensorStatistics
+    | ParametersProgress
+    | ParametersDone
     | SensitivityStarted
     | Sensitivity
     | SensitivityDone
@@ -126,6 +138,7 @@ __all__ = [
     "NO_FORWARD",
     "Account",
     "Allocator",
+    "AnalyseParameters",
     "Attempt",
     "Cache",
     "Ceiling",
@@ -164,6 +177,9 @@ __all__ = [
     "Observe",
     "OperatorTimes",
     "Overhead",
+    "ParametersDone",
+    "ParametersProgress",
+    "ParametersStarted",
     "Pause",
     "PeakMemory",
     "PerfCounters",
@@ -195,7 +211,9 @@ __all__ = [
     "Step",
     "StepTimes",
     "Stop",
+    "StopAnalysing",
     "Tensor",
+    "TensorStatistics",
     "Tick",
     "TraceAgain",
     "TraceDone",

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
 from tui_profiler.messages.sensitivity import MeasureSensitivity
 from tui_profiler.messages.verification import Counter
 
@@ -137,6 +138,8 @@ Request: TypeAlias = (
     | SetBatch
     | SetPhase
     | ReplayNode
+    | AnalyseParameters
+    | StopAnalysing
     | MeasureSensitivity
     | Stop
     | Observe

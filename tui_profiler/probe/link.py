@@ -25,6 +25,7 @@ from tui_profiler.messages import (
     Message,
     OperatorTimes,
     Overhead,
+    ParametersProgress,
     Request,
     Sample,
     StepTimes,
@@ -35,7 +36,7 @@ from tui_profiler.wire import WireError, encode, request_decoder
 
 _REPLACEABLE = (
     *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
-    *(Sample, Heartbeat, Overhead, LoopState),
+    *(Sample, Heartbeat, Overhead, LoopState, ParametersProgress),
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384

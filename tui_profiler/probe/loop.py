@@ -21,8 +21,10 @@ from collections.abc import Callable
 import torch
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     LoadSpec,
     LoopState,
+    MeasureSensitivity,
     Pause,
     ReplayNode,
     Request,
@@ -34,6 +36,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
+from tui_profiler.probe.analyst import ANALYSING, Analyst
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
@@ -47,6 +50,7 @@ from tui_profiler.probe.measure.overhead import (
     seconds_to_next_tick,
 )
 from tui_profiler.probe.node_replay import NodeReplay
+from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
 
 FIRST_PAIRS = 30
@@ -70,14 +74,18 @@ class Loop:
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
         self._link = link
         self._spec = spec
         self._now = now
         self._model = model
+        self._traced = traced
+        self.has_random_weights = False
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
+        self._analyst = analyst
         self._forwards_done = 0
         self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
@@ -199,6 +207,10 @@ class Loop:
                     self._steps += 1
                 case ReplayNode(node=node):
                     self._replay(node)
+                case AnalyseParameters():
+                    self._analyse(request)
+                case MeasureSensitivity():
+                    self._measure_sensitivity(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -216,6 +228,30 @@ class Loop:
         self._link.send(held)
         with self._clock.removed():
             self._link.send(replay.run(node, self._forward, self._is_interrupted))
+        self._become(before)
+
+    def _analyse(self, request: AnalyseParameters) -> None:
+        """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
+        if self._analyst is None:
+            return
+        before = self._state
+        self._energy.become("other")
+        batch = self._inputs.batch
+        self._link.send(LoopState("paused", self._now(), batch, ANALYSING, self._phase))
+        self._asked.extend(self._analyst.run(request))
+        if before == "running":
+            self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
+        self._become(before)
+
+    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+        """Change one weight after another; no forward of it is a figure of the live run."""
+        before, batch = self._state, self._inputs.batch
+        self._energy.become("other")
+        self._link.send(LoopState("paused", self._now(), batch, MEASURING, self._phase))
+        of = self._model, self._traced
+        with self._clock.removed():
+            asked = measured(request, self._link, self._now, *of, is_random=self.has_random_weights)
+        self._asked.extend(asked)
         self._become(before)
 
     def _is_interrupted(self) -> bool:

@@ -24,6 +24,9 @@ from tui_profiler.messages import (
     Nodes,
     OperatorTimes,
     Overhead,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Playback,
     Printed,
     RealCost,
@@ -36,6 +39,7 @@ from tui_profiler.messages import (
     StageDone,
     StageStarted,
     StepTimes,
+    TensorStatistics,
     Tick,
     TraceDone,
     TraceStarted,
@@ -43,6 +47,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.parameters import with_parameters
 from tui_profiler.session.seconds import with_sample, with_tick
 from tui_profiler.session.sensitivity import with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
@@ -114,6 +119,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
         case Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
+        case ParametersStarted() | TensorStatistics() | ParametersProgress() | ParametersDone():
+            return replace(session, parameters=with_parameters(session.parameters, message))
         case SensitivityStarted() | Sensitivity() | SensitivityDone():
             known = with_sensitivity(session.sensitivity, message)
             return replace(session, sensitivity=known)
@@ -171,7 +178,7 @@ def _trace(
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
-    session = replace(session, windows=None, device=None)
+    session = replace(session, windows=None, device=None, sensitivity=None)
     return replace(session, tree=tree, timings=None, operators=None, replays=(), history=history)
 
 

@@ -25,6 +25,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
+from tui_profiler.session.parameters import Parameters
 from tui_profiler.session.seconds import LatencySecond, LoadSecond
 from tui_profiler.session.sensitivity import Sensitivities
 from tui_profiler.session.timing import Timings
@@ -113,6 +114,8 @@ class Session(Struct, frozen=True, eq=False):
     """Of a rank of a distributed run, None elsewhere."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
+    parameters: Parameters | None = None
+    """What their values are like, None before it was asked for."""
     sensitivity: Sensitivities | None = None
     """What the output loses when a weight changes, None before it was asked for."""
     sample: Sample | None = None
