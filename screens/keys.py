@@ -56,6 +56,14 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "screens",
         footer="right!",
     ),
+    Key(
+        "w",
+        "side('weights')",
+        "weights",
+        "statistics of every parameter, and what the output loses when one is changed",
+        "screens",
+        footer="right",
+    ),
 )
 """Other views of the same session and node; the label is the screen's name."""
 EXPLORER: tuple[Key, ...] = (

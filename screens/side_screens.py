@@ -12,6 +12,7 @@ _CLASSES = {
     "timeline": "TimelineScreen",
     "roofline": "RooflineScreen",
     "memory": "MemoryScreen",
+    "weights": "WeightsScreen",
 }
 
 

@@ -38,6 +38,7 @@ from tui_profiler.probe.parameters.outputs import (
 )
 from tui_profiler.probe.parameters.replaced import Aliases, Storages, aliases_of, replaced
 from tui_profiler.probe.torch_internals import parameters_of
+from tui_profiler.probe.writable import writable
 
 MOST_SAVED_BYTES = 2 << 30
 """Of what operators write in one forward: about what a pass backwards needs to be kept."""
@@ -119,7 +120,7 @@ class Meter:
                 self._measured,
                 self._noise,
                 self._output_largest,
-                why[:_MOST_REASON],
+                writable(why[:_MOST_REASON]),
             )
         )
 
@@ -183,8 +184,8 @@ class Meter:
         found: Distance | Unknown,
     ) -> Sensitivity:
         return Sensitivity(
-            owner=target.owner,
-            name=target.name,
+            owner=writable(target.owner),
+            name=writable(target.name),
             scheme=scheme,
             weight_error=weight_error,
             predicted=predicted,
@@ -228,7 +229,7 @@ class Meter:
             found = predicted_errors(outputs.run, weights, change_of, is_over)
         except Exception as error:  # No derivative of one operator is no reason not to measure.
             reason = f"no derivatives: {type(error).__name__}: {error}"[:_MOST_REASON]
-            return [Unknown(reason)] * len(targets)
+            return [Unknown(writable(reason))] * len(targets)
         return [one if isinstance(one, Unknown) else _figure(one / norm) for one in found]
 
     def _weight_error(self, target: Target, scheme: Scheme) -> Figure:
