@@ -125,8 +125,9 @@ class Histogram(Part, frozen=True):
     """Counts of the finite values in bins about equally wide."""
 
     edges: bytes
-    """float64, little-endian, one more than bins, rising. A bin holds its lower edge, not its upper
-    one, the last bin both. Edges are numbers of 8 significant bits, so that counts are exact."""
+    """float64, little-endian, one more than bins, rising: least value first, largest last. A value
+    on an edge between two bins is in the one further from 0. Inner edges of large float32 and
+    float64 tensors are numbers of 8 significant bits, so that counts are exact after one pass."""
     counts: bytes
     """uint64, little-endian, one for each bin; at most ``HISTOGRAM_BINS``."""
     entropy_bits: float
@@ -164,7 +165,7 @@ class Quantised(Part, frozen=True):
     """10·log₁₀ of the sum of squares over the sum of squared errors; unknown where nothing is
     lost (infinite) or there is no signal."""
     bits: float
-    """For each value, its share of the scales (float16 each) included."""
+    """For each value, its share of the scales (float32 each) included."""
     group: int = 0
     """Values of one scale; 0 but for groups."""
 
@@ -190,7 +191,8 @@ class Pruned(Part, frozen=True):
     loss: float
     """‖w − pruned‖₂ / ‖w‖₂, the smallest magnitudes going first."""
     sparsity: float
-    """Share of the finite values, zeros that are there included; right to a thousandth of it."""
+    """Share of the finite values, zeros that are there included; of large float32 and float64
+    tensors right to a thousandth of it, else exact."""
 
 
 class PrunedChannels(Part, frozen=True):

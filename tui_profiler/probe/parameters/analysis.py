@@ -61,6 +61,7 @@ class Analysis:
         self._done = 0
         self._looked_at = ""
         self._began = 0.0
+        self._next_progress = 0.0
 
     def run(self, request: AnalyseParameters, is_over: Callable[[], bool]) -> None:
         """Look at every tensor that was asked for.
@@ -109,7 +110,7 @@ class Analysis:
                 pool.submit(self._look, subject, request) for subject in kept
             }
             while pending:
-                finished, pending = wait(pending, PROGRESS_SECONDS, FIRST_COMPLETED)
+                finished, pending = wait(pending, PROGRESS_SECONDS / 2, FIRST_COMPLETED)
                 for one in finished:
                     one.result()
                 self._tell_progress()
@@ -123,14 +124,25 @@ class Analysis:
         if self._is_stopped:
             return
         self._looked_at = subject.name
-        self._send(self._of(subject, request))
+        found = self._of(subject, request)
+        if self._is_stopped and found.moments is None and subject.values is not None:
+            return
+        self._send(found)
         with self._lock:
             self._done += 1
 
     def _of(self, subject: Subject, request: AnalyseParameters) -> TensorStatistics:
         if subject.values is None:
             return described(subject, why_none=subject.why_none)
-        return statistics(subject, request.parts, self._read)
+        try:
+            return statistics(subject, request.parts, self._read)
+        except StoppedError:
+            return described(subject, why_none="it was stopped")
+        except (
+            Exception
+        ) as error:  # Rule 3: a type that torch has no arithmetic for, a file cut off.
+            reason = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
+            return described(subject, why_none=reason)
 
     def _read(self, count: int) -> None:
         with self._lock:
@@ -139,6 +151,10 @@ class Analysis:
             raise StoppedError
 
     def _tell_progress(self) -> None:
+        now = time.perf_counter()
+        if now < self._next_progress:
+            return
+        self._next_progress = now + PROGRESS_SECONDS
         self._send(
             ParametersProgress(
                 self._now(), self._seconds(), self._done, self._bytes, self._looked_at
