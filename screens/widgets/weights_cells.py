@@ -11,8 +11,8 @@ from tui_profiler.units import PENDING, ZERO, count, dtype, share_cell
 
 from .parts import Look
 
-_SHORT = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
-_LONG = {"float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
+_SHORT = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8", "int4": "int4"}
+_LONG = {**_SHORT, "float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
 
 
 def statistic(value: float) -> str:

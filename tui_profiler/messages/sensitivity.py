@@ -33,7 +33,8 @@ class Scheme(Part, frozen=True):
 class MeasureSensitivity(OnWire, frozen=True):
     """Change one weight after another and measure what the model's output loses.
 
-    The live loop stands still meanwhile. Any other request ends it; ``StopAnalysing`` only that.
+    The live loop stands still meanwhile. ``StopAnalysing`` ends it, and any other request but a
+    look at the values, which waits.
     """
 
     scheme: Scheme

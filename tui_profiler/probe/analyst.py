@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tui_profiler.messages import (
     AnalyseParameters,
+    MeasureSensitivity,
     ParametersDone,
     Pause,
     Request,
@@ -63,7 +64,7 @@ class Analyst:
                     over = True
                     continue
                 asked.append(other)
-                over = over or not isinstance(other, Pause | Resume | Step)
+                over = over or not isinstance(other, Pause | Resume | Step | MeasureSensitivity)
             return over
 
         try:

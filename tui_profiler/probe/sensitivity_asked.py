@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import nn
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     MeasureSensitivity,
     Request,
     SensitivityDone,
@@ -50,7 +51,9 @@ def measured(
                 was_stopped = True
             else:
                 asked.append(other)
-        return was_stopped or bool(asked) or link.is_closed
+                # A look at the values can wait; whatever else is wanted, is wanted now.
+                was_stopped = was_stopped or not isinstance(other, AnalyseParameters)
+        return was_stopped or link.is_closed
 
     meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)
     meter.run(request, is_over)
