@@ -46,9 +46,9 @@ class WeightsScreen(SideScreen):
     has_rows = True
     keys: ClassVar[Keys] = (
         ("esc", "back"),
-        ("s", "sort"),
         ("x", "measure"),
         ("X", "all"),
+        ("s", "sort"),
         ("v", "change"),
         ("c", "stop"),
         ("b", "buffers"),

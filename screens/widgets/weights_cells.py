@@ -31,12 +31,14 @@ def statistic(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Give a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``<.01``."""
+    """Give a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
     scaled = value * 100
     if scaled == 0:
         return ZERO
-    if scaled < 0.005:
-        return "<.01"
+    if scaled < 0.00005:
+        return "<1e−4"
+    if scaled < 0.09995:
+        return f"{scaled:.4f}".removeprefix("0")
     if scaled < 9.995:
         return f"{scaled:.2f}"
     if scaled < 99.95:
@@ -49,9 +51,11 @@ def rough_percent(value: float) -> str:
     scaled = value * 100
     if scaled == 0:
         return ZERO
-    if scaled < 0.005:
-        return "~<.01"
+    if scaled < 0.00005:
+        return "~<1e−4"
     rounded = float(f"{scaled:.1e}")
+    if rounded < 0.1:
+        return f"~{rounded:.2g}".replace("~0.", "~.")
     if rounded < 1:
         return f"~{rounded:.2f}"
     return f"~{rounded:.1f}" if rounded < 10 else f"~{rounded:.0f}"

@@ -20,7 +20,7 @@ from tui_profiler.text import safe, width
 from tui_profiler.units import dtype, duration, rate, shape, share, size, thousands
 
 from .lines import EMPTY, Line, exact, line_width
-from .parts import Look, meter, row
+from .parts import Look, columns, meter, row
 from .weights_cells import decibels, figure_text, long_format, percent, rough_percent, statistic
 from .weights_panel import histogram_columns, panel_lines
 from .weights_table import table_lines
@@ -137,7 +137,10 @@ def compact_lines(look: Look, weight: WeightRow | None, rows: int) -> list[Line]
     if weight is None:
         return []
     title = f"{look.glyphs.rule} {safe(weight.name)} "
-    facts = f" {shape(weight.shape)}  {dtype(safe(weight.dtype))}  {size(weight.bytes)} "
+    parts = [shape(weight.shape), dtype(safe(weight.dtype)), size(weight.bytes)]
+    while parts and width(title) + sum(map(width, parts)) + 2 * len(parts) + 1 > look.cells:
+        parts.pop()
+    facts = f" {'  '.join(parts)} " if parts else ""
     rule = max(look.cells - width(title) - width(facts) - 1, 0)
     head: Line = (
         (title, "strong ink"),
@@ -165,13 +168,14 @@ def _facts(look: Look, weight: WeightRow) -> list[Line]:
         if found.histogram is not None:
             ends = statistic(moments.minimum), statistic(moments.maximum)
             cells = max(look.inner - 11 - sum(map(len, ends)) - 2, 1)
-            columns = histogram_columns(found.histogram, cells)
-            top = max((one or 0.0 for one in columns), default=0.0)
-            [drawn] = sparkline(columns, top, 1, look.glyphs)
+            counts = histogram_columns(found.histogram, cells)
+            top = max((one or 0.0 for one in counts), default=0.0)
+            [drawn] = sparkline(counts, top, 1, look.glyphs)
             lines.append(_fact(look, "", f"{ends[0]} {drawn} {ends[1]}"))
-        lines.append(_fact(look, "stored", _stored(look, weight)))
     if weight.sensitivity is not None:
-        lines.insert(1, _fact(look, "output", _output(look, weight)))
+        lines.append(_output(look, weight))
+    if found is not None and found.quantised:
+        lines.append(_fact(look, "stored", _stored(look, weight)))
     if found is not None and found.pruned:
         gone = "   ".join(f"{share(p.sparsity)} for {share(p.loss)}" for p in found.pruned[:3])
         lines.append(_fact(look, "prunes", f"{gone} of the norm"))
@@ -194,14 +198,19 @@ def _stored(look: Look, weight: WeightRow) -> str:
     return f"{'   '.join(parts)} dB{fits}"
 
 
-def _output(look: Look, weight: WeightRow) -> str:
+def _output(look: Look, weight: WeightRow) -> Line:
     one = weight.sensitivity
     assert one is not None
     error = (
         f"{figure_text(one.output_error, percent, look)} % error" if one.done else "not measured"
     )
     predicted = figure_text(one.predicted, rough_percent, look)
-    return f"{error}   predicted {predicted} %   {scheme_words(one.scheme)}"
+    parts: list[Line] = [
+        (("output".ljust(9), "muted"), (error, "ink")),
+        ((f"   predicted {predicted} %", "ink"),),
+        ((f"   {scheme_words(one.scheme)}", "muted"),),
+    ]
+    return columns(parts, EMPTY, look)
 
 
 def _fact(look: Look, label: str, text: str) -> Line:

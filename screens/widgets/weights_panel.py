@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 from tui_profiler.canvas import sparkline
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.messages.parameters import Histogram, Moments, TensorStatistics
+from tui_profiler.messages.parameters import Channels, Histogram, Moments, TensorStatistics, Width
 from tui_profiler.queries.weights import (
     WeightRow,
     is_measurable,
@@ -18,8 +19,8 @@ from tui_profiler.queries.weights import (
 from tui_profiler.text import middle, safe
 from tui_profiler.units import count, dtype, shape, share, size, thousands
 
-from .lines import EMPTY, Line
-from .parts import Look, absent, pending, row, section, words
+from .lines import EMPTY, Line, Span
+from .parts import Look, absent, columns, pending, row, section, words
 from .weights_cells import (
     decibels,
     figure_text,
@@ -30,7 +31,7 @@ from .weights_cells import (
 )
 
 FORMATS = ("int8", "int4", "float8_e4m3fn", "float8_e5m2")
-HISTOGRAM_ROWS = 4
+HISTOGRAM_ROWS = 3
 _LABEL = 11
 
 
@@ -39,23 +40,31 @@ def panel_lines(look: Look, weight: WeightRow | None, rows: int) -> list[Line]:
     if weight is None:
         return []
     found = weight.statistics
-    lines: list[Line] = [*_identity(look, weight), EMPTY]
+    parts: list[Sequence[Line]] = []
     if weight.shared_with:
-        lines += words(f"the same values as {safe(weight.shared_with)}: figures are there", look)
+        told = f"the same values as {safe(weight.shared_with)}: figures are there"
+        parts.append(words(told, look))
     elif found is None:
-        lines += _not_there(look)
+        parts.append(_not_there(look))
     elif found.moments is None:
-        lines += absent("values", safe(found.why_none) or "not told", look)
+        parts.append(absent("values", safe(found.why_none) or "not told", look))
     else:
-        for part in (
-            _values(look, found, found.moments),
-            _quantisation(look, found),
-            _pruning(look, found),
-            _structure(look, found),
-        ):
-            lines += [*part, EMPTY]
+        parts.append(_values(look, found, found.moments))
     if is_measurable(weight) and not weight.shared_with:
-        lines += _sensitivity(look, weight)
+        parts.append(_sensitivity(look, weight))
+    if found is not None and found.moments is not None and not weight.shared_with:
+        parts += [_quantisation(look, found), _pruning(look, found), _structure(look, found)]
+    return _spaced([*_identity(look, weight)], parts, rows)
+
+
+def _spaced(lines: list[Line], parts: Sequence[Sequence[Line]], rows: int) -> list[Line]:
+    """Put blank rows between parts, as many as there is room for."""
+    spare = rows - len(lines) - sum(map(len, parts))
+    for at, part in enumerate(parts):
+        if at and spare > 0:
+            lines.append(EMPTY)
+            spare -= 1
+        lines += part
     return lines[: max(rows, 0)]
 
 
@@ -108,21 +117,27 @@ def _values(look: Look, found: TensorStatistics, moments: Moments) -> list[Line]
             ("kurtosis", figure_text(moments.kurtosis, statistic, look)),
         ),
         _pairs(look, ("zeros", share(zeros) if zeros else "·"), ("nearly", share(near))),
-        _pairs(look, ("L1", statistic(moments.l1)), ("L2", statistic(moments.l2))),
+        _norms(look, found, moments),
     ]
-    if found.spectral is not None:
-        norm = figure_text(found.spectral.norm, statistic, look)
-        how = safe(found.spectral.method)
-        lines.append(_pairs(look, ("spectral", norm), ("by", how)))
     if found.histogram is not None:
         lines += histogram_lines(look, found.histogram, moments, HISTOGRAM_ROWS)
     return lines
 
 
+def _norms(look: Look, found: TensorStatistics, moments: Moments) -> Line:
+    spans: list[Span] = [("norms".ljust(_LABEL), "muted")]
+    norms = [("L1", statistic(moments.l1)), ("L2", statistic(moments.l2))]
+    if found.spectral is not None:
+        norms.append(("spectral", figure_text(found.spectral.norm, statistic, look)))
+    for name, text in norms:
+        spans += [(f"{name} ", "muted"), (f"{text}  ", "ink")]
+    return row(tuple(spans), EMPTY, look)
+
+
 def histogram_lines(look: Look, histogram: Histogram, moments: Moments, rows: int) -> list[Line]:
     """Draw the counts over the range of the values, and its ends below."""
-    columns = histogram_columns(histogram, look.inner)
-    drawn = sparkline(columns, max((one or 0.0 for one in columns), default=0.0), rows, look.glyphs)
+    shown = histogram_columns(histogram, look.inner)
+    drawn = sparkline(shown, max((one or 0.0 for one in shown), default=0.0), rows, look.glyphs)
     low, high = statistic(moments.minimum), statistic(moments.maximum)
     return [
         *(row(((line, "ink"),), EMPTY, look) for line in drawn),
@@ -137,14 +152,14 @@ def histogram_columns(histogram: Histogram, cells: int) -> list[float | None]:
     if not counts or cells < 1:
         return []
     bins = len(counts)
-    columns: list[float | None] = []
+    found: list[float | None] = []
     for column in range(cells):
         low, high = column * bins / cells, (column + 1) * bins / cells
         inside = 0.0
         for at in range(int(low), min(int(high) + 1, bins)):
             inside += counts[at] * max(min(high, at + 1) - max(low, at), 0.0)
-        columns.append(inside or None)
-    return columns
+        found.append(inside or None)
+    return found
 
 
 def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
@@ -167,19 +182,27 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
             lines.append(_table_row(look, long_format(name), tuple(cells)))
     width = found.width
     if width is not None:
-        stored = long_format(width.format)
-        per = f" per {width.granularity}" if width.granularity else ""
-        gain = f", saves {size(width.saved_bytes)}" if width.saved_bytes else ""
-        told = f"{stored}{per}, error {share(width.error)}{gain}" if gain else f"{stored} stays"
-        lines += _labelled(look, "width", f"{told}: {safe(width.why)}" if not gain else told)
+        lines.append(_width(look, width))
     return lines
+
+
+def _width(look: Look, width: Width) -> Line:
+    """Give the width that is enough, its error, and what it saves, as far as there is room."""
+    head: Line = (("enough", "muted"), ("  ", "ink"))
+    stored = long_format(safe(width.format))
+    if not width.saved_bytes:
+        return row((*head, (f"{stored} stays: {safe(width.why)}", "ink")), EMPTY, look)
+    per = f" per {safe(width.granularity)}" if width.granularity else ""
+    error: Line = ((f"  {share(width.error)} off", "ink"),)
+    saved: Line = ((f"  −{size(width.saved_bytes)}", "ink"),)
+    return columns(((*head, (f"{stored}{per}", "ink")), error, saved), EMPTY, look)
 
 
 def _pruning(look: Look, found: TensorStatistics) -> list[Line]:
     if not found.pruned:
         return [section("pruning", "", look), *absent("values", "no norm to lose", look)]
     losses = found.pruned[:4]
-    lines = [section("pruning, share that can go", "for a loss of norm", look)]
+    lines = [section("pruning", "what can go for a loss", look)]
     heads = tuple((share(one.loss), "muted") for one in losses)
     lines.append(_table_row(look, "loss", heads))
     sparse = tuple((share(one.sparsity) if one.sparsity else "·", "ink") for one in losses)
@@ -200,18 +223,7 @@ def _structure(look: Look, found: TensorStatistics) -> list[Line]:
         lines.append(
             section("channels", f"{thousands(channels.count)} of {count(channels.size)}", look)
         )
-        outliers = thousands(channels.outliers) if channels.outliers else "·"
-        if channels.first_outliers:
-            outliers += f"  ({', '.join(map(str, channels.first_outliers[:3]))})"
-        duplicates = figure_text(channels.near_duplicates, lambda n: f"{n:,.0f}", look)
-        lines.append(
-            _pairs(
-                look,
-                ("dead", thousands(channels.dead) if channels.dead else "·"),
-                ("alike", "·" if duplicates == "0" else duplicates),
-            )
-        )
-        lines += _labelled(look, "outliers", outliers)
+        lines.append(_channels(look, channels))
     packed = found.compression
     if packed is not None:
         told = (
@@ -221,24 +233,39 @@ def _structure(look: Look, found: TensorStatistics) -> list[Line]:
     return lines or [section("channels", "", look), *_whys(look, found, "channels")]
 
 
+def _channels(look: Look, channels: Channels) -> Line:
+    """Give what is dead, far out, or twice there; of the far out the first by their index."""
+    outliers = _or_none(channels.outliers)
+    if channels.first_outliers:
+        outliers += f" ({', '.join(map(str, channels.first_outliers[:2]))})"
+    alike = figure_text(channels.near_duplicates, _or_none, look)
+    spans: list[Span] = []
+    told = (("dead", _or_none(channels.dead)), ("alike", alike), ("outliers", outliers))
+    for name, text in told:
+        spans += [(f"{name} ", "muted"), (f"{text}   ", "ink")]
+    return row(tuple(spans), EMPTY, look)
+
+
+def _or_none(number: float) -> str:
+    return thousands(int(number)) if number else "·"
+
+
 def _sensitivity(look: Look, weight: WeightRow) -> list[Line]:
     session, one = look.session, weight.sensitivity
     known = session.sensitivity
     if one is None or known is None:
         reason = "x changes this weight and measures the output, X every weight"
         return [section("sensitivity", "", look), *pending("output", reason, look)]
-    lines = [section("sensitivity of the output", scheme_words(one.scheme), look)]
+    lines = [section("sensitivity", scheme_words(one.scheme), look)]
     if one.done:
         lines += _or_reason(look, "measured", one.output_error, lambda value: f"{percent(value)} %")
     else:
         waits = "it is measured" if is_measuring(session) else "it was stopped before"
         lines += pending("measured", waits, look)
     lines += _or_reason(look, "predicted", one.predicted, lambda value: f"{rough_percent(value)} %")
-    lines += _or_reason(look, "weight", one.weight_error, lambda value: f"{percent(value)} % off")
-    if one.done and not isinstance(one.largest, Unknown):
-        most = known.done.output_largest if known.done is not None else None
-        beside = f" of {statistic(most)}" if isinstance(most, float) else ""
-        lines += _labelled(look, "largest", f"{statistic(one.largest)}{beside}")
+    weight_error = figure_text(one.weight_error, lambda value: f"{percent(value)} % off", look)
+    largest = figure_text(one.largest if one.done else None, statistic, look)
+    lines.append(_pairs(look, ("weight", weight_error), ("largest", largest)))
     return lines
 
 

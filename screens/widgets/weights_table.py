@@ -100,7 +100,7 @@ def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:
     spans = [
         (" ", "ink"),
         (text, "faint" if is_faint else "ink"),
-        (flag, "error"),
+        *([(flag, "error")] if flag else []),
         (" " * (cells - width(text) - width(flag)), "ink"),
     ]
     for column in columns:
