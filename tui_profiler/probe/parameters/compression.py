@@ -30,8 +30,8 @@ def compression(values: Values) -> Compression | None:
         entropy_bits=entropy,
         bound=entropy / (8 * size),
         codec=f"zlib {LEVEL}",
-        ratio=len(zlib.compress(sample, LEVEL)) / sample.size,
-        planes_ratio=len(zlib.compress(planes, LEVEL)) / sample.size,
+        ratio=len(zlib.compress(sample.data, LEVEL)) / sample.size,
+        planes_ratio=len(zlib.compress(planes.data, LEVEL)) / sample.size,
         sampled=Sampled(count, values.rows * values.columns),
     )
 

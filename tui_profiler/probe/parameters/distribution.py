@@ -8,12 +8,14 @@ is asked of it afterwards, and its size does not depend on that of the tensor.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Counts = NDArray[np.int64]
+Step: TypeAlias = type[np.float32] | type[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,21 +29,22 @@ class Distribution:
     one value."""
     counts: Counts
     """(rows,): values in each, none of them 0."""
-    step: np.dtype[np.floating] | None = None
+    step: Step | None = None
     """Rows are steps of the magnitude of this type; None where each is one value."""
 
-    def parted(self, value: float) -> float:
-        """Give the nearest place towards 0 at which rows can be told apart."""
-        if self.step is None:
-            return value
-        single = self.step == np.float32
-        bits = np.array([value], self.step).view(np.uint32 if single else np.uint64)
-        kept = bits >> (16 if single else 45) << (16 if single else 45)
-        return float(kept.view(self.step)[0])
+    def parted(self, values: Numbers) -> Numbers:
+        """Give the nearest places towards 0 at which rows can be told apart."""
+        if self.step == np.float32:
+            single = values.astype(np.float32).view(np.uint32) >> np.uint32(16) << np.uint32(16)
+            return single.view(np.float32).astype(np.float64)
+        if self.step == np.float64:
+            double = values.view(np.uint64) >> np.uint64(45) << np.uint64(45)
+            return double.view(np.float64)
+        return values
 
 
 def distribution(
-    near: Numbers, far: Numbers, counts: Counts, step: np.dtype[np.floating] | None = None
+    near: Numbers, far: Numbers, counts: Counts, step: Step | None = None
 ) -> Distribution:
     """Give a table of rows in any order; empty rows and what is not finite are left out."""
     kept = (counts > 0) & np.isfinite(near)

@@ -28,9 +28,9 @@ def _edges(table: Distribution, minimum: float, maximum: float) -> Numbers:
     # Halves first: the range of the largest numbers is more than a number can be.
     shares = np.linspace(0.0, 1.0, HISTOGRAM_BINS + 1)
     wanted = minimum * (1 - shares) + maximum * shares
-    inner = [table.parted(float(edge)) for edge in wanted[1:-1]]
-    inside = [edge for edge in inner if minimum < edge < maximum]
-    return np.unique(np.array([minimum, *inside, maximum]))
+    inner = np.unique(table.parted(wanted[1:-1]))
+    inside = inner[(inner > minimum) & (inner < maximum)]
+    return np.concatenate([[minimum], inside, [maximum]])
 
 
 def _below(table: Distribution, edges: Numbers) -> Counts:

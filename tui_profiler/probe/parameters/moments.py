@@ -105,13 +105,14 @@ def moments(sums: Sums, table: Distribution) -> Moments:
     """Give the figures that sums stand for; those near 0 are counted in the table."""
     if not sums.count:
         nothing = Unknown("no value is finite")
+        none = math.nan
         return Moments(
             *(0, sums.nans, sums.infinities, 0, 0, 0.0),
-            *([math.nan] * 4),
+            *(none, none, none, none),
             *(nothing, nothing, 0.0, 0.0),
         )
     mean_square = sums.second / sums.count + sums.mean**2
-    below = table.parted(NEAR_ZERO * math.sqrt(mean_square))
+    below = float(table.parted(np.array([NEAR_ZERO * math.sqrt(mean_square)]))[0])
     near = int(table.counts[np.abs(table.near) < below].sum()) if below else sums.zeros
     return Moments(
         count=sums.count,

@@ -29,7 +29,7 @@ SCALE_BITS = 32
 """Of a scale: float32."""
 ENOUGH_DB = 30.0
 """3.2 % of the norm: a limit of ours. What that does to the model's output is another question."""
-MOST_VALUES = 1 << 20
+MOST_VALUES = 1 << 18
 """That are stored and read back; of a larger tensor whole rows, evenly picked."""
 
 _LARGEST: dict[Format, float] = {
@@ -68,7 +68,7 @@ def quantised(
     rows = evenly(max(1, MOST_VALUES // max(values.columns, 1)), values.rows)
     for whole in picked(values, rows):
         check()
-        for block in whole.split(MOST_VALUES, dim=1):
+        for block in torch.split(whole, MOST_VALUES, dim=1):
             _add(tally, block.float(), largest)
     granularities = _GRANULARITIES if values.rows > 1 else ("tensor", "group")
     found = tuple(

@@ -1,8 +1,8 @@
 """The largest singular value: exact for small matrices, by Lanczos' iteration for large ones.
 
 Source: Golub and Van Loan, Matrix Computations, 4th edition, section 10.1; the iteration is on
-AᵀA, with all vectors kept orthogonal. The largest Ritz value is never above the largest eigenvalue, but for
-rounding.
+AᵀA, with all vectors kept orthogonal. The largest Ritz value is never above the largest eigenvalue,
+but for rounding.
 """
 
 from __future__ import annotations
