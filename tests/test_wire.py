@@ -36,6 +36,7 @@ from tui_profiler.messages import (
     Listed,
     ListModels,
     LoadSpec,
+    MeasureSensitivity,
     MemorySteps,
     Message,
     Node,
@@ -61,6 +62,9 @@ from tui_profiler.messages import (
     Sample,
     SecondOpinion,
     Seek,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
     SetBatch,
     SetPhase,
     SetSpeed,
@@ -98,6 +102,7 @@ from tui_profiler.messages.parameters import (
     Spectral,
     Width,
 )
+from tui_profiler.messages.sensitivity import Scheme
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
@@ -133,6 +138,7 @@ STATISTICS = TensorStatistics(
     compression=Compression(7.5, 0.25, "zlib 6", 0.9, 0.8, Sampled(3, 6)),
     whys=(("spectral", "it was stopped"),),
 )
+SCHEME = Scheme("values", "tensor", 0.25)
 MESSAGES: tuple[Message, ...] = (
     *MEASURED,
     Nodes((NODE,), (Cost(*range(9)),)),
@@ -168,6 +174,9 @@ MESSAGES: tuple[Message, ...] = (
     ),
     ParametersStarted(1.0, 2, 3, is_random=True, weights="random", under="a"),
     ParametersProgress(1.0, 0.5, 1, 2, "a.b"),
+    SensitivityStarted(1.0, SCHEME, 2, is_random=True, under="a"),
+    Sensitivity("a", "a.w", SCHEME, 0.1, Unknown("no"), 0.2, 0.3, 1.0, 1),
+    SensitivityDone(2.0, SCHEME, 1.0, 2, 0.0, 0.5, "stopped"),
     ParametersDone(2.0, 1.0, 2, 3, was_stopped=True, why="no"),
     STATISTICS,
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
@@ -199,6 +208,7 @@ REQUESTS: tuple[Request, ...] = (
     ReplayNode(7),
     AnalyseParameters("a.b", ("spectral",), 2),
     StopAnalysing(),
+    MeasureSensitivity(SCHEME, "a.b", 5.0),
     Play(),
     Halt(),
     SetSpeed(2.5),

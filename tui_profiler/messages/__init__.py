@@ -91,6 +91,12 @@ from tui_profiler.messages.requests import (
     Try,
     TryAlone,
 )
+from tui_profiler.messages.sensitivity import (
+    MeasureSensitivity,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
+)
 from tui_profiler.messages.trials import (
     TRIAL_KINDS,
     WHOLE_MODEL,
@@ -137,6 +143,9 @@ Message: TypeAlias = (
     | TensorStatistics
     | ParametersProgress
     | ParametersDone
+    | SensitivityStarted
+    | Sensitivity
+    | SensitivityDone
     | Failed
     | Printed
     | Ended
@@ -180,6 +189,7 @@ __all__ = [
     "Listed",
     "LoadSpec",
     "LoopState",
+    "MeasureSensitivity",
     "MemorySteps",
     "Message",
     "MigDevice",
@@ -211,6 +221,9 @@ __all__ = [
     "Sample",
     "SecondOpinion",
     "Seek",
+    "Sensitivity",
+    "SensitivityDone",
+    "SensitivityStarted",
     "SetBatch",
     "SetPhase",
     "SetSpeed",

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
+from tui_profiler.messages.sensitivity import MeasureSensitivity
 from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
 
@@ -174,6 +175,7 @@ Request: TypeAlias = (
     | TryAlone
     | AnalyseParameters
     | StopAnalysing
+    | MeasureSensitivity
     | Stop
     | Observe
     | TraceAgain

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tui_profiler.messages import (
     AnalyseParameters,
+    MeasureSensitivity,
     ParametersDone,
     Pause,
     Request,
@@ -20,7 +21,7 @@ from tui_profiler.messages import (
     Step,
     StopAnalysing,
 )
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.link import Talk
 from tui_profiler.probe.writable import writable
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Analyst:
 
     def __init__(
         self,
-        link: Link,
+        link: Talk,
         now: Callable[[], float],
         subjects: Callable[[], Sequence[Subject]],
         weights: str,
@@ -63,7 +64,7 @@ class Analyst:
                     over = True
                     continue
                 asked.append(other)
-                over = over or not isinstance(other, Pause | Resume | Step)
+                over = over or not isinstance(other, Pause | Resume | Step | MeasureSensitivity)
             return over
 
         try:

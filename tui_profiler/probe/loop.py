@@ -24,6 +24,7 @@ from tui_profiler.messages import (
     AnalyseParameters,
     LoadSpec,
     LoopState,
+    MeasureSensitivity,
     Pause,
     ReplayNode,
     Request,
@@ -51,6 +52,7 @@ from tui_profiler.probe.measure.overhead import (
     seconds_to_next_tick,
 )
 from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
+from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.trials.trials import TRYING, Trials
 
@@ -74,7 +76,6 @@ class Loop:
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
-        analyst: Analyst | None = None,
         *,
         why_no_windows: str = "",
     ) -> None:
@@ -82,10 +83,13 @@ class Loop:
         self._spec = spec
         self._now = now
         self._model = model
+        self._traced = traced
+        self.analyst: Analyst | None = None
+        """Who looks at the parameters, where they may be looked at."""
+        self.has_random_weights = False
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
-        self._analyst = analyst
         self._forwards_done = 0
         self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
@@ -214,6 +218,8 @@ class Loop:
                     self._try(wish)
                 case AnalyseParameters():
                     self._analyse(request)
+                case MeasureSensitivity():
+                    self._measure_sensitivity(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -240,12 +246,21 @@ class Loop:
 
     def _analyse(self, request: AnalyseParameters) -> None:
         """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
-        if self._analyst is None:
+        if self.analyst is None:
             return
         self._hold(ANALYSING)
-        self._asked.extend(self._analyst.run(request))
+        self._asked.extend(self.analyst.run(request))
         if self._state == "running":
             self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
+        self._become(self._state)
+
+    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+        """Change one weight after another; no forward of it is a figure of the live run."""
+        self._hold(MEASURING)
+        of = self._model, self._traced
+        with self._clock.removed():
+            asked = measured(request, self._link, self._now, *of, is_random=self.has_random_weights)
+        self._asked.extend(asked)
         self._become(self._state)
 
     def _is_interrupted(self) -> bool:

@@ -14,6 +14,7 @@ from tui_profiler.archive import Found
 from tui_profiler.messages import (
     LoadSpec,
     LoopState,
+    MeasureSensitivity,
     ModelFacts,
     Request,
     SetBatch,
@@ -35,6 +36,7 @@ from tui_profiler.probe.loop import Loop
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
 from tui_profiler.probe.parameters.subject import Subject
+from tui_profiler.probe.sensitivity_asked import measured, refuse
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.real_cost import real_cost
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
@@ -148,6 +150,22 @@ class Run:
                 self._model = self._loaded.initialise()
         return subjects_of_model(self._model)
 
+    def measure_sensitivity(self, request: MeasureSensitivity) -> list[Request]:
+        """Change one weight after another, when nothing runs; gives what else was asked."""
+        traced = self._traces.get(self._phase)
+        if self._model is None or traced is None:
+            refuse(request, self._link, self._stages.now, "no forward is known")
+            return []
+        if why := self._why_not_run():
+            refuse(request, self._link, self._stages.now, why)
+            return []
+        of = self._model, traced
+        is_random = self._has_random_weights()
+        return measured(request, self._link, self._stages.now, *of, is_random=is_random)
+
+    def _has_random_weights(self) -> bool:
+        return self._loaded is not None and self._loaded.weights == "random"
+
     def _run_or_tell(self) -> None:
         why_not = self._why_not_run()
         if why_not:
@@ -232,9 +250,9 @@ class Run:
             self._stages.rest()
             self._has_rested = True
         energy = self._stages.energy
-        self._loop = loop = Loop(
-            link, self._spec, now, model, traced, self._phase, energy, self.analyst
-        )
+        self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
+        loop.analyst = self.analyst
+        loop.has_random_weights = self._has_random_weights()
         try:
             try:
                 with self._stages.stage("first run", "will give times") as details:

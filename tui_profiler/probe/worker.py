@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui_profiler.messages import (
+    NO_FORWARD,
     AnalyseParameters,
     Counter,
     CountWith,
@@ -30,6 +31,7 @@ from tui_profiler.messages import (
     Hello,
     ListModels,
     LoadSpec,
+    MeasureSensitivity,
     Request,
     SetBatch,
     SetPhase,
@@ -73,6 +75,7 @@ ACCEPTS = (
     "TryAlone",
     "AnalyseParameters",
     "StopAnalysing",
+    "MeasureSensitivity",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
@@ -262,6 +265,8 @@ class Worker:
                 case SetPhase(phase=phase) if self._run is not None:
                     if self._attempt(partial(self._show, self._run, phase)):
                         return
+                case MeasureSensitivity() as request:
+                    self._measure_sensitivity(request)
                 case AnalyseParameters() as request:
                     self._analyse(request)
                 case _:
@@ -273,6 +278,15 @@ class Worker:
         if analyst is None:
             analyst = Analyst(self._link, self.now, self._in_file, "its own")
         self._asked.extend(analyst.run(request))
+
+    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+        """Change weights of what was loaded, or say why there is nothing to run."""
+        if self._run is None:
+            from tui_profiler.probe.sensitivity_asked import refuse  # noqa: PLC0415
+
+            refuse(request, self._link, self.now, NO_FORWARD)
+        else:
+            self._asked.extend(self._run.measure_sensitivity(request))
 
     def _in_file(self) -> list[Subject]:
         if self._shown is None:

@@ -30,6 +30,7 @@ from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.parameters import Parameters
 from tui_profiler.session.seconds import LatencySecond, LoadSecond
+from tui_profiler.session.sensitivity import Sensitivities
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import DeviceTimings, Windows
@@ -124,6 +125,8 @@ class Session(Struct, frozen=True, eq=False):
     """How trials came out, the last of each kind and node, oldest first."""
     parameters: Parameters | None = None
     """What their values are like, None before it was asked for."""
+    sensitivity: Sensitivities | None = None
+    """What the output loses when a weight changes, None before it was asked for."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()
