@@ -49,6 +49,8 @@ def build():
 """Each of its 49,500 activations is a module and an operator."""
 WEIGHTS = "import sys, torch, torchvision; torch.save({}.state_dict(), sys.argv[1])"
 QUIET_SECONDS, MOST_SECONDS = 0.08, 1.5
+SLOW_SECONDS = 1.0
+"""Without a change, before it is taken that a screen does not open, or does not close."""
 ESCAPE_SECONDS = 0.16
 """Textual takes what follows an escape within 0.1 s to belong to it."""
 ESCAPE = "\x1b"
@@ -175,8 +177,11 @@ class Walk:
         for _ in range(3):
             if _BACK in self.terminal.text():
                 self.press(ESCAPE, f"back before {why}")
+                self.settle(SLOW_SECONDS)
         opening, *rest = keys
         self.press(opening, why)
+        if why.startswith(_INSIDE) and _BACK not in self.terminal.text():
+            self.settle(SLOW_SECONDS)
         if not why.startswith(_INSIDE) or _BACK in self.terminal.text():
             for key in rest:
                 self.press(key, why)

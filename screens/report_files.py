@@ -75,7 +75,7 @@ class Written:
     def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
         if not self._checks:
             return DONE, ()
-        report = as_json(session)
+        report = as_json(session, advises=self._advises)
         try:
             outcomes = tuple(evaluate(check, report) for check in self._checks)
         except CheckError as error:

@@ -7,13 +7,16 @@ from tui_profiler.canvas import UNICODE, Glyphs
 from .lines import Line, Span, line_width, spread
 from .parts import plain
 
+MANY = 3
 Keys = tuple[tuple[str, str], ...]
 
 
 def key_bar(
     left: Keys, right: Keys, cells: int, glyphs: Glyphs = UNICODE, current: str = ""
 ) -> Line:
-    """Give the row; keys that do not fit are left out, the least important first, never cut.
+    """Give the row; what does not fit is left out, the least important first, never cut.
+
+    First to go are the names of other screens where they are many, then actions, then screens.
 
     Args:
         left: what can be done here.
@@ -24,6 +27,11 @@ def key_bar(
     """
     inner = cells - 2
     left = tuple((key.replace(UNICODE.enter, glyphs.enter), label) for key, label in left)
+    if _total(left, right) > inner and len(right) > MANY:
+        right = (
+            *((key, label if label == current else "") for key, label in right[:-1]),
+            *right[-1:],
+        )
     while left and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
@@ -38,9 +46,13 @@ def _total(left: Keys, right: Keys) -> int:
 
 def _spans(keys: Keys, current: str = "") -> Line:
     spans: list[Span] = []
+    named = True
     for key, label in keys:
         if spans:
-            spans.append(("  ", "ink"))
-        role = "strong underline ink" if label == current else "muted"
-        spans += [(key, "strong accent"), (" ", "ink"), (label, role)]
+            spans.append(("  " if named or label else " ", "ink"))
+        named = bool(label)
+        spans.append((key, "strong accent"))
+        if named:
+            role = "strong underline ink" if label == current else "muted"
+            spans += [(" ", "ink"), (label, role)]
     return tuple(spans)

@@ -27,6 +27,7 @@ TITLES = [
     "memory",
     "profile",
     "energy",
+    "findings",
 ]
 
 

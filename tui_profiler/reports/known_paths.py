@@ -70,6 +70,10 @@ energy.counters[]: of name provenance watts idle_watts limit_w stopped
 energy.counters[].running: seconds joules steps forwards
 energy.counters[].idle: seconds joules steps forwards
 energy: grid_g_per_kwh
+findings: checks
+findings.found[]: kind title why paths[] trial why_no_trial
+findings.found[].evidence[]: what value unit provenance
+findings.found[].gains[]: of share formula provenance is_bound
 failure: stage what where
 """
 """By what they are in: its path, then the names; a line that goes on is indented."""
