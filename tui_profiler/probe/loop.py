@@ -34,11 +34,10 @@ from tui_profiler.messages import (
     Step,
     Stop,
     Try,
-    Wish,
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
-from tui_profiler.probe.analyst import ANALYSING, Analyst
+from tui_profiler.probe.asides import WHY, Aside, Asides
 from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
@@ -51,10 +50,7 @@ from tui_profiler.probe.measure.overhead import (
     OverheadMeter,
     seconds_to_next_tick,
 )
-from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
-from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.trials.trials import TRYING, Trials
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
@@ -83,15 +79,11 @@ class Loop:
         self._spec = spec
         self._now = now
         self._model = model
-        self._traced = traced
-        self.analyst: Analyst | None = None
-        """Who looks at the parameters, where they may be looked at."""
-        self.has_random_weights = False
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
+        self.asides = Asides(link, spec, now, model, traced, phase, self._energy)
         self._forwards_done = 0
-        self._nodes = traced.nodes
         self._asked: deque[Request] = deque()
         device = device_of(model)
         self._on_device = DeviceClock(device) if device is not None else None
@@ -212,14 +204,8 @@ class Loop:
                     self._become("running")
                 case Step():
                     self._steps += 1
-                case ReplayNode(node=node):
-                    self._replay(node)
-                case Try(wish=wish):
-                    self._try(wish)
-                case AnalyseParameters():
-                    self._analyse(request)
-                case MeasureSensitivity():
-                    self._measure_sensitivity(request)
+                case ReplayNode() | Try() | AnalyseParameters() | MeasureSensitivity():
+                    self._set_aside(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -229,50 +215,16 @@ class Loop:
     def _next_request(self, wait: float | None) -> Request | None:
         return self._asked.popleft() if self._asked else self._link.next_request(wait)
 
-    def _replay(self, node: int) -> None:
-        """Run one node by itself until its energy is known, or anything else is asked."""
-        replay = NodeReplay(self._model, self._nodes, self._energy)
-        self._hold(REPLAYING)
-        with self._clock.removed():
-            self._link.send(replay.run(node, self._forward, self._is_interrupted))
-        self._become(self._state)
-
-    def _try(self, wish: Wish) -> None:
-        """Hold the model while changes are tried on another like it."""
-        self._hold(TRYING)
-        trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
-        trials.run(wish, self._asked)
-        self._become(self._state)
-
-    def _analyse(self, request: AnalyseParameters) -> None:
-        """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
-        if self.analyst is None:
-            return
-        self._hold(ANALYSING)
-        self._asked.extend(self.analyst.run(request))
-        if self._state == "running":
-            self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
-        self._become(self._state)
-
-    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
-        """Change one weight after another; no forward of it is a figure of the live run."""
-        self._hold(MEASURING)
-        of = self._model, self._traced
-        with self._clock.removed():
-            asked = measured(request, self._link, self._now, *of, is_random=self.has_random_weights)
-        self._asked.extend(asked)
-        self._become(self._state)
-
-    def _is_interrupted(self) -> bool:
-        """Say if the viewer asked for anything or is gone; what it asked for is kept."""
-        request = self._link.next_request(0.0)
-        if request is not None:
-            self._asked.append(request)
-        return bool(self._asked) or self._link.is_closed
-
-    def _hold(self, why: str) -> None:
+    def _set_aside(self, request: Aside) -> None:
+        """Hold the model, and do with it what is no figure of this run."""
         self._energy.become("other")
-        self._link.send(LoopState("paused", self._now(), self._inputs.batch, why, self._phase))
+        why, batch = WHY[type(request)], self._inputs.batch
+        self._link.send(LoopState("paused", self._now(), batch, why, self._phase))
+        with self._clock.removed():
+            self.asides.carry_out(request, self._forward, self._asked)
+        if self._state == "running":
+            self._bare(1)  # The caches hold what was looked at, and not what a forward leaves.
+        self._become(self._state)
 
     def _become(self, state: State) -> None:
         self._state = state

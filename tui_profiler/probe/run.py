@@ -251,8 +251,8 @@ class Run:
             self._has_rested = True
         energy = self._stages.energy
         self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
-        loop.analyst = self.analyst
-        loop.has_random_weights = self._has_random_weights()
+        loop.asides.analyst = self.analyst
+        loop.asides.has_random_weights = self._has_random_weights()
         try:
             try:
                 with self._stages.stage("first run", "will give times") as details:

@@ -266,7 +266,7 @@ class WeightsView:
         self.sort_by(keys[(keys.index(self.sort) + 1) % len(keys)])
 
     def _has(self, sort: Sort) -> bool:
-        if sort == "order" or sort == "name":
+        if sort == "order" or sort == "name":  # noqa: PLR1714 # types narrow by this alone
             return True
         return any(known(figure(row, sort)) is not None for row in self.all)
 
