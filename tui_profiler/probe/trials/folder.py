@@ -67,9 +67,7 @@ class Folder:
             self._remover.wait(_END_SECONDS)
 
     def _say(self, word: str) -> None:
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # Someone ended the shell.
+        with contextlib.suppress(BrokenPipeError):  # Someone ended the shell.
             os.write(self._ours, f"{word}\n".encode())
 
 
