@@ -150,7 +150,11 @@ class SideScreen(TakeActions[Left]):
         if self._prompt is not None and self._prompt.is_open:
             self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
             return
-        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        others = tuple(
+            (shown(key), key.label)
+            for key in own_keys(self.app, SIDE_SCREENS)
+            if not self.is_narrow or key.footer == "right!" or key.label == self.name_of_view
+        )
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
         )
