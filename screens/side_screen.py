@@ -21,7 +21,7 @@ from tui_profiler.messages import Request
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
-from .base_app import own_keys
+from .base_app import own_keys, redraw_seconds
 from .keys import SIDE_SCREENS, shown
 from .prompt import Choice, Prompt
 from .take_actions import TakeActions
@@ -32,7 +32,6 @@ from .widgets.parts import Look, finished, row
 
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either the stylesheet leaves no blank rows around the view, and no status."""
-DRAW_SECONDS = 0.25
 SAID_SECONDS = 8.0
 
 
@@ -112,7 +111,7 @@ class SideScreen(TakeActions[Left]):
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
-        self.set_interval(DRAW_SECONDS, self._draw_when_current)
+        self.set_interval(redraw_seconds(self.app), self._draw_when_current)
         self.call_after_refresh(self.refresh_view)
 
     def on_resize(self) -> None:

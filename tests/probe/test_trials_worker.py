@@ -61,10 +61,8 @@ async def test_a_worker_tries_in_another_process_within_its_limits() -> None:
         assert memory.outcome == "memory"
         assert memory.why.endswith("GiB of the 0.04 allowed, and was ended")
         late = await tried(talk, Wish("bf16-autocast", most_seconds=0.2))
-        assert (late.outcome, late.why) == (
-            "time",
-            "it took more than the 0.2 s allowed, and was ended",
-        )
+        assert late.outcome == "time"
+        assert late.why == "it took more than the 0.2 s allowed, and was ended at: start"
 
         # One is under way and one waits: both get a result.
         talk.source.send(Try(Wish("int8-dynamic")))

@@ -11,8 +11,10 @@ from tui_profiler.text import safe
 from tui_profiler.units import duration
 from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 
+SOON_SECONDS = 10.0
+"""A trial that is over sooner has no steps to tell."""
 _STEPS = {
-    "start": "starting a process",
+    "start": "trying it in a process of its own",
     "load": "loading the model",
     "change": "changing it",
     "warm up": "warming up",
@@ -59,7 +61,7 @@ async def try_out(
 
 
 class _Speaker:
-    """Tells each step of a trial once."""
+    """Tells that a trial begins, its steps where it takes long, and how it came out."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
@@ -68,6 +70,8 @@ class _Speaker:
     def hear(self, message: Told) -> None:
         """Tell what a message says of a trial, if anything."""
         if isinstance(message, TrialProgress) and (message.kind, message.step) != self._last:
+            if message.step != "start" and message.seconds < SOON_SECONDS:
+                return
             self._last = (message.kind, message.step)
             self._progress(f"{message.kind}: {_STEPS[message.step]}")
         if isinstance(message, TrialResult):

@@ -33,9 +33,9 @@ from tui_profiler.messages import (
     Wish,
 )
 from tui_profiler.messages.model import Phase
-from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome
+from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.machine import memory, memory_group
 from tui_profiler.probe.trials.kinds import KINDS
 from tui_profiler.probe.trials.process import TrialProcess
@@ -66,7 +66,7 @@ class Trials:
 
     def __init__(
         self,
-        link: Link,
+        link: Talk,
         spec: LoadSpec,
         model: torch.nn.Module,
         nodes: Sequence[Node],
@@ -140,7 +140,7 @@ class Trials:
         told_at = 0.0
         while True:
             passed = time.monotonic() - began
-            over = self._over(process, wish, passed, asked)
+            over = self._over(process, wish, passed, progress.step, asked)
             if over is not None:
                 return _without(wish, *over, began)
             if passed - told_at > TELL_SECONDS or not told_at:
@@ -166,14 +166,20 @@ class Trials:
                         pass  # The stages of its own life.
 
     def _over(
-        self, process: TrialProcess, wish: Wish, passed: float, asked: deque[Request]
+        self,
+        process: TrialProcess,
+        wish: Wish,
+        passed: float,
+        step: TrialStep,
+        asked: deque[Request],
     ) -> tuple[TrialOutcome, str] | None:
         """Say whether a trial must end, and why."""
         self._listen(asked)
         if self._stopped:
             return "stopped", self._stopped
         if passed > wish.most_seconds:
-            return "time", f"it took more than the {wish.most_seconds:g} s allowed, and was ended"
+            where = f"it took more than the {wish.most_seconds:g} s allowed"
+            return "time", f"{where}, and was ended at: {step}"
         held = process.memory_bytes()
         if wish.most_bytes is not None and held > wish.most_bytes:
             held_gib, most_gib = held / _GIB, wish.most_bytes / _GIB
