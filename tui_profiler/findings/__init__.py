@@ -18,6 +18,8 @@ from tui_profiler.findings.input_idle import input_idle
 from tui_profiler.findings.int8_dynamic import int8_dynamic
 from tui_profiler.findings.larger_batch import larger_batch
 from tui_profiler.findings.peak_activations import peak_activations
+from tui_profiler.findings.pruning import pruning
+from tui_profiler.findings.quantise_weights import quantise_weights
 from tui_profiler.findings.remove_dropout_identity import remove_dropout_identity
 from tui_profiler.findings.sdpa import sdpa
 from tui_profiler.findings.static_kv_cache import static_kv_cache
@@ -52,6 +54,8 @@ CHECKS: dict[Kind, Check] = {
     "peak-activations": peak_activations,
     "upcast": upcast,
     "alignment": alignment,
+    "pruning": pruning,
+    "quantise-weights": quantise_weights,
 }
 """Every kind of advice and the question that finds it."""
 
