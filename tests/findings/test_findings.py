@@ -26,6 +26,7 @@ from tests.findings.made import (
     timed,
     with_host,
 )
+from tests.machine_session import measured as with_energy_counted
 from tests.small_model import SAMPLE, operator_times
 from tui_profiler.findings import CHECKS, findings
 from tui_profiler.messages import (
@@ -544,3 +545,15 @@ def test_values_that_need_fewer_bits_are_found() -> None:
     assert (peak.parameters, peak.activations) == (1024, 128)
     assert one.gain.share == pytest.approx(704 / (1024 + 128))
     assert found("quantise-weights", looked_at(session, is_random=True)) is None
+
+
+def test_a_gain_of_time_is_one_of_energy_where_energy_was_counted() -> None:
+    # 10,000 forwards in 10 s took 1000 J of the processor: 100 mJ each, at 100 W.
+    counted = with_host(with_energy_counted(), 4e-4, 1e-3)
+    one = next(one for one in findings(counted) if one.kind == "larger-batch")
+    energy = one.gains[-1]
+    assert (energy.of, energy.share) == ("energy", one.gain.share)
+    assert "100 mJ a forward" in energy.formula
+    assert "100 W" in energy.formula
+    without = apply(counted, replace(SAMPLE, at=9.0))
+    assert all(gain.of != "energy" for one in findings(without) for gain in one.gains)

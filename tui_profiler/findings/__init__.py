@@ -9,6 +9,7 @@ from tui_profiler.findings.alignment import alignment
 from tui_profiler.findings.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.channels_last import channels_last
 from tui_profiler.findings.compile import compile_model
+from tui_profiler.findings.energy_gain import with_energy
 from tui_profiler.findings.finding import Evidence, Finding, Gain, Kind
 from tui_profiler.findings.fold_conv_bn import fold_conv_bn
 from tui_profiler.findings.fuse_activation import fuse_activation
@@ -66,7 +67,7 @@ def findings(session: Session) -> tuple[Finding, ...]:
     After them bounds, then gains of memory, then what is not known.
     """
     found = [finding for check in CHECKS.values() if (finding := check(session)) is not None]
-    return tuple(sorted(found, key=_rank))
+    return tuple(sorted(with_energy(session, found), key=_rank))
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
