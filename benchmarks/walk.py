@@ -1,6 +1,7 @@
 """The real program in a pty, through a session that touches every key of every screen.
 
-``python benchmarks/walk.py [MODEL...] [--size 120x40] [--size 80x24]``. The keys come from the
+``python benchmarks/walk.py [MODEL...] [--size 120x40] [--size 80x24]``. Two models are made here:
+``giant`` has 100,000 nodes, ``weights`` is a file of parameters alone. The keys come from the
 tables that the screens are bound to, so that a new key is walked by itself. After each key the
 program must run, show something, and have written nothing beyond the last column; at the end it
 leaves with code 0, the terminal restored, no worker and no report of a crash.
@@ -13,6 +14,7 @@ import os
 import re
 import select
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +34,20 @@ from screens.keys import DEPTHS, EXPLORER, SIDE_SCREENS, Key
 from screens.side_screens import side_screen
 from tests.end_to_end.terminal import COMMAND, Terminal, alternate_screen_is_left
 
-MODELS = ("resnet50", "vit_b_16", "demo:decoder", "ssdlite320_mobilenet_v3_large")
+MODELS = (
+    *("resnet50", "vit_b_16", "demo:decoder", "ssdlite320_mobilenet_v3_large"),
+    *("giant", "weights"),
+)
+GIANT = """
+from torch import nn
+
+
+def build():
+    blocks = [nn.Sequential(*[nn.ReLU() for _ in range(99)]) for _ in range(500)]
+    return nn.Sequential(nn.Linear(8, 8), *blocks)
+"""
+"""Each of its 49,500 activations is a module and an operator."""
+WEIGHTS = "import sys, torch, torchvision; torch.save({}.state_dict(), sys.argv[1])"
 QUIET_SECONDS, MOST_SECONDS = 0.08, 1.5
 ESCAPE_SECONDS = 0.16
 """Textual takes what follows an escape within 0.1 s to belong to it."""
@@ -61,6 +76,7 @@ _AFTERWARDS = {
     "hold": ("P", ".", "P"),
 }
 """What is typed after the key of an action: into its prompt, or to undo it."""
+_INSIDE, _BACK = "in", "esc back"
 _MODULES = {"keys": "help"}
 _LEAVING = re.compile(r"leave|\bback|dismiss|app\.|quit|choose")
 
@@ -118,10 +134,13 @@ def session() -> Iterator[tuple[str, tuple[str, ...]]]:
         opening = typed(key.keys.split(",")[0])
         staying = [(name, action) for name, action in bound(key) if not _LEAVING.search(action)]
         keys = tuple(typed(name) for name, _ in staying)
-        yield f"every key of {key.label}", (opening, *keys, ESCAPE)
+        yield f"{_INSIDE} {key.label}, every key", (opening, *keys, ESCAPE)
         for name, action in bound(key):
             if _LEAVING.search(action):
-                yield f"{key.label}, left by {name}", (opening, typed(name), ESCAPE, ESCAPE)
+                yield (
+                    f"{_INSIDE} {key.label}, left by {name}",
+                    (opening, typed(name), ESCAPE, ESCAPE),
+                )
     for key in restarts:
         yield "restart", (typed(key.keys),)
 
@@ -147,6 +166,20 @@ class Walk:
         self.pressed += 1
         self.settle(ESCAPE_SECONDS if keys == ESCAPE else QUIET_SECONDS)
         self.check(f"{why} ({keys!r})")
+
+    def step(self, keys: Sequence[str], why: str) -> None:
+        """Press the keys of one step, from the explorer on.
+
+        What cannot be opened for this model is not left: the keys for that would leave the program.
+        """
+        for _ in range(3):
+            if _BACK in self.terminal.text():
+                self.press(ESCAPE, f"back before {why}")
+        opening, *rest = keys
+        self.press(opening, why)
+        if not why.startswith(_INSIDE) or _BACK in self.terminal.text():
+            for key in rest:
+                self.press(key, why)
 
     def settle(self, quiet: float = QUIET_SECONDS) -> None:
         """Wait until nothing more is drawn, or for a moment where something always is."""
@@ -205,8 +238,7 @@ def walk(
         try:
             one.terminal.wait_for(ready, seconds=300)
             for why, keys in islice(session(), 0, None, every):
-                for key in keys:
-                    one.press(key, why)
+                one.step(keys, why)
             one.suspend()
             one.leave()
         finally:
@@ -214,25 +246,46 @@ def walk(
     return one.pressed
 
 
+def arguments(model: str, folder: Path) -> list[str]:
+    """Give what is typed for a model, made first where it is one of ours."""
+    if model == "giant":
+        (folder / "giant.py").write_text(GIANT, encoding="utf-8")
+        return [f"{folder / 'giant.py'}:build"]
+    if model == "weights":
+        code = WEIGHTS.format("torchvision.models.resnet18()")
+        subprocess.run([sys.executable, "-c", code, folder / "weights.pt"], check=True)
+        return [str(folder / "weights.pt")]
+    return model.split()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--size", action="append", help="COLUMNSxROWS; may be repeated")
     options = parser.parse_args()
-    failures = 0
-    for model in options.models:
-        for size in options.size or ["120x40", "80x24"]:
-            columns, rows = map(int, size.split("x"))
-            began = time.monotonic()
-            try:
-                pressed = walk(model.split(), (columns, rows))
-            except AssertionError as error:
-                failures += 1
-                print(f"{model:<32} {size:>7}  FAILED {error}")
-                continue
-            seconds = time.monotonic() - began
-            print(f"{model:<32} {size:>7}  {pressed} keys, {seconds:.0f} s, nothing wrong")
+    sizes = options.size or ["120x40", "80x24"]
+    with tempfile.TemporaryDirectory() as folder:
+        walks = [
+            (model, arguments(model, Path(folder)), size)
+            for model in options.models
+            for size in sizes
+        ]
+        failures = [walked(*one) for one in walks].count(False)
     return 1 if failures else 0
+
+
+def walked(model: str, typed: Sequence[str], size: str) -> bool:
+    """Walk through one model and tell how it went; gives whether nothing was wrong."""
+    columns, rows = map(int, size.split("x"))
+    began = time.monotonic()
+    try:
+        pressed = walk(typed, (columns, rows))
+    except AssertionError as error:
+        print(f"{model:<32} {size:>7}  FAILED {error}", flush=True)
+        return False
+    seconds = time.monotonic() - began
+    print(f"{model:<32} {size:>7}  {pressed} keys, {seconds:.0f} s, nothing wrong", flush=True)
+    return True
 
 
 if __name__ == "__main__":

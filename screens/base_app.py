@@ -97,3 +97,8 @@ class BaseApp(ThemedApp[int]):
 def own_keys(app: App[Any], keys: tuple[Key, ...]) -> tuple[Key, ...]:
     """Give keys as the user of an app has them."""
     return remapped(keys, app.given_keys) if isinstance(app, BaseApp) else keys
+
+
+def redraw_seconds(app: App[Any]) -> float:
+    """Give the seconds between two redraws of what moves by the clock, as the user has them."""
+    return 1 / (app.rate if isinstance(app, BaseApp) else BaseApp.rate)

@@ -17,14 +17,18 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .attach_verbs import attach, attach_to, relay, remote_python
+from .compare_verb import compare
 from .findings_option import findings_option
 from .look_options import Wish, look_options
-from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
+from .onnx_verb import onnx
+from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
 from .output import require_terminal
 from .setup_verbs import completion, config
+from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
 from .trial_verbs import try_verb
 from .verb_group import Verbs, models_and_files
+from .zoo_options import zoo_options
 
 _EPILOG = """\b
 Examples:
@@ -35,17 +39,21 @@ Examples:
   tui-profiler resnet50 --web                   the same, in a browser
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
+  tui-profiler report resnet50 --check 'total_macs<=5G'
   tui-profiler verify resnet50 vit_b_16         our figures beside those of others
   tui-profiler try resnet50                     changes that could make it faster, measured
+  tui-profiler compare resnet50 'resnet50 --batch 8'
+  tui-profiler sweep resnet50 --batch 1,2,4,8   how it grows, and where the knee is
   tui-profiler run train.py --epochs 3          your script, with a look inside
   tui-profiler attach                           look into a program that watches a model
+  tui-profiler report --all torchvision --output zoo --jobs 2
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
   tui-profiler config                           your settings, and where their file lies
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, 2 bad arguments,
-3 a tolerance does not hold, 70 a mistake of ours, 130 interrupted."""
+3 a check or tolerance does not hold, 70 a mistake of ours, 130 interrupted."""
 
 
 @click.group(
@@ -106,12 +114,14 @@ def _explore(
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["table", "json", "csv"]),
+    type=click.Choice(["table", "text", "json", "csv", "markdown", "perfetto"]),
     default="table",
     show_default=True,
-    help="json is one object per model; several are JSON Lines. csv is one line per node.",
+    help="text and markdown are the full report, json is one object per model (several are JSON"
+    " Lines), csv one line per node, perfetto a trace for ui.perfetto.dev.",
 )
 @click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@check_option
 @click.option(
     "--measure",
     type=click.FloatRange(min=0, min_open=True),
@@ -124,6 +134,7 @@ def _explore(
 @findings_option
 @model_options
 @click.pass_obj
+@zoo_options
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Print what each MODEL costs on paper, and with --measure how long it takes.
 
@@ -272,8 +283,11 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 
 _verbs.add_command(attach)
+_verbs.add_command(compare)
 _verbs.add_command(relay)
 _verbs.add_command(try_verb)
+_verbs.add_command(onnx)
+_verbs.add_command(sweep)
 _verbs.add_command(config)
 _verbs.add_command(completion)
 

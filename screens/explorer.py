@@ -25,7 +25,7 @@ from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
-from tui_profiler.text import safe
+from tui_profiler.text import safe, width
 
 from .habits import Habits
 from .keys import DEPTHS, EXPLORER, bindings
@@ -71,6 +71,7 @@ class ExplorerScreen(PaletteActions):
         self._section = 0
         self._prompt: Prompt | Choice | None = None
         self._is_complete = False
+        self._draws_soon = False
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
@@ -170,6 +171,7 @@ class ExplorerScreen(PaletteActions):
         return self._held[0] if self._held is not None else self.session
 
     def _draw_panels(self) -> None:
+        self._draws_soon = False
         session, now = self._shown(), self.now()
         paused_at = self._held[1] if self._held is not None else None
         header, loading = self.query_one(Header), self.query_one(Loading)
@@ -217,13 +219,18 @@ class ExplorerScreen(PaletteActions):
         self._said, self._said_at = text, time.monotonic()
         self._draw_panels()
 
-    def on_node_tree_selected(self) -> None:
-        """Let the panels speak of the new selection."""
-        self._draw_panels()
+    def tell(self, text: str) -> None:
+        """Say something that may be longer than the status line, or where there is none."""
+        if not self.is_narrow and width(text) <= self.size.width - 2:
+            self.say(text)
+        else:
+            self.app.clear_notifications()
+            self.notify(safe(text), timeout=SAID_SECONDS, markup=False)
 
     def on_node_tree_changed(self) -> None:
-        """Draw what depends on the view."""
-        self._draw_panels()
+        """Draw what depends on the view: first the tree with its cursor, then the panels, once."""
+        if not self._draws_soon:
+            self._draws_soon = self.call_after_refresh(self._draw_panels)
 
     def on_node_tree_opened(self) -> None:
         """Open what was clicked twice."""
@@ -262,7 +269,7 @@ class ExplorerScreen(PaletteActions):
         tree = self.tree_widget
         several = tree.stands_for()
         sums = f"sums of {several} equal nodes; of the first: " if several > 1 else ""
-        self.say(sums + why(self._shown(), tree.view.selected, tree.columns_shown))
+        self.tell(sums + why(self._shown(), tree.view.selected, tree.columns_shown))
 
     def forget_pause(self) -> None:
         """Let the view go on."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
-from typing import Literal
 
 from click import UsageError
 from msgspec import Struct
@@ -14,10 +12,6 @@ from msgspec.structs import replace
 from tui_profiler.messages import Failed, ListModels, Remedy, Start
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.reports.csv_nodes import csv_nodes
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
-from tui_profiler.reports.table_findings import findings_lines
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -28,8 +22,9 @@ from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import report
 
 from .options import Chosen
-from .output import columns, put, require_writable, say, speaker
+from .output import put, require_writable, say, speaker
 from .programs import follow, not_attached
+from .report_files import Layout, Written
 
 
 class ReportOptions(Struct, frozen=True):
@@ -38,10 +33,11 @@ class ReportOptions(Struct, frozen=True):
     names: tuple[str, ...]
     attach: str
     remote_python: str
-    layout: Literal["table", "json", "csv"]
+    layout: Layout
     output: str
     measure: float | None
     top: int | None
+    checks: tuple[str, ...]
     findings: bool = False
 
 
@@ -49,13 +45,14 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
     """Report every model in turn and give the worst of their exit codes.
 
     Raises:
-        UsageError: the file to write cannot be written, or the format holds no advice.
+        UsageError: the file to write cannot be written, a check is none, or the format holds no
+            advice.
     """
-    if options.findings and options.layout == "csv":
-        raise UsageError("A CSV is of nodes alone: --findings goes with table and json.")
+    if options.findings and options.layout in ("csv", "perfetto"):
+        raise UsageError(f"{options.layout} holds no advice: leave out --findings.")
     require_writable(options.output)
     worst = 0
-    kept: list[str] = []
+    written = Written(options.layout, options.output, options.top, options.checks, options.findings)
     for name in options.names or (options.attach,):
         if options.attach:
             session = asyncio.run(_attached(options, started_at))
@@ -69,12 +66,8 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
         worst = max(worst, exit_code(session))
         if session.tree is None:
             continue
-        text = _written(session, options, is_first=not kept)
-        kept.append(text)
-        if not options.output:
-            put(text)
-    if options.output and kept:
-        Path(options.output).write_text("".join(kept), encoding="utf-8")
+        worst = max(worst, written.add(name, session))
+    written.close()
     return worst
 
 
@@ -110,17 +103,6 @@ async def _attached(options: ReportOptions, started_at: float) -> Session:
         return apply(EMPTY, not_attached(error))
     measuring = options.measure is not None
     return await report(source, measuring=measuring, progress=speaker(options.attach))
-
-
-def _written(session: Session, options: ReportOptions, *, is_first: bool) -> str:
-    if options.layout == "json":
-        return json_report(session, top=options.top, advises=options.findings) + "\n"
-    if options.layout == "csv" and session.tree is not None:
-        return csv_nodes(session, range(len(session.tree)))
-    lines = table(session, columns=columns(options.output), top=options.top)
-    if options.findings:
-        lines += findings_lines(session, columns(options.output))
-    return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 
 
 def run_models(request: ListModels, *, debug: bool) -> int:

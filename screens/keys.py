@@ -57,6 +57,14 @@ SIDE_SCREENS: tuple[Key, ...] = (
         footer="right!",
     ),
     Key(
+        "w",
+        "side('weights')",
+        "weights",
+        "statistics of every parameter, and what the output loses when one is changed",
+        "screens",
+        footer="right",
+    ),
+    Key(
         "f",
         "side('findings')",
         "findings",

@@ -67,7 +67,7 @@ class LogScreen(ScrollingScreen):
     LogScreen #title, LogScreen #keys, LogScreen .blank { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace,L", "back", show=False),
+        Binding("L", "back", show=False, id="log"),
     ]
 
     def __init__(self, glyphs: Glyphs = UNICODE) -> None:

@@ -28,7 +28,7 @@ class MachineScreen(ScrollingScreen):
     MachineScreen #header, MachineScreen #keys { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace,M", "back", show=False),
+        Binding("M", "back", show=False, id="machine"),
     ]
 
     def __init__(self, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0) -> None:

@@ -14,6 +14,7 @@ from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
 from tui_profiler.text import printable
 
+from .base_app import redraw_seconds
 from .scrolling import ScrollingScreen
 from .source_text import read_source
 from .taking import copy_text
@@ -52,10 +53,9 @@ class NodeScreen(ScrollingScreen):
     NodeScreen.narrow #status { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "back", show=False),
-        Binding("left_square_bracket", "sibling(-1)", show=False),
-        Binding("right_square_bracket", "sibling(1)", show=False),
-        Binding("y", "copy", show=False),
+        Binding("left_square_bracket", "sibling(-1)", show=False, id="former-sibling"),
+        Binding("right_square_bracket", "sibling(1)", show=False, id="next-sibling"),
+        Binding("y", "copy", show=False, id="copy"),
     ]
 
     def __init__(
@@ -88,7 +88,7 @@ class NodeScreen(ScrollingScreen):
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
-        self.set_interval(0.25, self._draw_when_current)
+        self.set_interval(redraw_seconds(self.app), self._draw_when_current)
         self._draw()
 
     def on_resize(self) -> None:

@@ -153,6 +153,14 @@ def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked
         os.environ[STOCK_OUTPUT] = "1"
 
 
+check_option = click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="LIMIT",
+    help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
+    " does not hold. May be repeated.",
+)
 stock_output = click.option(
     "--stock-output",
     is_flag=True,
@@ -162,16 +170,34 @@ stock_output = click.option(
 )
 
 
+_UNTYPED: dict[str, object] = {"batch": None, "dtype": "", "threads": None}
+
+
 def model_options(command: _Command) -> Callable[..., object]:
     """Add the options to a command, which gets them as one ``chosen``."""
+    return _with_options(command, ())
 
+
+def model_options_but(*without: str) -> Callable[[_Command], Callable[..., object]]:
+    """Give the same for a command with options of its own of these names.
+
+    In ``chosen`` they are as if nothing was typed.
+    """
+    return functools.partial(_with_options, without=without)
+
+
+def _with_options(command: _Command, without: tuple[str, ...]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_chosen(**typed: object) -> object:
         names = Chosen.__struct_fields__
-        own = {name: value for name, value in typed.items() if name not in names}
-        return command(chosen=msgspec.convert({name: typed[name] for name in names}, Chosen), **own)
+        own = {name: typed[name] for name in typed if name not in names or name in without}
+        found = {name: _UNTYPED[name] if name in without else typed[name] for name in names}
+        return command(chosen=msgspec.convert(found, Chosen), **own)
 
     decorated: Callable[..., object] = with_chosen
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
+        added: list[click.Parameter] = vars(decorated)["__click_params__"]  # As click keeps them.
+        if added[-1].name in without:
+            added.pop()
     return decorated

@@ -44,8 +44,21 @@ def put(text: str) -> None:
     Raises:
         Exit: its reader went away, as ``head`` does: nothing more is wanted, and that is no error.
     """
+    _put(lambda: sys.stdout.write(text))
+
+
+def put_bytes(data: bytes) -> None:
+    """Write what is no text to stdout.
+
+    Raises:
+        Exit: as above.
+    """
+    _put(lambda: sys.stdout.buffer.write(data))
+
+
+def _put(write: Callable[[], int]) -> None:
     try:
-        sys.stdout.write(text)
+        write()
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more at its end, and would complain.

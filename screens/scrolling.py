@@ -1,4 +1,8 @@
-"""Screens that are one list of lines: the keys that move through it, and back."""
+"""Screens that are one list of lines: the keys that move through it, and back.
+
+A binding bears the name of the explorer's action that does the same, so that a user's own keys hold
+here as well.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,14 @@ class ScrollingScreen(Screen[None]):
     """Moves through the one ``ScrolledLines`` that it holds."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll_by(-1)", show=False),
-        Binding("down,j", "scroll_by(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d,space", "page(1)", show=False),
-        Binding("home,g", "start", show=False),
-        Binding("end,G", "end", show=False),
+        Binding("up,k", "scroll_by(-1)", show=False, id="up"),
+        Binding("down,j", "scroll_by(1)", show=False, id="down"),
+        Binding("pageup,ctrl+u", "page(-1)", show=False, id="page-up"),
+        Binding("pagedown,ctrl+d,space", "page(1)", show=False, id="page-down"),
+        Binding("home,g", "start", show=False, id="first"),
+        Binding("end,G", "end", show=False, id="last"),
+        Binding("escape,backspace", "back", show=False, id="back"),
+        Binding("q", "back", show=False, id="leave"),
     ]
 
     session: var[Session] = var(EMPTY)

@@ -21,7 +21,7 @@ from tui_profiler.messages import Request
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
-from .base_app import own_keys
+from .base_app import own_keys, redraw_seconds
 from .keys import SIDE_SCREENS, shown
 from .prompt import Choice, Prompt
 from .take_actions import TakeActions
@@ -32,7 +32,6 @@ from .widgets.parts import Look, finished, row
 
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either the stylesheet leaves no blank rows around the view, and no status."""
-DRAW_SECONDS = 0.25
 SAID_SECONDS = 8.0
 
 
@@ -112,7 +111,7 @@ class SideScreen(TakeActions[Left]):
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
-        self.set_interval(DRAW_SECONDS, self._draw_when_current)
+        self.set_interval(redraw_seconds(self.app), self._draw_when_current)
         self.call_after_refresh(self.refresh_view)
 
     def on_resize(self) -> None:
@@ -150,7 +149,11 @@ class SideScreen(TakeActions[Left]):
         if self._prompt is not None and self._prompt.is_open:
             self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
             return
-        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        others = tuple(
+            (shown(key), key.label)
+            for key in own_keys(self.app, SIDE_SCREENS)
+            if not self.is_narrow or key.footer == "right!" or key.label == self.name_of_view
+        )
         bar = key_bar(
             self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
         )

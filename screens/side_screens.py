@@ -13,6 +13,7 @@ _CLASSES = {
     "roofline": "RooflineScreen",
     "memory": "MemoryScreen",
     "findings": "FindingsScreen",
+    "weights": "WeightsScreen",
 }
 
 

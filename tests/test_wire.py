@@ -16,6 +16,7 @@ from tests.machine_session import FULL
 from tests.small_model import MEASURED
 from tui_profiler.messages import (
     WHOLE_MODEL,
+    AnalyseParameters,
     Ceilings,
     Core,
     Cost,
@@ -24,6 +25,8 @@ from tui_profiler.messages import (
     DeviceTimes,
     Edges,
     Ended,
+    Exported,
+    ExportOnnx,
     Failed,
     FileFacts,
     FileProblem,
@@ -33,6 +36,7 @@ from tui_profiler.messages import (
     Listed,
     ListModels,
     LoadSpec,
+    MeasureSensitivity,
     MemorySteps,
     Message,
     Node,
@@ -40,6 +44,9 @@ from tui_profiler.messages import (
     Observe,
     OperatorTimes,
     OutputError,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Pause,
     Play,
     Playback,
@@ -55,6 +62,9 @@ from tui_profiler.messages import (
     Sample,
     SecondOpinion,
     Seek,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
     SetBatch,
     SetPhase,
     SetSpeed,
@@ -64,8 +74,10 @@ from tui_profiler.messages import (
     Step,
     StepTimes,
     Stop,
+    StopAnalysing,
     StopTrial,
     Tensor,
+    TensorStatistics,
     TraceAgain,
     TrialProgress,
     TrialResult,
@@ -78,6 +90,19 @@ from tui_profiler.messages import (
     Wish,
 )
 from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.parameters import (
+    Channels,
+    Compression,
+    Histogram,
+    Moments,
+    Pruned,
+    PrunedChannels,
+    Quantised,
+    Sampled,
+    Spectral,
+    Width,
+)
+from tui_profiler.messages.sensitivity import Scheme
 from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
@@ -95,6 +120,25 @@ NODE = Node(
     "net.py:1",
     "",
 )
+STATISTICS = TensorStatistics(
+    "a",
+    "a.weight",
+    (2, 3),
+    "float32",
+    *(24, 24, 64),
+    is_buffer=False,
+    moments=Moments(6, 1, 0, 1, 2, 1e-3, *[0.5] * 4, Unknown("no"), -1.2, 1.0, 2.0),
+    histogram=Histogram(b"\0" * 16, b"\1" * 8, 0.5),
+    pruned=(Pruned(0.1, 0.5),),
+    channels=Channels(2, 3, b"\0" * 8, 1, 1, (1,), (PrunedChannels(0.1, 1),), Unknown("no"), 2),
+    spectral=Spectral(1.5, "lanczos", 2, 3, 7, 1e-4),
+    quantised=(Quantised("int8", "group", 40.0, 8.125, 128),),
+    quantised_on=Sampled(6, 6),
+    width=Width("int8", "channel", 8.0, 0.01, 12, "40 dB"),
+    compression=Compression(7.5, 0.25, "zlib 6", 0.9, 0.8, Sampled(3, 6)),
+    whys=(("spectral", "it was stopped"),),
+)
+SCHEME = Scheme("values", "tensor", 0.25)
 MESSAGES: tuple[Message, ...] = (
     *MEASURED,
     Nodes((NODE,), (Cost(*range(9)),)),
@@ -117,6 +161,7 @@ MESSAGES: tuple[Message, ...] = (
     RealCost(Cost(*range(9)), "ValueError: no"),
     Listed((("demo", "demo:cnn"),)),
     SecondOpinion("fvcore", "fvcore 0.1.5", 0.5, "", 1, 2**60, skipped=(Counted("aten::mul", 3),)),
+    Exported("/a", ("a",), 1, 20, "torch", 2, ("x",), 3, 3, ("b",), 4),
     Heartbeat(1.0, 0.5),
     Sample(1.0, (Core(0.5),), Unknown("no"), 1, 2, 3.0, 4.0, 5.0, (GPU,), 6.0),
     FULL,
@@ -127,6 +172,13 @@ MESSAGES: tuple[Message, ...] = (
         *(TrialSide(0.5, 1, 3, Unknown("no")), TrialSide(0.25, 2), 2.0, 1.9, 2.1, 20),
         *(OutputError(0.5, 0.25, 3, 1, 0.125), "", 0.5, "decode", 4),
     ),
+    ParametersStarted(1.0, 2, 3, is_random=True, weights="random", under="a"),
+    ParametersProgress(1.0, 0.5, 1, 2, "a.b"),
+    SensitivityStarted(1.0, SCHEME, 2, is_random=True, under="a"),
+    Sensitivity("a", "a.w", SCHEME, 0.1, Unknown("no"), 0.2, 0.3, 1.0, 1),
+    SensitivityDone(2.0, SCHEME, 1.0, 2, 0.0, 0.5, "stopped"),
+    ParametersDone(2.0, 1.0, 2, 3, was_stopped=True, why="no"),
+    STATISTICS,
     OperatorTimes(1.0, 2, 0.5, 0, "", b"\1\0\0\0", b"\1\0\0\0", b"\0\0\0\0", b"\0\0\0\0"),
     WindowTimes(
         1.0, b"\1\0\0\0", *[b"\0\0\0\0"] * 3, (Region(1, "why", (RegionPart("a::b", 1, 0.5),)),)
@@ -145,6 +197,7 @@ REQUESTS: tuple[Request, ...] = (
     Try(Wish("compile", 3, 2.0, 60.0, 2**33)),
     StopTrial(),
     TryAlone(LoadSpec("resnet18"), Wish("sdpa"), "layer1.0", "decode"),
+    ExportOnnx(LoadSpec("resnet18"), "m.onnx", 18),
     Pause(),
     Resume(),
     Step(),
@@ -153,6 +206,9 @@ REQUESTS: tuple[Request, ...] = (
     SetBatch(4),
     SetPhase("decode"),
     ReplayNode(7),
+    AnalyseParameters("a.b", ("spectral",), 2),
+    StopAnalysing(),
+    MeasureSensitivity(SCHEME, "a.b", 5.0),
     Play(),
     Halt(),
     SetSpeed(2.5),

@@ -17,14 +17,25 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "watch"]
+__all__ = [
+    "Compared",
+    "Profile",
+    "ProfileError",
+    "__version__",
+    "open_recording",
+    "profile",
+    "watch",
+]
 
 if TYPE_CHECKING:
+    from tui_profiler.api import Compared, Profile, ProfileError, open_recording, profile
     from tui_profiler.probe.watch import watch
 
 
 def __getattr__(name: str) -> object:
-    """Bring what needs torch when it is asked for: the rest of the package never does."""
-    if name != "watch":
+    """Bring a verb when it is asked for: importing the package alone brings nothing."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module("tui_profiler.probe.watch").watch
+    module = "tui_profiler.probe.watch" if name == "watch" else "tui_profiler.api"
+    found: object = getattr(importlib.import_module(module), name)
+    return found

@@ -112,7 +112,10 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     if now.kind == "failed" and tick is None:
         return ((*head, ("   no times", "muted")), head)
     if now.kind == "held":
-        how: Line = ((f" {now.detail}", "ink"), (" · P lets it run", "muted"))
+        loop = look.session.loop
+        is_by_key = loop is None or not loop.detail  # Else it runs again by itself.
+        key = " · P lets it run" if is_by_key else ""
+        how: Line = ((f" {now.detail}", "ink"), (key, "muted"))
         return ((*head, *how), (*head, *how), (*head, how[0]), head)
     wide = "   " if now.kind == "loading" else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head

@@ -24,7 +24,7 @@ def key_bar(
     """
     inner = cells - 2
     left = tuple((key.replace(UNICODE.enter, glyphs.enter), label) for key, label in left)
-    while left and _total(left, right) > inner:
+    while len(left) > 1 and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]

@@ -43,17 +43,6 @@ class TreeCanvas(LinesWidget, can_focus=True):
             """Let the latest of a burst stand for all."""
             return isinstance(message, TreeCanvas.Changed)
 
-    class Selected(Message, namespace="node_tree"):
-        """The cursor moved to another node."""
-
-        def __init__(self, node: int) -> None:
-            super().__init__()
-            self.node = node
-
-        def can_replace(self, message: Message) -> bool:
-            """Let the latest of a burst stand for all."""
-            return isinstance(message, TreeCanvas.Selected)
-
     class Opened(Message, namespace="node_tree"):
         """A node was opened: by a key of the screen, or by a double click."""
 
@@ -77,6 +66,8 @@ class TreeCanvas(LinesWidget, can_focus=True):
         self._chosen: tuple[ColumnName, ...] = ()
         self._columns: Columns = columns_for(0, form)
         self._top = 0
+        self._drawn: dict[int, Line] = {}
+        """Rows of nodes, as they are without the cursor."""
         self.session = session
 
     @property
@@ -231,15 +222,11 @@ class TreeCanvas(LinesWidget, can_focus=True):
         self._keep_in_sight()
         if self._outline.cursor != laid.cursor:
             self._tell(laid.focus)
-        self._draw()
+        self._draw_moved()
 
     def _tell(self, before: Focus | None) -> None:
-        view = self.view
-        if not self.is_attached or view is before:
-            return
-        self.post_message(self.Changed(view))
-        if before is None or view.selected != before.selected:
-            self.post_message(self.Selected(view.selected))
+        if self.is_attached and self.view is not before:
+            self.post_message(self.Changed(self.view))
 
     def _cursor(self) -> int:
         return self._outline.cursor if self._outline is not None else 0
@@ -259,7 +246,7 @@ class TreeCanvas(LinesWidget, can_focus=True):
         last = len(self._outline) - self._body_rows() if self._outline is not None else 0
         self._top = max(0, min(self._top + by, last))
         if draw:
-            self._draw()
+            self._draw_moved()
 
     def _measure(self) -> None:
         self._columns = self._chosen_columns()
@@ -275,6 +262,11 @@ class TreeCanvas(LinesWidget, can_focus=True):
 
     def _draw(self) -> None:
         """Make the lines that are on screen; what did not change is not repainted."""
+        self._drawn.clear()
+        self._draw_moved()
+
+    def _draw_moved(self) -> None:
+        """Do so where only the cursor and the first row may be others than before."""
         if self.size.height <= 0:
             return
         laid, columns, body = self._outline, self._columns, self._body_rows()
@@ -298,7 +290,10 @@ class TreeCanvas(LinesWidget, can_focus=True):
         mark = (self._glyphs.cursor, "accent" if has_focus else "faint")
         lines: list[Line] = []
         for node in laid.rows[self._top : self._top + body]:
-            line = tree_lines.row(laid, self._figures, node, columns, glyphs=self._glyphs)
+            line = self._drawn.get(node)
+            if line is None:
+                line = tree_lines.row(laid, self._figures, node, columns, glyphs=self._glyphs)
+                self._drawn[node] = line
             selected = node == laid.focus.selected
             background = ("cursor" if has_focus else "blurred") if selected else ""
             lines.append(tree_lines.with_cursor(line, mark, background))

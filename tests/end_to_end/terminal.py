@@ -21,6 +21,7 @@ import pyte
 import wcwidth
 
 _SCRIPT = Path(sys.executable).with_name("tui-profiler")
+_NOT_THE_USERS = ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM", "PYTHONDONTWRITEBYTECODE")
 _SYNCHRONIZED, _PLACE = b"\x1b[?2026$p", b"\x1b[6n"
 COMMAND = [str(_SCRIPT)] if _SCRIPT.exists() else [sys.executable, "-m", "tui_profiler"]
 
@@ -80,11 +81,7 @@ class Terminal:
         self.modes_before = termios.tcgetattr(slave)
         self._slave = slave
         usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
-        ours = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("NO_COLOR", "CI", "COLUMNS", "LINES", "TERM_PROGRAM")
-        }
+        ours = {name: value for name, value in os.environ.items() if name not in _NOT_THE_USERS}
         environment = {**ours, **usual, **(environment or {})}
         self.pid = os.fork()
         if self.pid == 0:

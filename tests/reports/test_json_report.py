@@ -132,10 +132,21 @@ def test_every_attempt_at_tracing_is_told() -> None:
     no_graph = {"variant": None, "graphs": None, "graph_breaks": None}
     fake = {"method": "dispatch:fake", "seconds": 0.25, "error": "a value was asked for"}
     real = {"method": "dispatch:real", "seconds": 0.125, "error": None}
-    assert report(folded(TRACED))["tracer"] == {
+    assert report(folded(MEASURED))["tracer"] == {
         "method": "dispatch:real",
         "attempts": [fake | no_graph, real | no_graph],
     }
+
+
+def test_without_measuring_it_has_no_seconds_of_ours_and_says_why() -> None:
+    found = report(folded(TRACED))
+    tracer, stages, unavailable = found["tracer"], found["stages"], found["unavailable"]
+    assert isinstance(tracer, dict)
+    assert isinstance(stages, list)
+    assert isinstance(unavailable, dict)
+    assert [one["seconds"] for one in (*tracer["attempts"], *stages)] == [None] * 3
+    for path in ("tracer.attempts[].seconds", "stages[].seconds"):
+        assert unavailable[path] == "it differs from run to run; told with --measure SECONDS"
 
 
 def test_times_are_seconds() -> None:

@@ -35,6 +35,7 @@ from tui_profiler.messages import (
     TraceDone,
     TraceStarted,
 )
+from tui_profiler.queries.why import why
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.text import width
 
@@ -73,7 +74,7 @@ async def on_stage(
     messages: Sequence[Message], size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Stage, Pilot[int]]]:
     stage = Stage(messages)
-    async with stage.app.run_test(size=size) as pilot:
+    async with stage.app.run_test(size=size, notifications=True) as pilot:
         # A message a turn of the loop; the app shows the newest on its tick.
         while stage.app._newest.hello is None or stage.source.left:
             await pilot.pause(0.01)
@@ -222,6 +223,18 @@ async def test_the_view_pauses_and_goes_on() -> None:
         assert "paused" not in screen_text(stage.app)
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
+async def test_why_is_told_to_its_last_word(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        tree = stage.explorer.tree_widget
+        told = why(stage.explorer.session, tree.view.selected, tree.columns_shown)
+        await pilot.press("i")
+        await pilot.pause()
+        shown = "".join(line.strip() for line in screen_text(stage.app).split("\n"))
+        for word in told.split():
+            assert word in shown
+
+
 async def test_holding_the_model_needs_the_key_twice() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("P")
@@ -293,3 +306,18 @@ async def test_q_quits() -> None:
         await pilot.press("q")
         await pilot.pause()
         assert stage.app.return_code == 0
+
+
+@pytest.mark.parametrize("opening", ["o", "L", "M", "m"])
+async def test_a_user_s_own_keys_hold_on_every_screen(opening: str) -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        stage.app.set_keymap({"back": "ctrl+b", "leave": "x"})
+        for key in ("ctrl+b", "x"):
+            await pilot.press(opening)
+            await pilot.pause()
+            assert stage.app.screen is not stage.explorer
+            await pilot.press("escape", "q")
+            assert stage.app.screen is not stage.explorer
+            await pilot.press(key)
+            await pilot.pause()
+            assert stage.app.screen is stage.explorer

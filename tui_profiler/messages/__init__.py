@@ -56,10 +56,20 @@ from tui_profiler.messages.model import (
     TraceStarted,
     Weight,
 )
+from tui_profiler.messages.onnx import Exported
+from tui_profiler.messages.parameters import (
+    AnalyseParameters,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
+    StopAnalysing,
+    TensorStatistics,
+)
 from tui_profiler.messages.playback import Playback, Skipped
 from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
     CountWith,
+    ExportOnnx,
     Halt,
     ListModels,
     LoadSpec,
@@ -80,6 +90,12 @@ from tui_profiler.messages.requests import (
     TraceAgain,
     Try,
     TryAlone,
+)
+from tui_profiler.messages.sensitivity import (
+    MeasureSensitivity,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
 )
 from tui_profiler.messages.trials import (
     TRIAL_KINDS,
@@ -109,6 +125,7 @@ Message: TypeAlias = (
     | RealCost
     | Listed
     | SecondOpinion
+    | Exported
     | Ceilings
     | LoopState
     | Heartbeat
@@ -122,6 +139,13 @@ Message: TypeAlias = (
     | Replayed
     | TrialProgress
     | TrialResult
+    | ParametersStarted
+    | TensorStatistics
+    | ParametersProgress
+    | ParametersDone
+    | SensitivityStarted
+    | Sensitivity
+    | SensitivityDone
     | Failed
     | Printed
     | Ended
@@ -134,6 +158,7 @@ __all__ = [
     "WHOLE_MODEL",
     "Account",
     "Allocator",
+    "AnalyseParameters",
     "Attempt",
     "Cache",
     "Ceiling",
@@ -148,6 +173,8 @@ __all__ = [
     "Ended",
     "EnergyTotals",
     "Environment",
+    "ExportOnnx",
+    "Exported",
     "Failed",
     "Figure",
     "FileFacts",
@@ -162,6 +189,7 @@ __all__ = [
     "Listed",
     "LoadSpec",
     "LoopState",
+    "MeasureSensitivity",
     "MemorySteps",
     "Message",
     "MigDevice",
@@ -172,6 +200,9 @@ __all__ = [
     "OperatorTimes",
     "OutputError",
     "Overhead",
+    "ParametersDone",
+    "ParametersProgress",
+    "ParametersStarted",
     "Pause",
     "PeakMemory",
     "PerfCounters",
@@ -190,6 +221,9 @@ __all__ = [
     "Sample",
     "SecondOpinion",
     "Seek",
+    "Sensitivity",
+    "SensitivityDone",
+    "SensitivityStarted",
     "SetBatch",
     "SetPhase",
     "SetSpeed",
@@ -200,8 +234,10 @@ __all__ = [
     "Step",
     "StepTimes",
     "Stop",
+    "StopAnalysing",
     "StopTrial",
     "Tensor",
+    "TensorStatistics",
     "Tick",
     "TraceAgain",
     "TraceDone",

@@ -9,7 +9,15 @@ from tui_profiler.messages.figures import Figure
 from tui_profiler.messages.model import Phase
 
 Stage: TypeAlias = Literal[
-    "worker", "import torch", "load model", "trace", "initialise", "idle", "first run", "ceilings"
+    "worker",
+    "import torch",
+    "load model",
+    "trace",
+    "initialise",
+    "idle",
+    "first run",
+    "ceilings",
+    "export",
 ]
 State: TypeAlias = Literal["starting", "running", "paused", "waiting", "finished", "failed"]
 """``waiting``: of a program that is not ours, which runs no forward."""

@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from tui_profiler.messages.base import OnWire, Part
 from tui_profiler.messages.model import Phase
+from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
+from tui_profiler.messages.sensitivity import MeasureSensitivity
 from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
 
@@ -61,6 +63,16 @@ class CountWith(OnWire, frozen=True):
 
     spec: LoadSpec
     counter: Counter
+
+
+class ExportOnnx(OnWire, frozen=True):
+    """Load this model, write it as an ONNX file, and stop. Instead of ``Start``."""
+
+    spec: LoadSpec
+    path: str
+    """Where to; relative to the spec's folder."""
+    opset: int | None = None
+    """Version of ONNX's operators; None leaves it to torch."""
 
 
 class Pause(OnWire, frozen=True):
@@ -151,6 +163,7 @@ Request: TypeAlias = (
     Start
     | ListModels
     | CountWith
+    | ExportOnnx
     | Pause
     | Resume
     | Step
@@ -160,6 +173,9 @@ Request: TypeAlias = (
     | Try
     | StopTrial
     | TryAlone
+    | AnalyseParameters
+    | StopAnalysing
+    | MeasureSensitivity
     | Stop
     | Observe
     | TraceAgain

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from tui_profiler.messages import (
     DeviceTimes,
@@ -25,6 +26,7 @@ from tui_profiler.messages import (
     Message,
     OperatorTimes,
     Overhead,
+    ParametersProgress,
     Request,
     Sample,
     StepTimes,
@@ -36,12 +38,28 @@ from tui_profiler.wire import WireError, encode, request_decoder
 
 _REPLACEABLE = (
     *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
-    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress),
+    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress, ParametersProgress),
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384
 """Of requests, read at once; what comes after is read at ``REQUEST_BYTES_PER_SECOND``."""
 REQUEST_BYTES_PER_SECOND = 16384
+
+
+class Talk(Protocol):
+    """What a loop needs of a conversation: a link, or a list in the same process."""
+
+    is_closed: bool
+    dropped: int
+    """Messages that a newer one replaced before they were taken."""
+
+    def send(self, message: Message) -> None:
+        """Tell it; never waits."""
+        ...
+
+    def next_request(self, timeout: float | None = 0.0) -> Request | None:
+        """Take the oldest request, as ``Link.next_request``."""
+        ...
 
 
 class Link:

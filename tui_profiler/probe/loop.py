@@ -21,8 +21,10 @@ from collections.abc import Callable
 import torch
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     LoadSpec,
     LoopState,
+    MeasureSensitivity,
     Pause,
     ReplayNode,
     Request,
@@ -36,7 +38,8 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.analyst import ANALYSING, Analyst
+from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.device_clock import DeviceAggregator, DeviceClock, device_of
@@ -49,6 +52,7 @@ from tui_profiler.probe.measure.overhead import (
     seconds_to_next_tick,
 )
 from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
+from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.trials.trials import TRYING, Trials
 
@@ -65,18 +69,24 @@ class Loop:
 
     def __init__(
         self,
-        link: Link,
+        link: Talk,
         spec: LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,
         traced: Trace,
         phase: Phase = "",
         energy: EnergyWatch | None = None,
+        *,
+        why_no_windows: str = "",
     ) -> None:
         self._link = link
         self._spec = spec
         self._now = now
         self._model = model
+        self._traced = traced
+        self.analyst: Analyst | None = None
+        """Who looks at the parameters, where they may be looked at."""
+        self.has_random_weights = False
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
@@ -91,6 +101,7 @@ class Loop:
         self._overhead = OverheadMeter()
         self._governor = Governor(spec.budget)
         self._windows = OperatorWindows(traced.nodes, model, spec.budget)
+        self._windows.why_none = why_no_windows
         self._pairs = 0
         self._since_tick_seconds = 0.0
         self._state: State = "starting"
@@ -190,6 +201,8 @@ class Loop:
     def _requests(self) -> Request | None:
         """Carry out what was asked; gives the request that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
+        if wait is None:
+            self._clock.note_gap()
         while (request := self._next_request(wait)) is not None:
             wait = 0.0
             match request:
@@ -203,6 +216,10 @@ class Loop:
                     self._replay(node)
                 case Try(wish=wish):
                     self._try(wish)
+                case AnalyseParameters():
+                    self._analyse(request)
+                case MeasureSensitivity():
+                    self._measure_sensitivity(request)
                 case SetBatch() | SetPhase() | Stop():
                     return request
                 case _:
@@ -225,6 +242,25 @@ class Loop:
         self._hold(TRYING)
         trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
         trials.run(wish, self._asked)
+        self._become(self._state)
+
+    def _analyse(self, request: AnalyseParameters) -> None:
+        """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
+        if self.analyst is None:
+            return
+        self._hold(ANALYSING)
+        self._asked.extend(self.analyst.run(request))
+        if self._state == "running":
+            self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
+        self._become(self._state)
+
+    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+        """Change one weight after another; no forward of it is a figure of the live run."""
+        self._hold(MEASURING)
+        of = self._model, self._traced
+        with self._clock.removed():
+            asked = measured(request, self._link, self._now, *of, is_random=self.has_random_weights)
+        self._asked.extend(asked)
         self._become(self._state)
 
     def _is_interrupted(self) -> bool:

@@ -57,7 +57,16 @@ class Stages(Protocol):
 
 
 class ParametersShown:
-    """Parameters that are shown: there is nothing to run, nor to stop."""
+    """Parameters that are shown: there is nothing to run, nor to stop.
+
+    Args:
+        found: what the look told.
+        spec: what was asked for.
+    """
+
+    def __init__(self, found: Found, spec: LoadSpec) -> None:
+        self.found = found
+        self.spec = spec
 
     was_stopped = False
 
@@ -93,7 +102,7 @@ def open_file(spec: LoadSpec, stages: Stages, link: Link) -> ParametersShown | N
         link.send(told_facts(checked(found, lambda: link.is_closed), spec))
         details.append("from the names of the parameters")
     link.send(LoopState("finished", stages.now(), None, f"not run: {NO_FORWARD}"))
-    return ParametersShown()
+    return ParametersShown(found, spec)
 
 
 def facts(found: Found, name: str) -> ModelFacts:

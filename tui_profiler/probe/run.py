@@ -14,6 +14,7 @@ from tui_profiler.archive import Found
 from tui_profiler.messages import (
     LoadSpec,
     LoopState,
+    MeasureSensitivity,
     ModelFacts,
     Request,
     SetBatch,
@@ -24,6 +25,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.messages.model import Phase
+from tui_profiler.probe.analyst import Analyst
 from tui_profiler.probe.failures import StageError, failure
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.link import Link
@@ -32,6 +34,9 @@ from tui_profiler.probe.load.load import load
 from tui_profiler.probe.load.loaded import Loaded
 from tui_profiler.probe.loop import Loop
 from tui_profiler.probe.measure.energy import EnergyWatch
+from tui_profiler.probe.parameters.model_subjects import subjects_of_model
+from tui_profiler.probe.parameters.subject import Subject
+from tui_profiler.probe.sensitivity_asked import measured, refuse
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.real_cost import real_cost
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
@@ -70,6 +75,7 @@ class Run:
         self._loaded: Loaded | None = None
         self._model: torch.nn.Module | None = None
         self._loop: Loop | None = None
+        self._analyst: Analyst | None = None
         self._traces: dict[Phase, Trace] = {}
         self._phase: Phase = ""
         self._has_rested = False
@@ -126,6 +132,39 @@ class Run:
         Trials(self._link, self._spec, self._model, traced.nodes, traced.inputs, self._phase).run(
             wish, asked
         )
+
+    @property
+    def analyst(self) -> Analyst | None:
+        """Who looks at the parameters; None where no model was loaded."""
+        if self._analyst is None and self._loaded is not None:
+            now, weights = self._stages.now, self._loaded.weights
+            self._analyst = Analyst(self._link, now, self._subjects, weights)
+        return self._analyst
+
+    def _subjects(self) -> list[Subject]:
+        """Give the tensors of the model, with their values."""
+        assert self._loaded is not None
+        assert self._model is not None
+        if self._loaded.initialise is not None and self._model is self._loaded.model:
+            with self._stages.stage("initialise", "the same model, with values"):
+                self._model = self._loaded.initialise()
+        return subjects_of_model(self._model)
+
+    def measure_sensitivity(self, request: MeasureSensitivity) -> list[Request]:
+        """Change one weight after another, when nothing runs; gives what else was asked."""
+        traced = self._traces.get(self._phase)
+        if self._model is None or traced is None:
+            refuse(request, self._link, self._stages.now, "no forward is known")
+            return []
+        if why := self._why_not_run():
+            refuse(request, self._link, self._stages.now, why)
+            return []
+        of = self._model, traced
+        is_random = self._has_random_weights()
+        return measured(request, self._link, self._stages.now, *of, is_random=is_random)
+
+    def _has_random_weights(self) -> bool:
+        return self._loaded is not None and self._loaded.weights == "random"
 
     def _run_or_tell(self) -> None:
         why_not = self._why_not_run()
@@ -212,6 +251,8 @@ class Run:
             self._has_rested = True
         energy = self._stages.energy
         self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
+        loop.analyst = self.analyst
+        loop.has_random_weights = self._has_random_weights()
         try:
             try:
                 with self._stages.stage("first run", "will give times") as details:

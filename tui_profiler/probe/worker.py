@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import sys
 import threading
 import time
 from collections import deque
@@ -19,14 +20,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui_profiler.messages import (
+    NO_FORWARD,
+    AnalyseParameters,
     Counter,
     CountWith,
     Environment,
+    ExportOnnx,
     Failed,
     Heartbeat,
     Hello,
     ListModels,
     LoadSpec,
+    MeasureSensitivity,
     Request,
     SetBatch,
     SetPhase,
@@ -40,6 +45,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.messages.model import Phase
+from tui_profiler.probe.analyst import Analyst
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.files import is_file
 from tui_profiler.probe.measure.caches import caches
@@ -49,12 +55,15 @@ from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.parameters_only import ParametersShown, open_file
 
 if TYPE_CHECKING:
+    from tui_profiler.probe.parameters.file_subjects import FileSubjects
+    from tui_profiler.probe.parameters.subject import Subject
     from tui_profiler.probe.run import Run
 
 ACCEPTS = (
     "Start",
     "ListModels",
     "CountWith",
+    "ExportOnnx",
     "Pause",
     "Resume",
     "Step",
@@ -64,6 +73,9 @@ ACCEPTS = (
     "Try",
     "StopTrial",
     "TryAlone",
+    "AnalyseParameters",
+    "StopAnalysing",
+    "MeasureSensitivity",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
@@ -78,6 +90,9 @@ class Worker:
         self._link = link
         self._started_at = time.time()
         self._run: Run | None = None
+        self._shown: ParametersShown | None = None
+        self._file: FileSubjects | None = None
+        self._asked: deque[Request] = deque()
         self._cores = allowed_cores()
         self.energy = EnergyWatch()
 
@@ -94,6 +109,8 @@ class Worker:
                 self._count(spec, counter)
             case TryAlone() as wished:
                 self._try_alone(wished)
+            case ExportOnnx() as request:
+                self._export(request)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -156,6 +173,17 @@ class Worker:
         except (Exception, SystemExit) as error:
             self._link.send(_failed(error))
 
+    def _export(self, request: ExportOnnx) -> None:
+        self._started_at = request.spec.started_at or self._started_at
+        try:
+            self._import_torch(request.spec)
+            from tui_profiler.probe.onnx import export_onnx  # noqa: PLC0415
+
+            self._link.send(export_onnx(request, self))
+        # The border of the probe, as in _attempt.
+        except (Exception, SystemExit) as error:
+            self._link.send(_failed(error))
+
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
         self.energy.start()
@@ -166,6 +194,7 @@ class Worker:
     def _first_attempt(self, spec: LoadSpec) -> Run | ParametersShown:
         shown = open_file(spec, self, self._link)
         if shown is not None:
+            self._shown = shown
             return shown
         self._import_torch(spec)
         from tui_profiler.probe.run import Run  # noqa: PLC0415
@@ -224,21 +253,51 @@ class Worker:
 
     def _wait_for_stop(self) -> None:
         """Stay, so that what is known can be looked at."""
-        asked: deque[Request] = deque()
         while not self._link.is_closed:
-            match asked.popleft() if asked else self._link.next_request(timeout=None):
+            match self._asked.popleft() if self._asked else self._link.next_request(None):
                 case Stop() | None:
                     return
                 case Try(wish=wish) if self._run is not None:
-                    self._run.try_change(wish, asked)
+                    self._run.try_change(wish, self._asked)
                 case SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
                         return
                 case SetPhase(phase=phase) if self._run is not None:
                     if self._attempt(partial(self._show, self._run, phase)):
                         return
+                case MeasureSensitivity() as request:
+                    self._measure_sensitivity(request)
+                case AnalyseParameters() as request:
+                    self._analyse(request)
                 case _:
                     pass  # There is nothing to pause, resume or step.
+
+    def _analyse(self, request: AnalyseParameters) -> None:
+        """Look at the parameters of what was loaded."""
+        analyst = self._run.analyst if self._run is not None else None
+        if analyst is None:
+            analyst = Analyst(self._link, self.now, self._in_file, "its own")
+        self._asked.extend(analyst.run(request))
+
+    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+        """Change weights of what was loaded, or say why there is nothing to run."""
+        if self._run is None:
+            from tui_profiler.probe.sensitivity_asked import refuse  # noqa: PLC0415
+
+            refuse(request, self._link, self.now, NO_FORWARD)
+        else:
+            self._asked.extend(self._run.measure_sensitivity(request))
+
+    def _in_file(self) -> list[Subject]:
+        if self._shown is None:
+            return []
+        if "torch" not in sys.modules:
+            self._import_torch(self._shown.spec)
+        from tui_profiler.probe.parameters.file_subjects import FileSubjects  # noqa: PLC0415
+
+        if self._file is None:
+            self._file = FileSubjects(self._shown.found)
+        return self._file.subjects
 
     def _again(self, run: Run, batch: int) -> Run:
         run.retry(batch)

@@ -237,7 +237,7 @@ class Figures:
             return
         if self._limits is None:
             self._limits = mixes.limits(tree, ceilings)
-        self._mixes = mixes.Mixes(tree, self._limits, timings)
+        self._mixes = mixes.mixes(tree, self._limits, timings)
         self._mixed_at = timings.tick.at
 
     def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:

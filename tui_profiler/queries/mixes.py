@@ -99,11 +99,17 @@ class NewestMixes:
             return
         if self._limits is None:
             self._limits = limits(tree, ceilings)
-        self._mixes, self._at = Mixes(tree, self._limits, timings), timings.tick.at
+        self._mixes, self._at = mixes(tree, self._limits, timings), timings.tick.at
 
     def between(self, start: int, stop: int) -> tuple[float, ...]:
         """Give the seconds of a run of nodes in preorder, in the order of ``KINDS``."""
         return self._mixes.between(start, stop) if self._mixes is not None else (0.0, 0.0, 0.0)
+
+
+@lru_cache(maxsize=2)
+def mixes(tree: Tree, limits: Limits, timings: Timings) -> Mixes:
+    """Give the mixes of a tick, kept because several parts of a screen ask for those of one."""
+    return Mixes(tree, limits, timings)
 
 
 @lru_cache(maxsize=2)

@@ -18,6 +18,7 @@ from tui_profiler.messages import Cost
 from tui_profiler.queries.bound import bound_of, bytes_moved
 from tui_profiler.queries.runs import Steps, Sums
 from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.totals import top_modules
 from tui_profiler.session import Session
 from tui_profiler.text import printable
 
@@ -38,20 +39,45 @@ def csv_nodes(
         nodes: which, in the order of the lines.
         steps: gives the runs that a line of a node sums over.
     """
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow(COLUMNS)
-    sums, whole_seconds = Sums(session), root_seconds(session)
-    if session.tree is not None:
-        for node in nodes:
-            lines.writerow(_line(session, node, steps(node), sums, whole_seconds))
-    return out.getvalue()
+    return _text([COLUMNS, *_lines(session, nodes, steps)])
+
+
+def csv_model(session: Session, *, with_titles: bool, top: int | None = None) -> str:
+    """Give every node of a model, with the model's name before it: several models are one table.
+
+    Args:
+        session: with a tree.
+        with_titles: begin with the names of the columns, as the first model does.
+        top: only so many modules, those that cost most by themselves.
+    """
+    tree, model = session.tree, session.model
+    nodes: Iterable[int] = range(len(tree) if tree is not None else 0)
+    if top is not None:
+        nodes = top_modules(session, "seconds" if session.timings else "flops", top)
+    name = as_text(model.name) if model is not None else ""
+    lines = [(name, *line) for line in _lines(session, nodes, lambda node: ())]
+    return _text([("model", *COLUMNS), *lines] if with_titles else lines)
 
 
 def as_text(text: str) -> str:
     """Give text for a cell: printable, whole, and never a formula."""
     text = printable(text)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
+
+
+def _text(lines: Iterable[tuple[object, ...]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
+
+
+def _lines(
+    session: Session, nodes: Iterable[int], steps: Callable[[int], Steps]
+) -> list[tuple[object, ...]]:
+    if session.tree is None:
+        return []
+    sums, whole_seconds = Sums(session), root_seconds(session)
+    return [_line(session, node, steps(node), sums, whole_seconds) for node in nodes]
 
 
 def _line(

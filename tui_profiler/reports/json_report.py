@@ -35,6 +35,7 @@ from tui_profiler.session import Session, Tree
 SCHEMA = "tui-profiler/report/1"
 
 _NOTHING_MOVED = "it moves no bytes"
+_OF_A_RUN = "it differs from run to run; told with --measure SECONDS"
 _MEASURED_ONLY = ("latency", "throughput", "overhead", "hardware", "energy")
 
 
@@ -67,8 +68,8 @@ def as_json(session: Session, *, top: int | None = None, advises: bool = False) 
         "environment": _environment(session, tree, unavailable),
         **_model(session.model),
         "file": file_section(session),
-        "tracer": _tracer(tree, done),
-        "stages": [{"stage": record.stage, "seconds": record.seconds} for record in session.stages],
+        "tracer": _tracer(session, tree, done, unavailable),
+        "stages": _stages(session, unavailable),
         **_totals("", tree, unavailable),
         "peak_memory": peak_memory("peak_memory", tree, done.peak_memory, unavailable),
         "phases": _phases(session, unavailable),
@@ -134,13 +135,31 @@ def _inputs(inputs: tuple[InputSpec, ...]) -> Json:
     ]
 
 
-def _tracer(tree: Tree, done: TraceDone) -> Json:
+def _stages(session: Session, unavailable: Unavailable) -> Json:
+    return [
+        {
+            "stage": record.stage,
+            "seconds": _told("stages[].seconds", session, record.seconds, unavailable),
+        }
+        for record in session.stages
+    ]
+
+
+def _told(at: str, session: Session, seconds: float | None, unavailable: Unavailable) -> Json:
+    """Give how long something of ours took; without a measurement reports of two runs are equal."""
+    if not was_run(session):
+        return unavailable.missing(at, _OF_A_RUN)
+    return unavailable.figure(at, seconds, "it was not finished")
+
+
+def _tracer(session: Session, tree: Tree, done: TraceDone, unavailable: Unavailable) -> Json:
+    at = "tracer.attempts[].seconds"
     return {
         "method": tree.method,
         "attempts": [
             {
                 "method": attempt.method,
-                "seconds": attempt.seconds,
+                "seconds": _told(at, session, attempt.seconds, unavailable),
                 "error": attempt.error or None,
                 "variant": attempt.variant or None,
                 "graphs": attempt.graphs,

@@ -12,6 +12,7 @@ from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
 from tui_profiler.queries.totals import Totals, known_peak_bytes, totals, was_run, why_no_times
 from tui_profiler.reports import table_file
+from tui_profiler.reports.conclusions import wants
 from tui_profiler.reports.layer_lines import layer_lines
 from tui_profiler.reports.table_machine import energy_lines, machine_lines
 from tui_profiler.reports.table_paper import alive_lines, intensity_lines, layer_type_lines
@@ -216,31 +217,12 @@ def _bounds(session: Session, cells: int) -> list[str]:
         lines.append(
             f"{kind:<20}{ops:>8}{_percent(part.flops_share):>9}{_percent(part.time_share):>8}"
         )
-    lines += _wants(session)
+    lines += [wants(session)] if wants(session) else []
     return [in_cells(line, cells) for line in lines]
 
 
 def _percent(value: float | None) -> str:
     return UNAVAILABLE if value is None else f"{value * 100:.1f}"
-
-
-def _wants(session: Session) -> list[str]:
-    """Say what the greatest share says about the hardware that the model wants."""
-    shares = bound_shares(session)
-    timed = {kind: part.time_share for kind, part in shares.items() if part.time_share is not None}
-    paper = {
-        kind: part.flops_share for kind, part in shares.items() if part.flops_share is not None
-    }
-    decided = timed or paper
-    if not decided:
-        return []
-    wants = {
-        "compute": "wants compute: faster arithmetic helps most",
-        "memory": "wants bandwidth: faster memory helps most",
-        "overhead": "wants less calling: a larger batch or a compiled model helps most",
-    }
-    largest = max(decided, key=lambda kind: decided[kind])
-    return [f"{'by its time' if timed else 'by its FLOPs'} it {wants[largest]}"]
 
 
 def _uncosted(done: TraceDone, cells: int) -> list[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tui_profiler.findings import CHECKS, Finding, findings
-from tui_profiler.findings.finding import Evidence, Gain
-from tui_profiler.findings.words import figure_text, gain_text
-from tui_profiler.messages import Unknown
+from tui_profiler.findings.words import gain_text
+from tui_profiler.reports.findings_text import evidence_text, gain_line, trial_text
 from tui_profiler.reports.text_parts import heading
 from tui_profiler.session import Session
 from tui_profiler.text import safe, wrap
@@ -26,24 +25,12 @@ def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
 
 
 def _finding(one: Finding, columns: int) -> list[str]:
-    trial = f"tui-profiler try --kind {one.trial}" if one.trial else safe(one.why_no_trial)
     said = [
-        safe(one.why),
-        f"evidence: {'; '.join(map(_evidence, one.evidence))}",
-        *(f"predicted: {_gain(gain)}" for gain in one.gains),
-        f"trial: {trial}" if one.trial else f"no trial: {trial}",
+        one.why,
+        f"evidence: {'; '.join(map(evidence_text, one.evidence))}",
+        *(f"predicted: {gain_line(gain)}" for gain in one.gains),
+        f"trial: {trial_text(one)}",
     ]
     head = f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}  [{one.kind}]"
     room = columns - len(_INDENT)
-    return [head, *(f"{_INDENT}{part}" for text in said for part in wrap(text, room))]
-
-
-def _evidence(part: Evidence) -> str:
-    reason = f" ({safe(part.figure.reason)})" if isinstance(part.figure, Unknown) else ""
-    return f"{safe(part.what)}: {figure_text(part)}{reason} {part.provenance}"
-
-
-def _gain(gain: Gain) -> str:
-    if isinstance(gain.share, Unknown):
-        return f"– of {gain.of} ({safe(gain.share.reason)}): {safe(gain.formula)}"
-    return f"{gain_text(gain)} of {gain.of}: {safe(gain.formula)}"
+    return [head, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]

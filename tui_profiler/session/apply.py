@@ -12,6 +12,7 @@ from tui_profiler.messages import (
     Edges,
     Ended,
     Environment,
+    Exported,
     Failed,
     FileFacts,
     Heartbeat,
@@ -24,15 +25,22 @@ from tui_profiler.messages import (
     Nodes,
     OperatorTimes,
     Overhead,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
     Playback,
     Printed,
     RealCost,
     Replayed,
     Sample,
     SecondOpinion,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
     StageDone,
     StageStarted,
     StepTimes,
+    TensorStatistics,
     Tick,
     TraceDone,
     TraceStarted,
@@ -42,7 +50,9 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import tree as trees
 from tui_profiler.session.operators import Operators, operator_columns_agree
+from tui_profiler.session.parameters import with_parameters
 from tui_profiler.session.seconds import with_sample, with_tick
+from tui_profiler.session.sensitivity import with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
@@ -86,6 +96,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return replace(session, listed=message)
         case SecondOpinion():
             return replace(session, opinion=message)
+        case Exported():
+            return replace(session, exported=message)
         case Ceilings():
             return replace(session, ceilings=message)
         case LoopState():
@@ -117,6 +129,11 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return replace(session, trial=message)
         case TrialResult():
             return _tried(session, message)
+        case ParametersStarted() | TensorStatistics() | ParametersProgress() | ParametersDone():
+            return replace(session, parameters=with_parameters(session.parameters, message))
+        case SensitivityStarted() | Sensitivity() | SensitivityDone():
+            known = with_sensitivity(session.sensitivity, message)
+            return replace(session, sensitivity=known)
         case Failed():
             return replace(session, failure=message)
         case Printed():
@@ -171,7 +188,7 @@ def _trace(
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
-    session = replace(session, windows=None, device=None)
+    session = replace(session, windows=None, device=None, sensitivity=None)
     session = replace(session, replays=(), trials=(), trial=None)
     return replace(session, tree=tree, timings=None, operators=None, history=history)
 

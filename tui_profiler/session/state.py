@@ -8,6 +8,7 @@ from tui_profiler.messages import (
     Ceilings,
     Ended,
     Environment,
+    Exported,
     Failed,
     FileFacts,
     Hello,
@@ -27,7 +28,9 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.operators import Operators
+from tui_profiler.session.parameters import Parameters
 from tui_profiler.session.seconds import LatencySecond, LoadSecond
+from tui_profiler.session.sensitivity import Sensitivities
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import DeviceTimings, Windows
@@ -100,6 +103,8 @@ class Session(Struct, frozen=True, eq=False):
     listed: Listed | None = None
     opinion: SecondOpinion | None = None
     """What another counter says, where it was asked."""
+    exported: Exported | None = None
+    """The ONNX file that was written, where one was asked for."""
     ceilings: Ceilings | None = None
     loop: LoopState | None = None
     overhead: Overhead | None = None
@@ -118,6 +123,10 @@ class Session(Struct, frozen=True, eq=False):
     """The trial under way, None where there is none."""
     trials: tuple[TrialResult, ...] = ()
     """How trials came out, the last of each kind and node, oldest first."""
+    parameters: Parameters | None = None
+    """What their values are like, None before it was asked for."""
+    sensitivity: Sensitivities | None = None
+    """What the output loses when a weight changes, None before it was asked for."""
     sample: Sample | None = None
     history: History = History()
     log: Log = Log()

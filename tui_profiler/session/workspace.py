@@ -1,4 +1,4 @@
-"""Several sessions at once: the ranks of one run, and the only functions that change them."""
+"""Several sessions at once, ranks or two compared, and the only functions that change them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ class Rank(Struct, frozen=True, eq=False):
 
 
 class Workspace(Struct, frozen=True, eq=False):
-    """The ranks of one run that were found, by rank."""
+    """The ranks of one run that were found, by rank; or the two that are compared."""
 
     ranks: tuple[Rank, ...] = ()
+    compared: tuple[Session, ...] = ()
+    """A and B."""
 
     @property
     def expected(self) -> int:
@@ -69,3 +71,10 @@ def told(workspace: Workspace, key: str, message: Message) -> Workspace:
             for rank in workspace.ranks
         )
     )
+
+
+def learned(workspace: Workspace, place: int, session: Session) -> Workspace:
+    """Give the workspace after something was learned of A (0) or B (1)."""
+    sessions = list(workspace.compared)
+    sessions[place] = session
+    return replace(workspace, compared=tuple(sessions))

@@ -75,14 +75,14 @@ def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Re
     try:
         return _record(model, inputs, way, name, Recorder, bounds)
     except ForwardError as error:
-        if _asks_for_compiler(error.error):
+        if asks_for_compiler(error.error):
             return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
         if not bounds.read_a_truth:
             raise
     return _record(model, inputs, way, name, Recorder, Bounds(truth=True))
 
 
-def _asks_for_compiler(error: BaseException) -> bool:
+def asks_for_compiler(error: BaseException) -> bool:
     """Tell whether ``torch.compile`` refused to work under a dispatch mode."""
     return isinstance(error, RuntimeError) and "torch dispatch mode present" in str(error)
 

@@ -35,7 +35,7 @@ from tui_profiler.messages import (
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.machine import memory, memory_group
 from tui_profiler.probe.trials.kinds import KINDS
 from tui_profiler.probe.trials.process import TrialProcess
@@ -66,7 +66,7 @@ class Trials:
 
     def __init__(
         self,
-        link: Link,
+        link: Talk,
         spec: LoadSpec,
         model: torch.nn.Module,
         nodes: Sequence[Node],

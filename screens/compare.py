@@ -1,0 +1,289 @@
+"""The compare screen: two sides, their totals, and their trees as one, with differences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from msgspec.structs import replace
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.reactive import var
+
+from tui_profiler.canvas import Glyphs
+from tui_profiler.queries.compare import Comparison, comparison, default_figure, node_of
+from tui_profiler.queries.compare_rows import (
+    View,
+    first_view,
+    folded,
+    folded_to,
+    has_children,
+    next_figure,
+    next_worst,
+    revealed,
+    visible,
+)
+from tui_profiler.queries.sides import Side
+from tui_profiler.session.workspace import NO_RANKS, Workspace
+from tui_profiler.text import safe
+
+from .base_app import own_keys
+from .compare_keys import COMPARE
+from .keys import bindings, shown
+from .prompt import Choice, Prompt
+from .take_actions import TakeActions
+from .theme import next_theme, short_name
+from .widgets.compare_lines import (
+    CompareLook,
+    SideLook,
+    compare_lines,
+    status_line,
+)
+from .widgets.key_bar import key_bar
+from .widgets.lines import Line, LinesWidget
+from .widgets.parts import finished, row
+from .widgets.rank_lines import look_of
+
+SAID_SECONDS = 8.0
+_BAR = ("order", "figure", "filter", "worst", "fold_or_unfold", "operators")
+
+
+class CompareScreen(TakeActions[None]):
+    """Follows two sides; ``workspace`` says what is known of each."""
+
+    name_of_view = "compare"
+    DEFAULT_CSS = """
+    CompareScreen #compare { height: 1fr; }
+    CompareScreen #status, CompareScreen #keys { height: 1; margin: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMPARE)]
+
+    workspace: var[Workspace] = var(NO_RANKS)
+
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        sides: Callable[[Workspace], tuple[Side, Side]],
+        looks: Callable[[Workspace], tuple[SideLook, SideLook]],
+        turns: Callable[[], str],
+    ) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._sides = sides
+        self._looks = looks
+        self._turns = turns
+        self._view: View | None = None
+        """None until both have a tree."""
+        self._has_chosen_figure = False
+        self._held: Workspace | None = None
+        """What is shown while the view is paused."""
+        self._compared: tuple[Workspace, Comparison] | None = None
+        self._prompt: Prompt | Choice | None = None
+        self._said: tuple[str, float] = ("", 0.0)
+
+    def compose(self) -> ComposeResult:
+        """The view, one fact, the keys."""
+        yield LinesWidget(id="compare")
+        yield LinesWidget(id="status")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(1.0, self.draw)
+        self.call_after_refresh(self.draw)
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew."""
+        self.call_after_refresh(self.draw)
+
+    def on_screen_resume(self) -> None:
+        """Draw what has changed meanwhile."""
+        self.call_after_refresh(self.draw)
+
+    def watch_workspace(self) -> None:
+        """Draw what a side has said."""
+        if self.is_mounted and self._held is None:
+            self.draw()
+
+    @property
+    def compared(self) -> Comparison:
+        """Both sides as they are shown."""
+        workspace = self._held if self._held is not None else self.workspace
+        if self._compared is None or self._compared[0] is not workspace:
+            self._compared = (workspace, comparison(*self._sides(workspace)))
+        return self._compared[1]
+
+    @property
+    def view(self) -> View:
+        """How they are looked at."""
+        compared = self.compared
+        if self._view is None or (
+            compared.alignment is not None and self._view.selected >= len(compared.alignment.nodes)
+        ):
+            view = first_view(compared, default_figure(compared))
+            if compared.alignment is None:
+                return view
+            self._view = view
+        if not self._has_chosen_figure:
+            self._view = replace(self._view, figure=default_figure(compared))
+        return self._view
+
+    def draw(self) -> None:
+        """Draw everything."""
+        widget = self.query_one("#compare", LinesWidget)
+        cells, rows = widget.size
+        if not self.is_current or cells < 3 or rows < 2:
+            return
+        look = look_of(cells, self._glyphs)
+        at = self._look()
+        widget.lines = finished(compare_lines(at, look, rows)[0], look, rows)
+        status = status_line(at, look)
+        said, said_at = self._said
+        if said and time.monotonic() - said_at < SAID_SECONDS:
+            status = row(((safe(said), "ink"),), (), look)
+        self.query_one("#status", LinesWidget).lines = finished((status,), look)
+        self.query_one("#keys", LinesWidget).lines = finished((self._bar(cells),), look)
+
+    def _look(self) -> CompareLook:
+        workspace = self._held if self._held is not None else self.workspace
+        turns = "paused" if self._held is not None else self._turns()
+        return CompareLook(
+            self.compared,
+            self.view,
+            visible(self.compared, self.view),
+            self._looks(workspace),
+            turns,
+        )
+
+    def _bar(self, cells: int) -> Line:
+        if self._prompt is not None and self._prompt.is_open:
+            return self._prompt.line(cells)
+        keys = own_keys(self.app, COMPARE)
+        named = {key.action.partition("(")[0]: (shown(key), key.label) for key in keys}
+        left = tuple(named[name] for name in _BAR)
+        return key_bar(left, (named["keys"], named["app.leave"]), cells, self._glyphs)
+
+    def _become(self, view: View) -> None:
+        self._view = view
+        self.draw()
+
+    def say(self, text: str) -> None:
+        """Tell it in place of the status."""
+        self._said = (text, time.monotonic())
+        self.draw()
+
+    def open_prompt(self, prompt: Prompt | Choice) -> None:
+        """Ask in the last row; it gets every key until it is answered."""
+        self._prompt = prompt
+        self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """Hand an open prompt what is typed."""
+        if self._prompt is not None and self._prompt.is_open:
+            self._prompt.key(event.key, event.character)
+            event.stop()
+            event.prevent_default()
+            self.draw()
+
+    def selected_path(self) -> str:
+        """Give the path of the selected node."""
+        alignment, view = self.compared.alignment, self.view
+        if alignment is None:
+            return ""
+        return node_of(self.compared, alignment.nodes[view.selected]).path
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by rows."""
+        rows = visible(self.compared, self.view)
+        if rows:
+            place = rows.index(self.view.selected) if self.view.selected in rows else 0
+            self._become(replace(self.view, selected=rows[max(0, min(place + by, len(rows) - 1))]))
+
+    def action_page(self, direction: int) -> None:
+        """Move by half a page."""
+        self.action_move(direction * max(self.size.height // 2, 1))
+
+    def action_fold_or_unfold(self) -> None:
+        """Fold or unfold the selected node."""
+        view = self.view
+        is_open = view.selected in view.unfolded
+        self._become(folded(view, self.compared, view.selected, unfold=not is_open))
+
+    def action_unfold(self) -> None:
+        """Unfold the selected node; where it is, go in."""
+        view = self.view
+        if view.selected in view.unfolded:
+            self.action_move(1)
+        elif has_children(self.compared, view, view.selected):
+            self._become(folded(view, self.compared, view.selected, unfold=True))
+
+    def action_fold(self) -> None:
+        """Fold the selected node; where it is, go out."""
+        view, alignment = self.view, self.compared.alignment
+        if alignment is None:
+            return
+        if view.selected in view.unfolded and not view.filter:
+            self._become(folded(view, self.compared, view.selected, unfold=False))
+            return
+        parent = alignment.nodes[view.selected].parent
+        if parent >= 0:
+            self._become(replace(view, selected=parent))
+
+    def action_depth(self, depth: int) -> None:
+        """Unfold down to a depth."""
+        self._become(folded_to(self.view, self.compared, depth))
+
+    def action_operators(self) -> None:
+        """Show operators, or hide them."""
+        self._become(replace(self.view, operators=not self.view.operators, selected=0))
+
+    def action_order(self) -> None:
+        """Sort by difference, or as the model has it."""
+        by_tree = self.view.order == "difference"
+        self._become(replace(self.view, order="tree" if by_tree else "difference"))
+
+    def action_figure(self) -> None:
+        """Compare the next figure."""
+        self._has_chosen_figure = True
+        self._become(next_figure(self.view, self.compared))
+
+    def action_worst(self) -> None:
+        """Go to the module that differs most by itself, then to the next."""
+        view = self.view
+        target = next_worst(view, self.compared)
+        self._become(revealed(replace(view, filter=""), self.compared, target))
+
+    def action_filter(self) -> None:
+        """Ask for a filter."""
+        self.open_prompt(Prompt("/", self.view.filter, self.filter_by, lambda text: None))
+
+    def filter_by(self, text: str) -> None:
+        """Show what a text lets through; the first of it is selected where the cursor was not."""
+        view = replace(self.view, filter=text)
+        rows = visible(self.compared, view)
+        selected = view.selected if view.selected in rows else 0
+        self._become(replace(view, selected=selected))
+
+    def action_back(self) -> None:
+        """Drop the filter."""
+        if self.view.filter:
+            selected = self.view.selected
+            self._become(revealed(replace(self.view, filter=""), self.compared, selected))
+
+    def action_pause(self) -> None:
+        """Pause the view, or let it go on."""
+        self._held = self.workspace if self._held is None else None
+        self.draw()
+
+    def action_theme(self) -> None:
+        """Go to the next theme."""
+        self.app.theme = next_theme(self.app.theme)
+        self.say(f"theme {short_name(self.app.theme)}")
+
+    def action_keys(self) -> None:
+        """List the keys."""
+        from .help import KeysScreen  # noqa: PLC0415
+
+        self.app.push_screen(KeysScreen(keys=own_keys(self.app, COMPARE), glyphs=self._glyphs))

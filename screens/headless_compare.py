@@ -1,0 +1,172 @@
+"""``compare`` without a screen, put together; and what both its forms begin with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.messages import Failed, LoadSpec, Start
+from tui_profiler.queries.compare import comparison
+from tui_profiler.queries.sides import Side, side_of
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.kind import is_recording
+from tui_profiler.reports.compare_json import compare_json
+from tui_profiler.reports.compare_table import compare_table
+from tui_profiler.reports.json_read import ReportError, is_report, read_report
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source, Told
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.compare import Begin, compare
+from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
+from tui_profiler.verbs.recorded import last_session
+from tui_profiler.verbs.report import progress_line, trusted_line
+
+from .output import columns, put, require_writable, say
+from .side_options import TypedSide
+
+WHICH = ("A", "B")
+
+
+class CompareOptions(Struct, frozen=True):
+    """What was typed after ``compare``, the options of the models apart."""
+
+    a: str
+    b: str
+    layout: Literal["table", "json"] | None
+    output: str
+    measure: float | None
+    top: int | None
+
+
+class Opened(Struct, frozen=True):
+    """One side, as far as it is known before anything is run."""
+
+    label: str
+    session: Session = EMPTY
+    side: Side | None = None
+    """Of a report; None where the session says it."""
+    spec: LoadSpec | None = None
+    """What to start; None where nothing is."""
+
+    def at(self, session: Session) -> Side:
+        """Give the side as it is with a session."""
+        return self.side if self.side is not None else side_of(self.label, session)
+
+    def started(self, now: float) -> Source:
+        """Start its worker; ``now`` is Unix time, from which its stages are counted."""
+        assert self.spec is not None
+        return Spawned(worker_command(), first=[Start(replace(self.spec, started_at=now))])
+
+    @property
+    def begin(self) -> Begin | None:
+        """What starts its worker when it is its time."""
+        return None if self.spec is None else lambda: self.started(time.time())
+
+
+def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -> Opened:
+    """Look at what a side is; what is to be said of a file goes to ``say_of``.
+
+    Args:
+        typed: the side.
+        say_of: is given lines.
+        spec: what to start where it is a model.
+
+    Raises:
+        ReportError: it is a report of ours that cannot be read.
+        RecordingError: it is a recording that cannot be read.
+    """
+    if is_recording(typed.model):
+        session, said = last_session(typed.model)
+        for line in said:
+            say_of(line)
+        if session.tree is None and session.failure is None:
+            session = apply(session, Failed("open", "the recording was cut off before its tree"))
+        return Opened(typed.label, session)
+    if is_report(typed.model):
+        return Opened(typed.label, side=read_report(typed.model, typed.label))
+    return Opened(typed.label, spec=spec)
+
+
+def opened_sides(
+    options: CompareOptions, sides: tuple[TypedSide, TypedSide], *, running: bool, started_at: float
+) -> tuple[Opened, Opened] | None:
+    """Look at both; None where one cannot be read, which is said then."""
+    found: list[Opened] = []
+    for which, typed in zip(WHICH, sides, strict=True):
+        say_of = partial(say, f"{which} {typed.label}")
+        chosen = typed.chosen if running else replace(typed.chosen, run=False)
+        spec = chosen.spec(typed.model, started_at=started_at)
+        try:
+            found.append(opened(typed, say_of, spec=spec))
+        except (ReportError, RecordingError) as error:
+            say_of(str(error))
+            say_of(f"try {error.remedy}")
+            return None
+    return found[0], found[1]
+
+
+def run_compare(
+    options: CompareOptions, sides: tuple[TypedSide, TypedSide], *, started_at: float
+) -> int:
+    """Compare, and write it; gives the worse of both exit codes.
+
+    Raises:
+        UsageError: the file to write cannot be written.
+    """
+    require_writable(options.output)
+    measuring = options.measure is not None
+    known = opened_sides(options, sides, running=measuring, started_at=started_at)
+    if known is None:
+        return BAD_ARGUMENTS
+    if measuring and all(one.spec is None for one in known):
+        say("compare", "neither side is a model: there is nothing to measure, their figures stand")
+    sessions = asyncio.run(_compared(known, options.measure))
+    worst = 0
+    for which, one, session, typed in zip(WHICH, known, sessions, sides, strict=True):
+        for line in complaint(session, debug=typed.chosen.debug):
+            say(f"{which} {one.label}", line)
+        worst = max(worst, exit_code(session))
+    if any(one.side is None and s.tree is None for one, s in zip(known, sessions, strict=True)):
+        return worst
+    text = _written(known, sessions, options)
+    if options.output:
+        Path(options.output).write_text(text, encoding="utf-8")
+    else:
+        put(text)
+    return worst
+
+
+async def _compared(known: tuple[Opened, Opened], seconds: float | None) -> list[Session]:
+    sessions = [one.session for one in known]
+    told: list[set[str | None]] = [set(), set()]
+
+    def heard(place: int, message: Told, session: Session) -> None:
+        said = progress_line(message)
+        lines = (trusted_line(sessions[place], message), None if said in told[place] else said)
+        told[place].add(said)  # Each turn begins with the same words.
+        sessions[place] = session
+        for line in filter(None, lines):
+            say(f"{WHICH[place]} {known[place].label}", line)
+
+    begins = (known[0].begin, known[1].begin)
+    await compare(begins, measuring=seconds is not None, seconds=seconds, heard=heard)
+    return sessions
+
+
+def _written(known: tuple[Opened, Opened], sessions: list[Session], options: CompareOptions) -> str:
+    a, b = (one.at(session) for one, session in zip(known, sessions, strict=True))
+    compared = comparison(a, b)
+    in_turns = options.measure is not None and all(one.spec is not None for one in known)
+    if options.layout == "json":
+        return compare_json(compared, top=options.top, in_turns=in_turns) + "\n"
+    lines = compare_table(
+        compared, columns=columns(options.output), top=options.top, in_turns=in_turns
+    )
+    return "\n".join(lines) + "\n"

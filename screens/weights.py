@@ -1,0 +1,232 @@
+"""The weights screen: every parameter with its statistics, and what changing it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from tui_profiler.messages import (
+    AnalyseParameters,
+    MeasureSensitivity,
+    Request,
+    StopAnalysing,
+)
+from tui_profiler.queries.accepts import refusal
+from tui_profiler.queries.remembered import is_remembered
+from tui_profiler.queries.weights import (
+    SCHEMES,
+    SORT_WORDS,
+    WeightsView,
+    is_measurable,
+    is_measuring,
+    is_reading,
+    next_scheme,
+    scheme_words,
+)
+
+from .app import ProfilerApp
+from .side_screen import Left, SideScreen
+from .widgets.key_bar import Keys
+from .widgets.lines import Line, text
+from .widgets.parts import Look
+from .widgets.weights_lines import PANEL_CELLS, status_line, weights_lines
+from .widgets.weights_panel import panel_lines
+from .widgets.weights_table import body_rows, first_row
+
+_MOST_PANEL_ROWS = 100
+
+
+class WeightsScreen(SideScreen):
+    """Shows the parameters as a table; the cursor is a row, and the node is its module."""
+
+    name_of_view = "weights"
+    has_rows = True
+    keys: ClassVar[Keys] = (
+        ("esc", "back"),
+        ("x", "measure"),
+        ("X", "all"),
+        ("s", "sort"),
+        ("v", "change"),
+        ("c", "stop"),
+        ("b", "buffers"),
+        ("↵", "node"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("ctrl+d,pagedown", "page(1)", show=False),
+        Binding("ctrl+u,pageup", "page(-1)", show=False),
+        Binding("g,home", "move(-1000000)", show=False),
+        Binding("G,end", "move(1000000)", show=False),
+        Binding("s", "sort", show=False),
+        Binding("S", "reverse", show=False),
+        Binding("b", "buffers", show=False),
+        Binding("a", "read", show=False),
+        Binding("x", "measure", show=False),
+        Binding("X", "measure_all", show=False),
+        Binding("v", "scheme", show=False),
+        Binding("c", "stop", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    def begin(self) -> None:
+        """Keep the order, the cursor, and what is done to a weight that is measured."""
+        self.view = WeightsView()
+        self.scheme = SCHEMES[0]
+        self._rows = 1
+
+    def on_mount(self) -> None:
+        """Ask for the statistics where there are none yet, once the session is here."""
+        self.call_after_refresh(self._read_first)
+
+    def _read_first(self) -> None:
+        if self.session.parameters is None and not self._why_not(AnalyseParameters()):
+            self._send(AnalyseParameters())
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give the table, and the weight under the cursor."""
+        self.view.update(look.session, self.node)
+        self._rows = rows
+        return weights_lines(look, self.view, rows, narrow=self.is_narrow)
+
+    def status(self, look: Look) -> Line:
+        """Give what is going on, or what came of it."""
+        return status_line(look, self.scheme)
+
+    def rows_as_csv(self) -> Callable[[], str]:
+        """Give what writes the rows, in the order that is shown."""
+        from tui_profiler.reports.csv_weights import csv_weights  # noqa: PLC0415 # only for this
+
+        rows = self.view.rows
+        return lambda: csv_weights(rows)
+
+    def selected_path(self) -> str:
+        """Give the full name of the weight under the cursor."""
+        return self.view.name or super().selected_path()
+
+    def row_text(self) -> str | None:
+        """Give the row under the cursor."""
+        from tui_profiler.reports.csv_weights import csv_weights  # noqa: PLC0415
+
+        row = self.view.row
+        return csv_weights((row,)).splitlines()[1] if row is not None else None
+
+    def panel_text(self) -> str | None:
+        """Give all that is known of the weight under the cursor."""
+        look = Look(self.session, self.node, self.now(), PANEL_CELLS, self.glyphs)
+        lines = panel_lines(look, self.view.row, _MOST_PANEL_ROWS)
+        return "\n".join(text(line).rstrip() for line in lines) + "\n" if lines else None
+
+    def on_click(self, event: events.Click) -> None:
+        """Select a row; at the second click open its node."""
+        region = self.query_one("#view").region
+        if not region.contains_point(event.screen_offset):
+            return
+        if event.chain == 2:
+            self.action_open()
+            return
+        # Above the rows are the title and the heading.
+        at = event.screen_offset.y - region.y - 2
+        top = first_row(self.view, body_rows(self._rows - 1))
+        if 0 <= top + at < len(self.view.rows):
+            self.action_move(top + at - self.view.at)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go down."""
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go up."""
+        self.action_move(-3)
+
+    def action_move(self, by: int) -> None:
+        """Go to another row; its module is the selected node."""
+        row = self.view.move(by)
+        if row is not None:
+            self.select(row.node)
+
+    def action_page(self, pages: int) -> None:
+        """Go half a page down or up."""
+        self.action_move(pages * max(self._rows // 2, 1))
+
+    def action_sort(self) -> None:
+        """Order by the next column."""
+        self.view.sort_by_next()
+        self.say(SORT_WORDS[self.view.sort])
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self.view.sort_by(self.view.sort, descending=not self.view.descending)
+        self.refresh_view()
+
+    def action_buffers(self) -> None:
+        """Show buffers, or parameters alone."""
+        self.view.shows_buffers = not self.view.shows_buffers
+        self.view.arrange()
+        self.say("buffers are shown" if self.view.shows_buffers else "parameters alone are shown")
+
+    def action_open(self) -> None:
+        """Open the node that owns the weight."""
+        self.dismiss(Left(self.node, "node"))
+
+    # Asking.
+
+    def action_read(self) -> None:
+        """Look at the values again."""
+        self._ask(AnalyseParameters(), "the values are read again")
+
+    def action_measure(self) -> None:
+        """Measure the sensitivity of the output to the weight under the cursor."""
+        row = self.view.row
+        if row is None:
+            self.say("there is no weight to measure")
+        elif not is_measurable(row):
+            self.say("only parameters of two axes or more are measured")
+        else:
+            name = row.shared_with or row.name
+            self._ask(MeasureSensitivity(self.scheme, name), self._changing(name))
+
+    def action_measure_all(self) -> None:
+        """Measure the sensitivity of the output to every weight."""
+        self._ask(MeasureSensitivity(self.scheme), self._changing("one weight after another"))
+
+    def action_scheme(self) -> None:
+        """Choose what is done to a weight that is measured."""
+        self.scheme = next_scheme(self.scheme)
+        self.say(f"x and X measure {scheme_words(self.scheme)}")
+
+    def action_stop(self) -> None:
+        """End what is going on; what has come stays."""
+        if is_measuring(self.session) or is_reading(self.session.parameters):
+            self._ask(StopAnalysing(), "stopped: what is known stays")
+        else:
+            self.say("nothing is read or measured now")
+
+    def _changing(self, what: str) -> str:
+        return f"{what}: {scheme_words(self.scheme)}; the model's own weights stay as they are"
+
+    def _ask(self, request: Request, said: str) -> None:
+        why_not = self._why_not(request)
+        if why_not:
+            self.say(why_not)
+        else:
+            self._send(request)
+            self.say(said)
+
+    def _why_not(self, request: Request) -> str:
+        """Give why nobody would carry a request out; empty where somebody would."""
+        session = self.session
+        if why_not := refusal(session, type(request).__name__):
+            return why_not
+        if session.hello is None or session.ended is not None:
+            return "there is no worker to ask; ctrl+r starts one"
+        if is_remembered(session):
+            return "this tree is remembered: the worker's own is not known yet"
+        return ""
+
+    def _send(self, request: Request) -> None:
+        if isinstance(self.app, ProfilerApp):
+            self.app.send(request)

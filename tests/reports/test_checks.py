@@ -1,0 +1,237 @@
+"""Limits on figures of the JSON report: what holds, what does not, and what is no check."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.small_model import MEASURED, TRACED, folded
+from tui_profiler.reports.check_limit import CheckError, as_typed, parse_limit, quantity_of
+from tui_profiler.reports.checks import Outcome, evaluate, parse_check
+from tui_profiler.reports.checks_section import check_lines, checks_section
+from tui_profiler.reports.full import full_markdown, full_text
+from tui_profiler.reports.json_report import as_json
+from tui_profiler.reports.known_paths import known_paths
+
+SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
+PAPER, RUN = as_json(folded(TRACED)), as_json(folded(MEASURED))
+
+
+def outcome(text: str, report: dict = RUN) -> Outcome:
+    return evaluate(parse_check(text), report)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # 9,472 MACs, 18,964 FLOP, 13,272 B at the peak and 1 ms, worked out in small_model.
+        *("total_macs<=9472", "total_macs<9473", "total_macs==9472", "total_macs>=9472"),
+        *("total_macs>9.4K", "total_macs<=9.5k", "total_macs<=0.01M", "total_macs<=1e4"),
+        *("peak_memory.total<=13KiB", "peak_memory.total<=13.3KB", "peak_memory.total<=13272"),
+        *("peak_memory.total<=2GiB", "peak_memory.total>=12.9 KiB", "total_memory<20KiB"),
+        *("latency.p50_s<=0.001", "latency.p50_s<=1ms", "latency.p50_s<=1000us"),
+        *("latency.p50_s<=1000µs", "latency.p50_s<2ms", "latency.p95_s<=1s"),
+        *("overhead.ratio<=2%", "overhead.ratio<=0.02", "throughput.per_s>=800"),
+        *("layers[conv].macs<=6912", "layers[0].macs<=9472", "layers[conv/0].flops==13824"),
+        *("layers[fc].timing.p50_s<=0.26ms", "layers[type=Linear].parameters==2570"),
+        *("layers[kind=module].timing.p50_s<=1.1ms", "layers[kind=op].macs<7K"),
+        *("breakdown[Conv2d].share>=72%", "bottlenecks.memory.ops==4", "inputs[x].shape[1]==3"),
+        *("tracer.method==dispatch:real", "training==false", "coverage.uncosted[0]==mine::strange"),
+        *(" total_macs <= 5G ", "hardware.ceilings.compute[float32].flops_per_s>=9.9G"),
+    ],
+)
+def test_a_check_that_holds(text: str) -> None:
+    assert outcome(text).holds
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("total_macs<=9471", 9472),
+        ("total_macs<9472", 9472),
+        ("total_macs==9471", 9472),
+        ("total_macs>=9.5K", 9472),
+        ("peak_memory.total<=12KiB", 13272.0),
+        ("latency.p50_s<=999us", 0.001),
+        ("layers[type=Conv2d].macs<6912", 6912),
+        ("tracer.method==fx", "dispatch:real"),
+        ("training==true", False),
+    ],
+)
+def test_a_check_that_does_not_hold_tells_the_figure(text: str, value: object) -> None:
+    found = outcome(text)
+    assert (found.holds, found.value) == (False, value)
+
+
+def test_of_several_entries_the_one_that_does_not_hold_is_named() -> None:
+    found = outcome("layers[kind=module].timing.p50_s<=0.3ms")
+    assert (found.holds, found.at) == (False, "net")
+    assert "at net" in "\n".join(check_lines((found,), 100))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("latency.p50_s<=1s", "not measured; --measure SECONDS does"),
+        ("layers[conv].timing.p50_s<=1s", "not measured; --measure SECONDS does"),
+        ("layers[conv].energy.joules<=1", "not measured; --measure SECONDS does"),
+        ("energy.forward.joules<=1", "not measured; --measure SECONDS does"),
+        ("hardware.sample.gpus[0].power_w<=300", "not measured; --measure SECONDS does"),
+        (
+            "tracer.attempts[0].seconds<=1",
+            "it differs from run to run; told with --measure SECONDS",
+        ),
+    ],
+)
+def test_what_was_not_measured_does_not_hold_and_says_so(text: str, why: str) -> None:
+    found = outcome(text, PAPER)
+    assert (found.holds, found.value, found.why) == (False, None, why)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("hardware.sample.package_w<=10", "RAPL counters need root"),
+        ("hardware.ceilings.compute[1].flops_per_s>1", "too slow to measure"),
+        ("layers[conv/0].timing.p50_s<=1s", "after the first operator window"),
+        ("peak_memory.kv_cache<=1", "forward gave no cache back"),
+    ],
+)
+def test_what_is_not_known_gives_the_reason_of_the_report(text: str, why: str) -> None:
+    assert (outcome(text).holds, outcome(text).why) == (False, why)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no check"),
+        ("rubbish", "no check"),
+        ("total_macs", "no check"),
+        ("<=5", "no check"),
+        ("total_macs<=", "no number"),
+        ("total_macs<=five", "no number"),
+        ("total_macs<=5Q", "no limit for total_macs, which is a number"),
+        ("total_macs<=5ms", "no limit for total_macs, which is a number"),
+        ("latency.p50_s<=5M", "which is seconds"),
+        ("peak_memory.total<=5s", "which is bytes"),
+        ("overhead.ratio<=5K", "which is a share of 0 to 1"),
+        ("latncy.p50_s<=1", "near it are latency.p50_s"),
+        ("latency.p51_s<=1", "near it are latency.p95_s, latency.p50_s"),
+        ("latency.p50<=1", "near it are latency.p50_s"),
+        ("macs<=1", "near it are"),
+        ("peak_memory<=1", "holds several figures: peak_memory.parameters"),
+        ("layers[conv]<=1", "holds several figures: layers[].name"),
+        ("layers.macs<=1", "no report has layers.macs"),
+        ("layers[conv]macs<=1", "no path such as"),
+        (".total_macs<=1", "no path such as"),
+        ("total_macs=<1", "no check"),
+    ],
+)
+def test_what_is_no_check_is_refused_before_anything_is_run(text: str, said: str) -> None:
+    with pytest.raises(CheckError) as error:
+        parse_check(text)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("layers[cnv].macs<=1", "there is no [cnv]; near it are conv"),
+        ("layers[zzz].macs<=1", "there is no [zzz]; there are net, conv"),
+        ("layers[type=Nothing].macs<=1", "there is no [type=Nothing]"),
+        ("layers[99].macs<=1", "there is no [99]"),
+        ("phases[decode].total_macs<=1", "there is no [decode]; the list is empty"),
+        ("tracer.method<=fx", "no number"),
+        ("tracer.method<=5", "is a word, which only == compares"),
+        ("total_macs==many", 'is a number, which "many" is not'),
+    ],
+)
+def test_what_this_report_does_not_have_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(CheckError) as error:
+        outcome(text)
+    assert said in str(error.value)
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_typed_is_a_check_or_an_error_of_ours(text: str) -> None:
+    with contextlib.suppress(CheckError):
+        assert parse_check(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("typed", "value", "shown"),
+    [
+        ("<=2GiB", 2**30, "1GiB"),
+        ("<=5G", 4_089_184_256, "4.08918G"),
+        ("<=10ms", 0.0364512, "36.4512ms"),
+        ("<=50%", 0.25, "25%"),
+        # Six digits would say that it is the limit.
+        ("<5G", 5_000_000_001, "5.0000000010000001G"),
+        ("<=7", None, "–"),
+    ],
+)
+def test_a_figure_is_told_in_the_unit_of_its_limit(typed: str, value: object, shown: str) -> None:
+    path = {"%": "overhead.ratio", "s": "latency.p50_s", "B": "total_memory"}
+    operator = typed[:2] if typed[1] == "=" else typed[0]
+    limit = parse_limit(operator, typed[len(operator) :], path.get(typed[-1], "total_macs"))
+    assert as_typed(value, limit) == shown  # type: ignore[arg-type]
+
+
+def test_the_paths_are_those_of_the_schema() -> None:
+    assert set(known_paths()) == set(_paths(json.loads(SCHEMA.read_text()), ""))
+
+
+def test_no_time_is_taken_for_a_rate_and_no_count_for_a_size() -> None:
+    assert quantity_of("throughput.per_s") == "number"
+    assert quantity_of("hardware.sample.gpus[].pcie_sent_bytes_per_s") == "bytes"
+    assert quantity_of("energy.forward.seconds") == "time"
+    assert quantity_of("layers[].memory") == "bytes"
+    assert quantity_of("bottlenecks.memory.ops") == "number"
+    assert quantity_of("phases[].peak_memory.total") == "bytes"
+
+
+def _paths(schema: dict, at: str) -> list[str]:
+    """Give every path to a single value, as the schema has it."""
+    if "$ref" in schema:
+        whole = json.loads(SCHEMA.read_text())
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            whole = whole[part]
+        return _paths(whole, at)
+    inside = [
+        (f"{at}.{name}".lstrip("."), part) for name, part in schema.get("properties", {}).items()
+    ]
+    inside += [(f"{at}[]", schema["items"])] if "items" in schema else []
+    if at == "unavailable":
+        return []
+    return [path for name, part in inside for path in _paths(part, name)] if inside else [at]
+
+
+def test_the_table_has_every_check() -> None:
+    texts = ("total_macs<=9.5K", "latency.p50_s<=1ms", "peak_memory.total<=2GiB")
+    found = tuple(outcome(text, PAPER) for text in texts)
+    lines = check_lines(found, 100)
+    assert [line.split() for line in lines[:4]] == [
+        ["check", "value", "limit", "holds"],
+        ["total_macs", "9.472K", "<=", "9.5K", "yes"],
+        ["latency.p50_s", "–", "<=", "1ms", "no"],
+        ["peak_memory.total", "1.23605e-05GiB", "<=", "2GiB", "yes"],
+    ]
+    assert lines[4:] == ("latency.p50_s: not measured; --measure SECONDS does",)
+
+
+def test_where_all_hold_there_is_one_line() -> None:
+    assert check_lines((outcome("total_macs<=1G"),), 100) == ("the check holds",)
+    assert check_lines((outcome("total_macs<=1G"),) * 3, 100) == ("3 checks hold",)
+
+
+def test_a_report_for_reading_has_the_checks_first() -> None:
+    more = (checks_section((outcome("total_macs<=1"), outcome("total_macs<=1G"))),)
+    assert "1. checks -- 1 of 2 do not hold" in full_text(folded(TRACED), columns=100, more=more)
+    markdown = full_markdown(folded(TRACED), more=more).splitlines()
+    assert markdown.index("## checks") < markdown.index("## executive summary")
+    assert r"| total_macs | 9472 | &lt;= 1 | no |" in markdown

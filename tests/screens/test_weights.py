@@ -1,0 +1,321 @@
+"""The weights screen: its drawing, what it says, and what its keys ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from screens.weights import WeightsScreen
+from screens.widgets.lines import line_width, text
+from screens.widgets.parts import Look, finished
+from screens.widgets.weights_cells import percent, rough_percent, statistic
+from screens.widgets.weights_lines import status_line, weights_lines
+from screens.widgets.weights_panel import histogram_columns, panel_lines
+from tests.fixtures.record import recorded
+from tests.fixtures.record_weights import recorded_weights
+from tests.queries.test_weights import CONV, DECODER, SMALL, measured, sensitivity
+from tests.recording.files import fold
+from tests.screens.screen_text import screen_text
+from tests.screens.test_explorer import Stage, check_golden, on_stage
+from tests.small_model import TRACED, folded
+from tui_profiler.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.messages import (
+    AnalyseParameters,
+    Hello,
+    MeasureSensitivity,
+    Message,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
+    SensitivityDone,
+    StopAnalysing,
+    TensorStatistics,
+    Unknown,
+)
+from tui_profiler.messages.parameters import Histogram
+from tui_profiler.queries.weights import SCHEMES, WeightsView
+from tui_profiler.session import EMPTY, Session, apply
+
+STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
+READING = folded(
+    (*TRACED, STARTED, ParametersProgress(2.0, 1.0, 9, 3_000_000, "conv.weight"), CONV)
+)
+
+
+def drawn(
+    session: Session,
+    cells: int = 120,
+    rows: int = 35,
+    glyphs: Glyphs = UNICODE,
+    node: int = 0,
+    sort: str = "order",
+) -> list[str]:
+    view = WeightsView()
+    view.update(session, node)
+    view.sort_by(sort)  # type: ignore[arg-type] # one of SORTS
+    look = Look(session, node, 9.0, cells, glyphs)
+    lines = weights_lines(look, view, rows, narrow=cells < 100 or rows < 28)
+    # Not by what cuts them on screen: nothing is to be cut.
+    assert cells < 60 or max(map(line_width, lines)) <= cells
+    return [text(line) for line in finished(lines, look, rows)]
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("cells", [60, 67, 80, 99, 100, 120, 131, 160, 200])
+@pytest.mark.parametrize("rows", [11, 20, 35])
+def test_every_row_is_as_wide_as_the_screen(glyphs: Glyphs, cells: int, rows: int) -> None:
+    tree = DECODER.tree
+    assert tree is not None
+    last = tree.find("layers.3.feed_forward.2") or 0
+    for session, node in ((DECODER, 0), (DECODER, last), (SMALL, 1), (READING, 1), (EMPTY, 0)):
+        for sort in ("order", "std", "error"):
+            shown = drawn(session, cells, rows, glyphs, node, sort)
+            assert {len(line) for line in shown} == {cells}
+            if glyphs is ASCII:
+                assert all(line.isascii() for line in shown)
+        look = Look(session, node, 9.0, cells, glyphs)
+        assert line_width(status_line(look, SCHEMES[-1])) == cells
+
+
+@pytest.mark.parametrize("cells", [3, 10, 30, 50])
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_a_terminal_that_is_too_small_breaks_nothing(cells: int, rows: int) -> None:
+    for session in (DECODER, SMALL, EMPTY):
+        assert len(drawn(session, cells, rows)) == rows
+
+
+def test_what_is_not_finite_has_a_sign_and_a_word() -> None:
+    shown = drawn(SMALL, node=1)
+    assert any("conv ✗ NaN " in line for line in shown)
+    assert any("✗ 5 NaN and 3 infinite values, in no" in line for line in shown)
+    narrow = drawn(SMALL, 80, 20, node=1)
+    assert any("✗ 5 NaN, 3 infinite" in line for line in narrow)
+    assert any("x NaN" in line for line in drawn(SMALL, glyphs=ASCII, node=1))
+
+
+def test_random_weights_say_that_they_are() -> None:
+    assert "random weights: of an initialisation, not of a training" in drawn(DECODER)[0]
+    assert "random weights" in drawn(DECODER, 60, 11)[0]
+    model = DECODER.model
+    assert model is not None
+    own = replace(model, weights="DEFAULT")
+    trained = replace(DECODER, model=own, parameters=None, sensitivity=None)
+    assert "random" not in drawn(trained)[0]
+
+
+def test_measured_and_predicted_stand_side_by_side_and_look_different() -> None:
+    session = measured(sensitivity("conv.weight", 0.0123), sensitivity("fc.weight", 0.25))
+    lines = drawn(session, sort="error")
+    assert [line.split()[0].strip("▌") for line in lines[2:4]] in (["fc", "conv"], ["", "conv"])
+    conv = next(line for line in lines if " conv " in line or "▌conv " in line)
+    assert "~1.4" in conv
+    assert " 1.23" in conv
+    bias = next(line for line in lines if "fc.bias" in line)
+    assert bias.split("│")[0].split()[-2:] == ["·", "·"]
+
+
+def test_the_histogram_keeps_the_counts() -> None:
+    counts = b"".join(one.to_bytes(8, "little") for one in (1, 0, 5, 10))
+    histogram = Histogram(b"", counts, 1.0)
+    assert histogram_columns(histogram, 8) == [0.5, 0.5, None, None, 2.5, 2.5, 5.0, 5.0]
+    assert histogram_columns(histogram, 2) == [1.0, 15.0]
+    uneven = histogram_columns(histogram, 3)
+    assert sum(one or 0.0 for one in uneven) == pytest.approx(16)
+    assert histogram_columns(Histogram(b"", b"\0" * 7, 0.0), 5) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        *((0.0, "·"), (-0.0004, "−0.000400"), (0.02134, "0.0213"), (1.0, "1.00")),
+        *((38.25, "38.2"), (1234.5, "1234"), (3.1e-6, "3.1e−06"), (float("nan"), "NaN")),
+        (2.5e7, "2.5e+07"),
+    ],
+)
+def test_statistics_have_three_digits(value: float, wanted: str) -> None:
+    assert statistic(value) == wanted
+
+
+def test_errors_as_percent() -> None:
+    assert [percent(v) for v in (0, 1e-7, 4.2e-5, 0.0039, 0.123, 1.0, 1e9)] == [
+        *("·", "<1e−4", ".0042", "0.39", "12.3", "100", ">9999")
+    ]
+    assert [rough_percent(v) for v in (0, 1e-7, 4.2e-5, 0.0038, 0.0234, 0.119, 2.0)] == [
+        *("·", "~<1e−4", "~.0042", "~0.38", "~2.3", "~12", "~200")
+    ]
+
+
+def test_what_goes_on_is_told_with_its_progress() -> None:
+    look = Look(READING, 0, 9.0, 120)
+    told = text(status_line(look, SCHEMES[0]))
+    assert "reading  ━━━━━━──────  9 of 44  2.86 MiB  3.00 MB/s  conv.weight" in told
+    assert told.rstrip().endswith("c stops")
+    going = text(status_line(Look(measured(sensitivity("a.b", 1)), 0, 9.0, 120), SCHEMES[0]))
+    assert "measuring  ━━━━━━──────  1 of 2  int8 per channel" in going
+    over = apply(READING, ParametersDone(9.0, 2.0, 44, 6_000_000))
+    assert "read 5.72 MiB in 2.00 s  3.00 MB/s" in text(
+        status_line(Look(over, 0, 9, 120), SCHEMES[2])
+    )
+    assert "x: int4 per channel" in text(status_line(Look(over, 0, 9.0, 120), SCHEMES[2]))
+    refused = SensitivityDone(
+        99.0, SCHEMES[0], 0.0, 0, Unknown("no"), Unknown("no"), "there is no forward"
+    )
+    assert "there is no forward" in text(
+        status_line(Look(apply(measured(start=over), refused), 0, 9.0, 120), SCHEMES[0])
+    )
+
+
+def test_only_greys_are_used_but_for_what_is_wrong() -> None:
+    view = WeightsView()
+    view.update(DECODER, 0)
+    look = Look(DECODER, 0, 9.0, 120)
+    roles = {role for line in weights_lines(look, view, 35, narrow=False) for _, role in line}
+    used = {word for role in roles for word in role.split()}
+    assert used <= {"ink", "muted", "faint", "hairline", "accent", "strong", "cursor", "warning"}
+
+
+def test_hostile_names_are_safe() -> None:
+    bad = "\x1b[31m[b]多\u202e"
+    evil = replace(
+        CONV, name="conv.weight", dtype=bad, why_none=bad, moments=None, whys=(("channels", bad),)
+    )
+    session = folded((*TRACED, STARTED, evil, ParametersDone(1.0, 1.0, 0, 0, why=bad)))
+    for cells, rows in ((120, 35), (80, 20)):
+        assert not set("".join(drawn(session, cells, rows, node=1))) & {"\x1b", "\u202e"}
+    look = Look(session, 1, 9.0, 60)
+    assert not set(text(status_line(look, SCHEMES[0]))) & {"\x1b", "\u202e"}
+
+
+def test_the_panel_says_everything_that_is_known() -> None:
+    view = WeightsView()
+    tree = DECODER.tree
+    assert tree is not None
+    view.update(DECODER, tree.find("layers.1.feed_forward.0") or 0)
+    look = Look(DECODER, 0, 9.0, 46)
+    told = "\n".join(text(line) for line in panel_lines(look, view.row, 100))
+    for word in (
+        *("mean", "std", "skew", "kurtosis", "zeros", "L1", "L2", "spectral"),
+        *("int8", "int4", "fp8 e4m3", "channel", "enough", "loss", "dead", "outliers", "alike"),
+        *("packs", "measured", "predicted", "at a multiple of"),
+    ):
+        assert word in told
+
+
+def shown(stage: Stage) -> WeightsScreen:
+    screen = stage.app.screen
+    assert isinstance(screen, WeightsScreen)
+    return screen
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
+async def test_the_weights_screen_looks_as_agreed(size: tuple[int, int]) -> None:
+    async with on_stage(recorded_weights(), size) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("j", "j", "j")
+        await pilot.pause()
+        check_golden(f"weights-{size[0]}x{size[1]}", screen_text(stage.app))
+
+
+def accepting(*names: str) -> list[Message]:
+    return [
+        replace(message, accepts=names) if isinstance(message, Hello) else message
+        for message in recorded()
+    ]
+
+
+async def test_opening_asks_for_the_values_once_and_keys_ask_for_sensitivity() -> None:
+    wanted = ("AnalyseParameters", "MeasureSensitivity", "StopAnalysing")
+    async with on_stage(accepting(*wanted)) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.pause()
+        assert stage.requests == [AnalyseParameters()]
+        await pilot.press("x", "v", "v", "X")
+        assert stage.requests[1:] == [
+            MeasureSensitivity(SCHEMES[0], "conv1.weight"),
+            MeasureSensitivity(SCHEMES[2]),
+        ]
+        await pilot.press("j", "x", "c")
+        await pilot.pause()
+        assert "nothing is read or measured now" in screen_text(stage.app)
+        assert len(stage.requests) == 3  # bn1.weight has one axis.
+        await pilot.press("a")
+        assert stage.requests[3:] == [AnalyseParameters()]
+
+
+async def test_what_is_going_on_is_stopped_by_a_key() -> None:
+    wanted = ("AnalyseParameters", "MeasureSensitivity", "StopAnalysing")
+    async with on_stage([*accepting(*wanted), STARTED]) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        await pilot.press("c")
+        assert stage.requests == [StopAnalysing()]
+
+
+async def test_where_it_is_not_accepted_the_reason_is_said() -> None:
+    async with on_stage(accepting("Stop")) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        assert "161 parameters" in screen_text(stage.app)
+        await pilot.press("X")
+        await pilot.pause()
+        assert "this probe does not accept MeasureSensitivity" in screen_text(stage.app)
+        assert stage.requests == []
+
+
+async def test_the_cursor_takes_the_selection_along_and_a_copy_is_the_full_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.delenv("TMUX", raising=False)
+    monkeypatch.chdir(tmp_path)
+    async with on_stage(recorded_weights()) as (stage, pilot):
+        tree = stage.app._newest.tree
+        assert tree is not None
+        stage.explorer.tree_widget.select(tree.find("layers.2") or 0)
+        await pilot.press("w")
+        await pilot.pause()
+        assert shown(stage).view.name == "layers.2.attention_norm.weight"
+        await pilot.press("j", "y", "p")
+        await pilot.pause()
+        await stage.app.workers.wait_for_complete()
+        name = shown(stage).view.name
+        assert (tmp_path / "cache" / "tui-profiler" / "copied.txt").read_text() == name
+        await pilot.press("e", "ctrl+u", *"all.csv", "enter")
+        await pilot.pause()
+        await stage.app.workers.wait_for_complete()
+        lines = (tmp_path / "all.csv").read_text().splitlines()
+        assert len(lines) == 1 + len(shown(stage).view.rows)
+        owner = name.rpartition(".")[0]
+        await pilot.press("escape")
+        await pilot.pause()
+        selected = stage.explorer.tree_widget.view.selected
+        assert tree.nodes[selected].path == owner
+
+
+async def test_sorting_keeps_the_row_and_says_by_what() -> None:
+    async with on_stage(recorded_weights()) as (stage, pilot):
+        await pilot.press("w", "G")
+        await pilot.pause()
+        name = shown(stage).view.name
+        await pilot.press("s", "s", "S")
+        await pilot.pause()
+        assert shown(stage).view.name == name
+        assert (shown(stage).view.sort, shown(stage).view.descending) == ("std", False)
+        assert "by std" in screen_text(stage.app)
+        await pilot.press("b")
+        assert shown(stage).view.shows_buffers
+
+
+def test_a_file_of_parameters_alone_has_its_rows() -> None:
+    of_file = fold(recorded_weights())
+    tree = of_file.tree
+    assert tree is not None
+    without = replace(of_file, timings=None, model=None, sensitivity=None)
+    lines = drawn(without)
+    assert any("43." in line and "int8" in line for line in lines)
+    assert isinstance(CONV, TensorStatistics)

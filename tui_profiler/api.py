@@ -1,0 +1,214 @@
+"""The same verbs for Python: profile a model in this process, open a recording, compare.
+
+What needs torch is imported when it is asked for: opening a recording never does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_profiler.queries.compare import Comparison, comparison
+from tui_profiler.queries.sides import Side, side_of
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.reports.compare_json import compare_json
+from tui_profiler.reports.compare_table import compare_table
+from tui_profiler.reports.csv_nodes import csv_nodes
+from tui_profiler.reports.html import html_comparison, html_profile
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.table import table
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.verbs.recorded import last_session
+
+if TYPE_CHECKING:
+    import torch  # noqa: TID251 # for the signature alone
+
+__all__ = ["Compared", "Profile", "ProfileError", "open_recording", "profile"]
+
+COLUMNS = 100
+"""Width of a table where none is said."""
+SECONDS = 2.0
+
+
+class ProfileError(Exception):
+    """A model that could not be profiled, or a recording that could not be read."""
+
+
+class Profile:
+    """A session, with what can be made of it."""
+
+    def __init__(self, session: Session, label: str = "") -> None:
+        """Hold a session.
+
+        Args:
+            session: with a whole tree.
+            label: what it is called in a comparison; the model's name where empty.
+        """
+        self.session = session
+        model = session.model
+        self.label = label or (model.name if model is not None else "a model")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the report as plain values, as ``docs/report.schema.json`` describes them."""
+        found: dict[str, Any] = json.loads(json_report(self.session))
+        return found
+
+    def report(
+        self, format: str = "table", *, top: int | None = None, columns: int = COLUMNS
+    ) -> str:
+        """Give the report as text.
+
+        Args:
+            format: ``table``, ``json`` or ``csv``, as of ``tui-profiler report``.
+            top: only so many layers, those that cost most by themselves; csv has all.
+            columns: cells of the widest line of a table.
+
+        Raises:
+            ValueError: there is no such format.
+        """
+        tree = self.session.tree
+        written: dict[str, Callable[[], str]] = {
+            "table": lambda: "\n".join(table(self.session, columns=columns, top=top)) + "\n",
+            "json": lambda: json_report(self.session, top=top) + "\n",
+            "csv": lambda: csv_nodes(self.session, range(len(tree) if tree is not None else 0)),
+        }
+        return _chosen(written, format)()
+
+    def compare(self, other: Profile) -> Compared:
+        """Hold another one against this one: this is A, the other B."""
+        return Compared(
+            comparison(side_of(self.label, self.session), side_of(other.label, other.session))
+        )
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.label!r}>"
+
+    def __str__(self) -> str:
+        return self.report().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return html_profile(self.session)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+
+class Compared:
+    """Two profiles held against each other; a difference is B less A."""
+
+    def __init__(self, found: Comparison) -> None:
+        self.comparison = found
+
+    @property
+    def a(self) -> Side:
+        """The first."""
+        return self.comparison.a
+
+    @property
+    def b(self) -> Side:
+        """The second."""
+        return self.comparison.b
+
+    def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
+        """Give it as plain values, as ``docs/compare.schema.json`` describes them."""
+        found: dict[str, Any] = json.loads(compare_json(self.comparison, top=top))
+        return found
+
+    def report(
+        self, format: str = "table", *, top: int | None = None, columns: int = COLUMNS
+    ) -> str:
+        """Give it as text: ``table`` or ``json``, as of ``tui-profiler compare``.
+
+        Raises:
+            ValueError: there is no such format.
+        """
+        of_table = partial(compare_table, self.comparison, columns=columns, top=top)
+        written: dict[str, Callable[[], str]] = {
+            "table": lambda: "\n".join(of_table()) + "\n",
+            "json": lambda: compare_json(self.comparison, top=top) + "\n",
+        }
+        return _chosen(written, format)()
+
+    def __repr__(self) -> str:
+        return f"<Compared {self.a.label!r} and {self.b.label!r}>"
+
+    def __str__(self) -> str:
+        return self.report().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return html_comparison(self.comparison)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+
+def profile(
+    model: torch.nn.Module,
+    *inputs: object,
+    kwargs: Mapping[str, object] | None = None,
+    seconds: float | None = SECONDS,
+    forwards: int | None = None,
+    name: str = "",
+    tracer: str = "auto",
+) -> Profile:
+    """Trace a model, run it for a while, and leave it as it was.
+
+    It runs as it is: on its device, in its mode (``eval`` or ``train``), without gradients.
+
+    Args:
+        model: any module. One with lazy layers is copied, and keeps them lazy.
+        inputs: what is passed to ``forward``, in order. Where neither these nor ``kwargs`` are
+            given they are guessed, as on the command line.
+        kwargs: what is passed to ``forward`` by name.
+        seconds: how long it runs, warmed up; None with ``forwards`` as the limit. 0 never runs it.
+        forwards: run it so many times at most.
+        name: what it is called; its class where empty.
+        tracer: ``auto``, ``dispatch``, ``fx`` or ``export``.
+
+    Raises:
+        TypeError: ``model`` is not a ``torch.nn.Module``.
+        ValueError: ``seconds`` or ``forwards`` is below 0.
+        ProfileError: it could not be traced or run; the cause is what it raised.
+    """
+    from tui_profiler.probe.failures import failure  # noqa: PLC0415
+    from tui_profiler.probe.in_process import Wanted, profiled, require_module  # noqa: PLC0415
+
+    require_module(model)
+    if (seconds or 0) < 0 or (forwards or 0) < 0:
+        raise ValueError("seconds and forwards are 0 or more")
+    runs = seconds != 0 and forwards != 0
+    wanted = Wanted(name, seconds if runs else None, forwards if runs else None, tracer)
+    try:
+        said = profiled(model, inputs, kwargs or {}, wanted)
+    except Exception as error:
+        failed = failure(error, "run", model)
+        place = f" in {failed.where}" if failed.where else ""
+        raise ProfileError(f"{failed.stage}: {failed.what}{place}") from error
+    session = EMPTY
+    for message in said:
+        session = apply(session, message)
+    return Profile(session, name)
+
+
+def open_recording(path: str | Path) -> Profile:
+    """Give the last figures of a recording that ``tui-profiler record`` wrote.
+
+    Raises:
+        ProfileError: it cannot be read, is none, or was cut off before the tree came.
+    """
+    try:
+        session, _ = last_session(path)
+    except RecordingError as error:
+        raise ProfileError(f"{error}; try {error.remedy}") from error
+    if session.tree is None:
+        raise ProfileError(f"{path} was cut off before the tree came")
+    return Profile(session, str(path))
+
+
+def _chosen(written: Mapping[str, Callable[[], str]], name: str) -> Callable[[], str]:
+    if name not in written:
+        raise ValueError(f"there is no format {name!r}; there are {', '.join(written)}")
+    return written[name]

@@ -1,0 +1,60 @@
+"""How many values lie where: the one table that histogram, pruning and near zeros are read from.
+
+A table has a row for each value (of types of 16 bits and fewer, and of small tensors), or for each
+step of the magnitude: the first 8 significant bits, of either sign. So one pass is enough, whatever
+is asked of it afterwards, and its size does not depend on that of the tensor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Step: TypeAlias = type[np.float32] | type[np.float64]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The finite values of a tensor."""
+
+    near: Numbers
+    """(rows,): value nearest to 0 in each row, rising."""
+    far: Numbers
+    """(rows,): end of each row away from 0, which belongs to the next; as ``near`` where a row is
+    one value."""
+    counts: Counts
+    """(rows,): values in each, none of them 0."""
+    step: Step | None = None
+    """Rows are steps of the magnitude of this type; None where each is one value."""
+
+    def parted(self, values: Numbers) -> Numbers:
+        """Give the nearest places towards 0 at which rows can be told apart."""
+        if self.step == np.float32:
+            single = values.astype(np.float32).view(np.uint32) >> np.uint32(16) << np.uint32(16)
+            return single.view(np.float32).astype(np.float64)
+        if self.step == np.float64:
+            double = values.view(np.uint64) >> np.uint64(45) << np.uint64(45)
+            return double.view(np.float64)
+        return values
+
+
+def distribution(
+    near: Numbers, far: Numbers, counts: Counts, step: Step | None = None
+) -> Distribution:
+    """Give a table of rows in any order; empty rows and what is not finite are left out."""
+    kept = (counts > 0) & np.isfinite(near)
+    near, far, counts = near[kept], far[kept], counts[kept]
+    # Two rows begin at 0, one of either sign: the far ends tell which is the lower.
+    order = np.lexsort((far, near))
+    return Distribution(near[order], far[order], counts[order], step)
+
+
+def of_values(values: Numbers) -> Distribution:
+    """Give the table of few finite values, one row for each."""
+    rising = np.sort(values)
+    return Distribution(rising, rising, np.ones(rising.size, np.int64))

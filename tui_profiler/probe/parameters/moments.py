@@ -1,0 +1,147 @@
+"""Moments of the finite values, from sums about a mean."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.messages.parameters import Moments
+from tui_profiler.probe.parameters.distribution import Counts, Distribution, Numbers
+
+NEAR_ZERO = 1e-3
+"""Of the root mean square."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of some values: how many, their mean, and sums of powers of the distance from it."""
+
+    count: int = 0
+    mean: float = 0.0
+    second: float = 0.0
+    third: float = 0.0
+    fourth: float = 0.0
+    magnitudes: float = 0.0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    zeros: int = 0
+    nans: int = 0
+    infinities: int = 0
+
+
+def joined(one: Sums, other: Sums) -> Sums:
+    """Give the sums of both together.
+
+    Source: Pébay, Formulas for robust, one-pass parallel computation of covariances and
+    arbitrary-order statistical moments, SAND2008-6212, equations 2.1 and 3.1; Chan et al. for the
+    second.
+    """
+    here, there, whole = one.count, other.count, one.count + other.count
+    nans, infinities = one.nans + other.nans, one.infinities + other.infinities
+    if not here or not there:
+        kept = one if here else other
+        return Sums(*_figures(kept), nans=nans, infinities=infinities)
+    delta = other.mean - one.mean
+    step = delta / whole
+    second = one.second + other.second + delta * step * here * there
+    third = one.third + other.third + delta * step**2 * here * there * (here - there)
+    third += 3 * step * (here * other.second - there * one.second)
+    fourth = one.fourth + other.fourth
+    fourth += delta * step**3 * here * there * (here * here - here * there + there * there)
+    fourth += 6 * step**2 * (here * here * other.second + there * there * one.second)
+    fourth += 4 * step * (here * other.third - there * one.third)
+    return Sums(
+        count=whole,
+        mean=one.mean + step * there,
+        second=second,
+        third=third,
+        fourth=fourth,
+        magnitudes=one.magnitudes + other.magnitudes,
+        minimum=min(one.minimum, other.minimum),
+        maximum=max(one.maximum, other.maximum),
+        zeros=one.zeros + other.zeros,
+        nans=nans,
+        infinities=infinities,
+    )
+
+
+def _figures(sums: Sums) -> tuple[int, float, float, float, float, float, float, float, int]:
+    return (
+        *(sums.count, sums.mean, sums.second, sums.third, sums.fourth),
+        *(sums.magnitudes, sums.minimum, sums.maximum, sums.zeros),
+    )
+
+
+def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
+    """Give the sums of finite values in memory, each so many times; no NaN, no infinity."""
+    if not values.size:
+        return Sums()
+    times = np.ones_like(values) if counts is None else counts.astype(np.float64)
+    count = values.size if counts is None else int(counts.sum())
+    mean = float(values @ times) / count
+    away = values - mean
+    # What rounding left in the mean is taken out once more.
+    mean += float(away @ times) / count
+    away = values - mean
+    square = away * away
+    weighted = square * times
+    return Sums(
+        count=count,
+        mean=mean,
+        second=float(weighted.sum()),
+        third=float(weighted @ away),
+        fourth=float(weighted @ square),
+        magnitudes=float(np.abs(values) @ times),
+        minimum=float(values.min()),
+        maximum=float(values.max()),
+        zeros=int(times[values == 0].sum()),
+    )
+
+
+def moments(sums: Sums, table: Distribution) -> Moments:
+    """Give the figures that sums stand for; those near 0 are counted in the table."""
+    if not sums.count:
+        nothing = Unknown("no value is finite")
+        none = math.nan
+        return Moments(
+            *(0, sums.nans, sums.infinities, 0, 0, 0.0),
+            *(none, none, none, none),
+            *(nothing, nothing, 0.0, 0.0),
+        )
+    mean_square = sums.second / sums.count + sums.mean**2
+    below = float(table.parted(np.array([NEAR_ZERO * math.sqrt(mean_square)]))[0])
+    near = int(table.counts[np.abs(table.near) < below].sum()) if below else sums.zeros
+    return Moments(
+        count=sums.count,
+        nans=sums.nans,
+        infinities=sums.infinities,
+        zeros=sums.zeros,
+        near_zeros=near,
+        near_zero_below=below,
+        mean=sums.mean,
+        std=math.sqrt(sums.second / sums.count),
+        minimum=sums.minimum,
+        maximum=sums.maximum,
+        skewness=_over(sums.third, sums, 1.5),
+        kurtosis=_less(_over(sums.fourth, sums, 2.0), 3.0),
+        l1=sums.magnitudes,
+        l2=math.sqrt(mean_square * sums.count),
+    )
+
+
+def _over(sum_of_powers: float, sums: Sums, power: float) -> Figure:
+    variance = sums.second / sums.count
+    if sums.minimum == sums.maximum or not variance:
+        return Unknown("all values are equal")
+    scale = variance**power if variance < 1e150 else math.inf
+    found = sum_of_powers / sums.count / scale if scale else math.inf
+    if not math.isfinite(found) or not math.isfinite(sum_of_powers) or not math.isfinite(scale):
+        return Unknown("powers of its values are beyond float64")
+    return found
+
+
+def _less(figure: Figure, much: float) -> Figure:
+    return figure if isinstance(figure, Unknown) else figure - much

@@ -1,0 +1,67 @@
+"""Who measures sensitivity when a viewer asks, or says why it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from tui_profiler.messages import (
+    AnalyseParameters,
+    MeasureSensitivity,
+    Request,
+    SensitivityDone,
+    SensitivityStarted,
+    StopAnalysing,
+    Unknown,
+)
+from tui_profiler.probe.link import Talk
+from tui_profiler.probe.parameters.sensitivity import Meter
+from tui_profiler.probe.trace.trace import Trace
+
+MEASURING = "weights are changed one by one"
+
+
+def measured(
+    request: MeasureSensitivity,
+    link: Talk,
+    now: Callable[[], float],
+    model: nn.Module,
+    traced: Trace,
+    *,
+    is_random: bool,
+) -> list[Request]:
+    """Measure what was asked; gives what else was asked meanwhile, oldest first.
+
+    Args:
+        request: which weights, and how they are changed.
+        link: where the answers go, and further requests come from.
+        now: gives seconds since the command was started.
+        model: with values.
+        traced: its tree, and the inputs that it runs on.
+        is_random: whether its weights are those of an initialisation.
+    """
+    asked: list[Request] = []
+    was_stopped = False
+
+    def is_over() -> bool:
+        nonlocal was_stopped
+        while (other := link.next_request(0.0)) is not None:
+            if isinstance(other, StopAnalysing):
+                was_stopped = True
+            else:
+                asked.append(other)
+                # A look at the values can wait; whatever else is wanted, is wanted now.
+                was_stopped = was_stopped or not isinstance(other, AnalyseParameters)
+        return was_stopped or link.is_closed
+
+    meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)
+    meter.run(request, is_over)
+    return asked
+
+
+def refuse(request: MeasureSensitivity, link: Talk, now: Callable[[], float], reason: str) -> None:
+    """Say why nothing is measured."""
+    at, none = now(), Unknown("no forward was run")
+    link.send(SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under))
+    link.send(SensitivityDone(at, request.scheme, 0.0, 0, none, none, reason))

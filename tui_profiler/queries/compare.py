@@ -1,0 +1,311 @@
+"""Two sides held against each other: totals, settings, nodes, and the worst differences.
+
+1. A difference is the second side less the first; a ratio is the second over the first.
+2. A node that only one side has differs by all of it; it has no ratio.
+3. A figure that is not known on one side has no difference: it is never taken for 0.
+4. Worst are the differences of what a module does by itself, without modules inside: else all that
+   hold a slow one would be as far apart. What has appeared or vanished counts whole, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.messages import Figure, Unknown, known
+from tui_profiler.queries.alignment import CHANGE_NAMES, AlignedNode, Alignment, Change, align
+from tui_profiler.queries.noise import is_noise
+from tui_profiler.queries.sides import Side, SideNode, SideTree
+
+FigureName: TypeAlias = Literal["seconds", "flops", "macs", "memory", "parameters"]
+Unit: TypeAlias = Literal["seconds", "bytes", "count", "rate", "ratio"]
+
+FIGURES: tuple[FigureName, ...] = ("seconds", "macs", "flops", "memory", "parameters")
+UNITS: Mapping[FigureName, Unit] = {
+    "seconds": "seconds",
+    "macs": "count",
+    "flops": "count",
+    "memory": "bytes",
+    "parameters": "count",
+}
+TOTALS: tuple[tuple[str, str, Unit], ...] = (
+    ("latency.p50_s", "latency p50", "seconds"),
+    ("latency_per_item.p50_s", "an item of it", "seconds"),
+    ("latency.p95_s", "latency p95", "seconds"),
+    ("throughput.per_s", "items a second", "rate"),
+    ("total_parameters", "parameters", "count"),
+    ("total_parameter_bytes", "weights", "bytes"),
+    ("total_macs", "MAC", "count"),
+    ("total_flops", "FLOP", "count"),
+    ("total_memory", "bytes moved", "bytes"),
+    ("arithmetic_intensity", "FLOP a byte", "ratio"),
+    ("peak_memory.activations", "activations", "bytes"),
+    ("peak_memory.total", "peak memory", "bytes"),
+    ("coverage.ops", "operators", "count"),
+)
+"""Path in the JSON report, name, unit."""
+MEASURED = ("latency.", "latency_per_item.", "throughput.")
+
+
+class Pair(Struct, frozen=True):
+    """One figure on both sides."""
+
+    a: Figure
+    b: Figure
+    noise: bool | None = None
+    """Whether the difference is no more than noise; None where that is not known."""
+
+    @property
+    def difference(self) -> float | None:
+        """The second less the first."""
+        a, b = known(self.a), known(self.b)
+        return None if a is None or b is None else b - a
+
+    @property
+    def ratio(self) -> float | None:
+        """The second over the first."""
+        a, b = known(self.a), known(self.b)
+        return None if a is None or b is None or not a else b / a
+
+
+class TotalRow(Struct, frozen=True):
+    """One figure of the whole."""
+
+    name: str
+    """Its path in the JSON report."""
+    words: str
+    unit: Unit
+    pair: Pair
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is no figure on paper."""
+        return self.name.startswith(MEASURED)
+
+
+class Comparison(Struct, frozen=True, eq=False):
+    """Two sides and, where both have nodes, their trees as one."""
+
+    a: Side
+    b: Side
+    alignment: Alignment | None
+    why_no_alignment: str
+    """Empty where there is one."""
+
+
+class Worst(Struct, frozen=True):
+    """A module that differs by itself."""
+
+    index: int
+    """In the alignment."""
+    pair: Pair
+    is_whole: bool
+    """It is only on one side, and all that is in it counts."""
+    difference: float
+
+
+def comparison(a: Side, b: Side) -> Comparison:
+    """Hold two sides against each other."""
+    for which, side in (("A", a), ("B", b)):
+        if side.tree is None:
+            return Comparison(a, b, None, f"{which} has no tree: {side.why_no_tree}")
+    assert a.tree is not None
+    assert b.tree is not None
+    return Comparison(a, b, align(a.tree, b.tree), "")
+
+
+def total_rows(compared: Comparison) -> tuple[TotalRow, ...]:
+    """Give the figures of the whole that at least one side has, measured ones first."""
+    a, b = _with_items(compared.a), _with_items(compared.b)
+    batches = {dict(side.settings).get("batch", "") for side in (compared.a, compared.b)}
+    found = []
+    for name, words, unit in TOTALS:
+        pair = Pair(_total(a, name), _total(b, name), _total_noise(compared, name))
+        is_item_of_one = name.startswith("latency_per_item.") and len(batches) < 2
+        if not is_item_of_one and not (isinstance(pair.a, Unknown) and isinstance(pair.b, Unknown)):
+            found.append(TotalRow(name, words, unit, pair))
+    return tuple(found)
+
+
+def why_no_times(compared: Comparison) -> str:
+    """Say which side has no measured times and why; empty where both have some."""
+    for which, side in (("A", compared.a), ("B", compared.b)):
+        figure = _total(side.totals, "latency.p50_s")
+        if isinstance(figure, Unknown):
+            return f"{which}: {figure.reason}"
+    return ""
+
+
+def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]:
+    """Give the settings that are not the same, by name; empty texts where a side does not say."""
+    a, b = dict(compared.a.settings), dict(compared.b.settings)
+    names = list(dict.fromkeys([*a, *b]))
+    rows = ((name, a.get(name, ""), b.get(name, "")) for name in names)
+    return tuple(row for row in rows if row[1] != row[2])
+
+
+def change_counts(compared: Comparison) -> dict[Change, int]:
+    """Count modules by what happened to them; of what appeared or vanished, all that is in it."""
+    alignment = compared.alignment
+    if alignment is None:
+        return {}
+    counted = Counter(
+        one.change for one in alignment.nodes if node_of(compared, one).kind == "module"
+    )
+    return {change: counted[change] for change in CHANGE_NAMES}
+
+
+def node_of(compared: Comparison, one: AlignedNode) -> SideNode:
+    """Give the node that names a row: the second side's where that has one."""
+    side, index = (compared.b, one.b) if one.b >= 0 else (compared.a, one.a)
+    assert side.tree is not None
+    return side.tree.nodes[index]
+
+
+def former_path(compared: Comparison, one: AlignedNode) -> str:
+    """Give the path that a moved node had on the first side."""
+    assert compared.a.tree is not None
+    return compared.a.tree.nodes[one.a].path
+
+
+def default_figure(compared: Comparison) -> FigureName:
+    """Give the figure that says the most: times where both sides have some."""
+    if compared.a.is_timed and compared.b.is_timed:
+        return "seconds"
+    roots = [side.tree.nodes[0] for side in (compared.a, compared.b) if side.tree is not None]
+    return "flops" if all(root.flops for root in roots) else "parameters"
+
+
+def figure_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
+    """Give one figure of a row, all that is inside included."""
+    a, b = _whole(compared.a, one.a, name), _whole(compared.b, one.b, name)
+    return Pair(a, b, _node_noise(compared, one, a, b) if name == "seconds" else None)
+
+
+def row_difference(one: AlignedNode, pair: Pair) -> float | None:
+    """Give how far a row is apart: by all of it where only one side has it."""
+    a, b = known(pair.a), known(pair.b)
+    if one.a < 0:
+        return b
+    if one.b < 0:
+        return None if a is None else -a
+    return pair.difference
+
+
+def worst(compared: Comparison, name: FigureName, count: int) -> tuple[Worst, ...]:
+    """Give the modules that differ most by themselves, worst first; noise after the rest.
+
+    Args:
+        compared: two sides.
+        name: what is compared.
+        count: how many at most.
+    """
+    alignment = compared.alignment
+    if alignment is None:
+        return ()
+    found = []
+    for index, one in enumerate(alignment.nodes):
+        if node_of(compared, one).kind != "module":
+            continue
+        is_whole = one.a < 0 or one.b < 0
+        if is_whole and _is_below_lone(alignment, one):
+            continue
+        pair = figure_pair(compared, one, name) if is_whole else _own_pair(compared, one, name)
+        difference = row_difference(one, pair)
+        if difference:
+            found.append(Worst(index, pair, is_whole, difference))
+    found.sort(key=lambda each: (each.pair.noise is True, -abs(each.difference), each.index))
+    return tuple(found[:count])
+
+
+def _is_below_lone(alignment: Alignment, one: AlignedNode) -> bool:
+    """Tell whether a lone node is inside of one on the same side only, which counts for it."""
+    above = alignment.nodes[one.parent]
+    return (above.a < 0) == (one.a < 0) and (above.b < 0) == (one.b < 0)
+
+
+def _own_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
+    a, b = _own(compared.a, one.a, name), _own(compared.b, one.b, name)
+    return Pair(a, b, _node_noise(compared, one, a, b) if name == "seconds" else None)
+
+
+def _node_noise(compared: Comparison, one: AlignedNode, a: Figure, b: Figure) -> bool | None:
+    difference = Pair(a, b).difference
+    if difference is None:
+        return None
+    return is_noise(difference, compared.a.errors.get(one.a), compared.b.errors.get(one.b))
+
+
+_NO_NODE = Unknown("this side has no such node")
+_NO_TIME = Unknown("it has no times")
+_NO_COST = Unknown("there are only parameters")
+
+
+def _whole(side: Side, index: int, name: FigureName) -> Figure:
+    if index < 0 or side.tree is None:
+        return _NO_NODE
+    if name == "seconds":
+        return side.seconds.get(index, _NO_TIME)
+    value = _cost(side.tree.nodes[index], name)
+    return _NO_COST if value is None else value
+
+
+def _own(side: Side, index: int, name: FigureName) -> Figure:
+    if index < 0 or side.tree is None:
+        return _NO_NODE
+    if name == "seconds":
+        return side.own_seconds.get(index, _NO_TIME)
+    value = _own_costs(side.tree, name)[index]
+    return _NO_COST if value is None else value
+
+
+@lru_cache(maxsize=16)
+def _own_costs(tree: SideTree, name: FigureName) -> tuple[int | None, ...]:
+    """Give what each node costs without the modules in it."""
+    found = [_cost(node, name) for node in tree.nodes]
+    for node in tree.nodes:
+        if node.parent >= 0 and node.kind == "module":
+            above, inside = found[node.parent], _cost(node, name)
+            if above is not None and inside is not None:
+                found[node.parent] = above - inside
+    return tuple(found)
+
+
+_COSTS: Mapping[str, Callable[[SideNode], int | None]] = {
+    "flops": lambda node: node.flops,
+    "macs": lambda node: node.macs,
+    "memory": lambda node: node.memory,
+    "parameters": lambda node: node.parameters if node.kind == "module" else 0,
+}
+
+
+def _cost(node: SideNode, name: FigureName) -> int | None:
+    return _COSTS[name](node)
+
+
+def _total(totals: Mapping[str, Figure] | Side, name: str) -> Figure:
+    found = totals.totals if isinstance(totals, Side) else totals
+    return found.get(name, Unknown("this side does not tell it"))
+
+
+def _with_items(side: Side) -> Mapping[str, Figure]:
+    """Add the time of one item of the batch."""
+    batch = dict(side.settings).get("batch", "")
+    whole = _total(side, "latency.p50_s")
+    if isinstance(whole, Unknown) or not batch.isdecimal() or not int(batch):
+        return side.totals
+    return {**side.totals, "latency_per_item.p50_s": whole / int(batch)}
+
+
+def _total_noise(compared: Comparison, name: str) -> bool | None:
+    if name != "latency.p50_s":
+        return None
+    a, b = _total(compared.a, name), _total(compared.b, name)
+    difference = Pair(a, b).difference
+    if difference is None:
+        return None
+    return is_noise(difference, compared.a.errors.get(0), compared.b.errors.get(0))

@@ -1,0 +1,98 @@
+"""Figures of a comparison as text: values, differences with their sign, ratios, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.queries.alignment import AlignedNode, Change
+from tui_profiler.queries.compare import Comparison, Pair, Unit, former_path, node_of
+from tui_profiler.text import safe
+from tui_profiler.units import UNAVAILABLE, count, duration, intensity, size, three_digits
+
+EQUAL = "="
+NOISE = "≈"
+"""Stands before a difference that is no more than noise."""
+MARKS: Mapping[Change, str] = {
+    "same": " ",
+    "changed": "~",
+    "moved": ">",
+    "appeared": "+",
+    "vanished": "−",
+}
+NO_PATH = "(the whole)"
+
+
+def value_text(value: Figure, unit: Unit) -> str:
+    """Give a figure; a dash where it is not known."""
+    if isinstance(value, Unknown):
+        return UNAVAILABLE
+    return _WRITTEN[unit](value)
+
+
+def difference_text(difference: float | None, unit: Unit, noise: bool | None = None) -> str:
+    """Give a difference with its sign; before it a sign that says that it is noise."""
+    if difference is None:
+        return UNAVAILABLE
+    if difference == 0:
+        return EQUAL
+    sign = "+" if difference > 0 else "−"
+    return f"{NOISE if noise else ''}{sign}{_WRITTEN[unit](abs(difference))}"
+
+
+def ratio_text(pair: Pair) -> str:
+    """Give how many times the first figure the second is: ``×1.50``; ``=`` where they are equal."""
+    ratio = pair.ratio
+    if pair.difference == 0:
+        return EQUAL
+    if ratio is None:
+        return UNAVAILABLE
+    if ratio >= 999.5:
+        return f"×{count(ratio)}"
+    return f"×{three_digits(ratio)}" if ratio >= 0.00995 else "×<0.01"
+
+
+def path_text(compared: Comparison, one: AlignedNode) -> str:
+    """Give the path of a row and, where it has moved, where it was."""
+    path = safe(node_of(compared, one).path) or NO_PATH
+    if one.change == "moved":
+        return f"{path} (was {safe(former_path(compared, one)) or NO_PATH})"
+    return path
+
+
+def what_changed(compared: Comparison, one: AlignedNode) -> str:
+    """Say what is not the same of a node that both have, besides its cost: ``type, shape``."""
+    if one.a < 0 or one.b < 0 or compared.a.tree is None or compared.b.tree is None:
+        return ""
+    a, b = compared.a.tree.nodes[one.a], compared.b.tree.nodes[one.b]
+    parts = []
+    if a.type != b.type:
+        parts.append(f"{safe(a.type)} → {safe(b.type)}")
+    if a.calls != b.calls and None not in (a.calls, b.calls):
+        parts.append(f"{a.calls} → {b.calls} calls")
+    if a.shape != b.shape:
+        parts.append(f"{_shape(a.shape)} → {_shape(b.shape)}")
+    return ", ".join(parts)
+
+
+def _shape(axes: tuple[int, ...] | None) -> str:
+    if axes is None:
+        return "no tensor"
+    return "×".join(map(str, axes)) if axes else "scalar"
+
+
+def _count(value: float) -> str:
+    return "0" if value == 0 else count(value)
+
+
+def _rate(value: float) -> str:
+    return f"{three_digits(value) if value < 999.5 else count(value)}/s"
+
+
+_WRITTEN: Mapping[Unit, Callable[[float], str]] = {
+    "seconds": duration,
+    "bytes": size,
+    "count": _count,
+    "rate": _rate,
+    "ratio": intensity,
+}

@@ -1,0 +1,152 @@
+"""A session and a comparison as HTML, for notebooks: everything that a model named is escaped.
+
+It is a fragment without scripts, and takes its colours from the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.compare import (
+    UNITS,
+    Comparison,
+    default_figure,
+    total_rows,
+    worst,
+)
+from tui_profiler.queries.compare_words import (
+    MARKS,
+    difference_text,
+    path_text,
+    ratio_text,
+    value_text,
+)
+from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.totals import peak_bytes, top_modules, totals
+from tui_profiler.session import Session, Tree
+from tui_profiler.text import safe
+from tui_profiler.units import UNAVAILABLE, count, duration, quantity, rate, share, size, thousands
+
+TOP = 8
+_RIGHT = ' style="text-align:right"'
+_LEFT = ' style="text-align:left"'
+
+
+def html_profile(session: Session) -> str:
+    """Give what a model is, what it costs, and its most expensive modules."""
+    tree, model = session.tree, session.model
+    found = totals(tree) if tree is not None else None
+    if tree is None or found is None:
+        return "<p>the model was not traced: there is nothing to show</p>"
+    name = model.name if model is not None else "a model"
+    facts = [
+        ("parameters", f"{thousands(found.parameters)}, {size(found.parameter_bytes)}"),
+        ("work", f"{quantity(found.macs, 'MAC')}, {quantity(found.flops, 'FLOP')}"),
+        ("bytes moved", size(found.memory_bytes)),
+        ("peak memory", _peak(tree)),
+        ("latency p50", _latency(session)),
+    ]
+    rows = "".join(_cells((label, text), heads=1) for label, text in facts)
+    kind = "" if model is None else f" <small>{_said(model.type)}, {_said(model.device)}</small>"
+    return (
+        f"<div><b>{_said(name)}</b>{kind}<table>{rows}</table>"
+        f"{_modules(session, tree)}{_failure(session)}</div>"
+    )
+
+
+def html_comparison(compared: Comparison) -> str:
+    """Give two sides with their totals and the worst differences."""
+    head = _cells(("one forward", "A", "B", "B − A", "B / A"), heads=5)
+    rows = [
+        _cells(
+            (
+                row.words,
+                value_text(row.pair.a, row.unit),
+                value_text(row.pair.b, row.unit),
+                difference_text(row.pair.difference, row.unit, row.pair.noise),
+                ratio_text(row.pair),
+            ),
+            heads=1,
+        )
+        for row in total_rows(compared)
+    ]
+    labels = f"<b>A</b> {_said(compared.a.label)}<br><b>B</b> {_said(compared.b.label)}"
+    return f"<div>{labels}<table>{head}{''.join(rows)}</table>{_worst(compared)}</div>"
+
+
+def _worst(compared: Comparison) -> str:
+    alignment = compared.alignment
+    if alignment is None:
+        return f"<p>{_said(compared.why_no_alignment)}</p>"
+    name = default_figure(compared)
+    rows = []
+    for one in worst(compared, name, TOP):
+        row = alignment.nodes[one.index]
+        texts = (
+            f"{MARKS[row.change]} {path_text(compared, row)}",
+            value_text(one.pair.a, UNITS[name]),
+            value_text(one.pair.b, UNITS[name]),
+            difference_text(one.difference, UNITS[name], one.pair.noise),
+            ratio_text(one.pair),
+        )
+        rows.append(_cells(texts, heads=1))
+    if not rows:
+        return "<p>no module differs</p>"
+    head = _cells((f"worst by {name}", "A", "B", "B − A", "B / A"), heads=5)
+    return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _modules(session: Session, tree: Tree) -> str:
+    is_timed = session.timings is not None
+    whole = root_seconds(session)
+    rows = []
+    for index in top_modules(session, "seconds" if is_timed else "flops", TOP):
+        node, cost = tree.nodes[index], tree.costs[index]
+        seconds = node_seconds(session, index)
+        texts = [
+            safe(node.path) or "(the whole)",
+            safe(node.type),
+            count(cost.parameters),
+            count(cost.flops),
+            UNAVAILABLE if seconds is None else duration(seconds),
+            UNAVAILABLE if seconds is None or not whole else share(seconds / whole),
+        ]
+        rows.append(_cells(texts, heads=1))
+    if not rows:
+        return ""
+    by = "time" if is_timed else "FLOP"
+    head = _cells((f"most {by}", "class", "parameters", "FLOP", "time", "%"), heads=6)
+    return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _peak(tree: Tree) -> str:
+    assert tree.done is not None
+    found = peak_bytes(tree.done.peak_memory)
+    return f"{UNAVAILABLE} {found.reason}" if isinstance(found, Unknown) else size(found)
+
+
+def _latency(session: Session) -> str:
+    tick = session.tick
+    if tick is None:
+        return f"{UNAVAILABLE} not run"
+    return f"{duration(tick.latency_p50)}, {rate(tick.per_second, 'items/s')}, measured"
+
+
+def _failure(session: Session) -> str:
+    failure = session.failure
+    return "" if failure is None else f"<p>{_said(failure.stage)}: {_said(failure.what)}</p>"
+
+
+def _cells(texts: Sequence[str], *, heads: int) -> str:
+    """Give one row; so many of its cells are heads."""
+    found = []
+    for place, text in enumerate(texts):
+        tag, side = "th" if place < heads else "td", _LEFT if place == 0 else _RIGHT
+        found.append(f"<{tag}{side}>{escape(text)}</{tag}>")
+    return f"<tr>{''.join(found)}</tr>"
+
+
+def _said(text: str) -> str:
+    return escape(safe(text))

@@ -1,0 +1,1 @@
+"""The full report, section by section: one file each, and each a pure question of a session."""

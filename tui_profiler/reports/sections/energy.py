@@ -1,0 +1,43 @@
+"""Energy: the joules of a forward, measured or on paper, and never one for the other."""
+
+from __future__ import annotations
+
+from tui_profiler.messages import NO_FORWARD, Unknown
+from tui_profiler.queries.energy import ForwardEnergy, forward_energy
+from tui_profiler.queries.energy_on_paper import PaperEnergy, energy_on_paper
+from tui_profiler.queries.totals import was_run, why_no_times
+from tui_profiler.reports.document import Section
+from tui_profiler.reports.sections import words
+from tui_profiler.session import Session, Tree
+from tui_profiler.units import energy, quantity, rough_energy, three_digits
+
+
+def energy_section(session: Session, tree: Tree) -> Section:
+    """Give the energy of a forward and, where it is not measured, why."""
+    if not tree.has_forward:
+        return Section("energy", "", words.nothing(NO_FORWARD))
+    # The counters run before the model does: only what ran has an energy of its own.
+    found = forward_energy(session) if was_run(session) else Unknown(why_no_times(session))
+    if isinstance(found, ForwardEnergy):
+        return Section("energy", "measured on this machine", (words.facts(*_measured(found)),))
+    paper = energy_on_paper(session, 0)
+    if isinstance(paper, PaperEnergy):
+        on_paper = f"~{rough_energy(paper.low)} to ~{rough_energy(paper.high)}, by {paper.source}"
+    else:
+        on_paper = words.figure(paper, energy)
+    rows = (("measured", words.figure(found, energy)), ("on paper", on_paper))
+    return Section("energy", "estimated from published coefficients", (words.facts(*rows),))
+
+
+def _measured(found: ForwardEnergy) -> list[tuple[str, str]]:
+    how = "counted" if found.source == "counter" else "by the integral of power"
+    over = f"{three_digits(found.seconds)} s and {three_digits(found.forwards)} forwards"
+    return [
+        ("a forward", f"{energy(found.joules)}, {how} over {over}"),
+        ("counter", found.name),
+        ("power", f"{three_digits(found.watts)} W while it runs"),
+        ("idle machine", words.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
+        ("above idle", words.figure(found.above_idle_joules, lambda v: energy(max(v, 0.0)))),
+        ("work a joule", words.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP"))),
+        ("CO₂", words.figure(found.grams, lambda v: f"{v:.3g} g")),
+    ]

@@ -1,0 +1,77 @@
+"""Parameters: how many, of which types, where they are, and what their values are like."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from math import prod
+
+from tui_profiler.messages import Weight
+from tui_profiler.reports.document import Grid, Part, Section, figures, names
+from tui_profiler.reports.sections import words
+from tui_profiler.session import Session, Tree
+from tui_profiler.units import dtype, shape, size, thousands
+
+
+def parameters_section(session: Session, tree: Tree) -> Section:
+    """Give the totals, the types, the largest tensors, and the statistics where they were asked."""
+    owned = [
+        (f"{node.path}.{weight.name}".lstrip("."), weight)
+        for node in tree.nodes
+        for weight in node.weights
+    ]
+    own = [(path, weight) for path, weight in owned if not weight.shared_with]
+    parameters = [(path, weight) for path, weight in own if not weight.is_buffer]
+    parts: list[Part] = [
+        words.facts(
+            ("parameters", words.parameters(tree)),
+            ("tensors", f"{thousands(len(parameters))}, the largest are below"),
+            ("types", _types([weight for _, weight in parameters])),
+            ("buffers", _buffers([weight for _, weight in own if weight.is_buffer])),
+            *words.labelled(
+                "shared", [f"{p} is {w.shared_with}" for p, w in owned if w.shared_with]
+            ),
+        )
+    ]
+    if parameters:
+        parts.append(_largest(parameters))
+    return Section("parameters", "as loaded", (*parts, *statistics(session)))
+
+
+def statistics(session: Session) -> tuple[Part, ...]:
+    """Give what is known of the values of the parameters: nothing, where they were not analysed."""
+    return ()
+
+
+def _types(weights: list[Weight]) -> str:
+    bytes_by_type: dict[str, int] = {}
+    for weight in weights:
+        name = dtype(weight.dtype)
+        bytes_by_type[name] = bytes_by_type.get(name, 0) + weight.bytes
+    found = sorted(bytes_by_type.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{size(taken)} {name}" for name, taken in found)
+
+
+def _buffers(weights: list[Weight]) -> str:
+    taken = sum(weight.bytes for weight in weights)
+    return f"{thousands(len(weights))}, {size(taken)}" if weights else "none"
+
+
+def _largest(parameters: list[tuple[str, Weight]]) -> Grid:
+    whole = sum(weight.bytes for _, weight in parameters)
+    rows = tuple(
+        (
+            path,
+            shape(weight.shape),
+            dtype(weight.dtype),
+            thousands(prod(weight.shape)),
+            size(weight.bytes),
+            words.percent(weight.bytes / whole if whole else None),
+        )
+        for path, weight in nlargest(words.MOST_ROWS, parameters, key=lambda one: one[1].bytes)
+    )
+    columns = (
+        names("largest parameters"),
+        *(names("shape"), names("type")),
+        *figures("elements", "bytes", "% bytes"),
+    )
+    return Grid(columns, rows, left_out=max(len(parameters) - words.MOST_ROWS, 0))

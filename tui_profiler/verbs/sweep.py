@@ -1,0 +1,268 @@
+"""``sweep``: one model at many settings, each visit in a worker of its own, in rounds.
+
+1. A worker for each visit: nothing of one point is in the memory, the caches or the threads of
+   another, its peak is its own, and one that dies costs one point.
+2. Every second round goes backwards, so that a machine that gets warmer or busier slows the first
+   points as much as the last.
+3. A point that failed is not visited again; the others go on.
+4. A forward that cannot fit, by its peak on paper, is not begun: the kernel might end another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from tui_profiler.messages import InputSpec, LoadSpec, Request, Start, Unknown, known
+from tui_profiler.queries.memory_compared import comparison
+from tui_profiler.queries.sweep import Point, Sweep, Visit, points, visit_of, with_sequence
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source
+from tui_profiler.units import clock, duration, size
+from tui_profiler.verbs import outcome
+from tui_profiler.verbs.report import is_complete, report
+
+Begin: TypeAlias = Callable[[Request], Source]
+"""Starts a probe whose first request this is."""
+
+START_SECONDS = 6.0
+"""What a worker is taken to need before it runs, until one has: importing is most of it."""
+
+
+async def sweep(
+    wanted: Sweep,
+    spec: LoadSpec,
+    begin: Begin,
+    *,
+    seconds: float,
+    now: Callable[[], float],
+    progress: Callable[[str], None],
+    kept: Callable[[Sweep], None],
+) -> Sweep:
+    """Visit every point in every round.
+
+    Args:
+        wanted: its axes and rounds, without visits.
+        spec: the model, with every setting that is no axis.
+        begin: one is started for each visit, after the one before has ended.
+        seconds: how long a visit may take.
+        now: gives seconds on a clock that never goes back.
+        progress: is given one line for each visit.
+        kept: is given the sweep as far as it is after each visit.
+    """
+    found = wanted
+    inputs: tuple[InputSpec, ...] = ()
+    if any(axis.name == "sequence" for axis in wanted.axes):
+        session = await report(
+            begin(Start(replace(spec, run=False))), measuring=False, progress=_no
+        )
+        if session.tree is None or session.model is None:
+            return replace(found, visits=(_failed(session, 0, 0, 0.0),))
+        found, inputs = _with_facts(found, session), session.model.inputs
+    order = turns(len(points(wanted.axes)), wanted.rounds)
+    for count, (turn, place) in enumerate(order):
+        if any(visit.failure and visit.place == place for visit in found.visits):
+            continue
+        began = now()
+        asked = spec_at(spec, found, points(found.axes)[place], inputs)
+        if isinstance(asked, Unknown):
+            visit, session = Visit(place, turn, asked.reason, bad_argument=True), EMPTY
+        else:
+            session = await _followed(begin(Start(asked)), seconds, runs=wanted.runs)
+            visit = _visit(session, asked, place, turn, took=now() - began, most=seconds)
+        found = _with_facts(replace(found, visits=(*found.visits, visit)), session)
+        kept(found)
+        progress(_told(found, visit, count, order))
+        if _is_hopeless(found, session):
+            break
+    return found
+
+
+def turns(points: int, rounds: int) -> tuple[tuple[int, int], ...]:
+    """Give (round, place of a point) in the order of the visits: forwards, then backwards."""
+    there = range(points)
+    return tuple(
+        (turn, place)
+        for turn in range(rounds)
+        for place in (there if turn % 2 == 0 else reversed(there))
+    )
+
+
+def estimated_seconds(
+    wanted: Sweep, done: tuple[Visit, ...] = (), *, left: int | None = None
+) -> float:
+    """Give what the visits that are left will take: as those done did, else about.
+
+    Args:
+        wanted: what is asked for.
+        done: the visits so far.
+        left: how many are to come; None is all of them.
+    """
+    if left is None:
+        left = len(points(wanted.axes)) * wanted.rounds - len(done)
+    took = [visit.took_seconds for visit in done if not visit.failure]
+    running = wanted.seconds / wanted.rounds if wanted.runs else 0.0
+    each = sum(took) / len(took) if took else START_SECONDS + running
+    return left * each
+
+
+def spec_at(
+    spec: LoadSpec, wanted: Sweep, point: Point, inputs: tuple[InputSpec, ...] = ()
+) -> LoadSpec | Unknown:
+    """Give the request for one point.
+
+    Args:
+        spec: of the model.
+        wanted: whose axes say what the values of the point are.
+        point: one value for each axis.
+        inputs: as the model was traced with; only a sequence needs them.
+    """
+    running = wanted.seconds / wanted.rounds
+    # The roofs of the machine are in no figure of a sweep.
+    asked = replace(spec, run=wanted.runs, seconds=running, ceilings=False, started_at=0.0)
+    for axis, value in zip(wanted.axes, point.values, strict=True):
+        match axis.name:
+            case "batch":
+                asked = replace(asked, batch=int(value))
+            case "threads":
+                asked = replace(asked, threads=int(value))
+            case "dtype":
+                asked = replace(asked, dtype=str(value))
+            case "sequence":
+                typed = with_sequence(inputs, int(value))
+                if isinstance(typed, Unknown):
+                    return typed
+                asked = replace(asked, inputs=typed)
+    return asked
+
+
+def exit_code(found: Sweep) -> int:
+    """Give 130 where it was interrupted, 1 where a point failed, 2 where all were refused."""
+    bad = [visit for visit in found.visits if visit.failure]
+    if found.interrupted:
+        return outcome.INTERRUPTED
+    if not bad:
+        return outcome.DONE
+    refused = len(bad) == len(found.visits) and all(visit.bad_argument for visit in bad)
+    return outcome.BAD_ARGUMENTS if refused else outcome.MODEL_FAILED
+
+
+async def _followed(source: Source, seconds: float, *, runs: bool) -> Session:
+    """Fold what a source says until its figures are whole, or it fails or has had its time."""
+    session = EMPTY
+    try:
+        async with asyncio.timeout(seconds):
+            async for message in source.messages():
+                session = apply(session, message)
+                if _too_large(session) or _is_whole(session, runs=runs):
+                    break
+    except TimeoutError:
+        pass  # What is missing from the session tells it.
+    finally:
+        await source.close()
+    return session
+
+
+def _is_whole(session: Session, *, runs: bool) -> bool:
+    """Tell whether nothing more is to be waited for; the peak needs a sample after a forward."""
+    if not is_complete(session, measuring=runs):
+        return False
+    first = next((record for record in session.stages if record.stage == "first run"), None)
+    if not runs or first is None or session.failure is not None or session.ended is not None:
+        return True
+    return session.sample is not None and session.sample.at >= first.started_at + (
+        first.seconds or 0.0
+    )
+
+
+def _too_large(session: Session) -> str:
+    """Say that a forward needs more than there is, by its peak on paper; empty where it fits."""
+    sample, model, compared = session.sample, session.model, comparison(session)
+    if sample is None or compared is None or model is None or model.device != "cpu":
+        return ""
+    if session.timings is not None:  # It ran: whatever the paper says, it fits.
+        return ""
+    wanted = known(compared.peak.predicted) or 0.0
+    free = sample.memory_total_bytes - sample.memory_bytes + (known(sample.process_bytes) or 0.0)
+    if wanted <= free:
+        return ""
+    return f"it needs {size(wanted)} at its peak on paper, {size(free)} of memory is free: not run"
+
+
+def _visit(
+    session: Session, asked: LoadSpec, place: int, turn: int, *, took: float, most: float
+) -> Visit:
+    large = _too_large(session) if asked.run else ""
+    if large:
+        return Visit(place, turn, large, took_seconds=took)
+    if session.tree is None or session.tree.done is None or _has_failed(session):
+        return _failed(session, place, turn, took, asked)
+    if not _is_whole(session, runs=asked.run):
+        return Visit(place, turn, f"stopped after {duration(most)}", took_seconds=took)
+    batch = session.model.batch if session.model is not None else None
+    if asked.batch is not None and batch != asked.batch:
+        has = "no batch axis" if batch is None else f"a batch axis of {batch}"
+        what = f"its inputs have {has}"
+        return Visit(place, turn, what, bad_argument=True, took_seconds=took)
+    return visit_of(session, place=place, turn=turn, took_seconds=took)
+
+
+def _has_failed(session: Session) -> bool:
+    fatal = session.failure is not None and session.failure.fatal
+    return fatal or (session.ended is not None and not session.ended.expected)
+
+
+def _failed(
+    session: Session, place: int, turn: int, took: float, asked: LoadSpec | None = None
+) -> Visit:
+    lines = outcome.complaint(session, debug=False)
+    remedies = [line.removeprefix("try ") for line in lines if line.startswith("try ")]
+    if asked is not None and asked.inputs:  # They are the sweep's own.
+        remedies = [one for one in remedies if not one.startswith("--input")]
+    return Visit(
+        place,
+        turn,
+        failure=lines[0] if lines else "the worker said nothing",
+        remedy=remedies[0] if remedies else "",
+        bad_argument=outcome.exit_code(session) == outcome.BAD_ARGUMENTS,
+        took_seconds=took,
+    )
+
+
+def _with_facts(found: Sweep, session: Session) -> Sweep:
+    return replace(
+        found,
+        facts=found.facts or session.model,
+        environment=found.environment or session.environment,
+    )
+
+
+def _is_hopeless(found: Sweep, session: Session) -> bool:
+    """Say if two points in turn could not be loaded, for one reason, and none could."""
+    failed = [visit.failure for visit in found.visits]
+    is_loading = session.failure is not None and session.failure.stage == "load model"
+    return is_loading and len(failed) == 2 and bool(failed[0]) and failed[0] == failed[1]
+
+
+def _told(found: Sweep, visit: Visit, count: int, order: tuple[tuple[int, int], ...]) -> str:
+    point = points(found.axes)[visit.place]
+    at = " ".join(
+        f"{axis.name} {value}" for axis, value in zip(found.axes, point.values, strict=True)
+    )
+    said = visit.failure or (
+        "on paper"
+        if isinstance(visit.latency_p50, Unknown)
+        else f"{duration(visit.latency_p50)} a forward"
+    )
+    failed = {one.place for one in found.visits if one.failure}
+    left = sum(place not in failed for _, place in order[count + 1 :])
+    about = estimated_seconds(found, found.visits, left=left)
+    until = f"; about {clock(about)} left" if left else ""
+    return f"{count + 1}/{len(order)} {at}: {said}{until}"
+
+
+def _no(line: str) -> None:
+    """Say nothing: the visits tell how far it is."""

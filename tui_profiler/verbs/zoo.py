@@ -1,0 +1,200 @@
+"""``report --all``: many models, one process and one file each, so that a crash costs one.
+
+1. ``make`` is the contract: a job in, the text of one file out. Whoever runs jobs elsewhere (Ray, a
+   queue of one's own) calls it there, and ``keep`` where the files are.
+2. A file is there whole or not at all. What failed is a file too, and the other kind of file of the
+   same model goes.
+3. A worker more is begun only where there is room for it; the first is begun always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.messages import LoadSpec, Request, Start
+from tui_profiler.reports.json_values import Json
+from tui_profiler.reports.zoo_files import Failure, failure_file, is_good, report_file, stem
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source import Source
+from tui_profiler.text import safe
+from tui_profiler.units import clock, duration
+from tui_profiler.verbs import outcome
+from tui_profiler.verbs.report import is_complete
+
+Begin: TypeAlias = Callable[[Request], Source]
+"""Starts a probe whose first request this is."""
+
+WAIT_FOR_ROOM_SECONDS = 1.0
+
+
+class Job(Struct, frozen=True):
+    """One model to be reported."""
+
+    spec: LoadSpec
+    top: int | None
+    timeout: float
+    """Seconds that its worker may take."""
+    origin: dict[str, Json]
+    """Versions, and what was asked for: to be found in the file."""
+
+    @property
+    def name(self) -> str:
+        """The model, as it is asked for."""
+        return self.spec.model
+
+
+class Made(Struct, frozen=True):
+    """The file of one model."""
+
+    name: str
+    text: str
+    seconds: float
+    code: int
+    """As the exit code of ``report``; above 0 it is the file of a failure."""
+    what: str = ""
+    """Of a failure, in a sentence."""
+
+
+async def make(job: Job, begin: Begin) -> Made:
+    """Report one model in a process of its own, and give its file; it never raises for a model."""
+    began = time.monotonic()
+    spec = replace(job.spec, started_at=time.time())
+    session, is_late = await _followed(begin(Start(spec)), job)
+    seconds = time.monotonic() - began
+    origin: dict[str, Json] = {**job.origin, "seconds": round(seconds, 3)}
+    failure = _failure(session, job, is_late=is_late)
+    if failure is None:
+        return Made(job.name, report_file(session, origin, top=job.top), seconds, outcome.DONE)
+    text = failure_file(job.name, failure, session, origin, top=job.top)
+    return Made(job.name, text, seconds, failure.code, failure.what)
+
+
+def lost(job: Job, what: str, code: int) -> Made:
+    """Give the file of a model whose job did not come back."""
+    failure = Failure("worker", safe(what), "", (), code)
+    text = failure_file(job.name, failure, EMPTY, {**job.origin, "seconds": None}, top=job.top)
+    return Made(job.name, text, 0.0, code, failure.what)
+
+
+async def zoo(
+    jobs: Sequence[Job],
+    begin: Begin,
+    *,
+    at_once: int,
+    has_room: Callable[[], bool],
+    kept: Callable[[Made], None],
+) -> None:
+    """Make every file, several at once.
+
+    Args:
+        jobs: which models.
+        begin: starts a worker.
+        at_once: how many workers there may be.
+        has_room: tells whether there is memory for one more.
+        kept: is given each file as it comes.
+    """
+    waiting = list(reversed(jobs))
+    running: set[asyncio.Task[Made]] = set()
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once and (not running or has_room()):
+                running.add(asyncio.create_task(make(waiting.pop(), begin)))
+            done, running = await asyncio.wait(
+                running,
+                timeout=WAIT_FOR_ROOM_SECONDS if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                kept(task.result())
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def keep(made: Made, folder: Path) -> Path:
+    """Write a file, whole or not at all, and give where it lies."""
+    good, bad = files(made.name, folder)
+    path, other = (bad, good) if made.code else (good, bad)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        part.write_text(made.text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    other.unlink(missing_ok=True)
+    return path
+
+
+def files(name: str, folder: Path) -> tuple[Path, Path]:
+    """Give where the report of a model lies, and where its failure."""
+    begin = stem(name)
+    return folder / f"{begin}.json", folder / f"{begin}.failed.json"
+
+
+def is_there(job: Job, folder: Path) -> bool:
+    """Say if a job is done already, by a run before."""
+    path, _ = files(job.name, folder)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return is_good(path.read_text(encoding="utf-8"), job.name, job.origin)
+    return False
+
+
+def progress(made: Made, done: int, total: int, *, took_seconds: float) -> str:
+    """Give the line that tells how far it is.
+
+    Args:
+        made: the last file.
+        done: how many are made.
+        total: how many there are to make.
+        took_seconds: since the first was begun.
+    """
+    said = f"failed: {safe(made.what)}" if made.code else duration(made.seconds)
+    left = f"; about {clock(took_seconds / done * (total - done))} left" if done < total else ""
+    return f"{done}/{total} {safe(made.name)}: {said}{left}"
+
+
+async def _followed(source: Source, job: Job) -> tuple[Session, bool]:
+    """Fold what a source says until the report is whole; say if that took too long."""
+    session = EMPTY
+    measuring = job.spec.run
+    try:
+        async with asyncio.timeout(job.timeout):
+            async for message in source.messages():
+                session = apply(session, message)
+                if is_complete(session, measuring=measuring):
+                    break
+    except TimeoutError:
+        return session, True
+    finally:
+        await source.close()
+    return session, False
+
+
+def _failure(session: Session, job: Job, *, is_late: bool) -> Failure | None:
+    code = outcome.exit_code(session)
+    stage = next((record.stage for record in reversed(session.stages)), "worker")
+    if is_late:
+        what = f"stopped after {duration(job.timeout)}"
+        return Failure(stage, what, "", ("--timeout: gives it longer",), outcome.MODEL_FAILED)
+    is_traced = session.tree is not None and session.tree.done is not None
+    if code == outcome.DONE and is_traced:
+        return None
+    lines = outcome.complaint(session, debug=False) or ("the worker said nothing",)
+    failed = session.failure
+    return Failure(
+        stage=failed.stage if failed is not None else stage,
+        what=lines[0],
+        why=failed.why or failed.likely if failed is not None else "",
+        remedies=tuple(one.removeprefix("try ") for one in lines if one.startswith("try ")),
+        code=code or outcome.MODEL_FAILED,
+    )
