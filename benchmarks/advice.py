@@ -136,11 +136,11 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
     reasons: dict[tuple[str, str], list[str]] = {}
     for report in found:
         for one in report["trials"]:
-            if not _says(one):
+            if one["speedup"] is None:
                 why = f"{one['outcome']}: {one['why']}"
                 reasons.setdefault((one["kind"], why), []).append(report["model"])
     if reasons:
-        lines += ["", "What could not be tried, and why:", ""]
+        lines += ["", "Where nothing was measured, and why:", ""]
     lines += [f"- {kind}, {why}: {', '.join(m)}" for (kind, why), m in sorted(reasons.items())]
     return lines
 

@@ -155,7 +155,7 @@ def _memory(result: TrialResult) -> str:
         ("weights", result.baseline.weight_bytes, result.changed.weight_bytes),
     ):
         old, new = known(before), known(after)
-        if old is not None and new is not None and old != new:
+        if old is not None and new is not None and size(old) != size(new):
             said += f"; {what} {size(new)} instead of {size(old)}"
     return said
 

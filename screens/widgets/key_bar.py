@@ -32,7 +32,7 @@ def key_bar(
             *((key, label if label == current else "") for key, label in right[:-1]),
             *right[-1:],
         )
-    while left and _total(left, right) > inner:
+    while len(left) > 1 and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]

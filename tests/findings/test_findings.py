@@ -26,9 +26,19 @@ from tests.findings.made import (
     timed,
     with_host,
 )
+from tests.machine_session import measured as with_energy_counted
 from tests.small_model import SAMPLE, operator_times
 from tui_profiler.findings import CHECKS, findings
-from tui_profiler.messages import Hello, PeakMemory, Program, Unknown
+from tui_profiler.messages import (
+    Hello,
+    ParametersDone,
+    ParametersStarted,
+    PeakMemory,
+    Program,
+    TensorStatistics,
+    Unknown,
+)
+from tui_profiler.messages.parameters import Channels, Moments, Pruned, PrunedChannels, Width
 from tui_profiler.session import EMPTY, Session, apply
 
 IMAGE = torch.zeros(1, 3, 8, 8)
@@ -482,3 +492,68 @@ def test_every_finding_names_evidence_nodes_and_how_it_was_computed():
         if isinstance(one.gain.share, float) and not one.gain.is_bound
     ]
     assert estimates == sorted(estimates, reverse=True)
+
+
+def looked_at(session: Session, *, is_random: bool, dead: int = 4) -> Session:
+    """Give it after a look at the values of one linear layer, of which some rows are nothing."""
+    moments = Moments(256, 0, 0, 64, 64, 1e-3, 0.0, 1.0, -2.0, 2.0, 0.0, 0.0, 200.0, 16.0)
+    channels = Channels(
+        *(16, 16, b"", dead, 0, ()),
+        pruned=(PrunedChannels(0.01, dead), PrunedChannels(0.05, dead)),
+        near_duplicates=1.0,
+        compared=16,
+    )
+    one = TensorStatistics(
+        *("0", "0.weight", (16, 16), "float32", 1024, 1024, 64),
+        is_buffer=False,
+        moments=moments,
+        pruned=(Pruned(0.01, 0.25), Pruned(0.05, 0.5)),
+        channels=channels,
+        width=Width("int8", "channel", 10.0, 0.01, 704, "40 dB"),
+    )
+    for message in (
+        ParametersStarted(1.0, 1, 1024, is_random=is_random, weights="here.pt"),
+        one,
+        ParametersDone(2.0, 1.0, 1, 1024),
+    ):
+        session = apply(session, message)
+    return session
+
+
+def test_channels_that_hold_nothing_can_be_pruned() -> None:
+    net = nn.Sequential(nn.Linear(16, 16, bias=False))
+    session = timed(on_paper(net, ROW), {"": 1e-3, "0": 8e-4})
+    one = found("pruning", looked_at(session, is_random=False))
+    assert one is not None
+    # Four of sixteen rows: a quarter of 0.8 of 1 ms, and of 1024 bytes.
+    assert one.gain.share == pytest.approx(0.2)
+    assert (figure(one, "channels that could"), figure(one, "bytes")) == (4, 256)
+    assert figure(one, "of all values") == 0.5
+    assert found("pruning", looked_at(session, is_random=False, dead=0)) is None
+    assert found("pruning", looked_at(session, is_random=True)) is None, "of random weights"
+    assert found("pruning", session) is None, "nothing was looked at"
+
+
+def test_values_that_need_fewer_bits_are_found() -> None:
+    session = on_paper(nn.Sequential(nn.Linear(16, 16, bias=False)), ROW)
+    one = found("quantise-weights", looked_at(session, is_random=False))
+    assert one is not None
+    assert session.tree is not None
+    assert session.tree.done is not None
+    peak = session.tree.done.peak_memory
+    # 1024 bytes of weights, and 64 each of the input and the output, which are alive together.
+    assert (peak.parameters, peak.activations) == (1024, 128)
+    assert one.gain.share == pytest.approx(704 / (1024 + 128))
+    assert found("quantise-weights", looked_at(session, is_random=True)) is None
+
+
+def test_a_gain_of_time_is_one_of_energy_where_energy_was_counted() -> None:
+    # 10,000 forwards in 10 s took 1000 J of the processor: 100 mJ each, at 100 W.
+    counted = with_host(with_energy_counted(), 4e-4, 1e-3)
+    one = next(one for one in findings(counted) if one.kind == "larger-batch")
+    energy = one.gains[-1]
+    assert (energy.of, energy.share) == ("energy", one.gain.share)
+    assert "100 mJ a forward" in energy.formula
+    assert "100 W" in energy.formula
+    without = apply(counted, replace(SAMPLE, at=9.0))
+    assert all(gain.of != "energy" for one in findings(without) for gain in one.gains)

@@ -123,6 +123,15 @@ def test_whole_number_weights_take_a_quarter(results: dict[TrialKind, TrialResul
     assert result.detail == "3 layers of 3 quantised"
 
 
+def test_a_fused_encoder_layer_is_quantised_unfused() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    result = tried("int8-dynamic", Subject(layer, Inputs((torch.randn(2, 5, 16),), batch=2)))
+    assert result.outcome == "measured", result.why
+    assert result.detail == "2 layers of 3 quantised, encoder layers not fused"
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 def test_an_item_of_a_larger_batch_is_what_counts(results: dict[TrialKind, TrialResult]) -> None:
     result = results["larger-batch"]
     assert result.baseline is not None

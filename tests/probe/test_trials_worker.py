@@ -24,7 +24,7 @@ from tui_profiler.messages import (
 from tui_profiler.messages.trials import TrialProgress
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.trials.alone import subject_of, try_alone
-from tui_profiler.probe.trials.process import remove_stale
+from tui_profiler.probe.trials.folder import remove_stale
 from tui_profiler.session import Session
 
 
@@ -91,11 +91,13 @@ async def test_a_worker_tries_in_another_process_within_its_limits() -> None:
         talk.source.send(Try(Wish("inference-mode")))
         talk.source.send(Pause())
         session = await talk.until(lambda now: now.trial is not None)
-        [child] = worker.children()
+        children = worker.children(recursive=True)
+        assert any("tui_profiler.probe" in child.cmdline() for child in children)
+        assert folders(worker.pid)
     finally:
         await talk.close()
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
-    remove_stale()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
     assert not folders(worker.pid)
 
 

@@ -9,6 +9,7 @@ from tui_profiler.findings.alignment import alignment
 from tui_profiler.findings.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.channels_last import channels_last
 from tui_profiler.findings.compile import compile_model
+from tui_profiler.findings.energy_gain import with_energy
 from tui_profiler.findings.finding import Evidence, Finding, Gain, Kind
 from tui_profiler.findings.fold_conv_bn import fold_conv_bn
 from tui_profiler.findings.fuse_activation import fuse_activation
@@ -18,6 +19,8 @@ from tui_profiler.findings.input_idle import input_idle
 from tui_profiler.findings.int8_dynamic import int8_dynamic
 from tui_profiler.findings.larger_batch import larger_batch
 from tui_profiler.findings.peak_activations import peak_activations
+from tui_profiler.findings.pruning import pruning
+from tui_profiler.findings.quantise_weights import quantise_weights
 from tui_profiler.findings.remove_dropout_identity import remove_dropout_identity
 from tui_profiler.findings.sdpa import sdpa
 from tui_profiler.findings.static_kv_cache import static_kv_cache
@@ -52,6 +55,8 @@ CHECKS: dict[Kind, Check] = {
     "peak-activations": peak_activations,
     "upcast": upcast,
     "alignment": alignment,
+    "pruning": pruning,
+    "quantise-weights": quantise_weights,
 }
 """Every kind of advice and the question that finds it."""
 
@@ -62,7 +67,7 @@ def findings(session: Session) -> tuple[Finding, ...]:
     After them bounds, then gains of memory, then what is not known.
     """
     found = [finding for check in CHECKS.values() if (finding := check(session)) is not None]
-    return tuple(sorted(found, key=_rank))
+    return tuple(sorted(with_energy(session, found), key=_rank))
 
 
 def _rank(finding: Finding) -> tuple[int, float]:

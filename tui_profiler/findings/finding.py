@@ -33,7 +33,7 @@ Kind: TypeAlias = (
 Provenance: TypeAlias = Literal["measured", "derived", "estimated"]
 """``derived``: arithmetic on measured figures or on the tree; ``estimated``: on paper."""
 Unit: TypeAlias = Literal["count", "s", "B", "share", "FLOP/s", "B/s", "FLOP/B", "times"]
-Saves: TypeAlias = Literal["time", "memory"]
+Saves: TypeAlias = Literal["time", "memory", "energy"]
 
 
 class Evidence(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Gain(Struct, frozen=True):
 
     of: Saves
     """``time``: of one forward, or of one item of it where the batch changes; ``memory``: of the
-    peak of one forward."""
+    peak of one forward; ``energy``: of what one forward takes."""
     share: Figure
     """Part of it that is saved, 0 to 1: a time ``1 - share`` as long, so that it is
     ``1 / (1 - share)`` times as fast."""

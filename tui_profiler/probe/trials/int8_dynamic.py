@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -34,7 +38,22 @@ def _change(subject: Subject) -> Change:
     if not count:
         raise ImpossibleError("none of its layers could be quantised")
     detail = f"{counted(count, 'layer')} of {_counted_before(subject.module)} quantised"
-    return Change(as_it_is(subject), plain(changed, subject.inputs), detail)
+    side = plain(changed, subject.inputs)
+    if any(isinstance(part, nn.TransformerEncoderLayer) for part in changed.modules()):
+        # Its fused operator takes no quantised weights, and torch does not look before it tries.
+        side = replace(side, around=_without_fused_encoders)
+        detail += ", encoder layers not fused"
+    return Change(as_it_is(subject), side, detail)
+
+
+@contextmanager
+def _without_fused_encoders() -> Iterator[None]:
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _counted_before(module: nn.Module) -> int:

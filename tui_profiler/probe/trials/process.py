@@ -1,8 +1,7 @@
 """The process of one trial: started, listened to, held to its limits, and ended with all it began.
 
 1. The kernel ends it when its parent goes (``probe/__main__.py``).
-2. What it compiles goes into a folder of its own, which goes with it; of one whose owner was killed
-   the next trial removes what was left.
+2. What it compiles goes into a folder of its own, which goes with it (``folder.py``).
 3. Its memory is that of all its processes: a compiler is one of them.
 """
 
@@ -11,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
+import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +21,9 @@ from types import TracebackType
 import psutil
 
 from tui_profiler.messages import Message, Request
+from tui_profiler.probe.trials.folder import Folder, remove_stale
 from tui_profiler.wire import encode, message_decoder
 
-_PREFIX = "tui-profiler-trial-"
 _READ_BYTES = 65536
 _CHILDREN_SECONDS = 0.5
 """Between two looks for processes that it started."""
@@ -45,7 +43,7 @@ class TrialProcess:
             OSError: it cannot be started.
         """
         remove_stale()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self._folder = Folder()
         self._socket, theirs = socket.socketpair()
         try:
             with theirs:
@@ -53,12 +51,14 @@ class TrialProcess:
                     _command(theirs.fileno()),
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
-                    env=_environment(self.folder),
+                    process_group=0,
+                    env=_environment(self._folder.path),
                 )
         except OSError:
             self._socket.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._folder.close()
             raise
+        self._folder.guard(self._child.pid)
         self._decoder = message_decoder()
         self._family: list[psutil.Process] = []
         self._looked_at = 0.0
@@ -76,13 +76,13 @@ class TrialProcess:
         trace: TracebackType | None,
     ) -> None:
         """End it and all that it started, and remove its folder."""
-        for process in (*self._look(), *self._found()):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        # A number is given to nobody else while the group has members.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):  # In the kernel: it will go.
             self._child.wait(_END_SECONDS)
         self._socket.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.close()
 
     @property
     def pid(self) -> int:
@@ -130,25 +130,6 @@ class TrialProcess:
             process = psutil.Process(self._child.pid)
             return [process, *process.children(recursive=True)]
         return []
-
-    def _found(self) -> list[psutil.Process]:
-        """Give those seen before: when it is dead, its children are no children of it any more."""
-        return [process for process in self._family if process.is_running()]
-
-
-def remove_stale() -> None:
-    """Remove folders of trials whose owner is gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)) and _is_ours(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
-    except OSError:
-        return False
 
 
 def _command(descriptor: int) -> list[str]:
