@@ -204,7 +204,7 @@ EXPLORER: tuple[Key, ...] = (
         "e",
         "export",
         "export",
-        "write the screen (.txt, .svg), the rows (.csv) or a report (.md, .json, .pftrace)",
+        "write the screen, the rows or a report to a file",
         "look",
     ),
     Key("c", "columns", "columns", "choose the columns of the tree, and their order", "look"),
