@@ -220,7 +220,7 @@ EXPLORER: tuple[Key, ...] = (
         "e",
         "export",
         "export",
-        "write the screen (.txt, .svg) or the rows (.csv) to a file",
+        "write the screen, the rows or a report to a file",
         "look",
     ),
     Key("c", "columns", "columns", "choose the columns of the tree, and their order", "look"),

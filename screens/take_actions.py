@@ -16,7 +16,7 @@ from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import printable, safe
 
 from .prompt import Choice, Prompt
-from .taking import KINDS, chosen_file, copy_text, default_name, write_file
+from .taking import KINDS, REPORTS, chosen_file, copy_text, default_name, report_text, write_file
 
 _Result = TypeVar("_Result")
 
@@ -94,7 +94,12 @@ class TakeActions(Screen[_Result]):
         )
 
     def _kinds(self) -> tuple[str, ...]:
-        return tuple(kind for kind in KINDS if kind != ".csv" or self.has_rows)
+        has_report = self.session.tree is not None and self.session.tree.done is not None
+        return tuple(
+            kind
+            for kind in KINDS
+            if (kind != ".csv" or self.has_rows) and (kind not in REPORTS or has_report)
+        )
 
     def export_to(self, typed: str) -> None:
         """Write the file that was typed; ask first where there is one already."""
@@ -115,7 +120,10 @@ class TakeActions(Screen[_Result]):
 
     def _export(self, file: Path, *, again: bool) -> None:
         kind = file.suffix.lower()
-        if kind == ".csv":
+        make: Callable[[], str | bytes]
+        if kind in REPORTS:
+            make = partial(report_text, self.session, kind)
+        elif kind == ".csv":
             make = self.rows_as_csv()
         elif kind == ".svg":
             make = partial(str, self.app.export_screenshot(title="tui-profiler"))

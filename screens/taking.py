@@ -11,12 +11,22 @@ from typing import TypeVar
 
 from textual.screen import Screen
 
+from tui_profiler.session import Session
 from tui_profiler.text import safe
 
 from .base_app import BaseApp
 
-KINDS = {".txt": "the screen as text", ".csv": "the rows as CSV", ".svg": "the screen as SVG"}
+KINDS = {
+    ".txt": "the screen as text",
+    ".csv": "the rows as CSV",
+    ".svg": "the screen as SVG",
+    ".md": "the full report as Markdown",
+    ".json": "the report as JSON",
+    ".pftrace": "a trace for ui.perfetto.dev",
+}
 """The end of a file's name to what is written into it."""
+REPORTS = (".md", ".json", ".pftrace")
+"""Those that speak of the whole session, whatever the screen shows of it."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME = 60
 _Result = TypeVar("_Result")
@@ -47,7 +57,7 @@ def copy_text(screen: Screen[_Result], what: str, text: str, say: Callable[[str]
 def write_file(
     screen: Screen[_Result],
     file: Path,
-    make: Callable[[], str],
+    make: Callable[[], str | bytes],
     say: Callable[[str], None],
     *,
     again: bool,
@@ -86,19 +96,31 @@ def chosen_file(typed: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(typed.strip())))
 
 
-def written(file: Path, text: str, *, again: bool) -> None:
+def report_text(session: Session, kind: str) -> str | bytes:
+    """Give a report of the whole session; any thread may call it."""
+    from tui_profiler.reports.full import full_markdown  # noqa: PLC0415
+    from tui_profiler.reports.json_report import json_report  # noqa: PLC0415
+    from tui_profiler.reports.perfetto import perfetto_trace  # noqa: PLC0415
+
+    if kind == ".md":
+        return full_markdown(session)
+    return json_report(session) + "\n" if kind == ".json" else perfetto_trace(session, 1)
+
+
+def written(file: Path, text: str | bytes, *, again: bool) -> None:
     """Write a file whole or not at all; one that is there only if it may be written again.
 
     Raises:
         FileExistsError: it is there, and ``again`` is false, or it is no plain file.
         OSError: it cannot be written.
     """
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     if again and not file.is_file():
         raise FileExistsError(str(file))
     if not again:
-        with open(file, "x", encoding="utf-8", errors="replace") as out:
+        with open(file, "xb") as out:
             try:
-                out.write(text)
+                out.write(data)
                 out.flush()
             except OSError:
                 file.unlink(missing_ok=True)
@@ -106,8 +128,8 @@ def written(file: Path, text: str, *, again: bool) -> None:
         return
     part = file.with_name(f".{file.name[:100]}.part{os.getpid()}")
     try:
-        with open(part, "x", encoding="utf-8", errors="replace") as out:
-            out.write(text)
+        with open(part, "xb") as out:
+            out.write(data)
         os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)

@@ -18,6 +18,9 @@ from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import Stage, on_stage
 from tui_profiler.messages import Message, Nodes
+from tui_profiler.reports.full import full_markdown
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.perfetto import perfetto_trace
 
 HOSTILE = "\x1b]52;c;eA==\x07[/b]=1+1\u202e" + "漢" * 500
 
@@ -140,6 +143,17 @@ async def test_the_rows_on_screen_are_exported_as_csv(folder: Path) -> None:
     assert [line["path"] for line in lines] == ["", "fc"]
     # 2048 x 1000 weights and 1000 biases; torchvision says 25,557,032 in all.
     assert [line["parameters"] for line in lines] == ["25557032", "2049000"]
+
+
+async def test_a_report_of_the_whole_session_is_exported(folder: Path) -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        session = stage.app.session
+        for name in ("r.md", "r.json", "r.pftrace"):
+            await pilot.press("e", "ctrl+u", *name, "enter")
+            assert f"/{name}" in await done(stage, pilot)
+    assert (folder / "r.md").read_text() == full_markdown(session)
+    assert (folder / "r.json").read_text() == json_report(session) + "\n"
+    assert (folder / "r.pftrace").read_bytes() == perfetto_trace(session, 1)
 
 
 async def test_hostile_names_are_exported_safely(folder: Path) -> None:

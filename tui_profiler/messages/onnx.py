@@ -11,7 +11,7 @@ class Exported(OnWire, frozen=True):
     path: str
     """Where to, absolute."""
     files: tuple[str, ...]
-    """Names of those written: the model and, where they are many, the values beside it."""
+    """Names of the files: the model and, where they are many, the values beside it."""
     bytes: int
     """Of these files."""
     opset: int

@@ -23,10 +23,11 @@ def architecture_section(session: Session, tree: Tree) -> Section:
 
 def _identity(session: Session, tree: Tree) -> list[tuple[str, str]]:
     modules = sum(node.kind == "module" for node in tree.nodes)
-    made = f"{thousands(modules)} modules, {max(tree.depths)} levels deep"
+    levels = max(tree.depths)
+    made = f"{thousands(modules)} modules, {levels} level{'s' * (levels != 1)} deep"
     ops = f", {thousands(tree.costs[0].ops)} operator calls a forward" * tree.has_forward
     model = session.model
-    about = [] if model is None else _model(model)
+    about = [] if model is None else _model(model, has_forward=tree.has_forward)
     environment = session.environment
     on = "" if environment is None else f"torch {environment.torch}, {environment.cpu}"
     return [
@@ -39,7 +40,7 @@ def _identity(session: Session, tree: Tree) -> list[tuple[str, str]]:
     ]
 
 
-def _model(model: ModelFacts) -> list[tuple[str, str]]:
+def _model(model: ModelFacts, *, has_forward: bool) -> list[tuple[str, str]]:
     published = [
         f"{thousands(model.published_parameters)} parameters"
         if model.published_parameters is not None
@@ -47,11 +48,12 @@ def _model(model: ModelFacts) -> list[tuple[str, str]]:
         f"{model.published_gmacs:.3f} GMAC an item" if model.published_gmacs is not None else "",
     ]
     says = ", ".join(part for part in published if part)
+    mode = f", {'training' if model.training else 'evaluation'} mode"
     return [
         ("class", model.type),
         ("source", model.source),
         ("weights", model.weights),
-        ("device", f"{model.device}, {'training' if model.training else 'evaluation'} mode"),
+        ("device", model.device + mode * has_forward),
         *((("published", says),) if says else ()),
     ]
 

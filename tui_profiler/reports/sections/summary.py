@@ -32,7 +32,8 @@ def summary(session: Session, tree: Tree) -> Section:
         ),
     )
     measured = root_seconds(session) is not None
-    return Section("executive summary", "measured and on paper" if measured else "on paper", parts)
+    says = "measured and on paper" if measured else "on paper" if tree.has_forward else "as stored"
+    return Section("executive summary", says, parts)
 
 
 def _costs(tree: Tree) -> list[tuple[str, str]]:
@@ -80,8 +81,9 @@ def _most_expensive(session: Session, tree: Tree) -> str:
     else:
         part = _own(tree, node, paper) / getattr(tree.costs[0], paper)
         of = "the FLOPs" if tree.has_forward else "the parameters"
-    name = tree.nodes[node].path or "the model itself"
-    return f"{name} ({tree.nodes[node].type}): {share(part)} of {of}, without modules inside"
+    name, kind = tree.nodes[node].path or "the model itself", tree.nodes[node].type
+    named = f"{name} ({kind})" if kind else name
+    return f"{named}: {share(part)} of {of}, without modules inside"
 
 
 def _own(tree: Tree, node: int, column: Column) -> int:
