@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from array import array
 from math import sqrt
-from statistics import median
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ from tui_profiler.queries.compare_rows import (
     revealed,
     visible,
 )
-from tui_profiler.queries.noise import errors, is_noise
+from tui_profiler.queries.noise import Noise, is_noise
 from tui_profiler.queries.sides import Side, SideNode, SideTree, side_of
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -254,7 +253,7 @@ def test_noise_between_blocks_is_the_standard_error_that_numpy_gives() -> None:
     dice = np.random.default_rng(1)
     means = [0.01, *(dice.normal(0.01, 0.001, 12).tolist())]
 
-    found = errors(history(means))[0]
+    found = Noise(history(means)).error(0)
 
     expected = np.std(means[1:], ddof=1) / sqrt(12)
     assert found == pytest.approx(expected, rel=1e-6)
@@ -266,7 +265,7 @@ def test_noise_between_calls_is_the_error_of_the_median_by_simulation() -> None:
     medians = np.median(dice.normal(0.01, sigma, (4000, calls)), axis=1)
     one_block = history([0.01], jitter=1.645 * sigma)
 
-    found = errors(one_block)[0]
+    found = Noise(one_block).error(0)
 
     assert found == pytest.approx(float(np.std(medians)), rel=0.05)
 
@@ -277,13 +276,15 @@ def test_equal_models_are_said_to_differ_in_about_one_case_of_twenty() -> None:
     for _ in range(200):
         a, b = (dice.normal(0.01, 0.001, 13).tolist() for _ in range(2))
         difference = float(np.mean(b[1:]) - np.mean(a[1:]))
-        said += is_noise(difference, errors(history(a))[0], errors(history(b))[0]) is False
+        said += (
+            is_noise(difference, Noise(history(a)).error(0), Noise(history(b)).error(0)) is False
+        )
     assert 2 <= said <= 28  # Of 200; the blocks are few, so a little more than 10.
 
 
 def test_noise_that_is_not_known_is_not_said() -> None:
     assert is_noise(1.0, None, 0.1) is None
-    assert errors(EMPTY) == {}
+    assert Noise(EMPTY).error(0) is None
 
 
 def test_the_view_unfolds_what_differs_sorts_and_filters() -> None:
@@ -323,7 +324,7 @@ def test_times_are_those_of_the_session() -> None:
     assert side.tree is not None
     by_path = {node.path: index for index, node in enumerate(side.tree.nodes)}
 
-    assert side.seconds[by_path["layer1"]] == pytest.approx(0.0182)
+    assert side.seconds(by_path["layer1"]) == pytest.approx(0.0182)
     inside = sum(RESNET_SECONDS[f"layer1.{block}"] for block in range(3))
-    assert side.own_seconds[by_path["layer1"]] == pytest.approx(max(0.0182 - inside, 0))
-    assert median(side.errors.values()) > 0
+    assert side.own_seconds(by_path["layer1"]) == pytest.approx(max(0.0182 - inside, 0))
+    assert side.error(0)

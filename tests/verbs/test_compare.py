@@ -259,6 +259,5 @@ def test_a_real_model_is_measured_against_a_report(
     assert totals["total_macs"]["ratio"] == 4 * 64 * 32 / 4089184256
     latency, rate = totals["latency.p50_s"]["b"], totals["throughput.per_s"]["b"]
     assert 0 < latency < 0.1
-    assert rate * latency < 4 * 1.5  # Four items a forward: the pauses between turns do not count.
-    assert rate * latency > 4 * 0.2
+    assert 0.2 < rate * latency < 1.5  # The pauses between turns do not count.
     assert done.stderr.count("measuring") == 1

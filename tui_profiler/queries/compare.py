@@ -148,6 +148,7 @@ def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]
     return tuple(row for row in rows if row[1] != row[2])
 
 
+@lru_cache(maxsize=2)
 def change_counts(compared: Comparison) -> dict[Change, int]:
     """Count modules by what happened to them; of what appeared or vanished, all that is in it."""
     alignment = compared.alignment
@@ -237,7 +238,15 @@ def _node_noise(compared: Comparison, one: AlignedNode, a: Figure, b: Figure) ->
     difference = Pair(a, b).difference
     if difference is None:
         return None
-    return is_noise(difference, compared.a.errors.get(one.a), compared.b.errors.get(one.b))
+    return is_noise(difference, _error(compared.a, one.a), _error(compared.b, one.b))
+
+
+def _error(side: Side, index: int) -> float | None:
+    return side.error(index) if index >= 0 else None
+
+
+def _or_no_time(seconds: float | None) -> Figure:
+    return _NO_TIME if seconds is None else seconds
 
 
 _NO_NODE = Unknown("this side has no such node")
@@ -249,7 +258,7 @@ def _whole(side: Side, index: int, name: FigureName) -> Figure:
     if index < 0 or side.tree is None:
         return _NO_NODE
     if name == "seconds":
-        return side.seconds.get(index, _NO_TIME)
+        return _or_no_time(side.seconds(index))
     value = _cost(side.tree.nodes[index], name)
     return _NO_COST if value is None else value
 
@@ -258,7 +267,7 @@ def _own(side: Side, index: int, name: FigureName) -> Figure:
     if index < 0 or side.tree is None:
         return _NO_NODE
     if name == "seconds":
-        return side.own_seconds.get(index, _NO_TIME)
+        return _or_no_time(side.own_seconds(index))
     value = _own_costs(side.tree, name)[index]
     return _NO_COST if value is None else value
 
@@ -308,4 +317,4 @@ def _total_noise(compared: Comparison, name: str) -> bool | None:
     difference = Pair(a, b).difference
     if difference is None:
         return None
-    return is_noise(difference, compared.a.errors.get(0), compared.b.errors.get(0))
+    return is_noise(difference, compared.a.error(0), compared.b.error(0))

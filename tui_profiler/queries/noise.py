@@ -28,24 +28,33 @@ IN_NOISE = 1.96
 """Standard errors: two equal figures differ by more in one case of twenty."""
 
 
-def errors(session: Session) -> dict[int, float]:
-    """Give the standard error of each module's median seconds of a forward; seconds."""
-    timings = session.timings
-    if timings is None:
-        return {}
-    blocks = _blocks(session.history.ticks)
-    found: dict[int, float] = {}
-    for node in memoryview(timings.tick.nodes).cast("I"):
-        timing = timings.of(node)
-        if timing is None:
-            continue
+class Noise:
+    """How well the times of one session are known, node by node; each is worked out once."""
+
+    def __init__(self, session: Session) -> None:
+        self._timings = session.timings
+        self._ticks = session.history.ticks
+        self._blocks: tuple[Timings, ...] | None = None
+        self._found: dict[int, float | None] = {}
+
+    def error(self, node: int) -> float | None:
+        """Give the standard error of a module's median seconds of a forward; seconds."""
+        if node not in self._found:
+            self._found[node] = self._error(node)
+        return self._found[node]
+
+    def _error(self, node: int) -> float | None:
+        timings = self._timings
+        timing = timings.of(node) if timings is not None else None
+        if timings is None or timing is None:
+            return None
+        if self._blocks is None:
+            self._blocks = _blocks(self._ticks)
         calls = timing.calls / max(timings.tick.forwards, 1)
         one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
-        between = _between(blocks, node)
+        between = _between(self._blocks, node)
         known = [error for error in (one * calls, between) if error is not None and isfinite(error)]
-        if known:
-            found[node] = max(known)
-    return found
+        return max(known, default=None)
 
 
 def call_error(p50: float, p95: float, calls: int) -> float:
