@@ -148,14 +148,18 @@ def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]
     return tuple(row for row in rows if row[1] != row[2])
 
 
-@lru_cache(maxsize=2)
 def change_counts(compared: Comparison) -> dict[Change, int]:
     """Count modules by what happened to them; of what appeared or vanished, all that is in it."""
-    alignment = compared.alignment
-    if alignment is None:
-        return {}
+    alignment, a, b = compared.alignment, compared.a.tree, compared.b.tree
+    return {} if alignment is None or a is None or b is None else _counts(alignment, a, b)
+
+
+@lru_cache(maxsize=2)
+def _counts(alignment: Alignment, a: SideTree, b: SideTree) -> dict[Change, int]:
     counted = Counter(
-        one.change for one in alignment.nodes if node_of(compared, one).kind == "module"
+        one.change
+        for one in alignment.nodes
+        if (b.nodes[one.b] if one.b >= 0 else a.nodes[one.a]).kind == "module"
     )
     return {change: counted[change] for change in CHANGE_NAMES}
 

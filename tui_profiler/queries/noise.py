@@ -1,7 +1,8 @@
 """How well the measured time of a node is known: the standard error of the figure that is shown.
 
 1. Where there is a history, it is the spread between its blocks, each a stretch of forwards: it has
-   what changes slowly, such as a machine that is busy for a second.
+   what changes slowly, such as a machine that is busy for a second. The figure that is shown speaks
+   of the last calls alone: of a model that runs thousands of times, that is no more than one block.
 2. Everywhere else, and where it is larger, it is the spread between single calls: the median of n
    calls of standard deviation s has a standard error of 1.2533 s / sqrt(n), for a normal spread.
 3. Both are of one run. What changes from one run to the next is in neither, unless the two were
@@ -52,7 +53,7 @@ class Noise:
             self._blocks = _blocks(self._ticks)
         calls = timing.calls / max(timings.tick.forwards, 1)
         one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
-        between = _between(self._blocks, node)
+        between = _between(self._blocks, node, timings.tick.window)
         known = [error for error in (one * calls, between) if error is not None and isfinite(error)]
         return max(known, default=None)
 
@@ -85,8 +86,8 @@ def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
     return tuple(ends) if len(ends) > LEAST_BLOCKS else ()
 
 
-def _between(blocks: tuple[Timings, ...], node: int) -> float | None:
-    """Give the standard error of the mean of the blocks of one node."""
+def _between(blocks: tuple[Timings, ...], node: int, window: int) -> float | None:
+    """Give the standard error of what the last ``window`` forwards say, by the spread of blocks."""
     means: list[float] = []
     for before, after in pairwise(blocks):
         former, latter = before.of(node), after.of(node)
@@ -95,4 +96,5 @@ def _between(blocks: tuple[Timings, ...], node: int) -> float | None:
             means.append((latter.total - former.total) / forwards)
     if len(means) < LEAST_BLOCKS:
         return None
-    return stdev(means) / sqrt(len(means))
+    each = (blocks[-1].tick.forwards - blocks[0].tick.forwards) / (len(blocks) - 1)
+    return stdev(means) / sqrt(min(max(window / each, 1.0), len(means)))
