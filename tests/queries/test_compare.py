@@ -37,7 +37,7 @@ from tui_profiler.queries.compare_rows import (
     revealed,
     visible,
 )
-from tui_profiler.queries.noise import Noise, is_noise
+from tui_profiler.queries.noise import WholeRun, is_noise
 from tui_profiler.queries.sides import Side, SideNode, SideTree, side_of
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -255,12 +255,11 @@ def test_noise_between_blocks_is_the_standard_error_that_numpy_gives() -> None:
     dice = np.random.default_rng(1)
     means = [0.01, *(dice.normal(0.01, 0.001, 12).tolist())]
 
-    found = Noise(history(means)).error(0)
+    found = WholeRun(history(means)).error(0)
 
-    expected = np.std(means[1:], ddof=1) / sqrt(12)
+    expected = 1.2533 * np.std(means[1:], ddof=1) / sqrt(12)
     assert found == pytest.approx(expected, rel=1e-6)
-    # A figure of the last hundred forwards is one block's: it is known no better than that.
-    assert Noise(history(means, window=100)).error(0) == pytest.approx(expected * sqrt(12))
+    assert WholeRun(history(means)).seconds(0) == pytest.approx(float(np.median(means[1:])))
 
 
 def test_noise_between_calls_is_the_error_of_the_median_by_simulation() -> None:
@@ -269,7 +268,7 @@ def test_noise_between_calls_is_the_error_of_the_median_by_simulation() -> None:
     medians = np.median(dice.normal(0.01, sigma, (4000, calls)), axis=1)
     one_block = history([0.01], jitter=1.645 * sigma, window=calls)
 
-    found = Noise(one_block).error(0)
+    found = WholeRun(one_block).error(0)
 
     assert found == pytest.approx(float(np.std(medians)), rel=0.05)
 
@@ -279,16 +278,17 @@ def test_equal_models_are_said_to_differ_in_about_one_case_of_twenty() -> None:
     said = 0
     for _ in range(200):
         a, b = (dice.normal(0.01, 0.001, 13).tolist() for _ in range(2))
-        difference = float(np.mean(b[1:]) - np.mean(a[1:]))
+        difference = float(np.median(b[1:]) - np.median(a[1:]))
         said += (
-            is_noise(difference, Noise(history(a)).error(0), Noise(history(b)).error(0)) is False
+            is_noise(difference, WholeRun(history(a)).error(0), WholeRun(history(b)).error(0))
+            is False
         )
     assert 2 <= said <= 28  # Of 200; the blocks are few, so a little more than 10.
 
 
 def test_noise_that_is_not_known_is_not_said() -> None:
     assert is_noise(1.0, None, 0.1) is None
-    assert Noise(EMPTY).error(0) is None
+    assert WholeRun(EMPTY).error(0) is None
 
 
 def test_the_view_unfolds_what_differs_sorts_and_filters() -> None:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -17,8 +17,7 @@ from msgspec import Struct
 from tui_profiler.messages import Figure, InputSpec, Unknown
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.bound import bytes_moved, intensity
-from tui_profiler.queries.noise import Noise
-from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.queries.noise import WholeRun
 from tui_profiler.queries.totals import peak_bytes, why_no_times
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype, shape
@@ -76,7 +75,7 @@ class Side(Struct, frozen=True, eq=False):
     is_timed: bool = False
     """Whether anything was measured."""
     seconds: OfNode = _none
-    """Median seconds of a forward in a node."""
+    """Seconds of a forward in a node, over the whole run."""
     own_seconds: OfNode = _none
     """The same without modules called inside, of modules."""
     error: OfNode = _none
@@ -88,6 +87,7 @@ def side_of(label: str, session: Session) -> Side:
     tree = session.tree
     if tree is None or tree.done is None or not len(tree):
         return Side(label, _settings(session))
+    run = WholeRun(session)
     return Side(
         label=label,
         settings=_settings(session),
@@ -95,9 +95,9 @@ def side_of(label: str, session: Session) -> Side:
         tree=_side_tree(tree),
         why_no_tree="",
         is_timed=session.timings is not None,
-        seconds=partial(node_seconds, session),
-        own_seconds=_none if session.timings is None else session.timings.own_per_forward,
-        error=Noise(session).error,
+        seconds=run.seconds,
+        own_seconds=run.own_seconds,
+        error=run.error,
     )
 
 
