@@ -78,7 +78,7 @@ def main() -> None:
     path, size, seconds, *keys = sys.argv[1:split]
     columns, rows = map(int, size.split("x"))
     terminal = Terminal([*COMMAND, *sys.argv[split + 1 :]], columns, rows)
-    settled = ("● live", "failed", "✗", "finished")
+    settled = ("● live", "● runs", "failed", "✗", "finished")
     terminal.wait_for(lambda shown: any(word in shown for word in settled), 120)
     terminal.pause(float(seconds))
     for key in keys:

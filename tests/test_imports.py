@@ -13,6 +13,13 @@ PROBE_ONLY = ("torch", "torchvision", "numpy", "tui_profiler.probe")
 SCREENS_ONLY = ("textual", "rich", "screens")
 
 RULES = [
+    ("tui_profiler", (*PROBE_ONLY, *SCREENS_ONLY, "msgspec", "asyncio", "tui_profiler.session")),
+    ("tui_profiler.api", (*PROBE_ONLY, *SCREENS_ONLY)),
+    ("screens.headless_compare", (*PROBE_ONLY, "textual", "rich")),
+    (
+        "tui_profiler.probe.in_process",
+        (*SCREENS_ONLY, "tui_profiler.session", "tui_profiler.queries", "tui_profiler.source"),
+    ),
     ("screens.cli", (*PROBE_ONLY, "textual", "rich", "asyncio")),
     ("screens.headless", (*PROBE_ONLY, "textual", "rich")),
     # The first frame waits for what it imports: the two last ones come after it.

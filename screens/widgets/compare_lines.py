@@ -162,7 +162,8 @@ def _totals(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
     if not is_roomy:
         rows = tuple(one for one in rows if one.name in _SHORT_TOTALS)[:2]
     head = _figures(("A", "B", _delta(look), "B/A"), ("muted",) * 4, look)
-    title: Line = (("one forward", "strong ink"), (f"  {at.turns}", "faint"))
+    turns = f"  {at.turns}" if look.cells >= 80 else ""
+    title: Line = (("one forward", "strong ink"), (turns, "faint"))
     lines = [_with_figures(title, head, look)]
     lines += [_total(one, look) for one in rows]
     if is_roomy and (why := why_no_times(at.compared)):
@@ -189,14 +190,14 @@ def _titles(at: CompareLook, look: Look, unit: TimeUnit) -> Line:
     counted = change_counts(at.compared)
     said = [f"{thousands(number)} {name}" for name, number in counted.items() if number]
     order = "  by difference" if at.view.order == "difference" else ""
-    title: Line = (
-        (f"by {WORDS[at.view.figure]}", "strong ink"),
-        (order, "accent"),
-        (f"  {', '.join(said)}", "faint"),
-    )
+    title: Line = ((f"by {WORDS[at.view.figure]}", "strong ink"), (order, "accent"))
+    figures = _figures(names, ("muted",) * 4, look)
+    room = look.cells - line_width(figures) - line_width(title) - (BAR if look.cells >= WIDE else 0)
     if at.view.filter:
-        title = (*title[:2], (f"  /{safe(at.view.filter)}", "accent"))
-    return _with_figures(title, _figures(names, ("muted",) * 4, look), look)
+        title = (*title, (f"  /{safe(at.view.filter)}", "accent"))
+    elif width(", ".join(said)) + 6 <= room:
+        title = (*title, (f"  {', '.join(said)}", "faint"))
+    return _with_figures(title, figures, look)
 
 
 def _delta(look: Look) -> str:
@@ -256,7 +257,7 @@ def _cell(value: Figure, figure: FigureName, unit: TimeUnit) -> str:
 def _difference_cell(
     difference: float | None, pair: Pair, figure: FigureName, unit: TimeUnit
 ) -> str:
-    if difference is None or figure != "seconds":
+    if not difference or figure != "seconds":
         return difference_text(difference, UNITS[figure])
     text = column_time(abs(difference), unit)
     sign = "+" if difference >= 0 else "−"
@@ -297,7 +298,7 @@ def _bar(difference: float | None, pair: Pair, most: float, look: Look) -> Line:
     half = BAR // 2
     cells = 0
     if difference and most > 0 and not pair.noise:
-        cells = max(round(abs(difference) / most * half), 1)
+        cells = min(max(round(abs(difference) / most * half), 1), half)
     full = look.glyphs.full * cells
     if cells and difference is not None and difference < 0:
         return ((" " * (half - cells), "ink"), (full, "accent"), (look.glyphs.divider, "hairline"))
@@ -305,14 +306,14 @@ def _bar(difference: float | None, pair: Pair, most: float, look: Look) -> Line:
 
 
 def _most(at: CompareLook) -> float:
-    """Give the largest difference of the rows that can be seen, the whole apart."""
+    """Give the largest difference of the root's own parts: bars stay as they are in scrolling."""
     alignment = at.compared.alignment
     assert alignment is not None
-    rows = (alignment.nodes[index] for index in at.visible if index)
+    rows = [alignment.nodes[index] for index in (*alignment.children(0), 0)]
     found = (row_difference(one, figure_pair(at.compared, one, at.view.figure)) for one in rows)
     return max((abs(one) for one in found if one is not None), default=0.0)
 
 
 def _time_unit(compared: Comparison) -> TimeUnit:
-    whole = [side.seconds.get(0, 0.0) for side in (compared.a, compared.b)]
+    whole = [side.seconds(0) or 0.0 for side in (compared.a, compared.b)]
     return time_unit(max(whole))

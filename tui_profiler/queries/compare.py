@@ -150,11 +150,16 @@ def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]
 
 def change_counts(compared: Comparison) -> dict[Change, int]:
     """Count modules by what happened to them; of what appeared or vanished, all that is in it."""
-    alignment = compared.alignment
-    if alignment is None:
-        return {}
+    alignment, a, b = compared.alignment, compared.a.tree, compared.b.tree
+    return {} if alignment is None or a is None or b is None else _counts(alignment, a, b)
+
+
+@lru_cache(maxsize=2)
+def _counts(alignment: Alignment, a: SideTree, b: SideTree) -> dict[Change, int]:
     counted = Counter(
-        one.change for one in alignment.nodes if node_of(compared, one).kind == "module"
+        one.change
+        for one in alignment.nodes
+        if (b.nodes[one.b] if one.b >= 0 else a.nodes[one.a]).kind == "module"
     )
     return {change: counted[change] for change in CHANGE_NAMES}
 
@@ -237,7 +242,15 @@ def _node_noise(compared: Comparison, one: AlignedNode, a: Figure, b: Figure) ->
     difference = Pair(a, b).difference
     if difference is None:
         return None
-    return is_noise(difference, compared.a.errors.get(one.a), compared.b.errors.get(one.b))
+    return is_noise(difference, _error(compared.a, one.a), _error(compared.b, one.b))
+
+
+def _error(side: Side, index: int) -> float | None:
+    return side.error(index) if index >= 0 else None
+
+
+def _or_no_time(seconds: float | None) -> Figure:
+    return _NO_TIME if seconds is None else seconds
 
 
 _NO_NODE = Unknown("this side has no such node")
@@ -249,7 +262,7 @@ def _whole(side: Side, index: int, name: FigureName) -> Figure:
     if index < 0 or side.tree is None:
         return _NO_NODE
     if name == "seconds":
-        return side.seconds.get(index, _NO_TIME)
+        return _or_no_time(side.seconds(index))
     value = _cost(side.tree.nodes[index], name)
     return _NO_COST if value is None else value
 
@@ -258,7 +271,7 @@ def _own(side: Side, index: int, name: FigureName) -> Figure:
     if index < 0 or side.tree is None:
         return _NO_NODE
     if name == "seconds":
-        return side.own_seconds.get(index, _NO_TIME)
+        return _or_no_time(side.own_seconds(index))
     value = _own_costs(side.tree, name)[index]
     return _NO_COST if value is None else value
 
@@ -302,10 +315,8 @@ def _with_items(side: Side) -> Mapping[str, Figure]:
 
 
 def _total_noise(compared: Comparison, name: str) -> bool | None:
-    if name != "latency.p50_s":
+    """Tell it of the latency: by the time of the whole in the whole of both runs."""
+    alignment = compared.alignment
+    if name != "latency.p50_s" or alignment is None:
         return None
-    a, b = _total(compared.a, name), _total(compared.b, name)
-    difference = Pair(a, b).difference
-    if difference is None:
-        return None
-    return is_noise(difference, compared.a.errors.get(0), compared.b.errors.get(0))
+    return figure_pair(compared, alignment.nodes[0], "seconds").noise

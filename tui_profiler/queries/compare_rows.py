@@ -75,6 +75,11 @@ def _is_there(compared: Comparison, name: FigureName) -> bool:
 
 def visible(compared: Comparison, view: View) -> tuple[int, ...]:
     """Give the nodes of the alignment that are seen, from the top."""
+    return _visible(compared, replace(view, selected=0))
+
+
+@lru_cache(maxsize=2)
+def _visible(compared: Comparison, view: View) -> tuple[int, ...]:
     alignment = compared.alignment
     if alignment is None:
         return ()

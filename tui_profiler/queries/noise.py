@@ -1,9 +1,11 @@
-"""How well the measured time of a node is known: the standard error of the figure that is shown.
+"""The time of a node over a whole run, and how well it is known: its standard error.
 
-1. Where there is a history, it is the spread between its blocks, each a stretch of forwards: it has
-   what changes slowly, such as a machine that is busy for a second.
-2. Everywhere else, and where it is larger, it is the spread between single calls: the median of n
-   calls of standard deviation s has a standard error of 1.2533 s / sqrt(n), for a normal spread.
+1. Where there is a history it is cut into blocks, stretches of about as many forwards. The time is
+   the median of their means, the error comes from their spread: it has what changes slowly, such as
+   a machine that is busy for a second. A tick speaks of the last calls alone, which of a fast model
+   are a fraction of a second.
+2. Everywhere else it is the figure of the tick, and the spread between single calls. The median of
+   n figures of standard deviation s has an error of 1.2533 s / sqrt(n), for a normal spread.
 3. Both are of one run. What changes from one run to the next is in neither, unless the two were
    measured in turns.
 
@@ -15,8 +17,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import isfinite, sqrt
-from statistics import stdev
+from statistics import median, stdev
 
+from tui_profiler.queries.seconds import node_seconds
 from tui_profiler.session import Session, Timings
 
 MEDIAN_ERROR = 1.2533
@@ -28,24 +31,47 @@ IN_NOISE = 1.96
 """Standard errors: two equal figures differ by more in one case of twenty."""
 
 
-def errors(session: Session) -> dict[int, float]:
-    """Give the standard error of each module's median seconds of a forward; seconds."""
-    timings = session.timings
-    if timings is None:
-        return {}
-    blocks = _blocks(session.history.ticks)
-    found: dict[int, float] = {}
-    for node in memoryview(timings.tick.nodes).cast("I"):
-        timing = timings.of(node)
-        if timing is None:
-            continue
+class WholeRun:
+    """Times of one session's nodes, over all that is remembered; each is worked out once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._cut: tuple[Timings, ...] | None = None
+        self._means: dict[tuple[int, bool], list[float]] = {}
+
+    def seconds(self, node: int) -> float | None:
+        """Give the seconds of a forward in a node."""
+        means = self._block_means(node, own=False)
+        return median(means) if means else node_seconds(self._session, node)
+
+    def own_seconds(self, node: int) -> float | None:
+        """Give the same without modules called inside."""
+        means, timings = self._block_means(node, own=True), self._session.timings
+        if means:
+            return median(means)
+        return timings.own_per_forward(node) if timings is not None else None
+
+    def error(self, node: int) -> float | None:
+        """Give the standard error of a module's seconds."""
+        timings = self._session.timings
+        timing = timings.of(node) if timings is not None else None
+        if timings is None or timing is None:
+            return None
+        means = self._block_means(node, own=False)
+        if means:
+            return MEDIAN_ERROR * stdev(means) / sqrt(len(means))
         calls = timing.calls / max(timings.tick.forwards, 1)
         one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
-        between = _between(blocks, node)
-        known = [error for error in (one * calls, between) if error is not None and isfinite(error)]
-        if known:
-            found[node] = max(known)
-    return found
+        return one * calls if isfinite(one) else None
+
+    def _block_means(self, node: int, *, own: bool) -> list[float]:
+        """Give the mean seconds of a forward in each block; none where there are too few."""
+        if self._cut is None:
+            self._cut = _blocks(self._session.history.ticks)
+        key = (node, own)
+        if key not in self._means:
+            self._means[key] = _means(self._cut, node, own=own)
+        return self._means[key]
 
 
 def call_error(p50: float, p95: float, calls: int) -> float:
@@ -76,14 +102,13 @@ def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
     return tuple(ends) if len(ends) > LEAST_BLOCKS else ()
 
 
-def _between(blocks: tuple[Timings, ...], node: int) -> float | None:
-    """Give the standard error of the mean of the blocks of one node."""
-    means: list[float] = []
+def _means(blocks: tuple[Timings, ...], node: int, *, own: bool) -> list[float]:
+    found: list[float] = []
     for before, after in pairwise(blocks):
         former, latter = before.of(node), after.of(node)
         forwards = after.tick.forwards - before.tick.forwards
         if former is not None and latter is not None and latter.calls > former.calls:
-            means.append((latter.total - former.total) / forwards)
-    if len(means) < LEAST_BLOCKS:
-        return None
-    return stdev(means) / sqrt(len(means))
+            spent = latter.total - former.total
+            spent = latter.own_total - former.own_total if own else spent
+            found.append(spent / forwards)
+    return found if len(found) >= LEAST_BLOCKS else []

@@ -2,28 +2,36 @@
 
 1. A side is plain figures: whether they came from a session, a recording or a file makes no
    difference to what is done with them.
-2. What it costs on paper is made once for each tree; its times anew with each tick.
+2. What it costs on paper is made once for each tree; its times are asked for node by node.
 3. Nodes lie in preorder, as in a tree. A side without nodes says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from tui_profiler.messages import Figure, InputSpec, Unknown
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.bound import bytes_moved, intensity
-from tui_profiler.queries.noise import errors
-from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.queries.noise import WholeRun
 from tui_profiler.queries.totals import peak_bytes, why_no_times
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype, shape
 
 NOT_TRACED = "it was not traced"
 NOTHING_MOVED = "it moves no bytes"
+
+
+OfNode: TypeAlias = Callable[[int], float | None]
+"""Gives a figure of a node by its index; asked for those alone that are looked at."""
+
+
+def _none(node: int) -> None:
+    return None
 
 
 class SideNode(Struct, frozen=True, gc=False):
@@ -64,17 +72,14 @@ class Side(Struct, frozen=True, eq=False):
     tree: SideTree | None = None
     why_no_tree: str = NOT_TRACED
     """Empty where there is one."""
-    seconds: Mapping[int, float] = {}
-    """Median seconds of a forward in a node, of the nodes with times."""
-    own_seconds: Mapping[int, float] = {}
+    is_timed: bool = False
+    """Whether anything was measured."""
+    seconds: OfNode = _none
+    """Seconds of a forward in a node, over the whole run."""
+    own_seconds: OfNode = _none
     """The same without modules called inside, of modules."""
-    errors: Mapping[int, float] = {}
+    error: OfNode = _none
     """Standard error of these, where it is known."""
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether anything was measured."""
-        return bool(self.seconds)
 
 
 def side_of(label: str, session: Session) -> Side:
@@ -82,24 +87,17 @@ def side_of(label: str, session: Session) -> Side:
     tree = session.tree
     if tree is None or tree.done is None or not len(tree):
         return Side(label, _settings(session))
-    seconds: dict[int, float] = {}
-    own: dict[int, float] = {}
-    if session.timings is not None:
-        for index in range(len(tree)):
-            found, inside = node_seconds(session, index), session.timings.own_per_forward(index)
-            if found is not None:
-                seconds[index] = found
-            if inside is not None:
-                own[index] = inside
+    run = WholeRun(session)
     return Side(
         label=label,
         settings=_settings(session),
         totals=_totals(session, tree),
         tree=_side_tree(tree),
         why_no_tree="",
-        seconds=seconds,
-        own_seconds=own,
-        errors=errors(session),
+        is_timed=session.timings is not None,
+        seconds=run.seconds,
+        own_seconds=run.own_seconds,
+        error=run.error,
     )
 
 

@@ -135,9 +135,10 @@ def read_report(path: str | Path, label: str) -> Side:
         totals={name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS},
         tree=None if nodes is None else SideTree(nodes),
         why_no_tree=_OF_SOME if nodes is None else "",
-        seconds={} if nodes is None else seconds,
-        own_seconds=own,
-        errors=errors,
+        is_timed=nodes is not None and bool(seconds),
+        seconds=seconds.get,
+        own_seconds=own.get,
+        error=errors.get,
     )
 
 

@@ -55,9 +55,10 @@ async def compare(
             side = _Side(begin(), place, heard)
             sides.append(side)
             await side.until(lambda session: _is_ready(session, measuring=measuring))
-            if side.is_running:
+            if measuring and side.is_running:
                 await side.hold()
-        await _measure([side for side in sides if side.is_held], seconds)
+        if measuring:
+            await _measure([side for side in sides if side.is_held], seconds)
     finally:
         await asyncio.gather(*(side.close() for side in sides))
 

@@ -1,0 +1,194 @@
+"""A comparison as table and as JSON, and a JSON report read back as one of its sides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+from tests.fixtures.record import recorded
+from tests.queries.pairs import former, latter, pair
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.compare import change_counts, comparison, total_rows
+from tui_profiler.queries.sides import Side, side_of
+from tui_profiler.reports.compare_json import compare_as_json, compare_json
+from tui_profiler.reports.compare_table import compare_table
+from tui_profiler.reports.json_read import ReportError, is_report, read_report
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.session import EMPTY, History, Session, apply
+from tui_profiler.text import width
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SCHEMA = json.loads((DOCS / "compare.schema.json").read_text())
+HOSTILE = "\x1b]52;c;\x07[/nope]\u202e"
+
+
+def resnet() -> Session:
+    session = EMPTY
+    for message in recorded():
+        session = apply(session, message)
+    return session
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("reports") / "a.json"
+    file.write_text(json_report(resnet()) + "\n")
+    return file
+
+
+def test_the_table_says_totals_settings_and_the_worst() -> None:
+    lines = compare_table(pair(), columns=100)
+
+    assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
+    assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
+    worst = lines.index("worst differences by time of a forward -- modules by themselves")
+    rows = [line.split() for line in lines[worst + 2 : worst + 4]]
+    assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
+    assert lines[-1] == "  ~ changed  > moved  + appeared  − vanished"
+
+
+@pytest.mark.parametrize("columns", [20, 76, 80, 120, 200])
+def test_no_line_is_wider_than_asked_and_none_is_unsafe(columns: int) -> None:
+    compared = pair()
+    hostile = (("model", HOSTILE * 30), ("class", HOSTILE))
+    a = replace(compared.a, label=HOSTILE * 20, settings=hostile)
+    lines = compare_table(replace(compared, a=a), columns=columns)
+
+    assert all(width(line) <= max(columns, 76) for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_noise_is_marked_and_so_is_how_it_was_measured() -> None:
+    compared = pair()
+    loud = replace(compared, a=replace(compared.a, error=lambda node: 1.0))
+
+    table = "\n".join(compare_table(loud, columns=100, in_turns=True))
+    assert "≈+6.00 ms" in table
+    assert "measured in turns" in table
+    assert "at different times" in "\n".join(compare_table(loud, columns=100))
+    layers = compare_as_json(loud)["layers"]
+    assert isinstance(layers, list)
+    assert layers[0]["seconds"]["noise"] is True
+
+
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("top", [None, 2])
+def test_the_json_follows_its_schema(measured: bool, top: int | None) -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    text = compare_json(pair(measured=measured), top=top)
+    found = json.loads(text)
+
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    assert text.isascii()
+    assert len(found["layers"]) == (12 if top is None else 2)
+
+
+def test_a_side_without_a_tree_is_told_in_both() -> None:
+    compared = comparison(Side("a"), side_of("b", latter()))
+    found = json.loads(compare_json(compared))
+
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    assert found["layers"] is None
+    assert found["unavailable"]["layers"] == "A has no tree: it was not traced"
+    assert "A has no tree: it was not traced" in compare_table(compared, columns=80)
+
+
+def test_a_report_is_the_same_side_as_the_session_it_was_written_of(report: Path) -> None:
+    last_only = replace(resnet(), history=History())  # All that a report tells of.
+    written, lived = read_report(report, "a"), side_of("a", last_only)
+
+    assert written.tree is not None
+    assert lived.tree is not None
+    assert written.tree.nodes == lived.tree.nodes
+    assert written.settings == lived.settings
+    for row in total_rows(comparison(written, lived)):
+        assert row.pair.a == row.pair.b, row.name
+    modules = [i for i, node in enumerate(lived.tree.nodes) if node.kind == "module"]
+    for index in modules:
+        if written.seconds(index) is not None:
+            assert written.seconds(index) == pytest.approx(lived.seconds(index))
+            assert written.own_seconds(index) == pytest.approx(lived.own_seconds(index))
+    counted = change_counts(comparison(written, lived))
+    assert counted["same"] == len(modules)
+    assert written.error(0) is not None
+
+
+def test_what_a_report_does_not_know_keeps_its_reason(tmp_path: Path) -> None:
+    file = tmp_path / "paper.json"
+    file.write_text(json_report(former(measured=False)))
+    found = read_report(file, "a").totals
+
+    assert found["latency.p50_s"] == Unknown("not measured; --measure SECONDS does")
+    assert found["peak_memory.total"] == Unknown("not asked for")
+
+
+def test_a_report_of_the_worst_layers_only_has_totals_and_no_tree(tmp_path: Path) -> None:
+    file = tmp_path / "top.json"
+    file.write_text(json_report(resnet(), top=3))
+    side = read_report(file, "a")
+
+    assert side.tree is None
+    assert side.why_no_tree == "the report was written with --top: it has no tree"
+    assert side.totals["total_macs"] == 4089184256
+
+
+def _with(report: Path, **changed: object) -> str:
+    return json.dumps({**json.loads(report.read_text()), **changed})
+
+
+def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
+    report: Path, tmp_path: Path
+) -> None:
+    text = report.read_text()
+    other = "tui-profiler/report/2"
+    cases = {
+        _with(report, schema=other): f"written in the format '{other}', and this version reads",
+        _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
+        text + text: "holds several reports, and one is compared",
+        text[: len(text) // 2]: "is no JSON",
+        '["tui-profiler/report/1"]': "holds no object",
+    }
+    for number, (content, said) in enumerate(cases.items()):
+        file = tmp_path / f"{number}.json"
+        file.write_text(content)
+        with pytest.raises(ReportError, match=said) as caught:
+            read_report(file, "a")
+        assert caught.value.remedy
+
+
+def test_any_broken_report_is_refused_or_read(report: Path, tmp_path: Path) -> None:
+    whole = json.loads(report.read_text())
+    file = tmp_path / "broken.json"
+    for value in (None, 3, "x", [], {}, True, 1e400):
+        for name in whole:
+            if name == "schema":
+                continue
+            file.write_text(json.dumps({**whole, name: value, "layers": whole["layers"][:3]}))
+            try:
+                side = read_report(file, "a")
+            except ReportError:
+                continue
+            compare_json(comparison(side, side))
+    for field in whole["layers"][0]:
+        file.write_text(json.dumps({**whole, "layers": [{**whole["layers"][0], field: [-5]}]}))
+        try:
+            read_report(file, "a")
+        except ReportError:
+            continue
+
+
+def test_a_report_is_told_from_other_files(report: Path, tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"metadata": {}, "weight_map": {}}')
+    sorted_keys = tmp_path / "sorted.json"
+    sorted_keys.write_text(json.dumps(json.loads(report.read_text()), sort_keys=True, indent=1))
+
+    assert is_report(report)
+    assert is_report(sorted_keys)
+    assert not is_report(index)
+    assert not is_report(tmp_path)
+    assert not is_report("resnet50")
