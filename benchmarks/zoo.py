@@ -24,9 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 PEER = """
-import json, sys, torchinfo, torchvision
+import inspect, json, sys, torchinfo, torchvision
 for name, shape in json.loads(sys.argv[1]):
+    taken = inspect.signature(torchvision.models.get_model_builder(name)).parameters
     options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    options |= {"weights_backbone": None} if "weights_backbone" in taken else {}
     model = torchvision.models.get_model(name, weights=None, **options).eval()
     found = torchinfo.summary(model, input_size=shape, verbose=0)
     print(name, found.total_params, found.total_mult_adds, flush=True)
