@@ -261,7 +261,7 @@ def test_without_ray_it_is_said() -> None:
 def test_an_address_without_a_cluster_is_refused_at_once() -> None:
     with socket.socket() as taken:  # Bound, and no one listens.
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(RayError, match="there is no cluster at 127.0.0.1:"):
+        with pytest.raises(RayError, match=r"there is no cluster at 127\.0\.0\.1:"):
             zoo_on_ray(
                 [job()], f"127.0.0.1:{taken.getsockname()[1]}", at_once=1, kept=lambda _: None
             )
