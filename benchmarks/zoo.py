@@ -2,11 +2,11 @@
 
 ``python benchmarks/zoo.py [--shard 0/10] [--jobs 1,2]`` runs ``tui-profiler report --all
 torchvision`` on one shard into a folder that goes away, then asks torchinfo for a summary of the
-same models at the same input sizes: once in a loop in one process, which the first crash ends, and
-once with a process for each model, as the zoo has. torchinfo really runs each model; the zoo
-traces it on fake tensors, with costs, memory and bounds. Models that take other inputs than one
-tensor are left to the zoo alone and are not compared. Seconds are of the wall clock, all of them
-with one thread (OMP_NUM_THREADS), imports included.
+same models at the same input sizes: once in a loop in one process, which a crash would end, and
+once with a process for each model, as the zoo has. torchinfo really runs each model; the zoo traces
+it on fake tensors, with costs, memory and bounds. Models with other inputs than one tensor are left
+to the zoo alone; of which torchinfo gives no summary is printed. Seconds are of the wall clock, all
+of them with one thread (OMP_NUM_THREADS), imports included.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ for name, shape in json.loads(sys.argv[1]):
     taken = inspect.signature(torchvision.models.get_model_builder(name)).parameters
     options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
     options |= {"weights_backbone": None} if "weights_backbone" in taken else {}
-    model = torchvision.models.get_model(name, weights=None, **options).eval()
-    found = torchinfo.summary(model, input_size=shape, verbose=0)
-    print(name, found.total_params, found.total_mult_adds, flush=True)
+    try:
+        model = torchvision.models.get_model(name, weights=None, **options).eval()
+        found = torchinfo.summary(model, input_size=shape, verbose=0)
+        print(name, found.total_params, found.total_mult_adds, flush=True)
+    except RuntimeError:
+        print("no summary of", name, file=sys.stderr, flush=True)
 """
 
 
@@ -78,7 +81,7 @@ def _zoo(shard: str, jobs: str, folder: str) -> float:
 
 
 def _peer(models: list[tuple[str, list[int]]]) -> int:
-    """Give how many summaries came; what ended the loop is printed."""
+    """Give how many summaries came; what there is none of is printed."""
     done = subprocess.run(
         [sys.executable, "-c", PEER, json.dumps(models)],
         capture_output=True,
@@ -86,9 +89,10 @@ def _peer(models: list[tuple[str, list[int]]]) -> int:
         env=ENVIRONMENT,
         check=False,
     )
+    lines = done.stderr.strip().splitlines()
+    print("".join(f"  {line}\n" for line in lines if line.startswith("no summary of")), end="")
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason"])[-1]
-        print(f"  ended by {reason[:90]}")
+        print(f"  ended by {(lines or ['no reason'])[-1][:90]}")
     return len(done.stdout.splitlines())
 
 
