@@ -25,6 +25,8 @@ RULES = [
     # The first frame waits for what it imports: the two last ones come after it.
     ("screens.app", (*PROBE_ONLY, "importlib.metadata", "tui_profiler.recording.reader")),
     ("tui_profiler.verbs.report", (*PROBE_ONLY, *SCREENS_ONLY)),
+    ("tui_profiler.verbs.zoo_ray", (*PROBE_ONLY, *SCREENS_ONLY, "ray")),
+    ("tui_profiler.reports.sweep_table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.reports.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.source.spawned", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.source.recorded", (*PROBE_ONLY, *SCREENS_ONLY)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import socket
 from pathlib import Path
 
 import jsonschema
@@ -254,6 +255,16 @@ async def test_a_real_model_is_reported_by_a_process_of_its_own(tmp_path: Path) 
 def test_without_ray_it_is_said() -> None:
     with pytest.raises(RayError, match="not installed"):
         zoo_on_ray([job()], LOCAL, at_once=1, kept=lambda _: None)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_an_address_without_a_cluster_is_refused_at_once() -> None:
+    with socket.socket() as taken:  # Bound, and no one listens.
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(RayError, match=r"there is no cluster at 127\.0\.0\.1:"):
+            zoo_on_ray(
+                [job()], f"127.0.0.1:{taken.getsockname()[1]}", at_once=1, kept=lambda _: None
+            )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")

@@ -18,7 +18,7 @@ from tui_profiler.queries.bound import bytes_moved
 from tui_profiler.queries.energy import forward_energy
 from tui_profiler.queries.memory_compared import comparison
 from tui_profiler.queries.seconds import node_seconds
-from tui_profiler.queries.totals import why_no_times
+from tui_profiler.queries.totals import was_run, why_no_times
 from tui_profiler.session import Session
 
 AxisName: TypeAlias = Literal["batch", "sequence", "threads", "dtype"]
@@ -139,7 +139,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
         took_seconds: what the worker took altogether.
     """
     tick, compared, model = session.tick, comparison(session), session.model
-    why = Unknown(why_no_times(session) or "no forward was finished")
+    why = Unknown(why_no_times(session) if was_run(session) else "not run")
     measured = tick is not None and not why_no_times(session)
     few = Unknown(f"{tick.forwards if tick else 0} forwards, {LEAST_FOR_P95} needed")
     energy = forward_energy(session) if measured else why

@@ -12,6 +12,7 @@ import asyncio
 import importlib
 import importlib.util
 import os
+import socket
 from collections.abc import Callable, Sequence
 
 from tui_profiler.messages import Request
@@ -20,6 +21,7 @@ from tui_profiler.verbs.outcome import MODEL_FAILED
 from tui_profiler.verbs.zoo import Job, Made, lost, make
 
 LOCAL = "local"
+CONNECT_SECONDS = 10.0
 
 
 class RayError(Exception):
@@ -49,6 +51,7 @@ def zoo_on_ray(
         raise RayError("Ray is not installed")
     ray = importlib.import_module("ray")
     is_local = address == LOCAL
+    _require_listener(address)
     # A cluster of ours reports to no one unless its user wants it to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -80,6 +83,21 @@ def zoo_on_ray(
                 kept(made)
     finally:
         ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Refuse an address where nothing listens: Ray itself goes on asking for minutes.
+
+    Raises:
+        RayError: no connection to its host and port can be had.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # ``local``, ``auto``: Ray knows where.
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise RayError(f"there is no cluster at {address}: {error}") from error
 
 
 def _in_task(job: Job) -> Made:
