@@ -225,7 +225,8 @@ class Channels(Part, frozen=True):
     compared: int
     """Rows that were compared with each other."""
     heads: int = 0
-    """Of an attention's projection; 0 elsewhere or where not known. ``head_norms`` are theirs."""
+    """Of an attention's projection, those of query, key and value apart where they are in one; 0
+    elsewhere or where not known. ``head_norms`` are theirs."""
     head_norms: tuple[float, ...] = ()
 
 
