@@ -215,6 +215,23 @@ def test_channels_that_are_dead_doubled_or_far_out_are_found() -> None:
         assert part.channels == (np.cumsum(squares) <= part.loss**2 * squares.sum()).sum()
 
 
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_a_quantised_tensor_is_what_its_values_stand_for(by_channel: bool) -> None:
+    values = torch.randn(20, 30, generator=torch.Generator().manual_seed(1))
+    if by_channel:
+        scales = torch.linspace(0.01, 0.05, 20)
+        stored = torch.quantize_per_channel(values, scales, torch.zeros(20), 0, torch.qint8)
+    else:
+        stored = torch.quantize_per_tensor(values, 0.03, 3, torch.qint8)
+    found = looked_at(stored, ALL_PARTS)
+    assert (found.dtype, found.bytes) == ("qint8", 600)
+    assert found.moments is not None
+    exact = stored.dequantize().double()
+    assert found.moments.mean == pytest.approx(exact.mean().item(), abs=1e-9)
+    assert found.moments.std == pytest.approx(exact.std(correction=0).item(), rel=1e-9)
+    assert "quantised" in dict(found.whys)["quantisation"]
+
+
 def test_heads_of_an_attention_have_norms_of_their_own() -> None:
     model = torch.nn.MultiheadAttention(32, 4)
     found = {one.name: one for one in subjects_of_model(model)}["in_proj_weight"]

@@ -113,7 +113,9 @@ def test_what_is_stopped_says_so_and_keeps_what_came() -> None:
 
 
 def test_progress_comes_at_once() -> None:
-    said = analysed(subjects_of_model(nn.Linear(3000, 3000)), AnalyseParameters(threads=1))
+    said = analysed(
+        subjects_of_model(nn.Linear(3000, 3000)), AnalyseParameters(parts=(), threads=1)
+    )
     first = next(one for one in said if isinstance(one, ParametersProgress))
     assert first.seconds < 0.2  # Every 50 ms; the machine that tests may be busy.
 

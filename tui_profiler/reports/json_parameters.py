@@ -36,7 +36,7 @@ def parameters_section(session: Session, top: int | None, unavailable: Unavailab
         return unavailable.missing("parameters", NOT_ASKED)
     tensors = found.tensors
     if top is not None:
-        tensors = tuple(sorted(tensors, key=lambda one: -one.bytes)[:top])
+        tensors = tuple(sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top])
     done, tree = found.done, session.tree
     sums = rolled_up(session)
     return {

@@ -45,7 +45,7 @@ def parameter_lines(session: Session, cells: int, top: int | None) -> list[str]:
     tensors.sort(key=lambda one: order.get(one.name, len(order)))
     says = "every value looked at"
     if top is not None:
-        tensors = sorted(tensors, key=lambda one: -one.bytes)[:top]
+        tensors = sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
         says = f"the {len(tensors)} largest of {thousands(len(found.tensors))} tensors"
     room = max(cells - len(_COLUMNS), _LEAST_NAME)
     return [

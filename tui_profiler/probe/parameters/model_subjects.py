@@ -9,7 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from tui_profiler.probe.parameters.subject import Subject, alignment_of
-from tui_profiler.probe.parameters.values import InMemory
+from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InMemory, Values
 from tui_profiler.probe.torch_internals import children_of, storage_key
 from tui_profiler.probe.trace.places import joined
 from tui_profiler.probe.trace.tensors import dtype_name
@@ -93,10 +93,15 @@ def _subject(
         is_buffer=is_buffer,
         is_contiguous=not why_none and tensor.is_contiguous(),
         shared_with=writable(shared_with),
-        values=None if why_none else partial(InMemory, tensor),
+        values=None if why_none else partial(_values, tensor),
         heads=heads,
         why_none=why_none,
     )
+
+
+def _values(tensor: torch.Tensor) -> Values:
+    """Give access to the values; to those that a quantised tensor stands for, as a copy."""
+    return InMemory(tensor.dequantize() if tensor.is_quantized else tensor)
 
 
 def _why_none(tensor: torch.Tensor) -> str:
@@ -107,6 +112,8 @@ def _why_none(tensor: torch.Tensor) -> str:
         return "it is on meta, without values"
     if tensor.layout != torch.strided:
         return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
+    if tensor.is_quantized and 4 * tensor.numel() > MOST_WHOLE_BYTES:
+        return "it is quantised, and has too many values to be copied"
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         return f"{type(tensor).__name__} does not tell how its values lie"
     return ""
