@@ -35,7 +35,7 @@ class AnalyseParameters(OnWire, frozen=True):
     parts: tuple[ParameterPart, ...] = ALL_PARTS
     """What is wanted beside the one pass."""
     threads: int = 0
-    """Tensors looked at at once; 0: as many as this process may use cores."""
+    """Tensors looked at at once; 0, or more than this process may use cores: that many."""
 
 
 class StopAnalysing(OnWire, frozen=True):

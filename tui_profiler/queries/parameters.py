@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -79,20 +81,39 @@ def rolled_up(session: Session) -> dict[int, ParameterSums]:
 
 def _rolled_up(tree: Tree, found: Parameters) -> dict[int, ParameterSums]:
     figures = {one.name: one for one in found.tensors if not one.shared_with}
+    owned = list(_owned(tree, figures))
+    times = Counter(one.name for _, one in owned)
     nodes: dict[int, ParameterSums] = {}
+    for index, one in owned:
+        if times[one.name] == 1:
+            nodes[index] = _together(nodes.get(index, ParameterSums()), _of(one))
+    # Each node once into its parent: a hostile tree is deep, and has many tensors at its end.
+    for index in range(len(tree) - 1, 0, -1):
+        if index in nodes:
+            above = tree.nodes[index].parent
+            nodes[above] = _together(nodes.get(above, ParameterSums()), nodes[index])
     counted: dict[int, set[str]] = {}
+    for index, one in owned:
+        if times[one.name] == 1:
+            continue
+        for place in (index, *tree.ancestors(index)):
+            names = counted.setdefault(place, set())
+            if one.name not in names:
+                names.add(one.name)
+                nodes[place] = _together(nodes.get(place, ParameterSums()), _of(one))
+    return dict(sorted(nodes.items()))
+
+
+def _owned(
+    tree: Tree, figures: dict[str, TensorStatistics]
+) -> Iterator[tuple[int, TensorStatistics]]:
+    """Yield (node, tensor) of every parameter, under each of its names."""
     for index, node in enumerate(tree.nodes):
         for weight in node.weights:
             own = f"{node.path}.{weight.name}" if node.path else weight.name
             one = figures.get(weight.shared_with or own)
-            if one is None or weight.is_buffer:
-                continue
-            for place in (index, *tree.ancestors(index)):
-                names = counted.setdefault(place, set())
-                if one.name not in names:
-                    names.add(one.name)
-                    nodes[place] = _with(nodes.get(place, ParameterSums()), one)
-    return nodes
+            if one is not None and not weight.is_buffer:
+                yield index, one
 
 
 def sums_of(moments: Moments) -> Sums:
@@ -121,31 +142,45 @@ def prunable(one: TensorStatistics, loss: float = PRUNING_LOSS) -> float | None:
     return next((part.sparsity for part in one.pruned if part.loss == loss), None)
 
 
-def _with(known_before: ParameterSums, one: TensorStatistics) -> ParameterSums:
-    whole = replace(
-        known_before,
-        tensors=known_before.tensors + 1,
-        bytes=known_before.bytes + one.bytes,
-        recommended_bytes=known_before.recommended_bytes + _recommended(one),
-    )
+def _of(one: TensorStatistics) -> ParameterSums:
+    """Give the figures of one tensor."""
+    alone = ParameterSums(tensors=1, bytes=one.bytes, recommended_bytes=_recommended(one))
     if one.moments is None:
-        return whole
+        return alone
     norm = known(one.spectral.norm) if one.spectral is not None else None
     rows, pressed = one.channels, one.compression
     alike = known(rows.near_duplicates) if rows is not None else None
+    ratio = min(pressed.ratio, pressed.planes_ratio, 1.0) if pressed is not None else 1.0
     return replace(
-        whole,
-        sums=joined(whole.sums, sums_of(one.moments)),
-        looked_at=whole.looked_at + 1,
-        near_zeros=whole.near_zeros + one.moments.near_zeros,
-        prunable=whole.prunable + (prunable(one) or 0.0) * one.moments.count,
-        norm=max(whole.norm, norm or 0.0),
-        entropy_bytes=whole.entropy_bytes + one.bytes * (pressed.bound if pressed else 1.0),
-        pressed_bytes=whole.pressed_bytes
-        + one.bytes * (min(pressed.ratio, pressed.planes_ratio, 1.0) if pressed else 1.0),
-        dead=whole.dead + (rows.dead if rows is not None else 0),
-        outliers=whole.outliers + (rows.outliers if rows is not None else 0),
-        near_duplicates=whole.near_duplicates + int(alike or 0),
+        alone,
+        sums=sums_of(one.moments),
+        looked_at=1,
+        near_zeros=one.moments.near_zeros,
+        prunable=(prunable(one) or 0.0) * one.moments.count,
+        norm=norm or 0.0,
+        entropy_bytes=one.bytes * (pressed.bound if pressed is not None else 1.0),
+        pressed_bytes=one.bytes * ratio,
+        dead=rows.dead if rows is not None else 0,
+        outliers=rows.outliers if rows is not None else 0,
+        near_duplicates=int(alike or 0),
+    )
+
+
+def _together(one: ParameterSums, other: ParameterSums) -> ParameterSums:
+    return ParameterSums(
+        sums=joined(one.sums, other.sums),
+        tensors=one.tensors + other.tensors,
+        looked_at=one.looked_at + other.looked_at,
+        bytes=one.bytes + other.bytes,
+        near_zeros=one.near_zeros + other.near_zeros,
+        prunable=one.prunable + other.prunable,
+        norm=max(one.norm, other.norm),
+        recommended_bytes=one.recommended_bytes + other.recommended_bytes,
+        entropy_bytes=one.entropy_bytes + other.entropy_bytes,
+        pressed_bytes=one.pressed_bytes + other.pressed_bytes,
+        dead=one.dead + other.dead,
+        outliers=one.outliers + other.outliers,
+        near_duplicates=one.near_duplicates + other.near_duplicates,
     )
 
 
