@@ -19,25 +19,27 @@ def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
     """Give the sums of finite values in memory, each so many times; no NaN, no infinity."""
     if not values.size:
         return Sums()
-    times = np.ones_like(values) if counts is None else counts.astype(np.float64)
+    times = None if counts is None else counts.astype(np.float64)
     count = values.size if counts is None else int(counts.sum())
-    mean = float(values @ times) / count
+    mean = float(values.sum() if times is None else values @ times) / count
     away = values - mean
     # What rounding left in the mean is taken out once more.
-    mean += float(away @ times) / count
+    mean += float(away.sum() if times is None else away @ times) / count
     away = values - mean
     square = away * away
-    weighted = square * times
+    weighted = square if times is None else square * times
+    sizes = np.abs(values)
+    zeros = values.size - np.count_nonzero(values) if counts is None else counts[sizes == 0].sum()
     return Sums(
         count=count,
         mean=mean,
         second=float(weighted.sum()),
         third=float(weighted @ away),
         fourth=float(weighted @ square),
-        magnitudes=float(np.abs(values) @ times),
+        magnitudes=float(sizes.sum() if times is None else sizes @ times),
         minimum=float(values.min()),
         maximum=float(values.max()),
-        zeros=int(times[values == 0].sum()),
+        zeros=int(zeros),
     )
 
 
