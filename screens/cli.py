@@ -23,6 +23,7 @@ from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
 from .output import require_terminal
+from .parameter_options import parameters_option, require_parameters
 from .setup_verbs import completion, config
 from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
@@ -132,6 +133,7 @@ def _explore(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
 )
 @findings_option
+@parameters_option
 @model_options
 @click.pass_obj
 @zoo_options
@@ -149,6 +151,7 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
         raise click.UsageError("A recording cannot be measured again: leave out --measure.")
+    require_parameters(options.parameters, options.layout, options.attach, options.names)
     return run_report(options, chosen, started_at=started_at)
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import torch
@@ -104,21 +104,18 @@ class Analysis:
     def _go(
         self, kept: Sequence[Subject], request: AnalyseParameters, is_over: Callable[[], bool]
     ) -> None:
-        threads = request.threads or len(allowed_cores())
-        with ThreadPoolExecutor(max(threads, 1), "tui-profiler-parameters") as pool:
-            pending: set[Future[None]] = {
-                pool.submit(self._look, subject, request) for subject in kept
-            }
+        cores = len(allowed_cores())
+        threads = request.threads if 0 < request.threads <= cores else cores
+        with ThreadPoolExecutor(threads, "tui-profiler-parameters") as pool:
+            futures = [pool.submit(self._look, subject, request) for subject in kept]
+            pending: Collection[Future[None]] = futures
             while pending:
-                finished, pending = wait(pending, PROGRESS_SECONDS / 2, FIRST_COMPLETED)
-                for one in finished:
-                    one.result()
+                _, pending = wait(pending, PROGRESS_SECONDS / 2)
                 self._tell_progress()
-                if not self._is_stopped and is_over():
-                    self._is_stopped = True
-                    for one in pending:
-                        one.cancel()
-                    pending = {one for one in pending if not one.cancelled()}
+                if pending and not self._is_stopped and is_over():
+                    self._is_stopped = True  # Those that have not begun end at once.
+            for one in futures:
+                one.result()
 
     def _look(self, subject: Subject, request: AnalyseParameters) -> None:
         if self._is_stopped:

@@ -13,6 +13,8 @@ LOSSES = (0.01, 0.05, 0.1, 0.2)
 
 def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
     """Give the share of values that could be 0; nothing where all are 0 already."""
+    if table.step is None and table.counts.size == count:
+        return _of_single_values(np.abs(table.near))
     near, far = np.abs(table.near), np.abs(table.far)
     order = np.argsort(near, kind="stable")
     near, far, counts = near[order], far[order], table.counts[order].astype(np.float64)
@@ -34,6 +36,17 @@ def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
     return tuple(
         Pruned(loss, max(float(share), zero)) for loss, share in zip(LOSSES, shares, strict=True)
     )
+
+
+def _of_single_values(magnitudes: Numbers) -> tuple[Pruned, ...]:
+    """Give the same where each row of the table is one of few values."""
+    rising = np.sort(magnitudes)
+    if not rising.size or not rising[-1]:
+        return ()
+    lost = np.cumsum((rising / rising[-1]) ** 2)
+    allowed = [loss**2 * float(lost[-1]) * (1 + 1e-12) for loss in LOSSES]
+    found = np.searchsorted(lost, allowed, "right") / rising.size
+    return tuple(Pruned(loss, float(share)) for loss, share in zip(LOSSES, found, strict=True))
 
 
 def _whole_values(
