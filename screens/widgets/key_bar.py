@@ -8,6 +8,8 @@ from .lines import Line, Span, line_width, spread
 from .parts import plain
 
 Keys = tuple[tuple[str, str], ...]
+LEAST_LEFT = 2
+"""Of what can be done here: before more is left out, screens are."""
 
 
 def key_bar(
@@ -24,10 +26,12 @@ def key_bar(
     """
     inner = cells - 2
     left = tuple((key.replace(UNICODE.enter, glyphs.enter), label) for key, label in left)
-    while left and _total(left, right) > inner:
+    while len(left) > LEAST_LEFT and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]
+    while left and _total(left, right) > inner:
+        left = left[:-1]
     line = ((" ", "ink"), *spread(_spans(left), _spans(right, current), inner), (" ", "ink"))
     return plain(line, glyphs)
 
