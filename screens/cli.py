@@ -20,6 +20,7 @@ from .attach_verbs import attach, attach_to, relay, remote_python
 from .look_options import Wish, look_options
 from .options import BUDGET_HELP, Chosen, Share, model_options, stock_output
 from .output import require_terminal
+from .parameter_options import parameters_option, require_parameters
 from .setup_verbs import completion, config
 from .terminal.served import is_served, to_browsers
 from .verb_group import Verbs, models_and_files
@@ -118,6 +119,7 @@ def _explore(
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
 )
+@parameters_option
 @model_options
 @click.pass_obj
 def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -134,6 +136,7 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
         raise click.UsageError("A recording cannot be measured again: leave out --measure.")
+    require_parameters(options.parameters, options.layout, options.attach, options.names)
     return run_report(options, chosen, started_at=started_at)
 
 

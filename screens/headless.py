@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import Failed, ListModels, Remedy, Start
+from tui_profiler.messages import AnalyseParameters, Failed, ListModels, Remedy, Start
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.csv_nodes import csv_nodes
@@ -40,6 +40,7 @@ class ReportOptions(Struct, frozen=True):
     output: str
     measure: float | None
     top: int | None
+    parameters: bool = False
 
 
 def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int:
@@ -92,7 +93,8 @@ async def _one(name: str, options: ReportOptions, chosen: Chosen, started_at: fl
     wanted = chosen if measuring else replace(chosen, run=False)
     spec = wanted.spec(name, started_at=started_at, seconds=options.measure)
     source = Spawned(worker_command(), first=[Start(spec)])
-    return await report(source, measuring=measuring, progress=speaker(name))
+    analysis = AnalyseParameters() if options.parameters else None
+    return await report(source, measuring=measuring, progress=speaker(name), analysis=analysis)
 
 
 async def _attached(options: ReportOptions, started_at: float) -> Session:

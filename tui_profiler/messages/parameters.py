@@ -35,7 +35,7 @@ class AnalyseParameters(OnWire, frozen=True):
     parts: tuple[ParameterPart, ...] = ALL_PARTS
     """What is wanted beside the one pass."""
     threads: int = 0
-    """Tensors looked at at once; 0: as many as this process may use cores."""
+    """Tensors looked at at once; 0, or more than this process may use cores: that many."""
 
 
 class StopAnalysing(OnWire, frozen=True):
@@ -225,7 +225,8 @@ class Channels(Part, frozen=True):
     compared: int
     """Rows that were compared with each other."""
     heads: int = 0
-    """Of an attention's projection; 0 elsewhere or where not known. ``head_norms`` are theirs."""
+    """Of an attention's projection, those of query, key and value apart where they are in one; 0
+    elsewhere or where not known. ``head_norms`` are theirs."""
     head_norms: tuple[float, ...] = ()
 
 

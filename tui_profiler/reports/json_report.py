@@ -28,6 +28,7 @@ from tui_profiler.reports.json_file import (
 )
 from tui_profiler.reports.json_measured import measured, timing
 from tui_profiler.reports.json_paper import kinds, peak_memory
+from tui_profiler.reports.json_parameters import parameters_section
 from tui_profiler.reports.json_values import Json, Unavailable
 from tui_profiler.session import Session, Tree
 
@@ -82,6 +83,7 @@ def as_json(session: Session, *, top: int | None = None) -> dict[str, Json]:
     else:
         for name in _MEASURED_ONLY:
             report[name] = unavailable.missing(name, why_no_times(session))
+    report["parameters"] = parameters_section(session, top, unavailable)
     report["failure"] = _failure(session.failure)
     report["unavailable"] = unavailable.reasons
     return report

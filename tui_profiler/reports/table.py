@@ -15,6 +15,7 @@ from tui_profiler.reports import table_file
 from tui_profiler.reports.layer_lines import layer_lines
 from tui_profiler.reports.table_machine import energy_lines, machine_lines
 from tui_profiler.reports.table_paper import alive_lines, intensity_lines, layer_type_lines
+from tui_profiler.reports.table_parameters import parameter_lines
 from tui_profiler.reports.table_phases import phase_lines
 from tui_profiler.reports.text_parts import field, figure, folded, heading, in_cells
 from tui_profiler.session import Session, Tree
@@ -55,6 +56,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
             *_identity(session.model),
             *table_file.summary(session.file, tree),
             *table_file.part_lines(tree, cells, top),
+            *parameter_lines(session, cells, top),
             *_stopped(session.failure, cells),
         ]
         return tuple(part for line in lines for part in folded(line, cells))
@@ -69,6 +71,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
         *intensity_lines(tree, cells),
         *_bounds(session, cells),
         *layer_lines(session, tree, cells, top),
+        *parameter_lines(session, cells, top),
         *_uncosted(tree.done, cells),
         *_stopped(session.failure, cells),
     ]

@@ -4,35 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.messages import FileFacts, LoopState, StageDone
+from tui_profiler.messages import (
+    AnalyseParameters,
+    FileFacts,
+    LoopState,
+    ParametersDone,
+    ParametersProgress,
+    ParametersStarted,
+    StageDone,
+)
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.text import safe
-from tui_profiler.units import duration
+from tui_profiler.units import duration, size, thousands
 
+SAY_SECONDS = 2.0
+"""Between two lines of progress."""
 _MOST_NAMES = 12
 
 
-async def report(source: Source, *, measuring: bool, progress: Callable[[str], None]) -> Session:
+async def report(
+    source: Source,
+    *,
+    measuring: bool,
+    progress: Callable[[str], None],
+    analysis: AnalyseParameters | None = None,
+) -> Session:
     """Fold what a source says until the tree is whole and, where asked for, measured.
 
     Args:
         source: a probe that was told to start; it is closed before this returns or raises.
         measuring: wait until the model has run for as long as was asked for.
         progress: is given one line for each stage that is done.
+        analysis: is asked for when all else is there, and waited for.
 
     Returns:
         The session as it was left; ``outcome`` says whether it holds what was wanted.
     """
     session = EMPTY
+    is_asked, said_at = False, 0.0
     try:
         async for message in source.messages():
             lines = [trusted_line(session, message), progress_line(message)]
             session = apply(session, message)
             for line in filter(None, lines):
                 progress(line)
-            if is_complete(session, measuring=measuring):
+            if isinstance(message, ParametersProgress) and message.seconds >= said_at + SAY_SECONDS:
+                said_at = message.seconds
+                progress(parameters_line(session, message))
+            if not is_complete(session, measuring=measuring):
+                continue
+            if analysis is None or _has_ended(session) or _is_analysed(session):
                 break
+            if not is_asked:
+                source.send(analysis)
+                is_asked = True
     finally:
         await source.close()
     return session
@@ -46,6 +72,22 @@ def is_complete(session: Session, *, measuring: bool) -> bool:
         # The stage that gave the tree says how long it took right after the tree.
         return session.tree is not None and all(r.seconds is not None for r in session.stages)
     return session.loop is not None and session.loop.state in ("finished", "failed")
+
+
+def _has_ended(session: Session) -> bool:
+    return session.ended is not None or (session.failure is not None and session.failure.fatal)
+
+
+def _is_analysed(session: Session) -> bool:
+    return session.parameters is not None and session.parameters.done is not None
+
+
+def parameters_line(session: Session, message: ParametersProgress) -> str:
+    """Give how far the look at the parameters is."""
+    found = session.parameters
+    of = found.started.bytes if found is not None else 0
+    done = f"{message.bytes / of:.0%}, " if of else ""
+    return f"values: {done}{thousands(message.tensors)} tensors, now {safe(message.now)}"
 
 
 def trusted_line(session: Session, message: Told) -> str | None:
@@ -77,6 +119,10 @@ def progress_line(message: Told) -> str | None:
         case StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""
             return f"{safe(stage)}: {duration(seconds)}{said}"
+        case ParametersStarted(tensors=tensors, bytes=of):
+            return f"values: {thousands(tensors)} tensors, {size(of)}"
+        case ParametersDone(seconds=seconds):
+            return f"values: {duration(seconds)}"
         case LoopState(state="running"):
             return "measuring"
         case _:

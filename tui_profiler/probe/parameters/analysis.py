@@ -104,8 +104,9 @@ class Analysis:
     def _go(
         self, kept: Sequence[Subject], request: AnalyseParameters, is_over: Callable[[], bool]
     ) -> None:
-        threads = request.threads or len(allowed_cores())
-        with ThreadPoolExecutor(max(threads, 1), "tui-profiler-parameters") as pool:
+        cores = len(allowed_cores())
+        threads = request.threads if 0 < request.threads <= cores else cores
+        with ThreadPoolExecutor(threads, "tui-profiler-parameters") as pool:
             pending: set[Future[None]] = {
                 pool.submit(self._look, subject, request) for subject in kept
             }

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from tui_profiler.moments import Sums, joined
 from tui_profiler.probe.parameters.distribution import Distribution, Numbers, distribution
-from tui_profiler.probe.parameters.moments import Sums, joined, sums_of
+from tui_profiler.probe.parameters.moments import sums_of
 from tui_profiler.probe.parameters.values import Values
 
 

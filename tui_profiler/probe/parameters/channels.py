@@ -21,6 +21,7 @@ OUTLIER = 6.0
 ALIKE = 0.999
 """Cosine of two rows from which on they are near-duplicates."""
 MOST_COMPARED = 1024
+MOST_COMPARED_VALUES = 1 << 20
 MOST_PRODUCTS = 1 << 29
 """Multiplications of all rows that are compared with each other."""
 _MOST_NAMED = 8
@@ -93,7 +94,7 @@ def _near_duplicates(values: Values, found: Sizes, check: Callable[[], None]) ->
     """Compare rows with each other: as many as can be in reasonable time, evenly picked."""
     alive = [int(index) for index in np.flatnonzero(found.largest > 0)]
     fit = math.isqrt(MOST_PRODUCTS // max(values.columns, 1))
-    most = min(MOST_COMPARED, fit)
+    most = min(MOST_COMPARED, fit, MOST_COMPARED_VALUES // max(values.columns, 1))
     if len(alive) < 2 or most < 2 or values.columns < 2:
         return Unknown("there are no two rows that can be compared"), 0
     rows = [alive[place] for place in evenly(most, len(alive))]

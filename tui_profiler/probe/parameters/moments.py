@@ -3,76 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import Moments
+from tui_profiler.moments import Sums
 from tui_profiler.probe.parameters.distribution import Counts, Distribution, Numbers
 
 NEAR_ZERO = 1e-3
 """Of the root mean square."""
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Of some values: how many, their mean, and sums of powers of the distance from it."""
-
-    count: int = 0
-    mean: float = 0.0
-    second: float = 0.0
-    third: float = 0.0
-    fourth: float = 0.0
-    magnitudes: float = 0.0
-    minimum: float = math.inf
-    maximum: float = -math.inf
-    zeros: int = 0
-    nans: int = 0
-    infinities: int = 0
-
-
-def joined(one: Sums, other: Sums) -> Sums:
-    """Give the sums of both together.
-
-    Source: Pébay, Formulas for robust, one-pass parallel computation of covariances and
-    arbitrary-order statistical moments, SAND2008-6212, equations 2.1 and 3.1; Chan et al. for the
-    second.
-    """
-    here, there, whole = one.count, other.count, one.count + other.count
-    nans, infinities = one.nans + other.nans, one.infinities + other.infinities
-    if not here or not there:
-        kept = one if here else other
-        return Sums(*_figures(kept), nans=nans, infinities=infinities)
-    delta = other.mean - one.mean
-    step = delta / whole
-    second = one.second + other.second + delta * step * here * there
-    third = one.third + other.third + delta * step**2 * here * there * (here - there)
-    third += 3 * step * (here * other.second - there * one.second)
-    fourth = one.fourth + other.fourth
-    fourth += delta * step**3 * here * there * (here * here - here * there + there * there)
-    fourth += 6 * step**2 * (here * here * other.second + there * there * one.second)
-    fourth += 4 * step * (here * other.third - there * one.third)
-    return Sums(
-        count=whole,
-        mean=one.mean + step * there,
-        second=second,
-        third=third,
-        fourth=fourth,
-        magnitudes=one.magnitudes + other.magnitudes,
-        minimum=min(one.minimum, other.minimum),
-        maximum=max(one.maximum, other.maximum),
-        zeros=one.zeros + other.zeros,
-        nans=nans,
-        infinities=infinities,
-    )
-
-
-def _figures(sums: Sums) -> tuple[int, float, float, float, float, float, float, float, int]:
-    return (
-        *(sums.count, sums.mean, sums.second, sums.third, sums.fourth),
-        *(sums.magnitudes, sums.minimum, sums.maximum, sums.zeros),
-    )
 
 
 def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:

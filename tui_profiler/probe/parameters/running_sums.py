@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from tui_profiler.moments import Sums, joined
 from tui_profiler.probe.parameters.distribution import (
     Distribution,
     Numbers,
@@ -20,7 +21,7 @@ from tui_profiler.probe.parameters.distribution import (
     distribution,
     of_values,
 )
-from tui_profiler.probe.parameters.moments import Sums, joined, sums_of
+from tui_profiler.probe.parameters.moments import sums_of
 from tui_profiler.probe.parameters.values import Values
 
 FEW_VALUES = 1 << 14

@@ -24,7 +24,7 @@ TOLERANCE = 1e-4
 MOST_ITERATIONS = 100
 MOST_RESIDUAL = 1e-2
 """Where the iterations end before the tolerance, up to this it is still told, with its residual."""
-MOST_HELD_BYTES = 1 << 26
+MOST_HELD_BYTES = 1 << 24
 """Of a matrix that is kept in memory as float32; a larger one is read anew at each iteration."""
 
 _MOST_HELD_NUMBERS = 1 << 23

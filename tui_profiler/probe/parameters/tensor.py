@@ -89,6 +89,8 @@ def _with(
 
 
 def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Values) -> str:
+    if part in ("quantisation", "compression") and subject.dtype.startswith("q"):
+        return "it is quantised: the figures are of what its values stand for"
     if part == "channels" and values.rows < 2:
         return "it has fewer than two axes"
     if part == "quantisation" and not values.dtype.is_floating_point:

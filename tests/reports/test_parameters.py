@@ -1,0 +1,64 @@
+"""What the values of parameters are like, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+
+from tests.probe.test_parameters_analysis import analysed, saved, session_of, tree_of
+from tui_profiler.archive import look
+from tui_profiler.messages import AnalyseParameters, ModelFacts
+from tui_profiler.probe.parameters.file_subjects import FileSubjects
+from tui_profiler.probe.parameters_only import facts
+from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.table import table
+from tui_profiler.session import Session, apply
+from tui_profiler.text import width
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    folder = tmp_path_factory.mktemp("weights")
+    path, state = saved(folder)
+    state["odd\x1b[0m"] = torch.tensor([[float("nan"), 1.0], [0.0, 0.0]])
+    torch.save(state, path)
+    subjects = FileSubjects(look(path))
+    said = analysed(subjects.subjects, AnalyseParameters(), weights="random")
+    subjects.close()
+    about: ModelFacts = facts(look(path), "w.pt")
+    return apply(session_of(said, tree_of(path)), about)
+
+
+def test_json_follows_its_schema(session: Session) -> None:
+    report = json.loads(json_report(session))
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    assert report["parameters"]["is_random"]
+    assert len(report["parameters"]["tensors"]) == 6
+    shared = next(one for one in report["parameters"]["tensors"] if one["shared_with"])
+    assert (shared["name"], shared["moments"]) == ("a.tied", None)
+
+
+def test_top_keeps_the_largest(session: Session) -> None:
+    report = json.loads(json_report(session, top=1))
+    assert [one["name"] for one in report["parameters"]["tensors"]] == ["a.weight"]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_table_says_that_weights_are_random_and_what_is_odd(
+    session: Session, columns: int
+) -> None:
+    lines = table(session, columns=columns)
+    assert max(map(width, lines)) <= columns
+    text = "\n".join(lines)
+    assert "random weights" in text
+    assert "1 NaN" in text
+    assert "1 of 2 channels dead" in text
+    assert "\x1b" not in text
