@@ -31,7 +31,7 @@ from .app import ProfilerApp
 from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line, text
-from .widgets.parts import Look
+from .widgets.parts import Look, row
 from .widgets.weights_lines import PANEL_CELLS, status_line, weights_lines
 from .widgets.weights_panel import panel_lines
 from .widgets.weights_table import body_rows, first_row
@@ -77,6 +77,7 @@ class WeightsScreen(SideScreen):
         self.view = WeightsView()
         self.scheme = SCHEMES[0]
         self._rows = 1
+        self._has_asked = False
 
     def on_mount(self) -> None:
         """Ask for the statistics where there are none yet, once the session is here."""
@@ -84,6 +85,7 @@ class WeightsScreen(SideScreen):
 
     def _read_first(self) -> None:
         if self.session.parameters is None and not self._why_not(AnalyseParameters()):
+            self._has_asked = True
             self._send(AnalyseParameters())
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
@@ -94,6 +96,9 @@ class WeightsScreen(SideScreen):
 
     def status(self, look: Look) -> Line:
         """Give what is going on, or what came of it."""
+        if self._has_asked and look.session.parameters is None:
+            told = "the values are asked for, and come when the worker is ready for it"
+            return row(((told, "muted"),), (), look)
         return status_line(look, self.scheme)
 
     def rows_as_csv(self) -> Callable[[], str]:
@@ -111,8 +116,8 @@ class WeightsScreen(SideScreen):
         """Give the row under the cursor."""
         from tui_profiler.reports.csv_weights import csv_weights  # noqa: PLC0415
 
-        row = self.view.row
-        return csv_weights((row,)).splitlines()[1] if row is not None else None
+        weight = self.view.row
+        return csv_weights((weight,)).splitlines()[1] if weight is not None else None
 
     def panel_text(self) -> str | None:
         """Give all that is known of the weight under the cursor."""
@@ -144,9 +149,9 @@ class WeightsScreen(SideScreen):
 
     def action_move(self, by: int) -> None:
         """Go to another row; its module is the selected node."""
-        row = self.view.move(by)
-        if row is not None:
-            self.select(row.node)
+        weight = self.view.move(by)
+        if weight is not None:
+            self.select(weight.node)
 
     def action_page(self, pages: int) -> None:
         """Go half a page down or up."""
@@ -180,13 +185,13 @@ class WeightsScreen(SideScreen):
 
     def action_measure(self) -> None:
         """Measure the sensitivity of the output to the weight under the cursor."""
-        row = self.view.row
-        if row is None:
+        weight = self.view.row
+        if weight is None:
             self.say("there is no weight to measure")
-        elif not is_measurable(row):
+        elif not is_measurable(weight):
             self.say("only parameters of two axes or more are measured")
         else:
-            name = row.shared_with or row.name
+            name = weight.shared_with or weight.name
             self._ask(MeasureSensitivity(self.scheme, name), self._changing(name))
 
     def action_measure_all(self) -> None:

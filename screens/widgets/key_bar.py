@@ -9,6 +9,8 @@ from .parts import plain
 
 MANY = 3
 Keys = tuple[tuple[str, str], ...]
+LEAST_LEFT = 2
+"""Of what can be done here: before more is left out, screens are."""
 
 
 def key_bar(
@@ -32,10 +34,12 @@ def key_bar(
             *((key, label if label == current else "") for key, label in right[:-1]),
             *right[-1:],
         )
-    while len(left) > 1 and _total(left, right) > inner:
+    while len(left) > LEAST_LEFT and _total(left, right) > inner:
         left = left[:-1]
     while right and _total(left, right) > inner:
         right = right[1:]
+    while left and _total(left, right) > inner:
+        left = left[:-1]
     line = ((" ", "ink"), *spread(_spans(left), _spans(right, current), inner), (" ", "ink"))
     return plain(line, glyphs)
 

@@ -72,7 +72,7 @@ def _identity(look: Look, weight: WeightRow) -> list[Line]:
     facts = [shape(weight.shape), dtype(safe(weight.dtype)), size(weight.bytes)]
     found = weight.statistics
     if found is not None and found.alignment:
-        facts.append(f"at a multiple of {size(found.alignment)}")
+        facts.append(f"aligned {found.alignment} B")
     if weight.is_buffer:
         facts.append("buffer")
     return [
@@ -81,7 +81,7 @@ def _identity(look: Look, weight: WeightRow) -> list[Line]:
             EMPTY,
             look,
         ),
-        row((("  ".join(facts), "muted"),), EMPTY, look),
+        columns([((f"{fact}  ", "muted"),) for fact in facts], EMPTY, look),
     ]
 
 
@@ -90,7 +90,7 @@ def _not_there(look: Look) -> tuple[Line, ...]:
     if is_reading(parameters):
         return pending("values", "they are read", look)
     if parameters is None:
-        return pending("values", "a reads them", look)
+        return pending("values", "not read yet; a reads them", look)
     why = parameters.done.why if parameters.done is not None else ""
     return absent("values", safe(why) or "not read: it was stopped; a reads again", look)
 
@@ -188,7 +188,7 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
 
 def _width(look: Look, width: Width) -> Line:
     """Give the width that is enough, its error, and what it saves, as far as there is room."""
-    head: Line = (("enough", "muted"), ("  ", "ink"))
+    head: Line = (("fits", "muted"), ("  ", "ink"))
     stored = long_format(safe(width.format))
     if not width.saved_bytes:
         return row((*head, (f"{stored} stays: {safe(width.why)}", "ink")), EMPTY, look)

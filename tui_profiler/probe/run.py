@@ -36,7 +36,8 @@ from tui_profiler.probe.loop import Loop
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
 from tui_profiler.probe.parameters.subject import Subject
-from tui_profiler.probe.sensitivity_asked import measured, refuse
+from tui_profiler.probe.sensitivity_asked import measured
+from tui_profiler.probe.sensitivity_refused import refuse
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.real_cost import real_cost
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace

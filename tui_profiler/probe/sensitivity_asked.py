@@ -1,4 +1,4 @@
-"""Who measures sensitivity when a viewer asks, or says why it cannot be."""
+"""Who measures sensitivity when a viewer asks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from tui_profiler.messages import (
     AnalyseParameters,
     MeasureSensitivity,
     Request,
-    SensitivityDone,
-    SensitivityStarted,
     StopAnalysing,
-    Unknown,
 )
 from tui_profiler.probe.link import Talk
 from tui_profiler.probe.parameters.sensitivity import Meter
@@ -58,10 +55,3 @@ def measured(
     meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)
     meter.run(request, is_over)
     return asked
-
-
-def refuse(request: MeasureSensitivity, link: Talk, now: Callable[[], float], reason: str) -> None:
-    """Say why nothing is measured."""
-    at, none = now(), Unknown("no forward was run")
-    link.send(SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under))
-    link.send(SensitivityDone(at, request.scheme, 0.0, 0, none, none, reason))

@@ -53,6 +53,7 @@ from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.machine import allowed_cores, environment_cpu
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.parameters_only import ParametersShown, open_file
+from tui_profiler.probe.sensitivity_refused import refuse
 
 if TYPE_CHECKING:
     from tui_profiler.probe.parameters.file_subjects import FileSubjects
@@ -282,8 +283,6 @@ class Worker:
     def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
         """Change weights of what was loaded, or say why there is nothing to run."""
         if self._run is None:
-            from tui_profiler.probe.sensitivity_asked import refuse  # noqa: PLC0415
-
             refuse(request, self._link, self.now, NO_FORWARD)
         else:
             self._asked.extend(self._run.measure_sensitivity(request))

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -285,10 +284,10 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
         return tuple(rows)
     if sort == "name":
         return tuple(sorted(rows, key=lambda row: row.name.casefold(), reverse=descending))
-    key: Callable[[WeightRow], float | None] = lambda row: known(figure(row, sort))  # noqa: E731
-    with_figure = [(value, row) for row in rows if (value := key(row)) is not None]
+    figures = [(known(figure(row, sort)), row) for row in rows]
+    with_figure = [(value, row) for value, row in figures if value is not None]
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
-    without = [row for row in rows if key(row) is None]
+    without = [row for value, row in figures if value is None]
     return (*(row for _, row in with_figure), *without)
 
 
