@@ -70,6 +70,25 @@ energy.counters[]: of name provenance watts idle_watts limit_w stopped
 energy.counters[].running: seconds joules steps forwards
 energy.counters[].idle: seconds joules steps forwards
 energy: grid_g_per_kwh
+parameters: bytes_read is_random is_whole left_out seconds tensors_looked_at weights why
+parameters.modules[]: bytes count dead entropy_bytes infinities kurtosis l1 l2
+  largest_spectral_norm looked_at maximum mean minimum nans near_duplicates near_zeros outliers
+  path pressed_bytes prunable recommended_bytes skewness std tensors zeros
+parameters.tensors[]: alignment bytes dtype is_buffer is_contiguous missing name owner shape[]
+  shared_with storage_bytes why_none
+parameters.tensors[].channels: compared count dead first_outliers[] head_norms[] heads
+  near_duplicates norms[] outliers size
+parameters.tensors[].channels.pruned[]: channels loss
+parameters.tensors[].compression: bound codec entropy_bits planes_ratio ratio
+parameters.tensors[].compression.sampled: of values
+parameters.tensors[].histogram: counts[] edges[] entropy_bits
+parameters.tensors[].moments: count infinities kurtosis l1 l2 maximum mean minimum nans
+  near_zero_below near_zeros skewness sparsity std zeros
+parameters.tensors[].pruned[]: loss sparsity
+parameters.tensors[].quantised[]: bits format granularity group sqnr_db
+parameters.tensors[].quantised_on: of values
+parameters.tensors[].spectral: columns iterations method norm rows tolerance
+parameters.tensors[].width: bits error format granularity saved_bytes why
 findings: checks
 findings.found[]: kind title why paths[] trial why_no_trial
 findings.found[].evidence[]: what value unit provenance

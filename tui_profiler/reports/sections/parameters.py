@@ -6,7 +6,17 @@ from heapq import nlargest
 from math import prod
 
 from tui_profiler.messages import Weight
-from tui_profiler.reports.document import Grid, Part, Section, figures, names
+from tui_profiler.queries.parameters import rolled_up
+from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.parameters_text import (
+    HEADS,
+    LEGEND,
+    how_rows,
+    says,
+    tensor_cells,
+    tensors_told,
+    whole_rows,
+)
 from tui_profiler.reports.sections import words
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype, shape, size, thousands
@@ -38,8 +48,22 @@ def parameters_section(session: Session, tree: Tree) -> Section:
 
 
 def statistics(session: Session) -> tuple[Part, ...]:
-    """Give what is known of the values of the parameters: nothing, where they were not analysed."""
-    return ()
+    """Give what the values are like: nothing, where they were not looked at."""
+    found = session.parameters
+    if found is None:
+        return ()
+    whole = rolled_up(session).get(0)
+    rows = [*(whole_rows(whole) if whole is not None else ()), *how_rows(found)]
+    tensors = nlargest(
+        words.MOST_ROWS, tensors_told(session, found, None), key=lambda one: one.bytes
+    )
+    told = [(one.name, tensor_cells(one)) for one in tensors]
+    grid = Grid(
+        (names("values of the largest"), *figures(*(head for head, _ in HEADS))),
+        tuple((name, *cells) for name, cells in told if cells is not None),
+        left_out=len(found.tensors) - len(tensors),
+    )
+    return Note(says(found)), words.facts(*rows), grid, *map(Note, LEGEND)
 
 
 def _types(weights: list[Weight]) -> str:

@@ -1,0 +1,182 @@
+"""What the values of parameters are like, as words and cells: for the table and the full report."""
+
+from __future__ import annotations
+
+import math
+
+from tui_profiler.messages import Figure, TensorStatistics, Unknown
+from tui_profiler.messages.parameters import Quantised
+from tui_profiler.queries.parameters import PRUNING_LOSS, ParameterSums, prunable
+from tui_profiler.reports.text_parts import figure
+from tui_profiler.session import Session
+from tui_profiler.session.parameters import Parameters
+from tui_profiler.text import safe
+from tui_profiler.units import (
+    UNAVAILABLE,
+    count,
+    duration,
+    rate,
+    share,
+    share_cell,
+    size,
+    thousands,
+)
+
+HEADS = (
+    *(("type", 9), ("values", 8), ("mean", 10), ("std", 10)),
+    *(("%zero", 6), ("int8", 6), ("bits", 6), ("%prune", 7)),
+)
+"""Titles of a tensor's cells, and the columns that each takes where they are fixed."""
+LEGEND = (
+    "int8: dB over the noise, one scale a channel. bits: the fewest with 30 dB.",
+    f"%prune: could be 0 at a loss of {share(PRUNING_LOSS)} of the tensor's norm.",
+)
+
+
+def tensors_told(session: Session, found: Parameters, top: int | None) -> list[TensorStatistics]:
+    """Give the tensors worth a row, in the order of the tree, or the ``top`` largest of them."""
+    tensors = [one for one in found.tensors if not one.is_buffer or not _is_plain(one)]
+    if top is not None:
+        return sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
+    order = {one.name: place for place, one in enumerate(_in_order(session, found))}
+    return sorted(tensors, key=lambda one: order.get(one.name, len(order)))
+
+
+def tensor_cells(one: TensorStatistics) -> tuple[str, ...] | None:
+    """Give a tensor's cells, as ``HEADS``; None where nothing is known of its values."""
+    moments = one.moments
+    if moments is None:
+        return None
+    zeros = share_cell(moments.zeros / moments.count) if moments.count else UNAVAILABLE
+    return (
+        *(type_cell(one.dtype), count(moments.count), _signed(moments.mean), _signed(moments.std)),
+        *(zeros, _decibels(one), _bits(one), _prunable(one)),
+    )
+
+
+def why_no_cells(one: TensorStatistics) -> str:
+    """Give what stands in their place."""
+    return f"as {one.shared_with}" if one.shared_with else one.why_none
+
+
+def _is_plain(one: TensorStatistics) -> bool:
+    """Tell whether there is nothing to be said of a buffer beside its figures."""
+    return not one.why_none and not (one.moments and (one.moments.nans or one.moments.infinities))
+
+
+def _in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
+    """Give the tensors in the order of the tree; they came in the order in which they were done."""
+    if session.tree is None:
+        return list(found.tensors)
+    names = {
+        (f"{node.path}.{weight.name}" if node.path else weight.name): None
+        for node in session.tree.nodes
+        for weight in node.weights
+    }
+    by_name = {one.name: one for one in found.tensors}
+    return [by_name[name] for name in names if name in by_name]
+
+
+def says(found: Parameters) -> str:
+    """Give where the values are from."""
+    if found.started.is_random:
+        return "random weights: they say nothing of a trained model"
+    return f"weights: {safe(found.started.weights)}"
+
+
+def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
+    """Give (label, text) of what is known of all values together."""
+    sums = whole.sums
+    if not sums.count:
+        return [("values", f"{UNAVAILABLE} (no value is known)")]
+    narrow = whole.recommended_bytes
+    return [
+        ("values", f"{thousands(sums.count)}  {size(whole.bytes)}, buffers not among them"),
+        ("mean, std", f"{sums.mean:.4g}, {figure(whole.std, lambda one: f'{one:.4g}')}"),
+        ("range", f"{sums.minimum:.4g} to {sums.maximum:.4g}"),
+        (
+            "shape",
+            f"skewness {figure(whole.skewness, lambda one: f'{one:.3g}')}, "
+            f"kurtosis {figure(whole.kurtosis, lambda one: f'{one:.3g}')} (normal: 0)",
+        ),
+        (
+            "norms",
+            f"L1 {sums.magnitudes:.4g}, L2 {whole.l2:.4g}, largest spectral {whole.norm:.4g}",
+        ),
+        (
+            "zeros",
+            f"{share(sums.zeros / sums.count)}, near 0 {share(whole.near_zeros / sums.count)}",
+        ),
+        ("no numbers", f"{thousands(sums.nans)} NaN, {thousands(sums.infinities)} infinite"),
+        (
+            "could be 0",
+            f"{share(whole.prunable / sums.count)} at a loss of {share(PRUNING_LOSS)} of each norm",
+        ),
+        (
+            "channels",
+            f"{thousands(whole.dead)} dead, {thousands(whole.outliers)} with outliers, "
+            f"{thousands(whole.near_duplicates)} like another",
+        ),
+        (
+            "narrowest",
+            f"{size(narrow)} at the recommended widths, {share(narrow / whole.bytes)} of now",
+        ),
+        (
+            "compressed",
+            f"{share(whole.pressed_bytes / whole.bytes)} by zlib, the entropy of bytes "
+            f"{share(whole.entropy_bytes / whole.bytes)}, both of samples",
+        ),
+    ]
+
+
+def how_rows(found: Parameters) -> list[tuple[str, str]]:
+    """Give (label, text) of how the values were looked at, and where that is not whole."""
+    done, started = found.done, found.started
+    lines: list[tuple[str, str]] = []
+    if done is not None and done.seconds:
+        read = (
+            f"{size(done.bytes)} of {thousands(done.tensors)} tensors in {duration(done.seconds)}"
+        )
+        lines.append(("looked at", f"{read}, {rate(done.bytes / done.seconds, 'B/s')}"))
+    if done is None or done.was_stopped or done.why:
+        why = (safe(done.why) or "it was stopped") if done is not None else "it was not finished"
+        lines.append(("not whole", why))
+    if started.left_out:
+        lines.append(("left out", f"{thousands(started.left_out)} tensors, the smallest"))
+    return lines
+
+
+def type_cell(dtype: str) -> str:
+    """Give a type in eight cells."""
+    return safe(dtype).replace("float8_", "f8").replace("bfloat", "bf").replace("float", "f")[:8]
+
+
+def _signed(value: float) -> str:
+    if math.isnan(value):
+        return UNAVAILABLE
+    return f"{value:.2e}" if value and not 1e-3 <= abs(value) < 1e4 else f"{value:.4f}"[:9]
+
+
+def _decibels(one: TensorStatistics) -> str:
+    found = best(one.quantised, "int8")
+    if found is None or isinstance(found, Unknown):
+        return UNAVAILABLE
+    return f"{found:.1f}"
+
+
+def best(ways: tuple[Quantised, ...], form: str) -> Figure | None:
+    """Give the noise of a format with a scale for each channel, else for the tensor."""
+    for granularity in ("channel", "tensor"):
+        for one in ways:
+            if (one.format, one.granularity) == (form, granularity):
+                return one.sqnr_db
+    return None
+
+
+def _bits(one: TensorStatistics) -> str:
+    return UNAVAILABLE if one.width is None else f"{one.width.bits:.1f}"
+
+
+def _prunable(one: TensorStatistics) -> str:
+    found = prunable(one)
+    return UNAVAILABLE if found is None else share_cell(found)
