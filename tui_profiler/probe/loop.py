@@ -226,13 +226,11 @@ class Loop:
 
     def _analyse(self, request: AnalyseParameters) -> None:
         """Look at the parameters; nothing runs meanwhile, nor is the forward after it a figure."""
-        if self._analyst is None:
-            return
         before = self._state
         self._energy.become("other")
         batch = self._inputs.batch
         self._link.send(LoopState("paused", self._now(), batch, ANALYSING, self._phase))
-        self._asked.extend(self._analyst.run(request))
+        self._asked.extend(self._analyst.run(request) if self._analyst is not None else ())
         if before == "running":
             self._bare(1)  # The caches hold parameters, and not what a forward leaves in them.
         self._become(before)
