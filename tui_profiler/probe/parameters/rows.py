@@ -13,9 +13,15 @@ BLOCK_VALUES = 1 << 18
 
 def blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
     """Yield (index of the first row, (rows, columns)) until all rows were there."""
+    for start, block in finite_blocks(values):
+        yield start, _without_others(block)
+
+
+def finite_blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the same of values that are known to be finite."""
     each = max(1, BLOCK_VALUES // max(values.columns, 1))
     for start in range(0, values.rows, each):
-        yield start, real(values.block(start, min(start + each, values.rows)))
+        yield start, _as_real(values.block(start, min(start + each, values.rows)))
 
 
 def picked(values: Values, rows: Sequence[int]) -> Iterator[torch.Tensor]:
@@ -41,11 +47,19 @@ def evenly(count: int, of: int) -> list[int]:
 
 def real(block: torch.Tensor) -> torch.Tensor:
     """Give float32 or float64 numbers: what is not finite is 0, complex values are two."""
+    return _without_others(_as_real(block))
+
+
+def _as_real(block: torch.Tensor) -> torch.Tensor:
     if block.is_complex():
         block = torch.view_as_real(block).reshape(block.shape[0], -1)
     if block.dtype not in (torch.float32, torch.float64):
         wide = torch.float32 if block.is_floating_point() else torch.float64
         block = block.to(wide)
+    return block
+
+
+def _without_others(block: torch.Tensor) -> torch.Tensor:
     if not bool(block.sum().isfinite()):  # Or finite numbers whose sum is not: no harm.
         block = block.nan_to_num(0.0, 0.0, 0.0)
     return block

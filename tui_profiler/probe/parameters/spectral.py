@@ -15,7 +15,7 @@ import torch
 
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.parameters import Spectral
-from tui_profiler.probe.parameters.rows import blocks, real
+from tui_profiler.probe.parameters.rows import finite_blocks, real
 from tui_profiler.probe.parameters.values import Values
 
 MOST_EXACT_VALUES = 1 << 15
@@ -44,7 +44,7 @@ def spectral(values: Values, check: Callable[[], None]) -> Spectral | None:
     if not rows * columns:
         return None
     if min(rows, columns) == 1:
-        whole = torch.cat([block.double().flatten().cpu() for _, block in blocks(values)])
+        whole = torch.cat([block.double().flatten().cpu() for _, block in finite_blocks(values)])
         return Spectral(float(whole.norm()), "vector", rows, columns)
     if values.dtype.is_complex:
         reason = Unknown("of complex matrices it is not computed")
@@ -64,12 +64,14 @@ class _Square:
         self._values = values
         self._check = check
         is_held = values.rows * values.columns * 4 <= MOST_HELD_BYTES
-        self._held = [block.clone() for _, block in blocks(values)] if is_held else None
+        self._held = [block.clone() for _, block in finite_blocks(values)] if is_held else None
 
     def times(self, vector: torch.Tensor) -> torch.Tensor:
         """Give AᵀA·v in float64."""
         result = torch.zeros_like(vector)
-        every = self._held if self._held is not None else (b for _, b in blocks(self._values))
+        every = (
+            self._held if self._held is not None else (b for _, b in finite_blocks(self._values))
+        )
         for block in every:
             self._check()
             result += (block.T @ (block @ vector.to(block))).to(vector)
