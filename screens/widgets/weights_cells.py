@@ -16,13 +16,15 @@ _LONG = {**_SHORT, "float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
 
 
 def statistic(value: float) -> str:
-    """Give a number of any size with three digits: ``−0.0004``, ``0.0213``, ``3.1e−06``, ``·``."""
+    """Give a number with three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
     if value == 0:
         return ZERO
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     size = abs(value)
-    if 1e-4 <= size < 99_999.5:
+    if 999.5 <= size < 1e18:
+        text = ("-" if value < 0 else "") + count(size)
+    elif 1e-4 <= size < 999.5:
         digits = max(2 - math.floor(math.log10(size)), 0)
         text = f"{value:.{min(digits, 6)}f}"
     else:

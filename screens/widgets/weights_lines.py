@@ -75,7 +75,7 @@ def _title(look: Look, view: WeightsView) -> Line:
     if has_random_weights(look.session):
         room = look.inner - line_width(left) - 2
         text = RANDOM if width(RANDOM) <= room else RANDOM_SHORT
-        right = ((text, "warning"),)
+        right = ((text, "ink"),)
     return row(left, right, look)
 
 

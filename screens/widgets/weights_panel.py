@@ -125,13 +125,12 @@ def _values(look: Look, found: TensorStatistics, moments: Moments) -> list[Line]
 
 
 def _norms(look: Look, found: TensorStatistics, moments: Moments) -> Line:
-    spans: list[Span] = [("norms".ljust(_LABEL), "muted")]
+    parts: list[Line] = [(("norms".ljust(_LABEL - 2), "muted"),)]
     norms = [("L1", statistic(moments.l1)), ("L2", statistic(moments.l2))]
     if found.spectral is not None:
         norms.append(("spectral", figure_text(found.spectral.norm, statistic, look)))
-    for name, text in norms:
-        spans += [(f"{name} ", "muted"), (f"{text}  ", "ink")]
-    return row(tuple(spans), EMPTY, look)
+    parts += [((f"  {name} ", "muted"), (text, "ink")) for name, text in norms]
+    return columns(parts, EMPTY, look)
 
 
 def histogram_lines(look: Look, histogram: Histogram, moments: Moments, rows: int) -> list[Line]:

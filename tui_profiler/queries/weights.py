@@ -284,7 +284,8 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
         return tuple(rows)
     if sort == "name":
         return tuple(sorted(rows, key=lambda row: row.name.casefold(), reverse=descending))
-    figures = [(known(figure(row, sort)), row) for row in rows]
+    column: Column = sort
+    figures = [(known(figure(row, column)), row) for row in rows]
     with_figure = [(value, row) for value, row in figures if value is not None]
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]
