@@ -16,7 +16,7 @@ from .identity_lines import title_of
 from .lines import EMPTY, Line
 from .parts import Look, row, section, words
 
-_PROVENANCE = 10
+_PROVENANCE = 11
 _FIGURE = 12
 _JUDGED: dict[Word, str] = {
     "held": "the prediction held",
@@ -63,7 +63,7 @@ def _evidence(one: Evidence, look: Look) -> tuple[Line, ...]:
     wide = look.inner >= 60
     right: Line = ((figure_text(one).rjust(_FIGURE), "ink"),)
     if wide:
-        right = (*right, (f"  {one.provenance}".ljust(_PROVENANCE + 2), "faint"))
+        right = (*right, (one.provenance.rjust(_PROVENANCE), "faint"))
     room = look.inner - sum(width(part) for part, _ in right) - 1
     what = safe(one.what)
     if isinstance(one.figure, Unknown):

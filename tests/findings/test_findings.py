@@ -557,3 +557,14 @@ def test_a_gain_of_time_is_one_of_energy_where_energy_was_counted() -> None:
     assert "100 W" in energy.formula
     without = apply(counted, replace(SAMPLE, at=9.0))
     assert all(gain.of != "energy" for one in findings(without) for gain in one.gains)
+
+
+def test_operators_have_their_part_of_the_window_that_they_were_timed_in() -> None:
+    net = nn.Sequential(nn.Linear(16, 16), nn.GELU())
+    session = timed(on_paper(net, ROW), {"": 5e-4, "0": 1e-4, "1": 1e-4})
+    # 0.2 ms of a window's forward of 1 ms: a fifth, though other forwards take half as long.
+    slow = apply(session, operator_times({node_of(session, "aten::gelu"): 2e-4}))
+    one = found("fuse-activation", slow)
+    assert one is not None
+    assert one.gain.share == pytest.approx(0.2, rel=1e-4)
+    assert one.evidence[-1].provenance == "derived"

@@ -26,6 +26,8 @@ class Spent(Struct, frozen=True):
     whole: float
     is_measured: bool
     """False: the least times by the machine's roofs, of the nodes and of the whole alike."""
+    is_of_window: bool = False
+    """Operators are timed in windows, in a forward that is slower: their part of it is taken."""
 
     @property
     def share(self) -> float:
@@ -35,6 +37,8 @@ class Spent(Struct, frozen=True):
     @property
     def provenance(self) -> Provenance:
         """Where the seconds come from."""
+        if self.is_of_window:
+            return "derived"
         return "measured" if self.is_measured else "estimated"
 
     @property
@@ -80,7 +84,9 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     times = [node_seconds(session, node) for node in wanted]
     known_times = [time for time in times if time is not None]
     if whole is not None and len(known_times) == len(times):
-        return Spent(sum(known_times), whole, True)
+        is_of_window = any(tree.nodes[node].kind == "op" for node in wanted)
+        slower = _window_over_forward(session, whole) if is_of_window else 1.0
+        return Spent(sum(known_times) / slower, whole, True, is_of_window)
     if session.ceilings is None:
         return NO_TIMES
     least = least_times(tree, session.ceilings)
@@ -88,6 +94,12 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     if not on_paper:
         return NO_TIMES
     return Spent(sum(least[node] for node in wanted), on_paper, False)
+
+
+def _window_over_forward(session: Session, whole: float) -> float:
+    """Give how many times as long as others a forward in an operator window takes, at least 1."""
+    assert session.operators is not None
+    return max(session.operators.times.forward_seconds / whole, 1.0)
 
 
 def forward(session: Session) -> Spent | Unknown:
