@@ -54,7 +54,6 @@ from tui_profiler.probe.measure.overhead import (
 from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
 from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.trials.trials import TRYING, Trials
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
@@ -239,6 +238,8 @@ class Loop:
 
     def _try(self, wish: Wish) -> None:
         """Hold the model while changes are tried on another like it."""
+        from tui_profiler.probe.trials.trials import TRYING, Trials  # noqa: PLC0415 - 30 ms
+
         self._hold(TRYING)
         trials = Trials(self._link, self._spec, self._model, self._nodes, self._inputs, self._phase)
         trials.run(wish, self._asked)
