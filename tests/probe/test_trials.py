@@ -30,7 +30,7 @@ class Found:
         self.values = {name: value.clone() for name, value in of.module.state_dict().items()}
         self.held = {name: dict(vars(part)) for name, part in of.module.named_modules()}
         self.settings = torch.get_num_threads(), torch.is_grad_enabled()
-        self.random = torch.get_rng_state()
+        self.random = self.random_after = torch.get_rng_state()
 
 
 def tried(kind: TrialKind, of: Subject | None = None, seconds: float = 0.02) -> TrialResult:
@@ -44,7 +44,9 @@ def as_found() -> Found:
 
 @pytest.fixture(scope="module")
 def results(as_found: Found) -> dict[TrialKind, TrialResult]:
-    return {kind: tried(kind, as_found.of) for kind in IN_PROCESS}
+    found = {kind: tried(kind, as_found.of) for kind in IN_PROCESS}
+    as_found.random_after = torch.get_rng_state()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +166,7 @@ def test_no_trial_changes_the_model_or_the_process(
         assert torch.equal(value, as_found.values[name])
         assert value.is_contiguous()
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == as_found.settings
-    assert torch.equal(torch.get_rng_state(), as_found.random)
+    assert torch.equal(as_found.random_after, as_found.random)
 
 
 def test_compiling_is_told_apart_from_running() -> None:
