@@ -179,9 +179,11 @@ def _total(one: TotalRow, look: Look) -> Line:
         difference_text(pair.difference, one.unit, pair.noise),
         ratio_text(pair),
     )
-    return _with_figures(
-        ((f"  {one.words}", "muted"),), _figures(texts, _roles(pair, pair.difference), look), look
-    )
+    difference = pair.difference
+    if one.unit == "rate" and difference is not None:
+        difference = -difference  # More of it is better.
+    figures = _figures(texts, _roles(pair, difference), look)
+    return _with_figures(((f"  {one.words}", "muted"),), figures, look)
 
 
 def _titles(at: CompareLook, look: Look, unit: TimeUnit) -> Line:
