@@ -16,9 +16,11 @@ from tui_profiler.queries.sides import Side, side_of
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.reports.compare_json import compare_json
 from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.csv_nodes import csv_nodes
+from tui_profiler.reports.csv_nodes import csv_model
+from tui_profiler.reports.full import full_markdown, full_text
 from tui_profiler.reports.html import html_comparison, html_profile
 from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.perfetto import perfetto_trace
 from tui_profiler.reports.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.verbs.recorded import last_session
@@ -62,20 +64,27 @@ class Profile:
         """Give the report as text.
 
         Args:
-            format: ``table``, ``json`` or ``csv``, as of ``tui-profiler report``.
-            top: only so many layers, those that cost most by themselves; csv has all.
-            columns: cells of the widest line of a table.
+            format: ``table``, ``text``, ``json``, ``csv`` or ``markdown``, as of ``tui-profiler
+                report``.
+            top: only so many layers, those that cost most by themselves.
+            columns: cells of the widest line of a table or a text.
 
         Raises:
             ValueError: there is no such format.
         """
-        tree = self.session.tree
+        session = self.session
         written: dict[str, Callable[[], str]] = {
-            "table": lambda: "\n".join(table(self.session, columns=columns, top=top)) + "\n",
-            "json": lambda: json_report(self.session, top=top) + "\n",
-            "csv": lambda: csv_nodes(self.session, range(len(tree) if tree is not None else 0)),
+            "table": lambda: "\n".join(table(session, columns=columns, top=top)) + "\n",
+            "text": lambda: full_text(session, columns=columns, top=top),
+            "json": lambda: json_report(session, top=top) + "\n",
+            "csv": lambda: csv_model(session, with_titles=True, top=top),
+            "markdown": lambda: full_markdown(session, top=top),
         }
         return _chosen(written, format)()
+
+    def perfetto(self) -> bytes:
+        """Give a trace for ui.perfetto.dev, to be written to a file."""
+        return perfetto_trace(self.session, 1)
 
     def compare(self, other: Profile) -> Compared:
         """Hold another one against this one: this is A, the other B."""

@@ -9,7 +9,7 @@ import torch
 from tests.worker import Conversation, spec
 from tui_profiler.messages import LoopState, MeasureSensitivity, Sensitivity, StopAnalysing
 from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.probe.sensitivity_asked import MEASURING
+from tui_profiler.probe.asides import WHY
 from tui_profiler.session import Session
 
 INT8 = Scheme("int8")
@@ -32,7 +32,7 @@ async def test_the_live_run_waits_and_goes_on() -> None:
         assert (len(found.weights), found.started.is_random) == (22, True)
         assert all(one.done for one in found.weights.values())
         states = [one for one in worker.heard if isinstance(one, LoopState)]
-        assert states[-1].detail == MEASURING
+        assert states[-1].detail == WHY[MeasureSensitivity]
         await worker.until(lambda s: s.loop is not None and s.loop.state == "running")
         forwards = session.tick.forwards if session.tick is not None else 0
         await worker.until(lambda s: s.tick is not None and s.tick.forwards > forwards)

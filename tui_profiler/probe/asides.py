@@ -1,6 +1,8 @@
 """What a live loop is held for: a node replayed, a change tried, a look at the parameters.
 
 Nothing of it is a figure of the live run. What else is asked meanwhile is carried out afterwards.
+
+1. What few ask for is imported when it is asked for: a worker starts without it.
 """
 
 from __future__ import annotations
@@ -24,16 +26,14 @@ from tui_profiler.probe.analyst import ANALYSING, Analyst
 from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.node_replay import REPLAYING, NodeReplay
-from tui_profiler.probe.sensitivity_asked import MEASURING, measured
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.trials.trials import TRYING, Trials
 
 Aside: TypeAlias = ReplayNode | Try | AnalyseParameters | MeasureSensitivity
 WHY: dict[type[Aside], str] = {
     ReplayNode: REPLAYING,
-    Try: TRYING,
+    Try: "a change is tried in a process of its own",
     AnalyseParameters: ANALYSING,
-    MeasureSensitivity: MEASURING,
+    MeasureSensitivity: "weights are changed one by one",
 }
 """What is said while the model is held."""
 
@@ -86,12 +86,16 @@ class Asides:
             case ReplayNode(node=node):
                 self._replay(node, forward, asked)
             case Try(wish=wish):
+                from tui_profiler.probe.trials.trials import Trials  # noqa: PLC0415 # rule 1
+
                 traced = self._traced
                 of = self._spec, self._model, traced.nodes, traced.inputs, self._phase
                 Trials(self._link, *of).run(wish, asked)
             case AnalyseParameters():
                 asked.extend(self.analyst.run(request) if self.analyst is not None else ())
             case MeasureSensitivity():
+                from tui_profiler.probe.sensitivity_asked import measured  # noqa: PLC0415 # rule 1
+
                 of_it = request, self._link, self._now, self._model, self._traced
                 asked.extend(measured(*of_it, is_random=self.has_random_weights))
 

@@ -16,8 +16,6 @@ from tui_profiler.probe.link import Talk
 from tui_profiler.probe.parameters.sensitivity import Meter
 from tui_profiler.probe.trace.trace import Trace
 
-MEASURING = "weights are changed one by one"
-
 
 def measured(
     request: MeasureSensitivity,

@@ -46,8 +46,6 @@ LOOK_SECONDS = 0.05
 TELL_SECONDS = 0.5
 MEMORY_SHARE = 0.8
 """Of the memory that is free when a trial begins, where no limit was asked for."""
-TRYING = "a change is tried in a process of its own"
-"""What a live loop says meanwhile."""
 STOPPED = "it was stopped"
 _GIB = 1 << 30
 
