@@ -265,9 +265,11 @@ class WeightsView:
         self.sort_by(keys[(keys.index(self.sort) + 1) % len(keys)])
 
     def _has(self, sort: Sort) -> bool:
-        if sort == "order" or sort == "name":  # noqa: PLR1714 # types narrow by this alone
-            return True
-        return any(known(figure(row, sort)) is not None for row in self.all)
+        match sort:
+            case "order" | "name":
+                return True
+            case column:
+                return any(known(figure(row, column)) is not None for row in self.all)
 
     def _first_of(self, tree: Tree, node: int) -> str:
         """Give the first row of a node or below it; else the cursor stays, or goes to the top."""
@@ -280,12 +282,13 @@ class WeightsView:
 
 def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[WeightRow, ...]:
     """Give rows in an order; those without a figure come last either way."""
-    if sort == "order":
-        return tuple(rows)
-    if sort == "name":
-        return tuple(sorted(rows, key=lambda row: row.name.casefold(), reverse=descending))
-    column: Column = sort
-    figures = [(known(figure(row, column)), row) for row in rows]
+    match sort:
+        case "order":
+            return tuple(rows)
+        case "name":
+            return tuple(sorted(rows, key=lambda row: row.name.casefold(), reverse=descending))
+        case column:
+            figures = [(known(figure(row, column)), row) for row in rows]
     with_figure = [(value, row) for value, row in figures if value is not None]
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]
