@@ -3,9 +3,9 @@
 ``python benchmarks/startup.py [MODEL] [ROUNDS]``. First content is the first text on the screen
 of a pty, counted from the start of the process, where the program was started before and so its
 bytecode is kept, as Textual's is (first of all each is started once uncounted). Budget: 300 ms, and
-1.6 times the blank app. The tree of last time is on the screen, and a key moves in it, within
-300 ms where the model was opened before; what is remembered lies in a cache folder of the
-benchmark's own.
+1.6 times the blank app; the first frame of the screens is told beside the line that stands there
+before it. The tree of last time is on the screen, and a key moves in it, within 300 ms where the
+model was opened before; what is remembered lies in a cache folder of the benchmark's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.end_to_end.terminal import COMMAND, Terminal
 
+FRAME = b"loading"
+"""In the header of the first frame."""
 BLANK = """
 from textual.app import App
 from textual.widgets import Static
@@ -35,6 +37,18 @@ def first_content(command: list[str]) -> float:
     terminal.close()
     assert seconds is not None
     return seconds
+
+
+def first_frame(command: list[str]) -> tuple[float, float]:
+    """Seconds to the line that stands there before the screens, and to their first frame."""
+    terminal = Terminal(command)
+    terminal.wait_for(lambda _: FRAME in terminal.raw, seconds=30)
+    place = terminal.raw.index(FRAME)
+    frame = next(at for at, count in terminal.reads if count > place)
+    line = terminal.first_text_after
+    terminal.close()
+    assert line is not None
+    return line, frame
 
 
 def remembered(command: list[str], cache: str) -> tuple[float, float]:
@@ -78,17 +92,23 @@ def stages(model: str) -> None:
 def main() -> None:
     model = sys.argv[1] if len(sys.argv) > 1 else "resnet50"
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 9
-    blank, ours = [], []
+    blank, lines, ours = [], [], []
     for command in ([sys.executable, "-c", BLANK], [*COMMAND, model]):
         first_content(command)
     for _ in range(rounds):
         blank.append(first_content([sys.executable, "-c", BLANK]))
-        ours.append(first_content([*COMMAND, model]))
+        line, frame = first_frame([*COMMAND, model])
+        lines.append(line)
+        ours.append(frame)
     ratio = median(mine / theirs for mine, theirs in zip(ours, blank, strict=True))
     print(f"first content, median of {rounds} in turn, best in brackets")
-    print(f"  blank Textual  {median(blank) * 1e3:6.0f} ms  ({min(blank) * 1e3:.0f})")
-    print(f"  tui-profiler   {median(ours) * 1e3:6.0f} ms  ({min(ours) * 1e3:.0f})  budget 300")
-    print(f"  ratio          {ratio:6.2f}     budget 1.6")
+    for words, found, budget in (
+        ("blank Textual", blank, ""),
+        ("our line", lines, "  budget 300"),
+        ("our first frame", ours, "  budget 300"),
+    ):
+        print(f"  {words:<15}{median(found) * 1e3:6.0f} ms  ({min(found) * 1e3:.0f}){budget}")
+    print(f"  frame : blank  {ratio:6.2f}     budget 1.6")
     print(f"{model}, opened before: median of {rounds}, best in brackets")
     opened_before([*COMMAND, model], rounds)
     print(f"{model}, one start")

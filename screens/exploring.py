@@ -16,6 +16,7 @@ from tui_profiler.source.spawned import Spawned, worker_command
 
 from .look_options import NO_WISH, Wish
 from .options import Chosen
+from .terminal.at_once import said_at_once
 
 
 def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -> int:
@@ -36,8 +37,9 @@ def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -
 
         return Remembering(worker, spec)
 
-    first = restart(spec)
-    from .app import run_explorer  # noqa: PLC0415 # rule 1
+    with said_at_once(f"{spec.model}: starting"):
+        first = restart(spec)
+        from .app import run_explorer  # noqa: PLC0415 # rule 1
 
     return run_explorer(first, restart, spec, wish=wish)
 

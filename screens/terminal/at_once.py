@@ -1,0 +1,31 @@
+"""One line in the terminal until the first frame, for which Textual must be imported first.
+
+It stands on the normal screen, without a line end and without any mode: whoever is killed meanwhile
+leaves a terminal that needs no restoring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from tui_profiler.text import fit, safe, width
+
+_ERASE = "\r\x1b[K"
+
+
+@contextlib.contextmanager
+def said_at_once(text: str) -> Iterator[None]:
+    """Show a text where the screens will be, and take it back."""
+    terminal = sys.__stderr__
+    if terminal is None or not terminal.isatty():  # A browser shows the screens.
+        yield
+        return
+    line, cells = safe(text), os.get_terminal_size(terminal.fileno()).columns - 1
+    print(fit(line, max(min(width(line), cells), 0)), end="", file=terminal, flush=True)
+    try:
+        yield
+    finally:
+        print(_ERASE, end="", file=terminal, flush=True)
