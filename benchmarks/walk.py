@@ -136,11 +136,12 @@ def session() -> Iterator[tuple[str, tuple[str, ...]]]:
         opening = typed(key.keys.split(",")[0])
         staying = [(name, action) for name, action in bound(key) if not _LEAVING.search(action)]
         keys = tuple(typed(name) for name, _ in staying)
-        yield f"{_INSIDE} {key.label}, every key", (opening, *keys, ESCAPE)
+        where = f"{_INSIDE} {key.label}" if key in SIDE_SCREENS else key.label
+        yield f"{where}, every key", (opening, *keys, ESCAPE)
         for name, action in bound(key):
             if _LEAVING.search(action):
                 yield (
-                    f"{_INSIDE} {key.label}, left by {name}",
+                    f"{where}, left by {name}",
                     (opening, typed(name), ESCAPE, ESCAPE),
                 )
     for key in restarts:

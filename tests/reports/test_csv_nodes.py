@@ -29,8 +29,8 @@ def test_a_line_holds_plain_numbers() -> None:
     assert len(lines) == len(session.tree)
     conv1 = next(line for line in lines if line["path"] == "conv1")
     assert conv1 == {
-        "path": "conv1", "name": "conv1", "type": "Conv2d", "kind": "module", "depth": "1",
-        "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
+        "model": "", "path": "conv1", "name": "conv1", "type": "Conv2d", "kind": "module",
+        "depth": "1", "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
         "bytes": str(4 * 9408), "seconds": "0.00093", "share": f"{0.00093 / 0.0365:.6g}",
         "bound": "compute",
     }  # fmt: skip

@@ -23,6 +23,7 @@ from tui_profiler.session import Session
 from tui_profiler.text import printable
 
 COLUMNS = (
+    "model",
     *("path", "name", "type", "kind", "depth", "nodes", "parameters", "macs", "flops", "bytes"),
     *("seconds", "share", "bound"),
 )
@@ -43,20 +44,19 @@ def csv_nodes(
 
 
 def csv_model(session: Session, *, with_titles: bool, top: int | None = None) -> str:
-    """Give every node of a model, with the model's name before it: several models are one table.
+    """Give every node of a model; several models are one table.
 
     Args:
         session: with a tree.
         with_titles: begin with the names of the columns, as the first model does.
         top: only so many modules, those that cost most by themselves.
     """
-    tree, model = session.tree, session.model
+    tree = session.tree
     nodes: Iterable[int] = range(len(tree) if tree is not None else 0)
     if top is not None:
         nodes = top_modules(session, "seconds" if session.timings else "flops", top)
-    name = as_text(model.name) if model is not None else ""
-    lines = [(name, *line) for line in _lines(session, nodes, lambda node: ())]
-    return _text([("model", *COLUMNS), *lines] if with_titles else lines)
+    lines = _lines(session, nodes, lambda node: ())
+    return _text([COLUMNS, *lines] if with_titles else lines)
 
 
 def as_text(text: str) -> str:
@@ -77,7 +77,8 @@ def _lines(
     if session.tree is None:
         return []
     sums, whole_seconds = Sums(session), root_seconds(session)
-    return [_line(session, node, steps(node), sums, whole_seconds) for node in nodes]
+    model = as_text(session.model.name) if session.model is not None else ""
+    return [(model, *_line(session, node, steps(node), sums, whole_seconds)) for node in nodes]
 
 
 def _line(
