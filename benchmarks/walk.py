@@ -136,7 +136,7 @@ def session() -> Iterator[tuple[str, tuple[str, ...]]]:
         opening = typed(key.keys.split(",")[0])
         staying = [(name, action) for name, action in bound(key) if not _LEAVING.search(action)]
         keys = tuple(typed(name) for name, _ in staying)
-        where = f"{_INSIDE} {key.label}" if key in SIDE_SCREENS else key.label
+        where = f"{_INSIDE} {key.label}" if key.label != "palette" else key.label
         yield f"{where}, every key", (opening, *keys, ESCAPE)
         for name, action in bound(key):
             if _LEAVING.search(action):

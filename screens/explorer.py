@@ -45,6 +45,8 @@ TINY_COLUMNS = 60
 TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
+CLOCK_SECONDS = 0.9
+"""Where nothing else has drawn the panels, the clock in them goes on about once a second."""
 HINT = "x tries the marked line"
 
 
@@ -72,6 +74,7 @@ class ExplorerScreen(PaletteActions):
         self._prompt: Prompt | Choice | None = None
         self._is_complete = False
         self._draws_soon = False
+        self._panels_drawn_at = 0.0
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
@@ -147,9 +150,12 @@ class ExplorerScreen(PaletteActions):
     def tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
         if self.is_current:
+            now = time.monotonic()
             if self._is_complete:
-                self.tree_widget.settle(time.monotonic())
-            self._draw_panels()
+                self.tree_widget.settle(now)
+            is_loading = self._shown().tree is None
+            if is_loading or now - self._panels_drawn_at > CLOCK_SECONDS:
+                self._draw_panels()
 
     def refresh_all(self) -> None:
         """Draw everything from the session, the selection and the clock."""
@@ -172,6 +178,7 @@ class ExplorerScreen(PaletteActions):
 
     def _draw_panels(self) -> None:
         self._draws_soon = False
+        self._panels_drawn_at = time.monotonic()
         session, now = self._shown(), self.now()
         paused_at = self._held[1] if self._held is not None else None
         header, loading = self.query_one(Header), self.query_one(Loading)
