@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -28,7 +27,7 @@ from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
 from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import progress_line, trusted_line
 
-from .output import columns, put, require_writable, say
+from .output import columns, put, put_into, require_writable, say
 from .side_options import TypedSide
 
 WHICH = ("A", "B")
@@ -137,7 +136,7 @@ def run_compare(
         return worst
     text = _written(known, sessions, options)
     if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+        put_into(options.output, text.encode())
     else:
         put(text)
     return worst
