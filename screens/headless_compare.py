@@ -22,6 +22,7 @@ from tui_profiler.reports.json_read import ReportError, is_report, read_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.text import safe
 from tui_profiler.verbs.compare import Begin, compare
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
 from tui_profiler.verbs.recorded import last_session
@@ -105,8 +106,8 @@ def opened_sides(
         try:
             found.append(opened(typed, say_of, spec=spec))
         except (ReportError, RecordingError) as error:
-            say_of(str(error))
-            say_of(f"try {error.remedy}")
+            say_of(safe(str(error)))
+            say_of(f"try {safe(error.remedy)}")
             return None
     return found[0], found[1]
 
