@@ -19,11 +19,13 @@ from tui_profiler.recording.kind import is_recording
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .compare_verb import compare
 from .findings_option import findings_option
+from .finite import Finite
 from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
 from .output import require_terminal
 from .parameter_options import parameters_option, require_parameters
+from .record_verbs import open_verb, played, record
 from .setup_verbs import completion, config
 from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
@@ -98,7 +100,7 @@ def _explore(
     if web and not is_served():
         return to_browsers(model)
     if is_recording(model):
-        return _played(model, wish=wish)
+        return played(model, wish=wish)
     require_terminal()
     from .exploring import run_model, run_start  # noqa: PLC0415
 
@@ -125,7 +127,7 @@ def _explore(
 @check_option
 @click.option(
     "--measure",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     metavar="SECONDS",
     help="Run the model for so long, and report its times.",
 )
@@ -170,7 +172,7 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 @click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",
@@ -197,59 +199,6 @@ def _models(pattern: str, debug: bool) -> int:
     from .headless import run_models  # noqa: PLC0415
 
     return run_models(ListModels(pattern), debug=debug)
-
-
-@_verbs.command("record", short_help="Record a running model to a file.")
-@click.argument("model", default="", shell_complete=models_and_files)
-@attach_to
-@remote_python
-@click.option("--output", "-o", metavar="FILE", required=True, help="Where to record to.")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Run the model for so long; without it, until ctrl+C.",
-)
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
-@model_options
-@click.pass_obj
-def _record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Run MODEL and record all that the explorer would show, to be opened later and elsewhere.
-
-    The file can be read after a crash of the recorder or with a full disk. It holds names, paths,
-    arguments and what the model prints, and no values of tensors.
-    """
-    from .headless_record import RecordOptions, run_record  # noqa: PLC0415
-
-    options = msgspec.convert(typed, RecordOptions)
-    if bool(options.model) == bool(options.attach):
-        raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
-    if options.seconds is not None and not chosen.run:
-        raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
-    return run_record(options, chosen, started_at=started_at)
-
-
-@_verbs.command("open", short_help="Play a recording, on screen.")
-@click.argument("file", shell_complete=models_and_files)
-@click.option(
-    "--speed",
-    type=click.FloatRange(1 / 64, 1024),
-    default=1.0,
-    show_default=True,
-    metavar="TIMES",
-    help="How many times as fast as it was recorded.",
-)
-@click.option(
-    "--at",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Where to begin; without it, at the first figures.",
-)
-@look_options
-@stock_output
-def _open(file: str, speed: float, at: float | None, wish: Wish) -> int:
-    """Play the recording in FILE, as the explorer would have shown it."""
-    return _played(file, speed=speed, at=at, wish=wish)
 
 
 @_verbs.command(
@@ -287,19 +236,14 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
 _verbs.add_command(attach)
 _verbs.add_command(compare)
+_verbs.add_command(record)
+_verbs.add_command(open_verb)
 _verbs.add_command(relay)
 _verbs.add_command(try_verb)
 _verbs.add_command(onnx)
 _verbs.add_command(sweep)
 _verbs.add_command(config)
 _verbs.add_command(completion)
-
-
-def _played(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish) -> int:
-    require_terminal()
-    from .playing import run_recording  # noqa: PLC0415
-
-    return run_recording(file, speed=speed, at=at, wish=wish)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -324,4 +268,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except Exception as error:
+        from .crash import CRASHED, Circumstances, tell  # noqa: PLC0415
+
+        tell(error, Circumstances())
+        return CRASHED
     return result if isinstance(result, int) else 0

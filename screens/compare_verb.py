@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from .finite import Finite
 from .look_options import Wish, look_options
 from .options import Chosen, model_options, stock_output
 from .output import is_terminal, require_terminal
@@ -24,7 +25,7 @@ from .verb_group import models_and_files
 @click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
 @click.option(
     "--measure",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     metavar="SECONDS",
     help="Run each for so long, in turns, and compare their times. On screen they run until it is"
     " left.",

@@ -47,10 +47,12 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
 
     Raises:
         UsageError: the file to write cannot be written, a check is none, or the format holds no
-            advice.
+            advice or only whole forwards.
     """
     if options.findings and options.layout in ("csv", "perfetto"):
         raise UsageError(f"{options.layout} holds no advice: leave out --findings.")
+    if options.top is not None and options.layout == "perfetto":
+        raise UsageError("A trace is of a whole forward: leave out --top.")
     require_writable(options.output)
     worst = 0
     written = Written(options.layout, options.output, options.top, options.checks, options.findings)

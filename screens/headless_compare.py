@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -23,12 +22,13 @@ from tui_profiler.reports.json_read import ReportError, is_report, read_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.text import safe
 from tui_profiler.verbs.compare import Begin, compare
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
 from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import progress_line, trusted_line
 
-from .output import columns, put, require_writable, say
+from .output import columns, put, put_into, require_writable, say
 from .side_options import TypedSide
 
 WHICH = ("A", "B")
@@ -106,8 +106,8 @@ def opened_sides(
         try:
             found.append(opened(typed, say_of, spec=spec))
         except (ReportError, RecordingError) as error:
-            say_of(str(error))
-            say_of(f"try {error.remedy}")
+            say_of(safe(str(error)))
+            say_of(f"try {safe(error.remedy)}")
             return None
     return found[0], found[1]
 
@@ -137,7 +137,7 @@ def run_compare(
         return worst
     text = _written(known, sessions, options)
     if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+        put_into(options.output, text.encode())
     else:
         put(text)
     return worst

@@ -33,6 +33,8 @@ def run_onnx(
     """
     output, opset, force = wanted
     require_writable(output)
+    if Path(output).exists() and not Path(output).is_file():
+        raise click.UsageError(f"{safe(output)} is no file that another one could replace.")
     if not force and Path(output).exists():
         raise click.UsageError(f"{safe(output)} is there already: --force writes over it.")
     request = ExportOnnx(chosen.spec(model, started_at=started_at), output, opset)

@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 import time
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -24,7 +23,7 @@ from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 
 from .appearance import glyphs_for
 from .options import Chosen
-from .output import columns, put, require_writable, say, speaker
+from .output import columns, put, put_into, require_writable, say, speaker
 
 
 class SweepOptions(Struct, frozen=True):
@@ -75,7 +74,7 @@ def run_sweep(options: SweepOptions, chosen: Chosen) -> int:
         say(options.model, f"interrupted after {len(found.visits)} visits; what there is follows")
     text = _written(found, options)
     if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+        put_into(options.output, text.encode())
     else:
         put(text)
     _complain(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from tui_profiler.verbs.outcome import DONE, complaint, exit_code
 from tui_profiler.verbs.trials import try_out
 
 from .options import Chosen
-from .output import columns, put, require_writable, say, speaker
+from .output import columns, put, put_into, require_writable, say, speaker
 
 _GIB = 1 << 30
 
@@ -74,7 +73,7 @@ def run_try(options: TryOptions, chosen: Chosen, *, started_at: float) -> int:
         if not options.output:
             put(text)
     if options.output and kept:
-        Path(options.output).write_text("".join(kept), encoding="utf-8")
+        put_into(options.output, "".join(kept).encode())
     return worst
 
 

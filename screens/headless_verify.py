@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from tui_profiler.verbs.outcome import DONE, complaint
 from tui_profiler.verbs.verify import exit_code, verify
 
 from .options import Chosen
-from .output import columns, put, require_writable, say, speaker
+from .output import columns, put, put_into, require_writable, say, speaker
 
 
 class VerifyOptions(Struct, frozen=True):
@@ -53,7 +52,7 @@ def run_verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> 
         if not options.output:
             put(text)
     if options.output and kept:
-        Path(options.output).write_text("".join(kept), encoding="utf-8")
+        put_into(options.output, "".join(kept).encode())
     return worst
 
 

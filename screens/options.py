@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from tui_profiler.messages import LoadSpec
 
+from .finite import Finite
+
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
 BUDGET_HELP = "What watching may cost."
@@ -140,7 +142,7 @@ _OPTIONS = (
     ),
     click.option(
         "--grid-intensity",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         metavar="G_PER_KWH",
         help="Grams of CO₂ for a kilowatt-hour where the machine stands; none are told without it.",
     ),

@@ -18,6 +18,14 @@ PIPE_COLUMNS = 100
 """Width of a table that does not go to a terminal."""
 
 
+class NotWritten(click.ClickException):
+    """What was found cannot be written where it was to go; one sentence, and what to try."""
+
+    def __init__(self, what: str, error: OSError) -> None:
+        said = error.strerror or type(error).__name__
+        super().__init__(f"{what} was not written whole: {said}. Try another --output FILE.")
+
+
 def columns(output: str) -> int:
     """Give the width for a table: the terminal's where it goes there."""
     to_terminal = not output and sys.stdout.isatty()
@@ -38,11 +46,24 @@ def require_writable(output: str) -> None:
         raise click.UsageError(f"--output {safe(output)} cannot be written.")
 
 
+def put_into(output: str, data: bytes) -> None:
+    """Write a file, or what a path stands for, such as a pipe.
+
+    Raises:
+        NotWritten: it cannot be written after all, or not whole: its disk is full.
+    """
+    try:
+        Path(output).write_bytes(data)
+    except OSError as error:
+        raise NotWritten(f"--output {safe(output)}", error) from error
+
+
 def put(text: str) -> None:
     """Write to stdout.
 
     Raises:
         Exit: its reader went away, as ``head`` does: nothing more is wanted, and that is no error.
+        NotWritten: what it goes to takes no more.
     """
     _put(lambda: sys.stdout.write(text))
 
@@ -60,10 +81,12 @@ def _put(write: Callable[[], int]) -> None:
     try:
         write()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more at its end, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(0) from None
+        if isinstance(error, BrokenPipeError):
+            raise click.exceptions.Exit(0) from None
+        raise NotWritten("Standard output", error) from error
 
 
 def speaker(name: str) -> Callable[[str], None]:

@@ -23,8 +23,8 @@ def require_parameters(wanted: bool, layout: str, attach: str, names: Sequence[s
     """
     if not wanted:
         return
-    if layout == "csv":
-        raise click.UsageError("csv has no place for --parameters: take --format json or table.")
+    if layout in ("csv", "perfetto"):
+        raise click.UsageError(f"{layout} holds no --parameters: leave it out, or --format.")
     if attach:
         raise click.UsageError("The parameters of a program that is not ours are left alone.")
     if any(map(is_recording, names)):

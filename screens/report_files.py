@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import click
@@ -21,7 +20,7 @@ from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
-from .output import columns, put, put_bytes, say
+from .output import columns, put, put_bytes, put_into, say
 
 Layout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
 CHECK_FAILED = 3
@@ -70,7 +69,7 @@ class Written:
     def close(self) -> None:
         """Write the file, where there is one and something to write."""
         if self._output and self._kept:
-            Path(self._output).write_bytes(b"".join(self._kept))
+            put_into(self._output, b"".join(self._kept))
 
     def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
         if not self._checks:

@@ -19,7 +19,7 @@ from tui_profiler.source.script import Script
 from tui_profiler.text import safe
 
 from .look_options import Wish
-from .output import columns, require_writable, say
+from .output import columns, put_into, require_writable, say
 
 
 class RunOptions(Struct, frozen=True):
@@ -80,7 +80,7 @@ def _report(session: Session, options: RunOptions) -> None:
     else:
         text = "\n".join(table(session, columns=columns(options.output))) + "\n"
     if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
+        put_into(options.output, text.encode())
     else:
         sys.stderr.write(text)
 

@@ -11,6 +11,8 @@ import click
 import msgspec
 from msgspec import Struct
 
+from tui_profiler.text import safe
+
 from .options import Chosen, model_options
 
 
@@ -38,7 +40,9 @@ def typed_side(text: str, chosen: Chosen) -> TypedSide:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise click.UsageError(f'"{text}" is not written as a command line: {error}') from error
+        raise click.UsageError(
+            f'"{safe(text)}" is not written as a command line: {error}'
+        ) from error
     if not words:
         raise click.UsageError("A side of the comparison is empty.")
     usual = msgspec.to_builtins(chosen)
@@ -46,7 +50,7 @@ def typed_side(text: str, chosen: Chosen) -> TypedSide:
         with _SIDE.make_context("compare", list(words), default_map=usual) as context:
             model, its = context.invoke(_SIDE.callback or _nothing, **context.params)
     except click.UsageError as error:
-        raise click.UsageError(f'In "{text}": {error.format_message()}') from error
+        raise click.UsageError(f'In "{safe(text)}": {safe(error.format_message())}') from error
     return TypedSide(text, model, its)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.text import safe
 
+from .finite import Finite
 from .options import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
 from .verb_group import models_and_files
 
@@ -63,7 +64,7 @@ _AXES = ("batch", "sequence", "threads", "dtype")
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=4.0,
     show_default=True,
     help="How long each point runs warmed up, all its rounds together.",
@@ -77,7 +78,7 @@ _AXES = ("batch", "sequence", "threads", "dtype")
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

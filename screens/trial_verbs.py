@@ -7,9 +7,11 @@ import msgspec
 
 from tui_profiler.messages import TRIAL_KINDS
 
+from .finite import Finite
 from .options import Chosen, model_options
 from .verb_group import models_and_files
 
+MOST_GIB = 1 << 20
 _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
 
 
@@ -27,7 +29,7 @@ _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 3600),
+    type=Finite(0.1, 3600),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -35,7 +37,7 @@ _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
 )
 @click.option(
     "--most-seconds",
-    type=click.FloatRange(1, 24 * 3600),
+    type=Finite(1, 24 * 3600),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
@@ -43,13 +45,13 @@ _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
 )
 @click.option(
     "--most-memory",
-    type=click.FloatRange(0.1),
+    type=Finite(0.1, MOST_GIB),
     metavar="GIB",
     help="What each may hold; without it four fifths of what is free.",
 )
 @click.option(
     "--measure",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=3.0,
     show_default=True,
     metavar="SECONDS",

@@ -10,6 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from .finite import Finite
 from .options import Chosen
 
 MOST_JOBS = 256
@@ -38,7 +39,7 @@ _OPTIONS = (
     click.option("--again", is_flag=True, help="With --all: also those that are there already."),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         default=600.0,
         show_default=True,
         metavar="SECONDS",
@@ -52,6 +53,12 @@ _OPTIONS = (
     ),
 )
 _NAMES = ("group", "shard", "jobs", "again", "timeout", "ray")
+_OF_ONE = {
+    "checks": "--check",
+    "findings": "--findings",
+    "parameters": "--parameters",
+    "remote_python": "--remote-python",
+}
 
 
 def zoo_options(command: _Command) -> Callable[..., object]:
@@ -65,7 +72,7 @@ def zoo_options(command: _Command) -> Callable[..., object]:
             return command(started_at, chosen=chosen, **typed)
         from .headless_zoo import ZooOptions, run_zoo  # noqa: PLC0415
 
-        _refuse_beside(typed)
+        _refuse_beside(typed, chosen)
         fields = {name: typed[name] for name in ("output", "measure", "top")}
         return run_zoo(msgspec.convert({**zoo, **fields}, ZooOptions), chosen)
 
@@ -83,7 +90,7 @@ def _refuse_alone() -> None:
             raise click.UsageError(f"--{name} goes with --all, which is not there.")
 
 
-def _refuse_beside(typed: dict[str, object]) -> None:
+def _refuse_beside(typed: dict[str, object], chosen: Chosen) -> None:
     """Refuse what cannot be meant for many models, or for files of JSON."""
     source = click.get_current_context().get_parameter_source
     if typed["names"] or typed.get("attach"):
@@ -92,6 +99,8 @@ def _refuse_beside(typed: dict[str, object]) -> None:
         raise click.UsageError("--all writes a file for each model: give --output DIR.")
     if source("layout") is ParameterSource.COMMANDLINE and typed["layout"] != "json":
         raise click.UsageError("--all writes JSON: leave out --format.")
-    for name in ("check",):
+    for name, option in _OF_ONE.items():
         if typed.get(name):
-            raise click.UsageError(f"--{name} is for the report of a model: leave it out.")
+            raise click.UsageError(f"{option} is for the report of a model: leave it out.")
+    if typed["measure"] is not None and not chosen.run:
+        raise click.UsageError("--measure runs the models and --no-run forbids it: leave out one.")

@@ -97,6 +97,17 @@ def test_a_terminal_that_cannot_move_its_cursor_is_refused(term: str) -> None:
         (["report", "resnet18", "--output", "/nowhere/at/all.json"], "cannot be written"),
         (["report", "resnet18", "--output", "/"], "cannot be written"),
         (["report", "resnet18", "--bogus"], "--bogus"),
+        (["report", "resnet18", "--measure", "nan"], "waited for"),
+        (["report", "resnet18", "--measure", "inf"], "waited for"),
+        (["sweep", "resnet18", "--batch", "1", "--seconds", "nan"], "waited for"),
+        (["try", "resnet18", "--most-memory", "1e300"], "--most-memory"),
+        (["report", "resnet18", "--format", "perfetto", "--output", "t", "--top", "3"], "--top"),
+        (["report", "x.pt", "--format", "perfetto", "--output", "t", "--parameters"], "perfetto"),
+        (["report", "--all", "demo", "--output", "zoo", "--check", "total_macs<=1"], "--check"),
+        (["report", "--all", "demo", "--output", "zoo", "--findings"], "--findings"),
+        (["report", "--all", "demo", "--output", "zoo", "--parameters"], "--parameters"),
+        (["report", "--all", "demo", "--output", "z", "--measure", "1", "--no-run"], "--no-run"),
+        (["onnx", "resnet18", "-o", "/dev/null", "--force"], "no file"),
         (["explore"], "MODEL"),
         (["resnet18", "resnet50"], "resnet50"),
     ],
@@ -108,6 +119,21 @@ def test_bad_arguments_are_refused_before_anything_starts(
     captured = capsys.readouterr()
     assert word in captured.err
     assert captured.out == ""
+
+
+def test_a_mistake_of_ours_is_exit_code_70_and_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mistaken(*anything: object) -> bool:
+        raise AssertionError("mistaken")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("screens.cli.is_recording", mistaken)
+    assert main(["report", "net", "--measure", "1"]) == 70
+    said = capsys.readouterr().err
+    assert "by a mistake of ours" in said
+    assert "Traceback" not in said
+    assert "mistaken" in next(tmp_path.rglob("crash-*.txt")).read_text()
 
 
 def test_without_options_everything_is_left_to_the_worker(

@@ -122,6 +122,22 @@ def test_what_is_no_check_is_refused_before_anything_starts(
     assert captured.out == ""
 
 
+def test_advice_that_was_not_asked_for_holds_no_check(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = ("--check", "findings.found[0].gains[0].share<=50%")
+    report(files[0], *check, output=tmp_path / "t", code=3)
+    assert "not looked for; --findings does" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_full_disk_is_one_sentence(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", files[0], "--output", "/dev/full"]) == 1
+    captured = capsys.readouterr()
+    assert "--output /dev/full was not written whole: No space left on device." in captured.err
+    assert "Traceback" not in captured.err
+
+
 def test_a_trace_does_not_go_to_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,7 +186,7 @@ def profile(
     from tui_profiler.probe.in_process import Wanted, profiled, require_module  # noqa: PLC0415
 
     require_module(model)
-    if (seconds or 0) < 0 or (forwards or 0) < 0:
+    if not ((seconds or 0) >= 0 and (forwards or 0) >= 0):  # Also where it is nan.
         raise ValueError("seconds and forwards are 0 or more")
     runs = seconds != 0 and forwards != 0
     wanted = Wanted(name, seconds if runs else None, forwards if runs else None, tracer)
@@ -211,7 +211,7 @@ def open_recording(path: str | Path) -> Profile:
     try:
         session, _ = last_session(path)
     except RecordingError as error:
-        raise ProfileError(f"{error}; try {error.remedy}") from error
+        raise ProfileError(f"{path}: {error}; try {error.remedy}") from error
     if session.tree is None:
         raise ProfileError(f"{path} was cut off before the tree came")
     return Profile(session, str(path))

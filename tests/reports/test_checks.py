@@ -120,6 +120,7 @@ def test_what_is_not_known_gives_the_reason_of_the_report(text: str, why: str) -
         ("latency.p50_s<=5M", "which is seconds"),
         ("peak_memory.total<=5s", "which is bytes"),
         ("overhead.ratio<=5K", "which is a share of 0 to 1"),
+        ("parameters.tensors[fc].moments.sparsity<=5K", "which is a share of 0 to 1"),
         ("latncy.p50_s<=1", "near it are latency.p50_s"),
         ("latency.p51_s<=1", "near it are latency.p95_s, latency.p50_s"),
         ("latency.p50<=1", "near it are latency.p50_s"),
@@ -188,6 +189,9 @@ def test_the_paths_are_those_of_the_schema() -> None:
 
 def test_no_time_is_taken_for_a_rate_and_no_count_for_a_size() -> None:
     assert quantity_of("throughput.per_s") == "number"
+    assert quantity_of("parameters.tensors[].width.error") == "share"
+    assert quantity_of("parameters.tensors[].channels.pruned[].loss") == "share"
+    assert quantity_of("tracer.attempts[].error") == "number"
     assert quantity_of("hardware.sample.gpus[].pcie_sent_bytes_per_s") == "bytes"
     assert quantity_of("energy.forward.seconds") == "time"
     assert quantity_of("layers[].memory") == "bytes"

@@ -150,6 +150,9 @@ def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
         _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
         text + text: "holds several reports, and one is compared",
         text[: len(text) // 2]: "is no JSON",
+        text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "no figure",
+        text.replace('"total_macs":', '"total_macs":NaN,"x":'): "no figure",
+        text.replace('"total_macs":', '"total_macs":1e999,"x":'): "no figure",
         '["tui-profiler/report/1"]': "holds no object",
     }
     for number, (content, said) in enumerate(cases.items()):

@@ -8,12 +8,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.probe.test_parameters_analysis import analysed, saved, session_of, tree_of
 from tui_profiler.archive import look
 from tui_profiler.messages import AnalyseParameters, ModelFacts
 from tui_profiler.probe.parameters.file_subjects import FileSubjects
 from tui_profiler.probe.parameters_only import facts
+from tui_profiler.reports.csv_nodes import csv_model
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.reports.table import table
 from tui_profiler.session import Session, apply
@@ -49,6 +51,21 @@ def test_json_follows_its_schema(session: Session) -> None:
 def test_top_keeps_the_largest(session: Session) -> None:
     report = json.loads(json_report(session, top=1))
     assert [one["name"] for one in report["parameters"]["tensors"]] == ["a.weight"]
+    assert [one["path"] for one in report["layers"]] == ["a"]
+    assert [
+        line.split(",")[1] for line in csv_model(session, with_titles=False, top=1).split()
+    ] == ["a"]
+
+
+def test_tensors_are_in_the_order_of_the_tree_whoever_was_done_first(session: Session) -> None:
+    known = session.parameters
+    assert known is not None
+    turned = replace(session, parameters=replace(known, tensors=known.tensors[::-1]))
+    names = [
+        [one["name"] for one in json.loads(json_report(each))["parameters"]["tensors"]]
+        for each in (session, turned)
+    ]
+    assert names[0] == names[1]
 
 
 @pytest.mark.parametrize("columns", [80, 120, 200])

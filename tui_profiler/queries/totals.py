@@ -114,6 +114,13 @@ def top_modules(session: Session, column: Column, count: int) -> tuple[int, ...]
     return tuple(nlargest(count, modules, key=lambda index: own[index]))
 
 
+def dearest_modules(session: Session, count: int) -> tuple[int, ...]:
+    """Give the same by time, else by FLOPs; of parameters alone, by what each holds."""
+    tree = session.tree
+    paper: Column = "flops" if tree is None or tree.has_forward else "parameters"
+    return top_modules(session, "seconds" if session.timings else paper, count)
+
+
 def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
     cost = tree.costs[index]
     is_op = tree.nodes[index].kind == "op"

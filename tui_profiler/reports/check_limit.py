@@ -17,7 +17,7 @@ _BINARY = {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _SHARES = (
     *("share", "ratio", "interval[]", "utilisation", "core_utilisation[]", "closure"),
-    *("fragmentation", "parallel_efficiency"),
+    *("fragmentation", "parallel_efficiency", "sparsity", "pruned[].loss", "prunable"),
 )
 _NAMES = {"time": "seconds", "bytes": "bytes", "share": "a share of 0 to 1", "number": "a number"}
 
@@ -63,7 +63,7 @@ def quantity_of(pattern: str) -> Quantity:
     name = pattern.rpartition(".")[2]
     if (name.endswith("_s") and not name.endswith("per_s")) or name == "seconds":
         return "time"
-    if name.endswith(_SHARES):
+    if pattern.endswith(_SHARES) or pattern == "parameters.tensors[].width.error":
         return "share"
     in_bytes = pattern.startswith("peak_memory.") or ".peak_memory." in pattern
     return (

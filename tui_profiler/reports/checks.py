@@ -23,9 +23,13 @@ _PARTS = re.compile(
     r"\s*(?P<path>(?:\[[^\]]*\]|[^<>=\[])+?)\s*(?P<operator><=|>=|==|<|>)(?P<limit>.*)"
 )
 _STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]]+)|\[(?P<entry>[^\]]*)\]")
-_IDENTIFIES = ("path", "name", "type", "phase", "band", "dtype", "method", "stage", "of", "device")
+_IDENTIFIES = (
+    *("path", "name", "type", "phase", "band", "dtype", "method", "stage", "of", "device"),
+    *("kind", "what"),
+)
 """What an entry of a list is called by, the first that it has before others."""
 _MOST_NEAR = 3
+_NOT_ADVISED = "not looked for; --findings does"
 
 
 class Check(Struct, frozen=True):
@@ -165,6 +169,8 @@ def _entries(values: Sequence[Json], wanted: str, path: str) -> Sequence[Json]:
 
 def _some(names: Sequence[str]) -> str:
     listed = [name for name in names if name][:_MOST_NEAR]
+    if not listed and names:
+        return "; its entries have no names: [0] is the first"
     return f"; there are {', '.join(listed)}" if listed else "; the list is empty"
 
 
@@ -181,6 +187,8 @@ def _text(value: Json) -> str:
 
 def _reason(report: Mapping[str, Json], check: Check, entries: tuple[Json, ...]) -> str:
     """Give why a figure is not known: the report says it of the figure or of what it is in."""
+    if check.steps[0] == "findings" and "findings" not in report:
+        return _NOT_ADVISED
     reasons = report["unavailable"]
     assert isinstance(reasons, Mapping)
     for length in range(len(check.steps), 0, -1):

@@ -18,7 +18,7 @@ from tui_profiler.messages import Cost
 from tui_profiler.queries.bound import bound_of, bytes_moved
 from tui_profiler.queries.runs import Steps, Sums
 from tui_profiler.queries.seconds import node_seconds, root_seconds
-from tui_profiler.queries.totals import top_modules
+from tui_profiler.queries.totals import dearest_modules
 from tui_profiler.session import Session
 from tui_profiler.text import printable
 
@@ -54,7 +54,7 @@ def csv_model(session: Session, *, with_titles: bool, top: int | None = None) ->
     tree = session.tree
     nodes: Iterable[int] = range(len(tree) if tree is not None else 0)
     if top is not None:
-        nodes = top_modules(session, "seconds" if session.timings else "flops", top)
+        nodes = dearest_modules(session, top)
     lines = _lines(session, nodes, lambda node: ())
     return _text([COLUMNS, *lines] if with_titles else lines)
 

@@ -17,6 +17,7 @@ from tui_profiler.messages.parameters import (
 )
 from tui_profiler.queries.parameters import ParameterSums, rolled_up
 from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.parameters_text import in_order
 from tui_profiler.session import Session
 
 NOT_ASKED = "not looked at: --parameters was not asked for"
@@ -34,9 +35,9 @@ def parameters_section(session: Session, top: int | None, unavailable: Unavailab
     found = session.parameters
     if found is None:
         return unavailable.missing("parameters", NOT_ASKED)
-    tensors = found.tensors
+    tensors = in_order(session, found)
     if top is not None:
-        tensors = tuple(sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top])
+        tensors = sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
     done, tree = found.done, session.tree
     sums = rolled_up(session)
     return {

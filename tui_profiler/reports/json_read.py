@@ -26,6 +26,8 @@ MOST_BYTES = 512 * 1024 * 1024
 _HEAD_BYTES = 65536
 _MOST_CALLS = 256
 """That a median speaks of: the report does not tell how many, and it is never more."""
+_MOST_NUMBER = 2**80
+"""Products of sizes can be beyond 64 bits."""
 _MARK = b"tui-profiler/"
 _NOT_TOLD = "the report does not tell it"
 _OF_SOME = "the report was written with --top: it has no tree"
@@ -154,15 +156,36 @@ def _parsed(path: str | Path) -> dict[str, object]:
     if len(text) > MOST_BYTES:
         raise ReportError(f"{path} is larger than {MOST_BYTES >> 20} MiB", "--top N writes less")
     try:
-        whole = json.loads(text)
+        whole = json.loads(text, parse_int=_integer, parse_float=_real, parse_constant=_real)
     except (ValueError, RecursionError) as error:
         if _is_lines(text):
             what = f"{path} holds several reports, and one is compared"
             raise ReportError(what, "a file for each: report MODEL --format json") from None
-        raise ReportError(f"{path} is no JSON: {error}", _WRITE_AGAIN) from error
+        raise ReportError(
+            f"{path} is no JSON that a report could be: {error}", _WRITE_AGAIN
+        ) from error
     if not isinstance(whole, dict):
         raise ReportError(f"{path} holds no object", _WRITE_AGAIN)
     return whole
+
+
+def _integer(text: str) -> int:
+    """Give a whole number that any figure can be.
+
+    Raises:
+        ValueError: it is larger; adding it to a float could fail.
+    """
+    found = int(text)
+    if abs(found) > _MOST_NUMBER:
+        raise ValueError(f"{text[:20]}… is no figure of a report")
+    return found
+
+
+def _real(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text[:20]} is no figure of a report")
+    return found
 
 
 def _is_lines(text: bytes) -> bool:

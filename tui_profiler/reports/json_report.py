@@ -15,7 +15,7 @@ from tui_profiler.messages import Failed, InputSpec, ModelFacts, TraceDone
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
 from tui_profiler.queries.breakdown import bound_shares
 from tui_profiler.queries.totals import (
-    top_modules,
+    dearest_modules,
     was_run,
     why_no_times,
 )
@@ -252,7 +252,7 @@ def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
 def _layers(session: Session, tree: Tree, top: int | None, unavailable: Unavailable) -> Json:
     chosen: tuple[int, ...] | range = range(len(tree))
     if top is not None:
-        chosen = top_modules(session, "seconds" if session.timings else "flops", top)
+        chosen = dearest_modules(session, top)
     return [_layer(session, tree, index, unavailable) for index in chosen]
 
 

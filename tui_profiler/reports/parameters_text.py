@@ -35,11 +35,10 @@ LEGEND = (
 
 def tensors_told(session: Session, found: Parameters, top: int | None) -> list[TensorStatistics]:
     """Give the tensors worth a row, in the order of the tree, or the ``top`` largest of them."""
-    tensors = [one for one in found.tensors if not one.is_buffer or not _is_plain(one)]
+    tensors = [one for one in in_order(session, found) if not one.is_buffer or not _is_plain(one)]
     if top is not None:
         return sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
-    order = {one.name: place for place, one in enumerate(_in_order(session, found))}
-    return sorted(tensors, key=lambda one: order.get(one.name, len(order)))
+    return tensors
 
 
 def tensor_cells(one: TensorStatistics) -> tuple[str, ...] | None:
@@ -64,8 +63,8 @@ def _is_plain(one: TensorStatistics) -> bool:
     return not one.why_none and not (one.moments and (one.moments.nans or one.moments.infinities))
 
 
-def _in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
-    """Give the tensors in the order of the tree; they came in the order in which they were done."""
+def in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
+    """Give all tensors in the order of the tree; they came in the order in which they were done."""
     if session.tree is None:
         return list(found.tensors)
     names = {
@@ -73,8 +72,8 @@ def _in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
         for node in session.tree.nodes
         for weight in node.weights
     }
-    by_name = {one.name: one for one in found.tensors}
-    return [by_name[name] for name in names if name in by_name]
+    place = {name: number for number, name in enumerate(names)}
+    return sorted(found.tensors, key=lambda one: (place.get(one.name, len(place)), one.name))
 
 
 def says(found: Parameters) -> str:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from tui_profiler.messages import InputSpec, LoadSpec, Request, Start, Unknown, known
+from tui_profiler.messages import NO_FORWARD, InputSpec, LoadSpec, Request, Start, Unknown, known
 from tui_profiler.queries.memory_compared import comparison
 from tui_profiler.queries.sweep import Point, Sweep, Visit, points, visit_of, with_sequence
 from tui_profiler.session import EMPTY, Session, apply
@@ -202,6 +202,8 @@ def _visit(
         return _failed(session, place, turn, took, asked)
     if not _is_whole(session, runs=asked.run):
         return Visit(place, turn, f"stopped after {duration(most)}", took_seconds=took)
+    if not session.tree.has_forward:
+        return Visit(place, turn, NO_FORWARD, bad_argument=True, took_seconds=took)
     batch = session.model.batch if session.model is not None else None
     if asked.batch is not None and batch != asked.batch:
         has = "no batch axis" if batch is None else f"a batch axis of {batch}"

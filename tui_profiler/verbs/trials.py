@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tui_profiler.messages import TrialProgress, TrialResult, Try, Wish
+from tui_profiler.messages import (
+    NO_FORWARD,
+    Failed,
+    Remedy,
+    TrialProgress,
+    TrialResult,
+    Try,
+    Wish,
+)
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.text import safe
@@ -51,6 +59,9 @@ async def try_out(
             is_over = session.ended is not None or session.failure is not None
             if is_over or done == len(wishes):
                 break
+            if session.tree is not None and not session.tree.has_forward:
+                session = apply(session, _nothing_to_try(session))
+                break
             if not asked and is_complete(session, measuring=True):
                 asked = True
                 for wish in wishes:
@@ -58,6 +69,13 @@ async def try_out(
     finally:
         await source.close()
     return session
+
+
+def _nothing_to_try(session: Session) -> Failed:
+    """Say that a change of parameters alone changes nothing that runs."""
+    hint = session.file.hint if session.file is not None else ""
+    remedies = (Remedy(hint, "runs them"),) if hint else ()
+    return Failed("run", f"nothing to try: {NO_FORWARD}", remedies=remedies, bad_argument=True)
 
 
 class _Speaker:

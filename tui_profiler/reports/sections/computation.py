@@ -6,7 +6,7 @@ from tui_profiler.messages import NO_FORWARD
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
 from tui_profiler.queries.breakdown import breakdown
 from tui_profiler.queries.distribution import intensity_bands
-from tui_profiler.queries.totals import known_peak_bytes, top_modules
+from tui_profiler.queries.totals import dearest_modules, known_peak_bytes
 from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
 from tui_profiler.reports.sections import words
 from tui_profiler.session import Session, Tree
@@ -95,7 +95,7 @@ def _bands(tree: Tree) -> Grid:
 
 def _layers(session: Session, tree: Tree, top: int | None) -> Grid:
     if top is not None:
-        chosen = top_modules(session, "seconds" if session.timings else "flops", top)
+        chosen = dearest_modules(session, top)
     else:
         chosen = tuple(at for at, node in enumerate(tree.nodes) if node.kind == "module")
     return Grid(

@@ -57,11 +57,11 @@ def statistics(session: Session) -> tuple[Part, ...]:
     tensors = nlargest(
         words.MOST_ROWS, tensors_told(session, found, None), key=lambda one: one.bytes
     )
-    told = [(one.name, tensor_cells(one)) for one in tensors]
+    told = [(one.name, cells) for one in tensors if (cells := tensor_cells(one)) is not None]
     grid = Grid(
         (names("values of the largest"), *figures(*(head for head, _ in HEADS))),
-        tuple((name, *cells) for name, cells in told if cells is not None),
-        left_out=len(found.tensors) - len(tensors),
+        tuple((name, *cells) for name, cells in told),
+        left_out=len(found.tensors) - len(told),
     )
     return Note(says(found)), words.facts(*rows), grid, *map(Note, LEGEND)
 
