@@ -85,7 +85,7 @@ def status_line(look: Look, scheme: Scheme) -> Line:
     right: Line = ((f"x: {scheme_words(scheme)}", "faint"),)
     if is_measuring(session):
         return row(_measuring(session, look), ((f"{look.glyphs.about} c stops", "faint"),), look)
-    if is_reading(session.parameters):
+    if is_reading(session):
         return row(_reading(session, look), (("c stops", "faint"),), look)
     return row(((_what_came(session), "muted"),), right, look)
 
@@ -123,6 +123,10 @@ def _what_came(session: Session) -> str:
         if not isinstance(noise, Unknown) and noise > 0:
             told += f", two equal forwards differ by {percent(noise)} %"
         return f"{safe(told)}  {duration(latest.seconds)}"
+    if known is not None and read is None:
+        done = known.progress.tensors if known.progress is not None else 0
+        of = known.started.tensors
+        return f"the worker ended before all was read: {thousands(done)} of {thousands(of)} tensors"
     if read is None:
         return "no statistics yet  a reads the values"
     if read.why:

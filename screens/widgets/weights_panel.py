@@ -87,7 +87,7 @@ def _identity(look: Look, weight: WeightRow) -> list[Line]:
 
 def _not_there(look: Look) -> tuple[Line, ...]:
     parameters = look.session.parameters
-    if is_reading(parameters):
+    if is_reading(look.session):
         return pending("values", "they are read", look)
     if parameters is None:
         return pending("values", "not read yet; a reads them", look)

@@ -23,6 +23,7 @@ from tests.small_model import TRACED, folded
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     AnalyseParameters,
+    Ended,
     Hello,
     MeasureSensitivity,
     Message,
@@ -253,6 +254,54 @@ async def test_what_is_going_on_is_stopped_by_a_key() -> None:
         await pilot.pause()
         await pilot.press("c")
         assert stage.requests == [StopAnalysing()]
+
+
+async def test_where_there_is_no_row_for_it_the_last_one_says_what_goes_on() -> None:
+    async with on_stage(recorded_weights(), (80, 24)) as (stage, pilot):
+        await pilot.press("w", "v")
+        await pilot.pause()
+        assert "x and X measure int8 per tensor" in screen_text(stage.app).splitlines()[-1]
+    async with on_stage([*recorded_weights(), STARTED], (80, 24)) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        last = screen_text(stage.app).splitlines()[-1]
+        assert last.split() == ["reading", "─" * 12, "0", "of", "44", "c", "stops"]
+
+
+def test_a_worker_that_is_gone_reads_nothing() -> None:
+    gone = apply(READING, Ended(-9, expected=False, pid=48213))
+    told = text(status_line(Look(gone, 0, 9.0, 120), SCHEMES[0]))
+    assert "the worker ended before all was read: 9 of 44 tensors" in told
+    assert "they are read" not in "\n".join(drawn(gone, node=1))
+
+
+async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
+    async with on_stage(accepting("AnalyseParameters", "StopAnalysing")) as (stage, pilot):
+        hello = stage.app._newest.hello
+        stage.app._newest = replace(stage.app._newest, hello=None)
+        stage.app._show()
+        await pilot.press("w", "a")
+        assert stage.requests == []
+        assert "the worker starts" in screen_text(stage.app)
+        stage.app._newest = replace(stage.app._newest, hello=hello)
+        stage.app._show()
+        stage.app._newest = replace(stage.app._newest, heard_at=1e9)
+        stage.app._show()
+        assert stage.requests == [AnalyseParameters()]
+        await pilot.press("c")
+        assert stage.requests[1:] == [StopAnalysing()]
+
+
+async def test_the_keys_of_a_view_are_listed_there_and_lead_back() -> None:
+    async with on_stage(recorded_weights()) as (stage, pilot):
+        await pilot.press("w", "question_mark")
+        await pilot.pause()
+        listed = screen_text(stage.app)
+        assert "keys of weights" in listed
+        assert "measure what the output loses by this weight" in listed
+        assert "unfold to that depth" not in listed
+        await pilot.press("escape")
+        assert shown(stage)
 
 
 async def test_where_it_is_not_accepted_the_reason_is_said() -> None:

@@ -22,7 +22,6 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.sensitivity import Scheme
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.parameters import Parameters
 
 Column: TypeAlias = Literal[
     "values", "std", "zeros", "int8", "width", "prune", "predicted", "error"
@@ -295,14 +294,16 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
     return (*(row for _, row in with_figure), *without)
 
 
-def is_reading(parameters: Parameters | None) -> bool:
-    """Tell whether values are looked at now."""
-    return parameters is not None and parameters.done is None
+def is_reading(session: Session) -> bool:
+    """Tell whether values are looked at now; nobody does where the worker is gone."""
+    known_of = session.parameters
+    return known_of is not None and known_of.done is None and session.ended is None
 
 
 def is_measuring(session: Session) -> bool:
     """Tell whether sensitivity is measured now."""
-    return session.sensitivity is not None and session.sensitivity.done is None
+    measured = session.sensitivity
+    return measured is not None and measured.done is None and session.ended is None
 
 
 def has_random_weights(session: Session) -> bool:
