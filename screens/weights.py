@@ -64,6 +64,8 @@ class WeightsScreen(SideScreen):
         self._rows = 1
         self._has_asked = False
         self._busy_at = -1e9
+        self._asked_at: tuple[object, object] | None = None
+        """What was known when something was asked for; None when an answer has come."""
         self._waits = False
         """The values were asked for, and none has come yet."""
 
@@ -75,6 +77,13 @@ class WeightsScreen(SideScreen):
         """Ask as soon as there is somebody to ask, and draw what has changed."""
         if self.is_mounted:
             self._read_first()
+        known = (self.session.parameters, self.session.sensitivity)
+        if self._asked_at is not None and any(
+            one is not other for one, other in zip(self._asked_at, known, strict=True)
+        ):
+            self._said = ("", 0.0)  # The answer says more than that it was asked for.
+            self._asked_at = None
+            self._busy_at = time.monotonic()
         super().watch_session()
 
     def _read_first(self) -> None:
@@ -218,7 +227,8 @@ class WeightsScreen(SideScreen):
             self.say("nothing is read or measured now")
 
     def _changing(self, what: str) -> str:
-        return f"{what}: {scheme_words(self.scheme)}; the model's own weights stay as they are"
+        said = f"{what}: {scheme_words(self.scheme)}"
+        return said if self.is_narrow else f"{said}; the model's own weights stay as they are"
 
     def _ask(self, request: Request, said: str) -> None:
         why_not = self._why_not(request)
@@ -228,6 +238,7 @@ class WeightsScreen(SideScreen):
             self._waits = isinstance(request, AnalyseParameters)
             self.send(request)
             self.say(said)
+            self._asked_at = (self.session.parameters, self.session.sensitivity)
 
     def _why_not(self, request: Request) -> str:
         """Give why nobody would carry a request out; empty where somebody would."""

@@ -15,6 +15,7 @@ from tui_profiler.queries.weights import (
     is_reading,
     scheme_words,
     signal_over_noise,
+    why_not_measured,
 )
 from tui_profiler.text import middle, safe
 from tui_profiler.units import count, dtype, shape, share, size, thousands
@@ -103,7 +104,9 @@ def _values(look: Look, found: TensorStatistics, moments: Moments) -> list[Line]
         if number
     ]
     if wrong:
-        told = f"{look.glyphs.failed} {' and '.join(wrong)} values, in no figure here"
+        several = moments.nans + moments.infinities != 1
+        what = f"value{'s' * several}"
+        told = f"{look.glyphs.failed} {' and '.join(wrong)} {what}, in no figure here"
         lines += words(told, look, "error")
     if not moments.count:
         return lines
@@ -252,6 +255,8 @@ def _or_none(number: float) -> str:
 def _sensitivity(look: Look, weight: WeightRow) -> list[Line]:
     session, one = look.session, weight.sensitivity
     known = session.sensitivity
+    if why := why_not_measured(session):
+        return [section("sensitivity", "", look), *absent("output", safe(why), look)]
     if one is None or known is None:
         reason = "x changes this weight and measures the output, X every weight"
         return [section("sensitivity", "", look), *pending("output", reason, look)]

@@ -31,6 +31,7 @@ from tui_profiler.messages import (
     ParametersProgress,
     ParametersStarted,
     SensitivityDone,
+    SensitivityStarted,
     StopAnalysing,
     TensorStatistics,
     Unknown,
@@ -266,6 +267,16 @@ async def test_where_there_is_no_row_for_it_the_last_one_says_what_goes_on() -> 
         await pilot.pause()
         last = screen_text(stage.app).splitlines()[-1]
         assert last.split() == ["reading", "─" * 12, "0", "of", "44", "c", "stops"]
+
+
+def test_what_is_refused_is_said_in_the_place_of_figures() -> None:
+    start = SensitivityStarted(1.0, SCHEMES[0], 0, is_random=False)
+    none = Unknown("no forward was run")
+    over = SensitivityDone(1.0, SCHEMES[0], 0.0, 0, none, none, "not run, as asked")
+    refused = folded((*TRACED, start, over))
+    told = "\n".join(drawn(refused, node=1))
+    assert "not run, as asked" in told
+    assert "error %" not in told
 
 
 def test_a_worker_that_is_gone_reads_nothing() -> None:

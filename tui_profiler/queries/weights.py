@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import (
+    NO_FORWARD,
     Figure,
     Sensitivity,
     SensitivityStarted,
@@ -304,6 +305,22 @@ def is_measuring(session: Session) -> bool:
     """Tell whether sensitivity is measured now."""
     measured = session.sensitivity
     return measured is not None and measured.done is None and session.ended is None
+
+
+def has_sensitivities(session: Session) -> bool:
+    """Tell whether there are figures of sensitivity, or will be."""
+    measured = session.sensitivity
+    return measured is not None and (bool(measured.weights) or is_measuring(session))
+
+
+def why_not_measured(session: Session) -> str:
+    """Say why sensitivity is measured of no weight; empty where it is, or was not asked for."""
+    measured = session.sensitivity
+    if session.tree is not None and not session.tree.has_forward:
+        return NO_FORWARD
+    if measured is None or measured.weights or measured.done is None or measured.started.under:
+        return ""
+    return measured.done.why
 
 
 def has_random_weights(session: Session) -> bool:
