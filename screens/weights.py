@@ -21,11 +21,10 @@ from tui_profiler.queries.weights import (
     SORT_WORDS,
     WeightsView,
     is_measurable,
-    is_measuring,
-    is_reading,
     next_scheme,
     scheme_words,
 )
+from tui_profiler.queries.weights_state import is_measuring, is_reading
 
 from .side_keys import WEIGHTS, own_bindings
 from .side_screen import SAID_SECONDS, Left, SideScreen
@@ -235,7 +234,7 @@ class WeightsScreen(SideScreen):
         if why_not:
             self.say(why_not)
         else:
-            self._waits = isinstance(request, AnalyseParameters)
+            self._waits = self._waits or isinstance(request, AnalyseParameters)
             self.send(request)
             self.say(said)
             self._asked_at = (self.session.parameters, self.session.sensitivity)

@@ -9,11 +9,14 @@ from tui_profiler.queries.weights import (
     SORT_WORDS,
     WeightRow,
     WeightsView,
+    scheme_words,
+    signal_over_noise,
+)
+from tui_profiler.queries.weights_state import (
     has_random_weights,
     is_measuring,
     is_reading,
-    scheme_words,
-    signal_over_noise,
+    why_not_read,
 )
 from tui_profiler.session import Session
 from tui_profiler.text import safe, width
@@ -22,7 +25,8 @@ from tui_profiler.units import dtype, duration, rate, shape, share, size, thousa
 from .lines import EMPTY, Line, exact, line_width
 from .parts import Look, columns, meter, row
 from .weights_cells import decibels, figure_text, long_format, percent, rough_percent, statistic
-from .weights_panel import histogram_columns, panel_lines
+from .weights_histogram import histogram_columns
+from .weights_panel import panel_lines
 from .weights_table import table_lines
 
 PANEL_CELLS = 46
@@ -127,6 +131,8 @@ def _what_came(session: Session) -> str:
         done = known.progress.tensors if known.progress is not None else 0
         of = known.started.tensors
         return f"the worker ended before all was read: {thousands(done)} of {thousands(of)} tensors"
+    if why := why_not_read(session):
+        return f"no statistics: {safe(why)}"
     if read is None:
         return "no statistics yet  a reads the values"
     if read.why:
@@ -188,7 +194,11 @@ def _facts(look: Look, weight: WeightRow) -> list[Line]:
         alike = figure_text(one.near_duplicates, lambda n: f"{n:,.0f}", look)
         told = f"{thousands(one.count)}   dead {one.dead}   outliers {one.outliers}   alike {alike}"
         lines.append(_fact(look, "channels", told))
-    return lines or [_fact(look, "values", "not read yet")]
+    if not lines:
+        why = safe(why_not_read(look.session))
+        told = f"{look.glyphs.dash} {why}" if why else "not read yet"
+        lines.append(_fact(look, "values", told))
+    return lines
 
 
 def _stored(look: Look, weight: WeightRow) -> str:

@@ -8,9 +8,9 @@ from tui_profiler.queries.weights import (
     Column,
     WeightRow,
     WeightsView,
-    has_sensitivities,
     not_finite,
 )
+from tui_profiler.queries.weights_state import has_sensitivities
 from tui_profiler.text import fit, middle, safe, width
 
 from .lines import Line, with_role

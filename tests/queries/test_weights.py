@@ -28,7 +28,6 @@ from tui_profiler.queries.weights import (
     Column,
     WeightsView,
     figure,
-    has_random_weights,
     is_measurable,
     next_scheme,
     not_finite,
@@ -36,6 +35,7 @@ from tui_profiler.queries.weights import (
     rows_of,
     scheme_words,
 )
+from tui_profiler.queries.weights_state import has_random_weights
 from tui_profiler.reports.csv_weights import COLUMNS as CSV_COLUMNS
 from tui_profiler.reports.csv_weights import csv_weights
 from tui_profiler.session import Session, apply

@@ -13,10 +13,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import (
-    NO_FORWARD,
     Figure,
     Sensitivity,
-    SensitivityStarted,
     TensorStatistics,
     Unknown,
     known,
@@ -293,48 +291,6 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]
     return (*(row for _, row in with_figure), *without)
-
-
-def is_reading(session: Session) -> bool:
-    """Tell whether values are looked at now; nobody does where the worker is gone."""
-    known_of = session.parameters
-    return known_of is not None and known_of.done is None and session.ended is None
-
-
-def is_measuring(session: Session) -> bool:
-    """Tell whether sensitivity is measured now."""
-    measured = session.sensitivity
-    return measured is not None and measured.done is None and session.ended is None
-
-
-def has_sensitivities(session: Session) -> bool:
-    """Tell whether there are figures of sensitivity, or will be."""
-    measured = session.sensitivity
-    return measured is not None and (bool(measured.weights) or is_measuring(session))
-
-
-def why_not_measured(session: Session) -> str:
-    """Say why sensitivity is measured of no weight; empty where it is, or was not asked for."""
-    measured = session.sensitivity
-    if session.tree is not None and not session.tree.has_forward:
-        return NO_FORWARD
-    if measured is None or measured.weights or measured.done is None or measured.started.under:
-        return ""
-    return measured.done.why
-
-
-def has_random_weights(session: Session) -> bool:
-    """Tell whether the values are those of an initialisation, as far as that is known."""
-    model = session.model
-    started: SensitivityStarted | None = (
-        session.sensitivity.started if session.sensitivity is not None else None
-    )
-    of_parameters = session.parameters is not None and session.parameters.started.is_random
-    return (
-        of_parameters
-        or (started is not None and started.is_random)
-        or (model is not None and model.weights == "random")
-    )
 
 
 def scheme_words(scheme: Scheme) -> str:
