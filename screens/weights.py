@@ -16,14 +16,8 @@ from tui_profiler.messages import (
     StopAnalysing,
 )
 from tui_profiler.queries.accepts import why_not_now
-from tui_profiler.queries.weights import (
-    SCHEMES,
-    SORT_WORDS,
-    WeightsView,
-    is_measurable,
-    next_scheme,
-    scheme_words,
-)
+from tui_profiler.queries.weights import SORT_WORDS, WeightsView, is_measurable
+from tui_profiler.queries.weights_schemes import SCHEMES, next_scheme, scheme_words
 from tui_profiler.queries.weights_state import is_measuring, is_reading
 
 from .side_keys import WEIGHTS, own_bindings

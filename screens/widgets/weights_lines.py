@@ -5,13 +5,8 @@ from __future__ import annotations
 from tui_profiler.canvas import sparkline
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.queries.weights import (
-    SORT_WORDS,
-    WeightRow,
-    WeightsView,
-    scheme_words,
-    signal_over_noise,
-)
+from tui_profiler.queries.weights import SORT_WORDS, WeightRow, WeightsView, signal_over_noise
+from tui_profiler.queries.weights_schemes import scheme_words
 from tui_profiler.queries.weights_state import (
     has_random_weights,
     is_measuring,

@@ -6,12 +6,8 @@ from collections.abc import Sequence
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import Channels, Moments, TensorStatistics, Width
-from tui_profiler.queries.weights import (
-    WeightRow,
-    is_measurable,
-    scheme_words,
-    signal_over_noise,
-)
+from tui_profiler.queries.weights import WeightRow, is_measurable, signal_over_noise
+from tui_profiler.queries.weights_schemes import scheme_words
 from tui_profiler.queries.weights_state import (
     is_measuring,
     is_reading,

@@ -38,7 +38,8 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.weights import SCHEMES, WeightsView
+from tui_profiler.queries.weights import WeightsView
+from tui_profiler.queries.weights_schemes import SCHEMES
 from tui_profiler.session import EMPTY, Session, apply
 
 STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
