@@ -20,6 +20,7 @@ from tui_profiler.queries.compare_rows import (
     folded,
     folded_to,
     has_children,
+    in_sight,
     next_figure,
     next_worst,
     revealed,
@@ -237,7 +238,8 @@ class CompareScreen(TakeActions[None]):
 
     def action_operators(self) -> None:
         """Show operators, or hide them."""
-        self._become(replace(self.view, operators=not self.view.operators, selected=0))
+        view = replace(self.view, operators=not self.view.operators)
+        self._become(in_sight(view, self.compared))
 
     def action_order(self) -> None:
         """Sort by difference, or as the model has it."""
@@ -260,11 +262,8 @@ class CompareScreen(TakeActions[None]):
         self.open_prompt(Prompt("/", self.view.filter, self.filter_by, lambda text: None))
 
     def filter_by(self, text: str) -> None:
-        """Show what a text lets through; the first of it is selected where the cursor was not."""
-        view = replace(self.view, filter=text)
-        rows = visible(self.compared, view)
-        selected = view.selected if view.selected in rows else 0
-        self._become(replace(view, selected=selected))
+        """Show what a text lets through; where the cursor's row is not among it, one above it."""
+        self._become(in_sight(replace(self.view, filter=text), self.compared))
 
     def action_back(self) -> None:
         """Drop the filter."""

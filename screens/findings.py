@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui_profiler.findings import CHECKS, Advice, Finding, advice, findings
 from tui_profiler.findings.verdict import REFUTED
 from tui_profiler.messages import StopTrial, Try
 from tui_profiler.messages.trials import Wish
-from tui_profiler.queries.accepts import refusal
+from tui_profiler.queries.accepts import why_not_now
 from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.session import Session, Tree
+from tui_profiler.text import safe
 
+from .side_keys import FINDINGS, own_bindings
 from .side_screen import Left, SideScreen
 from .widgets.finding_lines import finding_lines
 from .widgets.findings_lines import at_word, list_lines, none_line
@@ -48,18 +50,8 @@ class FindingsScreen(SideScreen):
         ("←→", "its nodes"),
         ("↵", "node"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "walk(1)", show=False),
-        Binding("up,k", "walk(-1)", show=False),
-        Binding("g,home", "walk(-1000)", show=False),
-        Binding("G,end", "walk(1000)", show=False),
-        Binding("right,l", "cross(1)", show=False),
-        Binding("left,h", "cross(-1)", show=False),
-        Binding("ctrl+d,pagedown", "scroll_detail(1)", show=False),
-        Binding("ctrl+u,pageup", "scroll_detail(-1)", show=False),
-        Binding("x", "try", show=False),
-        Binding("enter", "open", show=False),
-    ]
+    every_key = FINDINGS
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(FINDINGS)]
 
     def begin(self) -> None:
         """Keep the findings, their order, the cursor, and how far the detail is scrolled."""
@@ -106,7 +98,7 @@ class FindingsScreen(SideScreen):
         left = f"{count} finding{'s' * (count != 1)} of {len(CHECKS)} checks"
         right = f"{len(tried)} tried, {refuted} refuted" if tried else ""
         if count:
-            left += f"  best: {self.found[0].title}"
+            left += f"  best: {safe(self.found[0].title)}"
         left = at_word(left, max(look.inner - len(right) - 2, 8), look.glyphs.ellipsis)
         return row(((left, "ink"),), ((right, "muted"),), look)
 
@@ -156,11 +148,9 @@ class FindingsScreen(SideScreen):
             self._kind = next(of_node, found[0].kind)
 
     def _refused(self, session: Session) -> str:
-        if is_remembered(session):
+        if is_remembered(session):  # What is found in it may not be true of the model of today.
             return "this tree is remembered: the worker's own is not known yet"
-        if session.ended is not None and session.playback is None:
-            return "there is no worker; ctrl+r in the explorer starts one"
-        return refusal(session, "Try")
+        return why_not_now(session, "Try")
 
     def _current(self) -> Advice | None:
         session = self.held_view[0] if self.held_view is not None else self.session
@@ -208,7 +198,10 @@ class FindingsScreen(SideScreen):
             self.say(why_not)
         elif one.progress is not None:
             self.send(StopTrial())
-            self.say("the trial is stopped")
+            waiting = one.progress.waiting
+            self.say(f"the trial is stopped{', and those that wait' if waiting else ''}")
+        elif one.word == "waits":
+            self.say(f"{kind} waits for the trial before it; x there stops both")
         else:
             self.send(Try(Wish(kind)))
             self.say(f"{kind} is tried in a process of its own; x stops it")

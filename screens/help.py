@@ -20,6 +20,7 @@ from .widgets.lines import EMPTY, Line, LinesWidget
 from .widgets.parts import plain
 
 _GROUPS = {
+    "here": "this view",
     "move": "move",
     "fold": "fold",
     "find": "find and sort",
@@ -40,13 +41,14 @@ def key_lines(
 
     Those that the probe of ``session`` does not accept are dimmed, with the reason.
     """
-    depths = Key("1…9", "", "depth", "unfold to that depth", "fold")
+    if any(key.action == "toggle_fold" for key in keys):  # Of the explorer.
+        keys = (*keys, Key("1…9", "", "depth", "unfold to that depth", "fold"))
     wanted = search.casefold()
     lines: list[Line] = []
     for group, title in _GROUPS.items():
         found = [
             key
-            for key in (*keys, depths)
+            for key in keys
             if key.group == group and wanted in f"{shown(key)} {key.label} {key.help}".casefold()
         ]
         if found:
@@ -76,9 +78,15 @@ class KeysScreen(Screen[None]):
     ]
 
     def __init__(
-        self, session: Session = NOTHING, keys: tuple[Key, ...] = EXPLORER, glyphs: Glyphs = UNICODE
+        self,
+        session: Session = NOTHING,
+        keys: tuple[Key, ...] = EXPLORER,
+        glyphs: Glyphs = UNICODE,
+        view: str = "",
     ) -> None:
         super().__init__()
+        self._view = view
+        """Whose keys they are; empty: those of the explorer, or all."""
         self._glyphs = glyphs
         self._keys = keys
         self._session = session
@@ -132,9 +140,10 @@ class KeysScreen(Screen[None]):
         lines = key_lines(self._search, self._session, self._keys, self._glyphs)
         height = max(self.size.height - 2, 1)
         self._top = max(0, min(self._top, len(lines) - height))
-        title: Line = ((" keys", "strong"), (f"  {self._search}▏", "accent"))
+        what = f" keys of {self._view}" if self._view else " keys"
+        title: Line = ((what, "strong"), (f"  {self._search}▏", "accent"))
         if not self._search:
-            title = ((" keys", "strong"), ("  type to search", "faint"))
+            title = ((what, "strong"), ("  type to search", "faint"))
         shown = (plain(line, self._glyphs) for line in lines[self._top : self._top + height])
         self.query_one("#title", LinesWidget).lines = (plain(title, self._glyphs),)
         self.query_one("#keys", LinesWidget).lines = shown

@@ -68,7 +68,7 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
         async def come_back(left: Left | None) -> None:
             if left is not None:
                 self.tree_widget.select(left.node)
-                if left.then in ("node", "keys", "palette"):
+                if left.then in ("node", "palette"):
                     await self.run_action(left.then)
                 elif left.then:
                     self.action_side(left.then)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.memory import first_step, module_at, peak_step, steps_of
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.memory import Memory
 
+from .side_keys import MEMORY, own_bindings
 from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line
@@ -29,16 +30,8 @@ class MemoryScreen(SideScreen):
     name_of_view = "memory"
     keys: ClassVar[Keys] = (("esc", "back"), ("←→", "step"), ("z", "peak"), ("↵", "node"))
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "step(-1)", show=False),
-        Binding("right,l", "step(1)", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", show=False),
-        Binding("z", "peak", show=False),
-        Binding("g,home", "end(0)", show=False),
-        Binding("G,end", "end(-1)", show=False),
-        Binding("enter", "open", show=False),
-    ]
+    every_key = MEMORY
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(MEMORY)]
 
     _step = 0
     _at: tuple[Memory, int] | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -12,7 +14,7 @@ from textual.containers import Horizontal
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
-from tui_profiler.text import printable
+from tui_profiler.text import printable, safe
 
 from .base_app import redraw_seconds
 from .scrolling import ScrollingScreen
@@ -27,12 +29,13 @@ from .widgets.lines import EMPTY as BLANK
 from .widgets.lines import Line, LinesWidget
 from .widgets.machine_lines import machine_lines
 from .widgets.node_lines import Around, node_lines
-from .widgets.parts import Look, finished
+from .widgets.parts import Look, finished, row
 from .widgets.scrolled import ScrolledLines
 from .widgets.status import Status
 from .widgets.strip import ForwardStrip
 from .widgets.timing_lines import timing_lines
 
+SAID_SECONDS = 8.0
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either the inspector's sections follow in the body."""
 WIDE_COLUMNS = 160
@@ -67,7 +70,7 @@ class NodeScreen(ScrollingScreen):
         self._now = now
         self._tree: Tree | None = None
         self._around: Around | None = None
-        self._said = ""
+        self._said, self._said_at = "", 0.0
 
     @property
     def node(self) -> int:
@@ -120,9 +123,13 @@ class NodeScreen(ScrollingScreen):
         look = Look(session, self._node, now, max(body.size.width - 1, 3), self._glyphs)
         body.show(self._body(look))
         self.query_one(Inspector).show(session, self._node, now)
-        self.query_one(Status).show(session, now, self._said)
-        keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (keys,)
+        said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
+        self.query_one(Status).show(session, now, said)
+        last = key_bar(_KEYS, (), self.size.width, self._glyphs)
+        if self._is_narrow and said:  # There is no other row for it.
+            cells = replace(look, cells=max(self.size.width, 3))
+            [last] = finished((row(((safe(said), "ink"),), (), cells),), cells)
+        self.query_one("#keys", LinesWidget).lines = (last,)
 
     def _body(self, look: Look) -> tuple[Line, ...]:
         if self._around is None:
@@ -149,7 +156,7 @@ class NodeScreen(ScrollingScreen):
             return
         found = sibling(tree, self._node, step)
         if found == self._node:
-            self._said = "no further sibling"
+            self.say("no further sibling")
         else:
             self._node, self._said = found, ""
             self._around = look_around(tree, found)
@@ -167,7 +174,7 @@ class NodeScreen(ScrollingScreen):
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
-        self._said = text
+        self._said, self._said_at = text, time.monotonic()
         self._draw()
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui_profiler.queries.roofline_view import RooflineView
 
+from .side_keys import ROOFLINE, own_bindings
 from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line
@@ -28,17 +29,8 @@ class RooflineScreen(SideScreen):
         ("←→", "by FLOP/B"),
         ("↵", "node"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "walk(1)", show=False),
-        Binding("up,k", "walk(-1)", show=False),
-        Binding("ctrl+d,pagedown", "page(1)", show=False),
-        Binding("ctrl+u,pageup", "page(-1)", show=False),
-        Binding("g,home", "walk(-1000000)", show=False),
-        Binding("G,end", "walk(1000000)", show=False),
-        Binding("right,l", "cross(1)", show=False),
-        Binding("left,h", "cross(-1)", show=False),
-        Binding("enter", "open", show=False),
-    ]
+    every_key = ROOFLINE
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(ROOFLINE)]
 
     def begin(self) -> None:
         """Keep the axes, the order and the cursor."""

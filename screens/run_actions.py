@@ -84,6 +84,8 @@ class RunActions(Screen[None]):
         loop = self.session.loop
         if why_not := refusal(self.session, "Pause"):
             self.say(why_not)
+        elif why := self._waits_for():
+            self.say(why)
         elif loop is not None and loop.state == "paused":
             self._request(Resume(), "the model runs again")
         elif self.now() - self._hold_asked_at <= HOLD_SECONDS:
@@ -98,10 +100,19 @@ class RunActions(Screen[None]):
         loop = self.session.loop
         if why_not := refusal(self.session, "Step"):
             self.say(why_not)
+        elif why := self._waits_for():
+            self.say(why)
         elif loop is not None and loop.state == "paused":
             self._request(Step(), "one forward")
         else:
             self.say("the model runs; P P holds it, then . steps")
+
+    def _waits_for(self) -> str:
+        """Say what the model is held for, where that was not the user's key; else empty."""
+        loop = self.session.loop
+        if loop is None or loop.state != "paused" or not loop.detail:
+            return ""
+        return f"the model waits meanwhile: {loop.detail}"
 
     def action_phase(self) -> None:
         """Ask for the other forward of a model that generates."""

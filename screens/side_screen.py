@@ -19,10 +19,10 @@ from textual.binding import Binding, BindingType
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.messages import Request
 from tui_profiler.session import Session
-from tui_profiler.text import safe
+from tui_profiler.text import safe, width
 
 from .base_app import own_keys, redraw_seconds
-from .keys import SIDE_SCREENS, shown
+from .keys import SIDE_SCREENS, Key, shown
 from .prompt import Choice, Prompt
 from .take_actions import TakeActions
 from .widgets.header import Header
@@ -51,6 +51,8 @@ class SideScreen(TakeActions[Left]):
     """As in ``SIDE_SCREENS``."""
     keys: ClassVar[Keys] = ()
     """Its own keys, for the last row."""
+    every_key: ClassVar[tuple[Key, ...]] = ()
+    """Every key that only this view has, for the list of keys."""
 
     DEFAULT_CSS = """
     SideScreen #view { height: 1fr; }
@@ -59,7 +61,7 @@ class SideScreen(TakeActions[Left]):
         Binding("escape,backspace", "back", show=False, id="back"),
         Binding("q", "back", show=False, id="leave"),
         Binding("o", "leave_for('node')", show=False, id="node"),
-        Binding("question_mark", "leave_for('keys')", show=False, id="keys"),
+        Binding("question_mark", "keys", show=False, id="keys"),
         Binding("p", "pause", show=False, id="pause"),
         Binding("y", "copy", show=False, id="copy"),
         Binding("e", "export", show=False, id="export"),
@@ -142,18 +144,25 @@ class SideScreen(TakeActions[Left]):
         look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
         view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
         said, said_at = self._said
-        status = self.status(look)
-        if said and time.monotonic() - said_at < SAID_SECONDS:
-            status = row(((safe(said), "ink"),), (), look)
+        is_said = bool(said) and time.monotonic() - said_at < SAID_SECONDS
+        status = row(((safe(said), "ink"),), (), look) if is_said else self.status(look)
         self.query_one("#status", LinesWidget).lines = finished((status,), look)
         if self._prompt is not None and self._prompt.is_open:
-            self.query_one("#keys", LinesWidget).lines = (self._prompt.line(self.size.width),)
-            return
+            last = self._prompt.line(self.size.width)
+        elif self.is_narrow and (is_said or self.has_news(look)):
+            [last] = finished((status,), look)  # There is no other row for it.
+        else:
+            [last] = finished((self._bar(),), look)
+        self.query_one("#keys", LinesWidget).lines = (last,)
+
+    def has_news(self, look: Look) -> bool:
+        """Tell whether the status is worth the last row where it has none of its own."""
+        return False
+
+    def _bar(self) -> Line:
         others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
-        bar = key_bar(
-            self.keys, (*others, ("?", "keys")), self.size.width, self.glyphs, self.name_of_view
-        )
-        self.query_one("#keys", LinesWidget).lines = finished((bar,), look)
+        every = (*others, ("?", "keys"))
+        return key_bar(self.keys, every, self.size.width, self.glyphs, self.name_of_view)
 
     def _follow(self, session: Session) -> None:
         """Keep to the same node when the model was traced anew."""
@@ -177,7 +186,11 @@ class SideScreen(TakeActions[Left]):
         return self._path or ""
 
     def say(self, text: str) -> None:
-        """Tell it in place of the status."""
+        """Tell it in place of the status, or over the view where that is too short for it."""
+        if self.is_narrow and width(text) > self.size.width - 2:
+            self.app.clear_notifications()
+            self.notify(safe(text), timeout=SAID_SECONDS, markup=False)
+            return
         self._said = (text, time.monotonic())
         self._draw_when_current()
 
@@ -198,6 +211,14 @@ class SideScreen(TakeActions[Left]):
         """Pause the view, or let it go on."""
         self.held_view = (self.session, self.now()) if self.held_view is None else None
         self.refresh_view()
+
+    def action_keys(self) -> None:
+        """List the keys of this view; leaving the list leads back here."""
+        from .help import KeysScreen  # noqa: PLC0415 # as in the explorer
+        from .side_keys import EVERY  # noqa: PLC0415
+
+        keys = (*self.every_key, *own_keys(self.app, EVERY))
+        self.app.push_screen(KeysScreen(self.session, keys, self.glyphs, self.name_of_view))
 
     def action_back(self) -> None:
         """Go back to the explorer."""

@@ -15,6 +15,7 @@ from tui_profiler.queries.steady import Steady
 from tui_profiler.queries.timeline import steps, usual_step
 from tui_profiler.session import Session, Tree
 
+from .side_keys import TIMELINE, own_bindings
 from .side_screen import SideScreen
 from .widgets.flame_lines import Drawn, flame_lines, legend
 from .widgets.key_bar import Keys
@@ -65,14 +66,9 @@ class TimelineScreen(SideScreen):
         ("s", "span"),
         ("o", "node"),
     )
+    every_key = TIMELINE
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "beside(-1)", show=False),
-        Binding("right,l", "beside(1)", show=False),
-        Binding("up,k", "outward", show=False),
-        Binding("down,j", "inward", show=False),
-        Binding("enter", "zoom", show=False),
-        Binding("z", "hottest", show=False),
-        Binding("s", "span", show=False),
+        *own_bindings(TIMELINE),
         Binding("q", "leave_for('')", show=False),
     ]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tui_profiler.messages import (
     AnalyseParameters,
@@ -14,21 +15,13 @@ from tui_profiler.messages import (
     Request,
     StopAnalysing,
 )
-from tui_profiler.queries.accepts import refusal
-from tui_profiler.queries.remembered import is_remembered
-from tui_profiler.queries.weights import (
-    SCHEMES,
-    SORT_WORDS,
-    WeightsView,
-    is_measurable,
-    is_measuring,
-    is_reading,
-    next_scheme,
-    scheme_words,
-)
+from tui_profiler.queries.accepts import why_not_now
+from tui_profiler.queries.weights import SORT_WORDS, WeightsView, is_measurable
+from tui_profiler.queries.weights_schemes import SCHEMES, next_scheme, scheme_words
+from tui_profiler.queries.weights_state import is_measuring, is_reading
 
-from .app import ProfilerApp
-from .side_screen import Left, SideScreen
+from .side_keys import WEIGHTS, own_bindings
+from .side_screen import SAID_SECONDS, Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line, text
 from .widgets.parts import Look, row
@@ -54,23 +47,8 @@ class WeightsScreen(SideScreen):
         ("b", "buffers"),
         ("↵", "node"),
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", show=False),
-        Binding("up,k", "move(-1)", show=False),
-        Binding("ctrl+d,pagedown", "page(1)", show=False),
-        Binding("ctrl+u,pageup", "page(-1)", show=False),
-        Binding("g,home", "move(-1000000)", show=False),
-        Binding("G,end", "move(1000000)", show=False),
-        Binding("s", "sort", show=False),
-        Binding("S", "reverse", show=False),
-        Binding("b", "buffers", show=False),
-        Binding("a", "read", show=False),
-        Binding("x", "measure", show=False),
-        Binding("X", "measure_all", show=False),
-        Binding("v", "scheme", show=False),
-        Binding("c", "stop", show=False),
-        Binding("enter", "open", show=False),
-    ]
+    every_key = WEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(WEIGHTS)]
 
     def begin(self) -> None:
         """Keep the order, the cursor, and what is done to a weight that is measured."""
@@ -78,15 +56,35 @@ class WeightsScreen(SideScreen):
         self.scheme = SCHEMES[0]
         self._rows = 1
         self._has_asked = False
+        self._busy_at = -1e9
+        self._asked_at: tuple[object, object] | None = None
+        """What was known when something was asked for; None when an answer has come."""
+        self._waits = False
+        """The values were asked for, and none has come yet."""
 
     def on_mount(self) -> None:
         """Ask for the statistics where there are none yet, once the session is here."""
         self.call_after_refresh(self._read_first)
 
+    def watch_session(self) -> None:
+        """Ask as soon as there is somebody to ask, and draw what has changed."""
+        if self.is_mounted:
+            self._read_first()
+        known = (self.session.parameters, self.session.sensitivity)
+        if self._asked_at is not None and any(
+            one is not other for one, other in zip(self._asked_at, known, strict=True)
+        ):
+            self._said = ("", 0.0)  # The answer says more than that it was asked for.
+            self._asked_at = None
+            self._busy_at = time.monotonic()
+        super().watch_session()
+
     def _read_first(self) -> None:
-        if self.session.parameters is None and not self._why_not(AnalyseParameters()):
-            self._has_asked = True
-            self._send(AnalyseParameters())
+        if self._has_asked or self.session.parameters is not None:
+            return
+        if not self._why_not(AnalyseParameters()):
+            self._has_asked = self._waits = True
+            self.send(AnalyseParameters())
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Give the table, and the weight under the cursor."""
@@ -96,10 +94,19 @@ class WeightsScreen(SideScreen):
 
     def status(self, look: Look) -> Line:
         """Give what is going on, or what came of it."""
-        if self._has_asked and look.session.parameters is None:
+        session = look.session
+        if self._waits and session.parameters is None and session.ended is None:
             told = "the values are asked for, and come when the worker is ready for it"
             return row(((told, "muted"),), (), look)
         return status_line(look, self.scheme)
+
+    def has_news(self, look: Look) -> bool:
+        """Tell whether something goes on, or is over since a moment."""
+        session, now = look.session, time.monotonic()
+        waits = self._waits and session.parameters is None
+        if waits or is_measuring(session) or is_reading(session):
+            self._busy_at = now
+        return now - self._busy_at < SAID_SECONDS
 
     def rows_as_csv(self) -> Callable[[], str]:
         """Give what writes the rows, in the order that is shown."""
@@ -205,33 +212,29 @@ class WeightsScreen(SideScreen):
 
     def action_stop(self) -> None:
         """End what is going on; what has come stays."""
-        if is_measuring(self.session) or is_reading(self.session.parameters):
+        waits = self._waits and self.session.parameters is None
+        self._waits = False
+        if waits or is_measuring(self.session) or is_reading(self.session):
             self._ask(StopAnalysing(), "stopped: what is known stays")
         else:
             self.say("nothing is read or measured now")
 
     def _changing(self, what: str) -> str:
-        return f"{what}: {scheme_words(self.scheme)}; the model's own weights stay as they are"
+        said = f"{what}: {scheme_words(self.scheme)}"
+        return said if self.is_narrow else f"{said}; the model's own weights stay as they are"
 
     def _ask(self, request: Request, said: str) -> None:
         why_not = self._why_not(request)
         if why_not:
             self.say(why_not)
         else:
-            self._send(request)
+            self._waits = self._waits or isinstance(request, AnalyseParameters)
+            self.send(request)
             self.say(said)
+            self._asked_at = (self.session.parameters, self.session.sensitivity)
 
     def _why_not(self, request: Request) -> str:
         """Give why nobody would carry a request out; empty where somebody would."""
-        session = self.session
-        if why_not := refusal(session, type(request).__name__):
-            return why_not
-        if session.hello is None or session.ended is not None:
-            return "there is no worker to ask; ctrl+r starts one"
-        if is_remembered(session):
-            return "this tree is remembered: the worker's own is not known yet"
-        return ""
-
-    def _send(self, request: Request) -> None:
-        if isinstance(self.app, ProfilerApp):
-            self.app.send(request)
+        if self.session.hello is None:
+            return "the worker starts, and takes no request yet"
+        return why_not_now(self.session, type(request).__name__)

@@ -115,7 +115,9 @@ def _progress(progress: TrialProgress) -> str:
 
 def _result(one: Advice, result: TrialResult) -> tuple[str, ...]:
     if one.measured is None or result.speedup is None:
-        return (f"nothing was measured ({result.outcome}): {safe(result.why)}",)
+        # Most reasons say by themselves what kind of end it was.
+        kind = f" ({result.outcome})" if result.outcome not in result.why else ""
+        return (f"nothing was measured{kind}: {safe(result.why)}",)
     low, high = result.low or 0.0, result.high or 0.0
     fast = (
         f"{_JUDGED.get(one.word, one.word)}: {three_digits(result.speedup)}× as fast, with 95 %"

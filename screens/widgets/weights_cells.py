@@ -20,7 +20,7 @@ def statistic(value: float) -> str:
     if value == 0:
         return ZERO
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+        return "NaN" if math.isnan(value) else ("inf" if value > 0 else "−inf")
     size = abs(value)
     if 999.5 <= size < 1e18:
         text = ("-" if value < 0 else "") + count(size)

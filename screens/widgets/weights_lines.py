@@ -5,15 +5,13 @@ from __future__ import annotations
 from tui_profiler.canvas import sparkline
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.queries.weights import (
-    SORT_WORDS,
-    WeightRow,
-    WeightsView,
+from tui_profiler.queries.weights import SORT_WORDS, WeightRow, WeightsView, signal_over_noise
+from tui_profiler.queries.weights_schemes import scheme_words
+from tui_profiler.queries.weights_state import (
     has_random_weights,
     is_measuring,
     is_reading,
-    scheme_words,
-    signal_over_noise,
+    why_not_read,
 )
 from tui_profiler.session import Session
 from tui_profiler.text import safe, width
@@ -22,7 +20,8 @@ from tui_profiler.units import dtype, duration, rate, shape, share, size, thousa
 from .lines import EMPTY, Line, exact, line_width
 from .parts import Look, columns, meter, row
 from .weights_cells import decibels, figure_text, long_format, percent, rough_percent, statistic
-from .weights_panel import histogram_columns, panel_lines
+from .weights_histogram import histogram_columns
+from .weights_panel import panel_lines
 from .weights_table import table_lines
 
 PANEL_CELLS = 46
@@ -85,7 +84,7 @@ def status_line(look: Look, scheme: Scheme) -> Line:
     right: Line = ((f"x: {scheme_words(scheme)}", "faint"),)
     if is_measuring(session):
         return row(_measuring(session, look), ((f"{look.glyphs.about} c stops", "faint"),), look)
-    if is_reading(session.parameters):
+    if is_reading(session):
         return row(_reading(session, look), (("c stops", "faint"),), look)
     return row(((_what_came(session), "muted"),), right, look)
 
@@ -123,6 +122,12 @@ def _what_came(session: Session) -> str:
         if not isinstance(noise, Unknown) and noise > 0:
             told += f", two equal forwards differ by {percent(noise)} %"
         return f"{safe(told)}  {duration(latest.seconds)}"
+    if known is not None and read is None:
+        done = known.progress.tensors if known.progress is not None else 0
+        of = known.started.tensors
+        return f"the worker ended before all was read: {thousands(done)} of {thousands(of)} tensors"
+    if why := why_not_read(session):
+        return f"no statistics: {safe(why)}"
     if read is None:
         return "no statistics yet  a reads the values"
     if read.why:
@@ -184,7 +189,11 @@ def _facts(look: Look, weight: WeightRow) -> list[Line]:
         alike = figure_text(one.near_duplicates, lambda n: f"{n:,.0f}", look)
         told = f"{thousands(one.count)}   dead {one.dead}   outliers {one.outliers}   alike {alike}"
         lines.append(_fact(look, "channels", told))
-    return lines or [_fact(look, "values", "not read yet")]
+    if not lines:
+        why = safe(why_not_read(look.session))
+        told = f"{look.glyphs.dash} {why}" if why else "not read yet"
+        lines.append(_fact(look, "values", told))
+    return lines
 
 
 def _stored(look: Look, weight: WeightRow) -> str:

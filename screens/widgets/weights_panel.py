@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 
-from tui_profiler.canvas import sparkline
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.messages.parameters import Channels, Histogram, Moments, TensorStatistics, Width
-from tui_profiler.queries.weights import (
-    WeightRow,
-    is_measurable,
+from tui_profiler.messages.parameters import Channels, Moments, TensorStatistics, Width
+from tui_profiler.queries.weights import WeightRow, is_measurable, signal_over_noise
+from tui_profiler.queries.weights_schemes import scheme_words
+from tui_profiler.queries.weights_state import (
     is_measuring,
     is_reading,
-    scheme_words,
-    signal_over_noise,
+    why_not_measured,
+    why_not_read,
 )
 from tui_profiler.text import middle, safe
 from tui_profiler.units import count, dtype, shape, share, size, thousands
@@ -29,6 +27,7 @@ from .weights_cells import (
     rough_percent,
     statistic,
 )
+from .weights_histogram import histogram_lines
 
 FORMATS = ("int8", "int4", "float8_e4m3fn", "float8_e5m2")
 HISTOGRAM_ROWS = 3
@@ -87,8 +86,10 @@ def _identity(look: Look, weight: WeightRow) -> list[Line]:
 
 def _not_there(look: Look) -> tuple[Line, ...]:
     parameters = look.session.parameters
-    if is_reading(parameters):
+    if is_reading(look.session):
         return pending("values", "they are read", look)
+    if why := why_not_read(look.session):
+        return absent("values", safe(why), look)
     if parameters is None:
         return pending("values", "not read yet; a reads them", look)
     why = parameters.done.why if parameters.done is not None else ""
@@ -103,7 +104,9 @@ def _values(look: Look, found: TensorStatistics, moments: Moments) -> list[Line]
         if number
     ]
     if wrong:
-        told = f"{look.glyphs.failed} {' and '.join(wrong)} values, in no figure here"
+        several = moments.nans + moments.infinities != 1
+        what = f"value{'s' * several}"
+        told = f"{look.glyphs.failed} {' and '.join(wrong)} {what}, in no figure here"
         lines += words(told, look, "error")
     if not moments.count:
         return lines
@@ -131,34 +134,6 @@ def _norms(look: Look, found: TensorStatistics, moments: Moments) -> Line:
         norms.append(("spectral", figure_text(found.spectral.norm, statistic, look)))
     parts += [((f"  {name} ", "muted"), (text, "ink")) for name, text in norms]
     return columns(parts, EMPTY, look)
-
-
-def histogram_lines(look: Look, histogram: Histogram, moments: Moments, rows: int) -> list[Line]:
-    """Draw the counts over the range of the values, and its ends below."""
-    shown = histogram_columns(histogram, look.inner)
-    drawn = sparkline(shown, max((one or 0.0 for one in shown), default=0.0), rows, look.glyphs)
-    low, high = statistic(moments.minimum), statistic(moments.maximum)
-    return [
-        *(row(((line, "ink"),), EMPTY, look) for line in drawn),
-        row(((low, "muted"),), ((high, "muted"),), look),
-    ]
-
-
-def histogram_columns(histogram: Histogram, cells: int) -> list[float | None]:
-    """Share the bins out over so many columns, each bin evenly over its width; None is empty."""
-    counts = array("Q")
-    counts.frombytes(histogram.counts[: len(histogram.counts) // 8 * 8])
-    if not counts or cells < 1:
-        return []
-    bins = len(counts)
-    found: list[float | None] = []
-    for column in range(cells):
-        low, high = column * bins / cells, (column + 1) * bins / cells
-        inside = 0.0
-        for at in range(int(low), min(int(high) + 1, bins)):
-            inside += counts[at] * max(min(high, at + 1) - max(low, at), 0.0)
-        found.append(inside or None)
-    return found
 
 
 def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
@@ -252,6 +227,8 @@ def _or_none(number: float) -> str:
 def _sensitivity(look: Look, weight: WeightRow) -> list[Line]:
     session, one = look.session, weight.sensitivity
     known = session.sensitivity
+    if why := why_not_measured(session):
+        return [section("sensitivity", "", look), *absent("output", safe(why), look)]
     if one is None or known is None:
         reason = "x changes this weight and measures the output, X every weight"
         return [section("sensitivity", "", look), *pending("output", reason, look)]

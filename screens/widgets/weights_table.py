@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_profiler.queries.weights import Column, WeightRow, WeightsView, not_finite
+from tui_profiler.queries.weights import (
+    Column,
+    WeightRow,
+    WeightsView,
+    not_finite,
+)
+from tui_profiler.queries.weights_state import has_sensitivities
 from tui_profiler.text import fit, middle, safe, width
 
 from .lines import Line, with_role
@@ -59,7 +65,7 @@ def first_row(view: WeightsView, body: int) -> int:
 
 def columns_for(look: Look, view: WeightsView) -> tuple[Column, ...]:
     """Give the columns that there is room for; sensitivity's once there are figures of it."""
-    has_sensitivity = look.session.sensitivity is not None
+    has_sensitivity = has_sensitivities(look.session)
     shown = [name for name in _COLUMNS if has_sensitivity or name not in ("predicted", "error")]
     for name in _YIELD:
         if _name_cells(look, shown) >= _LEAST_NAME:

@@ -23,19 +23,17 @@ from tui_profiler.messages.parameters import Moments, Pruned, Quantised, Width
 from tui_profiler.messages.sensitivity import Scheme
 from tui_profiler.queries.weights import (
     COLUMNS,
-    SCHEMES,
     SORTS,
     Column,
     WeightsView,
     figure,
-    has_random_weights,
     is_measurable,
-    next_scheme,
     not_finite,
     ordered,
     rows_of,
-    scheme_words,
 )
+from tui_profiler.queries.weights_schemes import SCHEMES, next_scheme, scheme_words
+from tui_profiler.queries.weights_state import has_random_weights
 from tui_profiler.reports.csv_weights import COLUMNS as CSV_COLUMNS
 from tui_profiler.reports.csv_weights import csv_weights
 from tui_profiler.session import Session, apply

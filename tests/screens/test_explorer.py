@@ -250,6 +250,14 @@ async def test_a_held_model_is_let_go_at_once() -> None:
         assert stage.requests == [Resume()]
 
 
+async def test_a_model_that_waits_for_a_trial_is_neither_held_nor_let_go() -> None:
+    messages = [*recorded(), LoopState("paused", 1e9, 1, "a change is tried")]
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("P", "P", "full_stop")
+        assert stage.requests == []
+        assert "the model waits meanwhile: a change is tried" in screen_text(stage.app)
+
+
 async def test_another_batch_size_is_asked_for() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("B", "8", "enter")

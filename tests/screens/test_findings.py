@@ -226,6 +226,16 @@ async def test_x_asks_for_a_trial_and_stops_the_one_that_runs() -> None:
         assert "no trial: " in screen_text(stage.app)
 
 
+async def test_what_waits_is_not_asked_for_twice() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        screen.found = (replace(FOUND[0], kind="compile", trial="compile"),)
+        await pilot.press("x")
+        assert stage.requests == []
+        assert "compile waits for the trial before it" in screen_text(stage.app)
+
+
 async def test_a_recording_says_why_nothing_is_tried() -> None:
     messages = [
         replace(one, accepts=("Play",), refusal="this is a recording: no model runs here")

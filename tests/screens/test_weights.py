@@ -11,8 +11,9 @@ from screens.weights import WeightsScreen
 from screens.widgets.lines import line_width, text
 from screens.widgets.parts import Look, finished
 from screens.widgets.weights_cells import percent, rough_percent, statistic
+from screens.widgets.weights_histogram import histogram_columns
 from screens.widgets.weights_lines import status_line, weights_lines
-from screens.widgets.weights_panel import histogram_columns, panel_lines
+from screens.widgets.weights_panel import panel_lines
 from tests.fixtures.record import recorded
 from tests.fixtures.record_weights import recorded_weights
 from tests.queries.test_weights import CONV, DECODER, SMALL, measured, sensitivity
@@ -23,6 +24,7 @@ from tests.small_model import TRACED, folded
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     AnalyseParameters,
+    Ended,
     Hello,
     MeasureSensitivity,
     Message,
@@ -30,12 +32,14 @@ from tui_profiler.messages import (
     ParametersProgress,
     ParametersStarted,
     SensitivityDone,
+    SensitivityStarted,
     StopAnalysing,
     TensorStatistics,
     Unknown,
 )
 from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.weights import SCHEMES, WeightsView
+from tui_profiler.queries.weights import WeightsView
+from tui_profiler.queries.weights_schemes import SCHEMES
 from tui_profiler.session import EMPTY, Session, apply
 
 STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
@@ -238,12 +242,13 @@ async def test_opening_asks_for_the_values_once_and_keys_ask_for_sensitivity() -
             MeasureSensitivity(SCHEMES[0], "conv1.weight"),
             MeasureSensitivity(SCHEMES[2]),
         ]
-        await pilot.press("j", "x", "c")
+        await pilot.press("j", "x", "c", "c")
         await pilot.pause()
         assert "nothing is read or measured now" in screen_text(stage.app)
-        assert len(stage.requests) == 3  # bn1.weight has one axis.
+        # bn1.weight has one axis; the values had not come yet.
+        assert stage.requests[3:] == [StopAnalysing()]
         await pilot.press("a")
-        assert stage.requests[3:] == [AnalyseParameters()]
+        assert stage.requests[4:] == [AnalyseParameters()]
 
 
 async def test_what_is_going_on_is_stopped_by_a_key() -> None:
@@ -253,6 +258,64 @@ async def test_what_is_going_on_is_stopped_by_a_key() -> None:
         await pilot.pause()
         await pilot.press("c")
         assert stage.requests == [StopAnalysing()]
+
+
+async def test_where_there_is_no_row_for_it_the_last_one_says_what_goes_on() -> None:
+    async with on_stage(recorded_weights(), (80, 24)) as (stage, pilot):
+        await pilot.press("w", "v")
+        await pilot.pause()
+        assert "x and X measure int8 per tensor" in screen_text(stage.app).splitlines()[-1]
+    async with on_stage([*recorded_weights(), STARTED], (80, 24)) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        last = screen_text(stage.app).splitlines()[-1]
+        assert last.split() == ["reading", "─" * 12, "0", "of", "44", "c", "stops"]
+
+
+def test_what_is_refused_is_said_in_the_place_of_figures() -> None:
+    start = SensitivityStarted(1.0, SCHEMES[0], 0, is_random=False)
+    none = Unknown("no forward was run")
+    over = SensitivityDone(1.0, SCHEMES[0], 0.0, 0, none, none, "not run, as asked")
+    refused = folded((*TRACED, start, over))
+    told = "\n".join(drawn(refused, node=1))
+    assert "not run, as asked" in told
+    assert "error %" not in told
+
+
+def test_a_worker_that_is_gone_reads_nothing() -> None:
+    gone = apply(READING, Ended(-9, expected=False, pid=48213))
+    told = text(status_line(Look(gone, 0, 9.0, 120), SCHEMES[0]))
+    assert "the worker ended before all was read: 9 of 44 tensors" in told
+    assert "they are read" not in "\n".join(drawn(gone, node=1))
+
+
+async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
+    async with on_stage(accepting("AnalyseParameters", "StopAnalysing")) as (stage, pilot):
+        hello = stage.app._newest.hello
+        stage.app._newest = replace(stage.app._newest, hello=None)
+        stage.app._show()
+        await pilot.press("w", "a")
+        assert stage.requests == []
+        assert "the worker starts" in screen_text(stage.app)
+        stage.app._newest = replace(stage.app._newest, hello=hello)
+        stage.app._show()
+        stage.app._newest = replace(stage.app._newest, heard_at=1e9)
+        stage.app._show()
+        assert stage.requests == [AnalyseParameters()]
+        await pilot.press("c")
+        assert stage.requests[1:] == [StopAnalysing()]
+
+
+async def test_the_keys_of_a_view_are_listed_there_and_lead_back() -> None:
+    async with on_stage(recorded_weights()) as (stage, pilot):
+        await pilot.press("w", "question_mark")
+        await pilot.pause()
+        listed = screen_text(stage.app)
+        assert "keys of weights" in listed
+        assert "measure what the output loses by this weight" in listed
+        assert "unfold to that depth" not in listed
+        await pilot.press("escape")
+        assert shown(stage)
 
 
 async def test_where_it_is_not_accepted_the_reason_is_said() -> None:

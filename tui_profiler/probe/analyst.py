@@ -22,6 +22,7 @@ from tui_profiler.messages import (
     StopAnalysing,
 )
 from tui_profiler.probe.link import Talk
+from tui_profiler.probe.looks import without_looks
 from tui_profiler.probe.writable import writable
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Analyst:
             over = self._link.is_closed
             while (other := self._link.next_request(0.0)) is not None:
                 if isinstance(other, StopAnalysing):
+                    without_looks(asked)
                     over = True
                     continue
                 asked.append(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from torch import nn
@@ -13,6 +14,7 @@ from tui_profiler.messages import (
     StopAnalysing,
 )
 from tui_profiler.probe.link import Talk
+from tui_profiler.probe.looks import without_looks
 from tui_profiler.probe.parameters.sensitivity import Meter
 from tui_profiler.probe.trace.trace import Trace
 
@@ -36,13 +38,14 @@ def measured(
         traced: its tree, and the inputs that it runs on.
         is_random: whether its weights are those of an initialisation.
     """
-    asked: list[Request] = []
+    asked: deque[Request] = deque()
     was_stopped = False
 
     def is_over() -> bool:
         nonlocal was_stopped
         while (other := link.next_request(0.0)) is not None:
             if isinstance(other, StopAnalysing):
+                without_looks(asked)
                 was_stopped = True
             else:
                 asked.append(other)
@@ -52,4 +55,4 @@ def measured(
 
     meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)
     meter.run(request, is_over)
-    return asked
+    return list(asked)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import sys
 import threading
 import time
@@ -19,19 +18,20 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tui_profiler.messages import (
     NO_FORWARD,
     AnalyseParameters,
-    Counter,
     CountWith,
-    Environment,
     ExportOnnx,
-    Failed,
     Heartbeat,
     Hello,
     ListModels,
     LoadSpec,
     MeasureSensitivity,
+    Replayed,
+    ReplayNode,
     Request,
     SetBatch,
     SetPhase,
@@ -39,6 +39,7 @@ from tui_profiler.messages import (
     StageStarted,
     Start,
     Stop,
+    TrialResult,
     Try,
     TryAlone,
     Unknown,
@@ -46,11 +47,12 @@ from tui_profiler.messages import (
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.analyst import Analyst
+from tui_profiler.probe.errands import carry_out, failed
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.load.files import is_file
 from tui_profiler.probe.measure.caches import caches
 from tui_profiler.probe.measure.energy import EnergyWatch
-from tui_profiler.probe.measure.machine import allowed_cores, environment_cpu
+from tui_profiler.probe.measure.machine import allowed_cores
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.parameters_only import ParametersShown, open_file
 from tui_profiler.probe.sensitivity_refused import refuse
@@ -104,14 +106,11 @@ class Worker:
             case Start(spec=spec):
                 self._started_at = spec.started_at or self._started_at
                 self._start(spec)
-            case ListModels(pattern=pattern):
-                self._list(pattern)
-            case CountWith(spec=spec, counter=counter):
-                self._count(spec, counter)
-            case TryAlone() as wished:
-                self._try_alone(wished)
-            case ExportOnnx() as request:
-                self._export(request)
+            case ExportOnnx(spec=spec) as errand:
+                self._started_at = spec.started_at or self._started_at
+                carry_out(errand, self, self._link, self._import_torch)
+            case ListModels() | CountWith() | TryAlone() as errand:
+                carry_out(errand, self, self._link, self._import_torch)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
@@ -147,44 +146,6 @@ class Worker:
             self.energy.become("other")
             details.append("for the energy of the forwards alone")
 
-    def _list(self, pattern: str) -> None:
-        from tui_profiler.probe.load.names import list_models  # noqa: PLC0415
-
-        self._link.send(list_models(pattern))
-
-    def _count(self, spec: LoadSpec, counter: Counter) -> None:
-        try:
-            self._import_torch(spec)
-            from tui_profiler.probe.counters.count import count_with  # noqa: PLC0415
-
-            self._link.send(count_with(counter, spec))
-        # The border of the probe, as in _attempt.
-        except (Exception, SystemExit) as error:
-            from tui_profiler.probe.failures import failure  # noqa: PLC0415
-
-            self._link.send(failure(error, "load model"))
-
-    def _try_alone(self, wished: TryAlone) -> None:
-        try:
-            self._import_torch(wished.spec)
-            from tui_profiler.probe.trials.alone import try_alone  # noqa: PLC0415
-
-            self._link.send(try_alone(wished, self._link.send))
-        # The border of the probe, as in _attempt.
-        except (Exception, SystemExit) as error:
-            self._link.send(_failed(error))
-
-    def _export(self, request: ExportOnnx) -> None:
-        self._started_at = request.spec.started_at or self._started_at
-        try:
-            self._import_torch(request.spec)
-            from tui_profiler.probe.onnx import export_onnx  # noqa: PLC0415
-
-            self._link.send(export_onnx(request, self))
-        # The border of the probe, as in _attempt.
-        except (Exception, SystemExit) as error:
-            self._link.send(_failed(error))
-
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), f"pid {os.getpid()}"))
         self.energy.start()
@@ -210,35 +171,24 @@ class Worker:
             return attempt().was_stopped
         # The border of the probe: nothing may go by unsaid, nor end the worker.
         except (Exception, SystemExit) as error:
-            self._link.send(_failed(error))
+            self._link.send(failed(error))
             return False
 
     def _import_torch(self, spec: LoadSpec) -> None:
         with self.stage("import torch") as details:
             torch = importlib.import_module("torch")
-            vision = ""
             if ":" not in spec.model and not is_file(spec):
-                vision = str(importlib.import_module("torchvision").__version__)
+                importlib.import_module("torchvision")
             cuda = str(torch.version.cuda or "")
             build = f"CUDA {cuda} build" if cuda else "cpu build"
             details.append(f"{torch.__version__}, {build}")
-        machine = environment_cpu()
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
-        self._link.send(
-            Environment(
-                python=platform.python_version(),
-                torch=str(torch.__version__),
-                torchvision=vision,
-                cuda=cuda,
-                cpu=machine.cpu,
-                cores=machine.cores,
-                threads=int(torch.get_num_threads()),
-                memory_bytes=machine.memory_bytes,
-                caches=caches(self._cores),
-                grid_grams_per_kwh=spec.grid_grams_per_kwh,
-            )
-        )
+        from tui_profiler.probe.environment import environment  # noqa: PLC0415
+
+        grid = spec.grid_grams_per_kwh
+        told = replace(environment(), caches=caches(self._cores), grid_grams_per_kwh=grid)
+        self._link.send(told)
 
     def _sample(self) -> None:
         sampler = Sampler(self._started_at, energy=self.energy)
@@ -258,8 +208,14 @@ class Worker:
             match self._asked.popleft() if self._asked else self._link.next_request(None):
                 case Stop() | None:
                     return
+                case Try(wish=wish) if self._run is None:
+                    nothing = TrialResult(wish.kind, wish.node, "impossible", 0.0, NO_FORWARD)
+                    self._link.send(nothing)
                 case Try(wish=wish) if self._run is not None:
                     self._run.try_change(wish, self._asked)
+                case ReplayNode(node=node):
+                    why = "the model does not run any more, and a replay needs that"
+                    self._link.send(Replayed(node, "", "counter", (), None, 0.0, why))
                 case SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
                         return
@@ -305,13 +261,3 @@ class Worker:
     def _show(self, run: Run, phase: Phase) -> Run:
         run.show(phase)
         return run
-
-
-def _failed(error: BaseException) -> Failed:
-    """Give the message for what went wrong; what says so itself needs no torch for it."""
-    carried = getattr(error, "failed", None)
-    if isinstance(carried, Failed):
-        return carried
-    from tui_profiler.probe.failures import failure  # noqa: PLC0415
-
-    return failure(error, "worker")

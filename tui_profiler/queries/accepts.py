@@ -21,3 +21,16 @@ def refusal(session: Session, request: str) -> str:
     if request in _OF_RECORDINGS:
         return "only a recording is played"
     return safe(hello.refusal) or f"this probe does not accept {request}"
+
+
+def why_not_now(session: Session, request: str) -> str:
+    """Give why nobody would carry a request out now; empty where somebody would.
+
+    Args:
+        session: what is known.
+        request: name of the request, which a worker of ours is asked for.
+    """
+    if why_not := refusal(session, request):
+        return why_not
+    is_gone = session.ended is not None and session.playback is None
+    return "there is no worker to ask; ctrl+r in the explorer starts one" if is_gone else ""

@@ -164,6 +164,15 @@ def folded_to(view: View, compared: Comparison, depth: int) -> View:
     return replace(view, unfolded=found, selected=max(selected, 0))
 
 
+def in_sight(view: View, compared: Comparison) -> View:
+    """Select the nearest row above the cursor that is seen, where its own is not."""
+    alignment, rows = compared.alignment, frozenset(visible(compared, view))
+    selected = view.selected
+    while alignment is not None and selected > 0 and selected not in rows:
+        selected = alignment.nodes[selected].parent
+    return replace(view, selected=max(selected, 0))
+
+
 def revealed(view: View, compared: Comparison, index: int) -> View:
     """Go to a node, and unfold what is above it."""
     alignment = compared.alignment

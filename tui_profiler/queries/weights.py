@@ -15,14 +15,11 @@ from msgspec import Struct
 from tui_profiler.messages import (
     Figure,
     Sensitivity,
-    SensitivityStarted,
     TensorStatistics,
     Unknown,
     known,
 )
-from tui_profiler.messages.sensitivity import Scheme
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.parameters import Parameters
 
 Column: TypeAlias = Literal[
     "values", "std", "zeros", "int8", "width", "prune", "predicted", "error"
@@ -53,16 +50,6 @@ SORT_WORDS: dict[Sort, str] = {
 }
 PRUNE_LOSS = 0.1
 """Of the norm: what the column of prunable values speaks of."""
-SCHEMES: tuple[Scheme, ...] = (
-    Scheme("int8"),
-    Scheme("int8", "tensor"),
-    Scheme("int4"),
-    Scheme("int4", "tensor"),
-    Scheme("float8_e4m3fn"),
-    Scheme("values", share=0.5),
-    Scheme("channels", share=0.25),
-)
-"""What sensitivity is measured for, in the order in which a key goes through them."""
 NOT_LOOKED_AT = "its values were not looked at"
 
 
@@ -293,45 +280,3 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]
     return (*(row for _, row in with_figure), *without)
-
-
-def is_reading(parameters: Parameters | None) -> bool:
-    """Tell whether values are looked at now."""
-    return parameters is not None and parameters.done is None
-
-
-def is_measuring(session: Session) -> bool:
-    """Tell whether sensitivity is measured now."""
-    return session.sensitivity is not None and session.sensitivity.done is None
-
-
-def has_random_weights(session: Session) -> bool:
-    """Tell whether the values are those of an initialisation, as far as that is known."""
-    model = session.model
-    started: SensitivityStarted | None = (
-        session.sensitivity.started if session.sensitivity is not None else None
-    )
-    of_parameters = session.parameters is not None and session.parameters.started.is_random
-    return (
-        of_parameters
-        or (started is not None and started.is_random)
-        or (model is not None and model.weights == "random")
-    )
-
-
-def scheme_words(scheme: Scheme) -> str:
-    """Say what is done to a weight, in a few words."""
-    match scheme.change:
-        case "values":
-            return f"{scheme.share:.0%} of values zero".replace("%", " %")
-        case "channels":
-            return f"{scheme.share:.0%} of channels zero".replace("%", " %")
-        case stored:
-            short = {"float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}.get(stored, stored)
-            return f"{short} per {scheme.per}"
-
-
-def next_scheme(scheme: Scheme) -> Scheme:
-    """Give the scheme after one, in a circle."""
-    at = SCHEMES.index(scheme) if scheme in SCHEMES else -1
-    return SCHEMES[(at + 1) % len(SCHEMES)]

@@ -11,7 +11,8 @@ import io
 from collections.abc import Iterable
 
 from tui_profiler.messages import known
-from tui_profiler.queries.weights import Column, WeightRow, figure, scheme_words
+from tui_profiler.queries.weights import Column, WeightRow, figure
+from tui_profiler.queries.weights_schemes import scheme_words
 from tui_profiler.reports.csv_nodes import as_text
 
 COLUMNS = (

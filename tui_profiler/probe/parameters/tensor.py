@@ -76,14 +76,17 @@ def _with(
         return replace(found, spectral=spectral(values, check))
     if part == "compression":
         return replace(found, compression=compression(values))
-    largest = max(abs(found.moments.minimum), abs(found.moments.maximum))
+    moments = found.moments
+    largest = max(abs(moments.minimum), abs(moments.maximum))
+    # What is not finite is in none of these figures, and no whole number stores it.
+    is_finite = not (moments.nans or moments.infinities)
     ways, sampled = quantised(values, largest, check)
     return replace(
         found,
         quantised=ways,
         quantised_on=sampled,
-        width=width(ways, subject.dtype, subject.bytes, found.moments.count)
-        if values.rows > 1 and not subject.is_buffer
+        width=width(ways, subject.dtype, subject.bytes, moments.count)
+        if values.rows > 1 and not subject.is_buffer and is_finite
         else None,
     )
 

@@ -2,9 +2,9 @@
 
 1. The model of the worker is looked at and never called or changed: what is tried is loaded anew,
    in a process of its own, from the same wish with the same seed.
-2. Whatever else is asked meanwhile either waits (pause, resume, step) or ends the trial: stop,
-   another batch size or phase, a replay, a viewer that has gone.
-3. Every wish gets one result, also one that was never begun.
+2. Whatever else is asked meanwhile either waits (pause, resume, step, a look at weights) or ends
+   the trial: stop, another batch size or phase, a replay, a viewer that has gone.
+3. Every wish gets one result, also one that was never begun; the same twice is one wish.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ import torch
 from msgspec.structs import replace
 
 from tui_profiler.messages import (
+    AnalyseParameters,
     Failed,
     LoadSpec,
+    MeasureSensitivity,
     Node,
     Pause,
     Request,
     Resume,
     Step,
+    StopAnalysing,
     StopTrial,
     TrialProgress,
     TrialResult,
@@ -36,6 +39,7 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.link import Talk
+from tui_profiler.probe.looks import without_looks
 from tui_profiler.probe.measure.machine import memory, memory_group
 from tui_profiler.probe.trials.kinds import KINDS
 from tui_profiler.probe.trials.process import TrialProcess
@@ -77,6 +81,7 @@ class Trials:
         self._nodes = nodes
         self._inputs = inputs
         self._phase = phase
+        self._under_way: Wish | None = None
         self._waiting: deque[Wish] = deque()
         self._stopped = ""
 
@@ -90,7 +95,7 @@ class Trials:
         self._stopped = ""
         self._waiting.append(wish)
         while self._waiting:
-            one = self._waiting.popleft()
+            self._under_way = one = self._waiting.popleft()
             self._link.send(self._tried(one, asked))
 
     def _tried(self, wish: Wish, asked: deque[Request]) -> TrialResult:
@@ -190,11 +195,14 @@ class Trials:
         while (request := self._link.next_request(0.0)) is not None:
             match request:
                 case Try(wish=wish):
-                    self._waiting.append(wish)
+                    if wish != self._under_way and wish not in self._waiting:
+                        self._waiting.append(wish)
                 case StopTrial():
                     self._stopped = STOPPED
-                case Pause() | Resume() | Step():
+                case Pause() | Resume() | Step() | AnalyseParameters() | MeasureSensitivity():
                     asked.append(request)
+                case StopAnalysing():
+                    without_looks(asked)
                 case _:
                     asked.append(request)
                     self._stopped = self._stopped or "something else was asked meanwhile"
