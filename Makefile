@@ -17,4 +17,4 @@ imports:
 	lint-imports
 
 test:
-	python -m pytest -n 2 --dist worksteal
+	python -m pytest -n 3 --dist worksteal
