@@ -35,8 +35,8 @@ def larger_batch(session: Session) -> Finding | None:
     if share < APPLIES_ABOVE:
         return None
     formula = (
-        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch; shared by"
-        f" {times} times the items {times - 1} of {times} parts of it go"
+        f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch;"
+        f" shared by {times} times as many items, {times - 1}/{times} of that is saved"
     )
     return Finding(
         kind="larger-batch",
