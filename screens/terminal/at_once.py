@@ -1,7 +1,7 @@
 """One line in the terminal until the first frame, for which Textual must be imported first.
 
-It stands on the normal screen, without a line end and without any mode: whoever is killed meanwhile
-leaves a terminal that needs no restoring.
+It stands on the normal screen, without a line end and without escape sequences: whoever is killed
+meanwhile leaves a terminal that needs no restoring.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Iterator
 
 from tui_profiler.text import fit, safe, width
 
-_ERASE = "\r\x1b[K"
-
 
 @contextlib.contextmanager
 def said_at_once(text: str) -> Iterator[None]:
@@ -24,8 +22,9 @@ def said_at_once(text: str) -> Iterator[None]:
         yield
         return
     line, cells = safe(text), os.get_terminal_size(terminal.fileno()).columns - 1
-    print(fit(line, max(min(width(line), cells), 0)), end="", file=terminal, flush=True)
+    line = fit(line, max(min(width(line), cells), 0))
+    print(line, end="", file=terminal, flush=True)
     try:
         yield
     finally:
-        print(_ERASE, end="", file=terminal, flush=True)
+        print(f"\r{' ' * width(line)}\r", end="", file=terminal, flush=True)
