@@ -38,6 +38,23 @@ CEILINGS = Ceilings(
 
 
 ENVIRONMENT = Environment("3.11.7", "2.15.0+cpu", "", "", "Some CPU", 4, 4, 2**33)
+IMAGE = torch.zeros(1, 3, 8, 8)
+ROW = torch.zeros(1, 16)
+
+
+class Normed(nn.Module):
+    """A convolution and a batch norm of what it gives; the sum, if asked, reads both."""
+
+    def __init__(self, *, read_twice: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.read_twice = read_twice
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        z: torch.Tensor = self.norm(y)
+        return z + y if self.read_twice else z
 
 
 def on_paper(

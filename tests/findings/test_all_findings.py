@@ -6,11 +6,13 @@ Trees come from real traces; times are given, so that every share can be worked 
 from __future__ import annotations
 
 import pytest
-import torch
 from msgspec.structs import replace
 from torch import nn
 
 from tests.findings.made import (
+    IMAGE,
+    ROW,
+    Normed,
     all_times,
     figure,
     found,
@@ -28,24 +30,6 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.parameters import Channels, Moments, Pruned, PrunedChannels, Width
 from tui_profiler.session import EMPTY, Session, apply
-
-IMAGE = torch.zeros(1, 3, 8, 8)
-ROW = torch.zeros(1, 16)
-
-
-class Normed(nn.Module):
-    """A convolution and a batch norm of what it gives; the sum, if asked, reads both."""
-
-    def __init__(self, *, read_twice: bool = False) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
-        self.norm = nn.BatchNorm2d(4)
-        self.read_twice = read_twice
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.conv(x)
-        z: torch.Tensor = self.norm(y)
-        return z + y if self.read_twice else z
 
 
 def test_nothing_known_gives_no_advice():

@@ -17,7 +17,10 @@ from tests.findings.made import (
     CEILINGS,
     COPY,
     ENVIRONMENT,
+    IMAGE,
+    ROW,
     WIDE,
+    Normed,
     all_times,
     figure,
     found,
@@ -31,24 +34,6 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.session import Session, apply
-
-IMAGE = torch.zeros(1, 3, 8, 8)
-ROW = torch.zeros(1, 16)
-
-
-class Normed(nn.Module):
-    """A convolution and a batch norm of what it gives; the sum, if asked, reads both."""
-
-    def __init__(self, *, read_twice: bool = False) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3, padding=1)
-        self.norm = nn.BatchNorm2d(4)
-        self.read_twice = read_twice
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.conv(x)
-        z: torch.Tensor = self.norm(y)
-        return z + y if self.read_twice else z
 
 
 def test_a_batch_norm_that_alone_reads_a_convolution_can_be_folded():
