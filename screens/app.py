@@ -9,13 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import ClassVar
 
 from msgspec.structs import replace
-from textual.binding import Binding, BindingType
-from textual.timer import Timer
 
-from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import (
     Ended,
     Failed,
@@ -40,13 +36,12 @@ from .habits import Habits, habits_of
 from .look_options import NO_WISH, Wish
 from .output import say
 from .terminal.crashing import run_to_end
-from .terminal.guard import end_on_hang_up, end_on_signals
 
 MOST_SHARE = 0.04
 """Of a core that is taken by drawing new figures."""
 MOST_SECONDS = 4.0
 """Without new ones, however long it takes; after 5 s they would be said to be old."""
-_AT_ONCE = (
+AT_ONCE = (
     *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
     *(Playback, Jump, Remembered),
 )
@@ -54,12 +49,6 @@ _AT_ONCE = (
 
 class ProfilerApp(BaseApp):
     """The only place where a message becomes state."""
-
-    CSS_PATH = "app.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "leave", show=False),
-        Binding("ctrl+c", "leave", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -71,17 +60,11 @@ class ProfilerApp(BaseApp):
         clock: Callable[[], float] = time.time,
         script: Script | None = None,
     ) -> None:
-        self.habits = habits or Habits()
-        super().__init__(self.habits.theme)
+        super().__init__(habits, clock)
         self._script = script
         self._source = source
         self._spec = spec
         self._restart = restart
-        self._clock = clock
-        self.glyphs: Glyphs = self.habits.glyphs
-        self.rate = self.habits.config.settings.rate
-        self.given_keys = self.habits.config.settings.keys
-        self._redrawing: Timer | None = None
         self._next_show = 0.0
         self._newest = EMPTY
         self._reading: asyncio.Task[None] | None = None
@@ -96,24 +79,12 @@ class ProfilerApp(BaseApp):
         return ExplorerScreen(self._spec, self.glyphs, self.now, send, restart, self.habits)
 
     def on_mount(self) -> None:
-        """Begin to read, and to redraw."""
+        """Begin to read."""
         self._reading = asyncio.create_task(self._read(self._source))
-        self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
-        self.set_rate(self.rate)
-        if not self.is_headless:
-            end_on_signals(self._end)
-            end_on_hang_up(0, self._end)
 
     async def on_unmount(self) -> None:
         """End the probe before the event loop ends."""
         await self._stop_reading()
-
-    def set_rate(self, rate: float) -> None:
-        """Redraw so many times a second from now on."""
-        self.rate = rate
-        if self._redrawing is not None:
-            self._redrawing.stop()
-        self._redrawing = self.set_interval(1 / rate, self._show_in_time)
 
     def now(self) -> float:
         """Give seconds since the command was started."""
@@ -144,13 +115,6 @@ class ProfilerApp(BaseApp):
             self._script.let_go()
         self.exit(0)
 
-    def action_leave(self) -> None:
-        """Quit, whatever screen is on top."""
-        self.exit(0)
-
-    def _end(self, code: int) -> None:
-        self.exit(code, return_code=code)
-
     async def _replace_source(self) -> None:
         await self._stop_reading()
         self._newest = self.session = EMPTY
@@ -174,9 +138,9 @@ class ProfilerApp(BaseApp):
 
     def _concerns_all(self, message: Told) -> bool:
         first_times = self.session.timings is None and self._newest.timings is not None
-        return isinstance(message, _AT_ONCE) or first_times
+        return isinstance(message, AT_ONCE) or first_times
 
-    def _show_in_time(self) -> None:
+    def redraw(self) -> None:
         """Show what is new, as seldom as it must be for keys to be heard at once."""
         if time.monotonic() >= self._next_show:
             self._show()

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import var
+from textual.timer import Timer
 
+from tui_profiler.canvas import Glyphs
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from .appearance import ThemeName
 from .crash import Circumstances
+from .habits import Habits
 from .keys import Key, remapped
 from .terminal.crashing import CrashingApp
 from .terminal.driver import QuietDriver
+from .terminal.guard import end_on_hang_up, end_on_signals
 from .terminal.output import SparingApp
 from .terminal.served import is_served
 from .theme import PREFIX, THEMES, roles_for
@@ -49,7 +54,18 @@ class ThemedApp(SparingApp[_Result], CrashingApp[_Result]):
 
 
 class BaseApp(ThemedApp[int]):
-    """Has what screens are bound to."""
+    """Has what screens are bound to, is as its user is used to, and can be left from anywhere.
+
+    Args:
+        habits: what the user is used to; None: what everybody gets.
+        clock: gives Unix time.
+    """
+
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
 
     session: var[Session] = var(EMPTY)
     before: var[Session] = var(EMPTY)
@@ -60,9 +76,42 @@ class BaseApp(ThemedApp[int]):
     given_keys: Mapping[str, tuple[str, ...]] = {}
     """Name of an action to the keys that the user gave it."""
 
+    def __init__(
+        self, habits: Habits | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.habits = habits or Habits()
+        super().__init__(self.habits.theme)
+        self._clock = clock
+        self.glyphs: Glyphs = self.habits.glyphs
+        self.rate = self.habits.config.settings.rate
+        self.given_keys = self.habits.config.settings.keys
+        self._redrawing: Timer | None = None
+
+    def on_mount(self) -> None:
+        """Begin to redraw. Textual calls the handler of each class of ours, the last one first."""
+        self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
+        self.set_rate(self.rate)
+        if not self.is_headless:
+            end_on_signals(self._end)
+            end_on_hang_up(0, self._end)
+
     def set_rate(self, rate: float) -> None:
         """Redraw so many times a second from now on."""
         self.rate = rate
+        if self._redrawing is not None:
+            self._redrawing.stop()
+        self._redrawing = self.set_interval(1 / rate, self.redraw)
+
+    def redraw(self) -> None:
+        """Show what is new; called at the rate."""
+        raise NotImplementedError
+
+    def action_leave(self) -> None:
+        """Quit, whatever screen is on top."""
+        self.exit(0)
+
+    def _end(self, code: int) -> None:
+        self.exit(code, return_code=code)
 
     def write_to_terminal(self, sequence: str) -> None:
         """Send a sequence, in order with what is drawn; as Textual does, through its driver."""

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.timer import Timer
 
 from tui_profiler.queries.panel_state import State, state
 from tui_profiler.queries.sides import Side
@@ -20,12 +17,11 @@ from tui_profiler.text import safe
 from tui_profiler.verbs.compare import compare
 from tui_profiler.verbs.outcome import complaint
 
-from .app import _AT_ONCE
+from .app import AT_ONCE
 from .base_app import BaseApp
 from .compare import CompareScreen
 from .habits import Habits
 from .headless_compare import Opened
-from .terminal.guard import end_on_hang_up, end_on_signals
 from .widgets.compare_lines import SideLook
 
 _OF_FILE = {True: "a report", False: "a recording"}
@@ -33,12 +29,6 @@ _OF_FILE = {True: "a report", False: "a recording"}
 
 class CompareApp(BaseApp):
     """Holds two sessions, and measures them in turns until it is left."""
-
-    CSS_PATH = "app.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+q", "leave", show=False),
-        Binding("ctrl+c", "leave", show=False, priority=True),
-    ]
 
     def __init__(
         self,
@@ -49,20 +39,14 @@ class CompareApp(BaseApp):
         habits: Habits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.habits = habits or Habits()
-        super().__init__(self.habits.theme)
+        super().__init__(habits, clock)
         self._sides = sides
         self._measuring = measuring
         self._seconds = seconds
-        self._clock = clock
         self._began = [clock(), clock()]
-        self.glyphs = self.habits.glyphs
-        self.rate = self.habits.config.settings.rate
-        self.given_keys = self.habits.config.settings.keys
         self._newest = Workspace(compared=(sides[0].session, sides[1].session))
         self.workspace = self._newest
         self._comparing: asyncio.Task[None] | None = None
-        self._redrawing: Timer | None = None
 
     def get_default_screen(self) -> Screen[None]:
         """Start at the comparison."""
@@ -70,26 +54,14 @@ class CompareApp(BaseApp):
         return screen.data_bind(BaseApp.workspace)
 
     def on_mount(self) -> None:
-        """Begin to run, and to redraw."""
+        """Begin to run."""
         self._comparing = asyncio.create_task(self._run_sides())
-        self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
-        self.set_rate(self.rate)
-        if not self.is_headless:
-            end_on_signals(self._end)
-            end_on_hang_up(0, self._end)
 
     async def on_unmount(self) -> None:
         """End the workers before the event loop ends."""
         if self._comparing is not None:
             self._comparing.cancel()
             await asyncio.gather(self._comparing, return_exceptions=True)
-
-    def set_rate(self, rate: float) -> None:
-        """Redraw so many times a second from now on."""
-        self.rate = rate
-        if self._redrawing is not None:
-            self._redrawing.stop()
-        self._redrawing = self.set_interval(1 / rate, self._show)
 
     def sides(self, workspace: Workspace) -> tuple[Side, Side]:
         """Give what is compared."""
@@ -111,13 +83,6 @@ class CompareApp(BaseApp):
             done = self._comparing is not None and self._comparing.done()
             return "measured in turns" if done else "they run in turns"
         return ""
-
-    def action_leave(self) -> None:
-        """Quit, whatever screen is on top."""
-        self.exit(0)
-
-    def _end(self, code: int) -> None:
-        self.exit(code, return_code=code)
 
     def _look(self, place: int, session: Session) -> SideLook:
         opened = self._sides[place]
@@ -158,10 +123,11 @@ class CompareApp(BaseApp):
 
     def _heard(self, place: int, message: Told, session: Session) -> None:
         self._newest = learned(self._newest, place, session)
-        if isinstance(message, _AT_ONCE):
-            self._show()
+        if isinstance(message, AT_ONCE):
+            self.redraw()
 
-    def _show(self) -> None:
+    def redraw(self) -> None:
+        """Show what is new."""
         self.workspace = self._newest
 
 

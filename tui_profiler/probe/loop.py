@@ -17,6 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 
@@ -220,7 +221,8 @@ class Loop:
         self._energy.become("other")
         why, batch = WHY[type(request)], self._inputs.batch
         self._link.send(LoopState("paused", self._now(), batch, why, self._phase))
-        with self._clock.removed():
+        runs_here = isinstance(request, ReplayNode | MeasureSensitivity)
+        with self._clock.removed() if runs_here else nullcontext():
             self.asides.carry_out(request, self._forward, self._asked)
         if self._state == "running":
             self._bare(1)  # The caches hold what was looked at, and not what a forward leaves.
