@@ -140,6 +140,38 @@ def test_a_root_that_calls_itself_is_one_forward() -> None:
     assert modules(forward) == [model] * 4
 
 
+def test_recording_stops_by_itself_when_it_has_seen_enough() -> None:
+    model = nn.Sequential(nn.Identity())
+    clock = ModuleClock(model)
+    clock.install()
+    try:
+        clock.record_for(0.0, one_at_least=True)
+        assert clock.waits
+        for _ in range(3):
+            model(X)
+        assert not clock.waits
+        assert len(clock.take()) == 1
+
+        clock.record_for(60.0)
+        for _ in range(3):
+            model(X)
+        assert len(clock.take()) == 3
+        assert clock.waits
+
+        clock.record_for(-1.0)
+        model(X)
+        assert clock.take() == []
+
+        clock.recording = True
+        clock.record_for(1e-9)
+        clock.recording = True  # Not the same as before, though something is recorded.
+        for _ in range(3):
+            model(X)
+        assert len(clock.take()) == 3
+    finally:
+        clock.uninstall()
+
+
 def test_recording_gates_without_installing_anew() -> None:
     model = Leaf()
     clock = installed(model)

@@ -12,7 +12,7 @@ from tests.probe.moving_counter import WATTS, moving_counter
 from tests.probe.simulated_device import SimulatedDevice
 from tests.probe.test_device_clock import Kernel
 from tests.probe.watched_program import sockets_folder
-from tests.viewer import Viewer, place_of
+from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages.device import DeviceTimes
 from tui_profiler.probe.recorded_times import RecordedTimes
@@ -36,6 +36,37 @@ def test_kernels_of_a_programs_own_forwards_are_timed_on_its_device() -> None:
     assert [one.forwards for one in told] == [40]
     timings = DeviceTimings(told[0])
     assert [timings.per_forward(node) for node in (0, 2, 4)] == [5.5, 1.0, 4.0]
+
+
+def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
+    model = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(200)))
+    x = torch.zeros(1)
+    times = RecordedTimes(model, module_nodes(model), 1e-6)
+    try:
+        wait_until(lambda: too_much_is_recorded(times, model, x), seconds=60)
+        recorded = [True]
+
+        def run() -> list[bool]:
+            before = times.forwards
+            model(x)
+            times.take()
+            recorded.append(times.forwards > before)
+            return recorded
+
+        wait_until(lambda: not run()[-1], seconds=60)
+        recorded.clear()
+        wait_until(lambda: sum(run()) >= 3, seconds=60)
+        assert not all(recorded)
+    finally:
+        times.close()
+
+
+def too_much_is_recorded(times: RecordedTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:
+    """Run a forward; tells whether a share of them is recorded from now on."""
+    model(x)
+    times.take()
+    list(times.messages(1.0, 0))
+    return not times.records_all
 
 
 def test_energy_of_a_programs_own_forwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from math import inf
 
 import torch
 
@@ -16,9 +17,8 @@ from tui_profiler.probe.measure.steps import Steps
 from tui_profiler.probe.measure.watching_cost import EstimatedCost
 from tui_profiler.probe.own_windows import OwnWindows
 
-LEAST_SLICE_SECONDS = 0.001
-MOST_SLICE_SECONDS = 0.1
-"""Of recording at once, where only a share is recorded: other models wait for this thread."""
+MOST_CREDIT_SECONDS = 0.1
+"""Of recording at once, where only a share of the time is recorded and nothing ran for a while."""
 
 
 class RecordedTimes:
@@ -47,6 +47,10 @@ class RecordedTimes:
         self._last_forward = time.monotonic()
         self._cpu_before = time.thread_time()
         self._taken_at = time.monotonic()
+        self._credit = inf
+        """Seconds of forwards that may be recorded; negative where too many were."""
+        self._waits_since = self._taken_at
+        self._credited_at = self._taken_at
         self._is_new = False
         self._budget = budget
         self.pause = TICK_SECONDS
@@ -93,17 +97,22 @@ class RecordedTimes:
             self._taken_at = now
         elif not self._is_new:
             self._aggregator.let_go()  # A model that is not called may be gone.
-        self._record_for_a_while()
-        return now - self._last_forward if self.records_all else 0.0
+        if self._clock.is_busy or not self._clock.waits:
+            self._waits_since = now
+        self._record_next(sum(forward.seconds for forward in finished), now)
+        return now - max(self._last_forward, self._waits_since)
 
-    def _record_for_a_while(self) -> None:
-        """Record a slice of the time until the next tick, where all of it would cost too much."""
+    def _record_next(self, recorded_seconds: float, now: float) -> None:
+        """Record a share of the time, where all of it would cost too much.
+
+        Not by the clock on the wall: a forward that is called seldom would seldom fall into it.
+        """
         share = self._governor.share
-        if share < 1.0:
-            self._clock.recording = True
-            time.sleep(min(max(share * self.pause, LEAST_SLICE_SECONDS), MOST_SLICE_SECONDS))
+        credit = self._credit + share * (now - self._credited_at) - recorded_seconds
+        self._credit = inf if share >= 1.0 else min(credit, MOST_CREDIT_SECONDS)
+        self._credited_at = now
         # A forward in a window is laid onto what the clock records of it.
-        self._clock.recording = share >= 1.0 or self._windows.is_open
+        self._clock.record_for(self._credit, one_at_least=self._windows.is_open)
 
     def messages(self, at: float, dropped: int) -> Iterator[Message]:
         """Give the figures, where forwards finished since they were given last.
@@ -124,6 +133,6 @@ class RecordedTimes:
             self._governor.update(whole, self._cost.between)
             yield self._cost.overhead(self._governor.share) or whole
         if self._windows.is_due:
-            self._clock.recording = True
+            self._clock.record_for(self._credit, one_at_least=True)
             self._windows.open(self._clock)
         yield from self._windows.messages(at)

@@ -91,6 +91,8 @@ def _working(session: Session, now: float) -> State:
     if session.timings is None or (stage is not None and loop is None):
         if session.tree is not None and stage is not None:
             return State("loading", stage.stage, seconds_text(now - stage.started_at))
+        if loop is not None and loop.state == "running":
+            return State("loading", "warming up")
         if session.hello is not None and session.hello.program is not None:
             return State("loading", "waits for forwards")  # How old the program is does not matter.
         return State("loading", "loading", seconds_text(now))

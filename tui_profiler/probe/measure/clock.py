@@ -20,6 +20,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 from torch import nn
 
@@ -32,6 +33,9 @@ __all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
 
 PENDING_EVENTS = 400_000
 """At most 10 MB; half a second of a model that does nothing but call empty modules."""
+
+SHORTEST_SECONDS = 1e-9
+"""Less than any forward takes."""
 
 
 class ModuleClock:
@@ -47,7 +51,8 @@ class ModuleClock:
         self._pending_events = pending_events
         self._device = device
         self._watching: Watching | None = None
-        self._is_recording = True
+        self._seconds = inf
+        """Of forwards that were asked to be recorded; 0: none."""
         self._dropped_before = 0
 
     @property
@@ -58,13 +63,35 @@ class ModuleClock:
     @property
     def recording(self) -> bool:
         """Whether forwards that begin now are recorded; those that run already are not cut."""
-        return self._is_recording
+        return self._seconds > 0
 
     @recording.setter
     def recording(self, wanted: bool) -> None:
-        if wanted != self._is_recording:
-            self._is_recording = wanted
-            self._apply()
+        seconds = inf if wanted else 0.0
+        if seconds != self._seconds:
+            self._record(seconds)
+
+    def record_for(self, seconds: float, *, one_at_least: bool = False) -> None:
+        """Record forwards until they have taken so long together, and one at least of any time.
+
+        Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
+        """
+        self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next forward that begins is recorded."""
+        return self._watching is not None and self._watching.is_wanted
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a forward that is recorded has begun and not ended."""
+        return self._watching is not None and self._watching.is_busy
+
+    def _record(self, seconds: float) -> None:
+        self._seconds = seconds
+        if self._watching is not None:
+            self._watching.watch(self._root() if seconds > 0 else None, seconds)
 
     @property
     def dropped(self) -> int:
@@ -75,12 +102,8 @@ class ModuleClock:
         """Begin a watching period; nothing happens where one has begun."""
         if self._watching is None:
             self._watching = Watching(present_call(), self._pending_events, self._device)
-            self._apply()
+            self._record(self._seconds)
             put_call(self._watching.call)
-
-    def _apply(self) -> None:
-        if self._watching is not None:
-            self._watching.watch(self._root() if self._is_recording else None)
 
     def uninstall(self) -> None:
         """End the watching period; what was not taken is forgotten."""
@@ -101,7 +124,7 @@ class ModuleClock:
         Yields:
             False where it could only be gated, because someone else replaced the attribute since.
         """
-        watching, was_recording = self._watching, self._is_recording
+        watching, seconds_before = self._watching, self._seconds
         if watching is None:
             yield True
             return
@@ -114,7 +137,7 @@ class ModuleClock:
         finally:
             if is_ours and is_present(watching.replaced):
                 put_call(watching.call)
-            self.recording = was_recording
+            self._record(seconds_before)
 
     def run_next_in(self, around: Around) -> None:
         """Have the next recorded forward run inside of ``around``, by whichever thread runs it.

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
+from math import inf
 from operator import is_
 from struct import pack
 from time import perf_counter
@@ -46,6 +47,8 @@ class Watching:
     ) -> None:
         self.is_wanted = False
         """Whether forwards that begin now are recorded."""
+        self._seconds_left = inf
+        """Of forwards until no more are wanted."""
         self.watched: Callable[[], nn.Module | None] = _nobody
         """Gives the root while it is wanted. Nothing here keeps the model alive, but for what was
         recorded and not taken."""
@@ -67,13 +70,24 @@ class Watching:
         self._modules_before: list[nn.Module] = []
         self.call, self._opened, self._shut = _replacement(self)
 
-    def watch(self, root: nn.Module | None) -> None:
-        """Record forwards of ``root`` that begin from now on; None for none."""
+    def watch(self, root: nn.Module | None, seconds: float = inf) -> None:
+        """Record forwards of ``root`` that begin from now on; None for none.
+
+        Args:
+            root: whose forwards.
+            seconds: that they may take together before no more are recorded; one always is.
+        """
         if not self.is_wanted:
             self.is_after_gap = True
+        self._seconds_left = seconds
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
         self._move_gate()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a forward has begun and not ended."""
+        return bool(self._under_way)
 
     def close(self) -> None:
         """Record nothing any more, and forget what was recorded."""
@@ -119,6 +133,9 @@ class Watching:
                 device.end(events, mark)
             self.events.reset(token)
             del self._under_way[id(events)]
+            self._seconds_left -= end - start
+            if self._seconds_left <= 0:
+                self.is_wanted = False
             if not self.is_wanted:
                 self._move_gate()
             if is_room and len(events) < self.longest:
