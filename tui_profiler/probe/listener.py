@@ -111,7 +111,7 @@ class Listener:
             self._free.release()
 
 
-# The one below is only its code, as in ``measure/watching.py``: what it reads are globals of its
+# The one below is only its code, as in ``measure/timed_call.py``: what it reads are globals of its
 # own. With a closure, what was compiled while we listen would be compiled again afterwards.
 # ruff: noqa: F821 - they are defined there
 listener: Listener

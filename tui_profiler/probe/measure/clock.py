@@ -12,7 +12,7 @@ fused paths off and break compilation.
    dropped and counted: half a forward would be a wrong figure.
 4. No module is kept alive after the period, and none that was not called or is not the root.
 
-What runs inside of each call is in ``watching.py``.
+What runs inside of each call is in ``timed_call.py``, what it records in ``watching.py``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _CALLS = 500
 _REPEATS = 5
 CACHE_FACTOR = 2.0
 """Between operators that fill the caches a recorded call costs up to 1.9 times what it costs in a
-tight loop (0.70 against 0.38 us, see ``watching.py``): the upper end of the interval."""
+tight loop (0.70 against 0.38 us, see ``timed_call.py``): the upper end of the interval."""
 _INTERVALS = 40
 
 
