@@ -9,19 +9,36 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from contextvars import ContextVar
 from time import perf_counter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.probe.measure.device_clock import DeviceClock
 
-if TYPE_CHECKING:
-    from tui_profiler.probe.measure.watching import Watching
-
 Call: TypeAlias = Callable[..., object]
+
+
+class Recorder(Protocol):
+    """Whom a call is told to."""
+
+    replaced: Call
+    device: DeviceClock | None
+    longest: int
+    """Items that the events of one forward may take."""
+    events: ContextVar[list[object] | None]
+    """Of the forward that runs on this thread: module, start and end of each call in turn."""
+    watched: Callable[[], nn.Module | None]
+    """Gives the root while it is wanted."""
+
+    def run_root(
+        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Run one forward of the root, and keep its events."""
+        ...
 
 
 def _torchs_own_call() -> Call | None:
@@ -46,7 +63,7 @@ _TORCHS_CALL = _torchs_own_call()
 # ``torch.compile`` keeps what it made by code: where it has met a replacement with an open gate,
 # the gate is not shut any more, and what passes through asks for itself.
 # ruff: noqa: F821 - a replacement has globals of its own, in which these are defined
-watching: Watching
+watching: Recorder
 running: Callable[[], list[object] | None]
 replaced: Call
 longest: int
@@ -126,7 +143,7 @@ def _chained_shut(self: nn.Module, /, *args: object, **kwargs: object) -> object
     return replaced(self, *args, **kwargs)
 
 
-def timed_call(owner: Watching) -> tuple[FunctionType, CodeType, CodeType]:
+def timed_call(owner: Recorder) -> tuple[FunctionType, CodeType, CodeType]:
     """Give what is put in place, and its code behind an open and behind a shut gate."""
     is_torchs = _TORCHS_CALL is not None and owner.replaced is _TORCHS_CALL
     shut = owner.replaced if is_torchs else _chained_shut
