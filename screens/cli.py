@@ -22,7 +22,16 @@ from .findings_option import findings_option
 from .finite import Finite
 from .look_options import Wish, look_options
 from .onnx_verb import onnx
-from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
+from .options import (
+    BUDGET_HELP,
+    Chosen,
+    Share,
+    check_option,
+    model_options,
+    output_option,
+    stock_output,
+    table_or_json,
+)
 from .output import require_terminal
 from .parameter_options import parameters_option, require_parameters
 from .record_verbs import open_verb, played, record
@@ -123,7 +132,7 @@ def _explore(
     help="text and markdown are the full report, json is one object per model (several are JSON"
     " Lines), csv one line per node, perfetto a trace for ui.perfetto.dev.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@output_option
 @check_option
 @click.option(
     "--measure",
@@ -161,15 +170,8 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 @click.argument(
     "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
 )
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
-)
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@table_or_json
+@output_option
 @click.option(
     "--timeout",
     type=Finite(min=0, min_open=True),

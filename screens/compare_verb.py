@@ -7,7 +7,7 @@ import msgspec
 
 from .finite import Finite
 from .look_options import Wish, look_options
-from .options import Chosen, model_options, stock_output
+from .options import Chosen, model_options, output_option, stock_output
 from .output import is_terminal, require_terminal
 from .side_options import typed_side
 from .verb_group import models_and_files
@@ -22,7 +22,7 @@ from .verb_group import models_and_files
     type=click.Choice(["table", "json"]),
     help="Without the screen: print it. Where there is no terminal: table.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@output_option
 @click.option(
     "--measure",
     type=Finite(min=0, min_open=True),

@@ -163,6 +163,17 @@ check_option = click.option(
     help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
     " does not hold. May be repeated.",
 )
+output_option = click.option(
+    "--output", metavar="FILE", default="", help="Write there instead of to stdout."
+)
+table_or_json = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
 stock_output = click.option(
     "--stock-output",
     is_flag=True,

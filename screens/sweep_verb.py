@@ -9,7 +9,7 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.text import safe
 
 from .finite import Finite
-from .options import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
+from .options import MOST_BATCH, MOST_THREADS, Chosen, model_options_but, output_option
 from .verb_group import models_and_files
 
 MOST_POINTS = 200
@@ -92,7 +92,7 @@ _AXES = ("batch", "sequence", "threads", "dtype")
     show_default=True,
     help="json is one object; csv is one line per point.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@output_option
 @click.option(
     "--top",
     type=click.IntRange(min=1),

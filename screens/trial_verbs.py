@@ -8,7 +8,7 @@ import msgspec
 from tui_profiler.messages import TRIAL_KINDS
 
 from .finite import Finite
-from .options import Chosen, model_options
+from .options import Chosen, model_options, output_option, table_or_json
 from .verb_group import models_and_files
 
 MOST_GIB = 1 << 20
@@ -57,15 +57,8 @@ _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
     metavar="SECONDS",
     help="How long the model runs first, for the predictions.",
 )
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
-)
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@table_or_json
+@output_option
 @model_options
 @click.pass_obj
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
