@@ -16,6 +16,7 @@ from tui_profiler import __version__
 from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
+from .as_it_was import PROGRAM, RECORDING, refuse_options, require_models
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .compare_verb import compare
 from .findings_option import findings_option
@@ -106,6 +107,8 @@ def _explore(
 
     Without MODEL, what can be opened is listed to choose from.
     """
+    if is_recording(model):
+        refuse_options(chosen, RECORDING)
     if web and not is_served():
         return to_browsers(model)
     if is_recording(model):
@@ -162,6 +165,10 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
         raise click.UsageError("A recording cannot be measured again: leave out --measure.")
+    if any(map(is_recording, options.names)):
+        refuse_options(chosen, RECORDING)
+    if options.attach:
+        refuse_options(chosen, PROGRAM)
     require_parameters(options.parameters, options.layout, options.attach, options.names)
     return run_report(options, chosen, started_at=started_at)
 
@@ -190,7 +197,9 @@ def _verify(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """
     from .headless_verify import VerifyOptions, run_verify  # noqa: PLC0415
 
-    return run_verify(msgspec.convert(typed, VerifyOptions), chosen, started_at=started_at)
+    options = msgspec.convert(typed, VerifyOptions)
+    require_models(options.names, "counted again")
+    return run_verify(options, chosen, started_at=started_at)
 
 
 @_verbs.command("models", short_help="List the names of models.")

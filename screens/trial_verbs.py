@@ -7,6 +7,7 @@ import msgspec
 
 from tui_profiler.messages import TRIAL_KINDS
 
+from .as_it_was import require_models
 from .finite import Finite
 from .options import Chosen, model_options, output_option, table_or_json
 from .verb_group import models_and_files
@@ -71,4 +72,6 @@ def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 
     if not chosen.run:
         raise click.UsageError("Trials run the model and --no-run forbids it: leave it out.")
-    return run_try(msgspec.convert(typed, TryOptions), chosen, started_at=started_at)
+    options = msgspec.convert(typed, TryOptions)
+    require_models(options.names, "changed")
+    return run_try(options, chosen, started_at=started_at)
