@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.reports.report_file import is_report
 
 from .as_it_was import RECORDING, REPORT, refuse_options
 from .finite import Finite
@@ -81,8 +82,6 @@ def _refuse_options(
 
 def _why_fixed(model: str) -> str:
     """Say why options of a model mean nothing to a side; empty where it is a model."""
-    from tui_profiler.reports.json_read import is_report  # noqa: PLC0415 # no other verb needs it
-
     if is_recording(model):
         return RECORDING
     return REPORT if is_report(model) else ""

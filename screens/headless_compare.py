@@ -18,7 +18,8 @@ from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.compare_json import compare_json
 from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.json_read import ReportError, is_report, read_report
+from tui_profiler.reports.json_read import read_report
+from tui_profiler.reports.report_file import ReportError, is_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.spawned import Spawned, worker_command
