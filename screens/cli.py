@@ -16,13 +16,23 @@ from tui_profiler import __version__
 from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
+from .as_it_was import PROGRAM, RECORDING, refuse_options, require_models
 from .attach_verbs import attach, attach_to, relay, remote_python
 from .compare_verb import compare
 from .findings_option import findings_option
 from .finite import Finite
 from .look_options import Wish, look_options
 from .onnx_verb import onnx
-from .options import BUDGET_HELP, Chosen, Share, check_option, model_options, stock_output
+from .options import (
+    BUDGET_HELP,
+    Chosen,
+    Share,
+    check_option,
+    model_options,
+    output_option,
+    stock_output,
+    table_or_json,
+)
 from .output import require_terminal
 from .parameter_options import parameters_option, require_parameters
 from .record_verbs import open_verb, played, record
@@ -97,6 +107,8 @@ def _explore(
 
     Without MODEL, what can be opened is listed to choose from.
     """
+    if is_recording(model):
+        refuse_options(chosen, RECORDING)
     if web and not is_served():
         return to_browsers(model)
     if is_recording(model):
@@ -123,7 +135,7 @@ def _explore(
     help="text and markdown are the full report, json is one object per model (several are JSON"
     " Lines), csv one line per node, perfetto a trace for ui.perfetto.dev.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@output_option
 @check_option
 @click.option(
     "--measure",
@@ -153,6 +165,10 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
         raise click.UsageError("A recording cannot be measured again: leave out --measure.")
+    if any(map(is_recording, options.names)):
+        refuse_options(chosen, RECORDING)
+    if options.attach:
+        refuse_options(chosen, PROGRAM)
     require_parameters(options.parameters, options.layout, options.attach, options.names)
     return run_report(options, chosen, started_at=started_at)
 
@@ -161,15 +177,8 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 @click.argument(
     "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
 )
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
-)
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@table_or_json
+@output_option
 @click.option(
     "--timeout",
     type=Finite(min=0, min_open=True),
@@ -188,7 +197,9 @@ def _verify(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """
     from .headless_verify import VerifyOptions, run_verify  # noqa: PLC0415
 
-    return run_verify(msgspec.convert(typed, VerifyOptions), chosen, started_at=started_at)
+    options = msgspec.convert(typed, VerifyOptions)
+    require_models(options.names, "counted again")
+    return run_verify(options, chosen, started_at=started_at)
 
 
 @_verbs.command("models", short_help="List the names of models.")

@@ -14,6 +14,7 @@ from tui_profiler.recording.kind import is_recording
 from tui_profiler.source import Source
 from tui_profiler.source.spawned import Spawned, worker_command
 
+from .as_it_was import PROGRAM, RECORDING, refuse_options
 from .look_options import NO_WISH, Wish
 from .options import Chosen
 from .terminal.at_once import said_at_once
@@ -64,11 +65,13 @@ def run_start(chosen: Chosen, *, wish: Wish = NO_WISH, remembers: bool = True) -
     if offer.process is not None:
         from .attaching import run_attached  # noqa: PLC0415
 
+        refuse_options(chosen, PROGRAM)
         who = str(offer.process)
         return run_attached(who, remote_python="", wish=wish, started_at=now)
     if is_recording(offer.model):
         from .playing import run_recording  # noqa: PLC0415
 
+        refuse_options(chosen, RECORDING)
         return run_recording(offer.model, speed=1.0, at=None, wish=wish)
     if offer.spec is not None:
         spec = as_asked_now(offer.spec, now)

@@ -22,7 +22,7 @@ from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import report
 
 from .options import Chosen
-from .output import put, require_writable, say, speaker
+from .output import Results, put, say, speaker
 from .programs import follow, not_attached
 from .report_files import Layout, Written
 
@@ -53,25 +53,29 @@ def run_report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> 
         raise UsageError(f"{options.layout} holds no advice: leave out --findings.")
     if options.top is not None and options.layout == "perfetto":
         raise UsageError("A trace is of a whole forward: leave out --top.")
-    require_writable(options.output)
     worst = 0
-    written = Written(options.layout, options.output, options.top, options.checks, options.findings)
-    for name in options.names or (options.attach,):
-        if options.attach:
-            session = asyncio.run(_attached(options, started_at))
-        elif is_recording(name):
-            session = _recorded(name)
-        else:
-            session = asyncio.run(_one(name, options, chosen, started_at))
-        started_at = time.time()
-        for line in complaint(session, debug=chosen.debug):
-            say(name, line)
-        worst = max(worst, exit_code(session))
-        if session.tree is None:
-            continue
-        worst = max(worst, written.add(name, session))
-    written.close()
+    with Results(options.output) as results:
+        written = Written(
+            *(results, options.layout, options.output, options.top, options.checks),
+            advises=options.findings,
+        )
+        for name in options.names or (options.attach,):
+            session = _session(name, options, chosen, started_at)
+            started_at = time.time()
+            for line in complaint(session, debug=chosen.debug):
+                say(name, line)
+            worst = max(worst, exit_code(session))
+            if session.tree is not None:
+                worst = max(worst, written.add(name, session))
     return worst
+
+
+def _session(name: str, options: ReportOptions, chosen: Chosen, started_at: float) -> Session:
+    if options.attach:
+        return asyncio.run(_attached(options, started_at))
+    if is_recording(name):
+        return _recorded(name)
+    return asyncio.run(_one(name, options, chosen, started_at))
 
 
 def _recorded(file: str) -> Session:

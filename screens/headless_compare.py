@@ -18,7 +18,8 @@ from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.reports.compare_json import compare_json
 from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.json_read import ReportError, is_report, read_report
+from tui_profiler.reports.json_read import read_report
+from tui_profiler.reports.report_file import ReportError, is_report
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -28,7 +29,7 @@ from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code
 from tui_profiler.verbs.recorded import last_session
 from tui_profiler.verbs.report import progress_line, trusted_line
 
-from .output import columns, put, put_into, require_writable, say
+from .output import Results, columns, say
 from .side_options import TypedSide
 
 WHICH = ("A", "B")
@@ -120,26 +121,21 @@ def run_compare(
     Raises:
         UsageError: the file to write cannot be written.
     """
-    require_writable(options.output)
-    measuring = options.measure is not None
-    known = opened_sides(options, sides, running=measuring, started_at=started_at)
-    if known is None:
-        return BAD_ARGUMENTS
-    if measuring and all(one.spec is None for one in known):
-        say("compare", "neither side is a model: there is nothing to measure, their figures stand")
-    sessions = asyncio.run(_compared(known, options.measure))
-    worst = 0
-    for which, one, session, typed in zip(WHICH, known, sessions, sides, strict=True):
-        for line in complaint(session, debug=typed.chosen.debug):
-            say(f"{which} {one.label}", line)
-        worst = max(worst, exit_code(session))
-    if any(one.side is None and s.tree is None for one, s in zip(known, sessions, strict=True)):
-        return worst
-    text = _written(known, sessions, options)
-    if options.output:
-        put_into(options.output, text.encode())
-    else:
-        put(text)
+    with Results(options.output) as results:
+        known = opened_sides(
+            options, sides, running=options.measure is not None, started_at=started_at
+        )
+        if known is None:
+            return BAD_ARGUMENTS
+        sessions = asyncio.run(_compared(known, options.measure))
+        worst = 0
+        for which, one, session, typed in zip(WHICH, known, sessions, sides, strict=True):
+            for line in complaint(session, debug=typed.chosen.debug):
+                say(f"{which} {one.label}", line)
+            worst = max(worst, exit_code(session))
+        trees = (one.side or session.tree for one, session in zip(known, sessions, strict=True))
+        if all(tree is not None for tree in trees):
+            results.add(_written(known, sessions, options))
     return worst
 
 

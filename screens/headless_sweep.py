@@ -23,7 +23,7 @@ from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 
 from .appearance import glyphs_for
 from .options import Chosen
-from .output import columns, put, put_into, require_writable, say, speaker
+from .output import Results, columns, say, speaker
 
 
 class SweepOptions(Struct, frozen=True):
@@ -51,14 +51,22 @@ def run_sweep(options: SweepOptions, chosen: Chosen) -> int:
     Raises:
         UsageError: the file to write cannot be written.
     """
-    require_writable(options.output)
+    with Results(options.output) as results:
+        found = _swept(options, chosen)
+        results.add(_written(found, options))
+    _complain(found)
+    return exit_code(found)
+
+
+def _swept(options: SweepOptions, chosen: Chosen) -> Sweep:
+    """Visit every point; where that is interrupted, give what there is until then."""
     axes = tuple(Axis(name, values) for name, values in options.axes.items() if values)
     rounds = options.rounds if chosen.run else 1  # On paper every round says the same.
     wanted = Sweep(options.model, axes, rounds, options.seconds, chosen.run)
     say(options.model, _stated(wanted))
     kept = [wanted]
     try:
-        found = asyncio.run(
+        return asyncio.run(
             sweep(
                 wanted,
                 chosen.spec(options.model, started_at=0.0),
@@ -72,13 +80,7 @@ def run_sweep(options: SweepOptions, chosen: Chosen) -> int:
     except KeyboardInterrupt:
         found = replace(kept[-1], interrupted=True)
         say(options.model, f"interrupted after {len(found.visits)} visits; what there is follows")
-    text = _written(found, options)
-    if options.output:
-        put_into(options.output, text.encode())
-    else:
-        put(text)
-    _complain(found)
-    return exit_code(found)
+        return found
 
 
 def _begin(request: Request) -> Spawned:

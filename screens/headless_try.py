@@ -8,16 +8,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tui_profiler.messages import TRIAL_KINDS, Start, TrialKind, Wish
+from tui_profiler.messages import TRIAL_KINDS, LoadSpec, Start, TrialKind, Wish
 from tui_profiler.reports.json_trials import trials_json
 from tui_profiler.reports.trials import trials_table
-from tui_profiler.session import Session
+from tui_profiler.session import EMPTY, Session
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.outcome import DONE, complaint, exit_code
 from tui_profiler.verbs.trials import try_out
 
 from .options import Chosen
-from .output import columns, put, put_into, require_writable, say, speaker
+from .output import Results, columns, say, speaker
 
 _GIB = 1 << 30
 
@@ -55,26 +55,33 @@ def run_try(options: TryOptions, chosen: Chosen, *, started_at: float) -> int:
     Raises:
         UsageError: the file to write cannot be written.
     """
-    require_writable(options.output)
     worst = DONE
-    kept: list[str] = []
-    for name in options.names:
-        spec = chosen.spec(name, started_at=started_at, seconds=options.measure)
-        source = Spawned(worker_command(), first=[Start(spec)])
-        session = asyncio.run(try_out(source, options.wishes(), progress=speaker(name)))
-        started_at = time.time()
-        for line in complaint(session, debug=chosen.debug):
-            say(name, line)
-        worst = max(worst, exit_code(session))
-        if not session.trials:
-            continue
-        text = _written(session, options, is_first=not kept)
-        kept.append(text)
-        if not options.output:
-            put(text)
-    if options.output and kept:
-        put_into(options.output, "".join(kept).encode())
+    with Results(options.output) as results:
+        for name in options.names:
+            spec = chosen.spec(name, started_at=started_at, seconds=options.measure)
+            session = _tried(spec, options, results)
+            started_at = time.time()
+            for line in complaint(session, debug=chosen.debug):
+                say(name, line)
+            worst = max(worst, exit_code(session))
+            if session.trials:
+                results.add(_written(session, options, is_first=not results.count))
     return worst
+
+
+def _tried(spec: LoadSpec, options: TryOptions, results: Results) -> Session:
+    """Try everything on one model; where that is interrupted, the trials until then are kept."""
+    source = Spawned(worker_command(), first=[Start(spec)])
+    wishes, kept = options.wishes(), [EMPTY]
+    progress = speaker(spec.model)
+    try:
+        return asyncio.run(try_out(source, wishes, progress=progress, kept=kept.append))
+    except KeyboardInterrupt:
+        done = len(kept) - 1
+        if done:
+            progress(f"interrupted after {done} of {len(wishes)} trials; they are kept")
+            results.add(_written(kept[-1], options, is_first=not results.count))
+        raise
 
 
 def _written(session: Session, options: TryOptions, *, is_first: bool) -> str:

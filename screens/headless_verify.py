@@ -17,7 +17,7 @@ from tui_profiler.verbs.outcome import DONE, complaint
 from tui_profiler.verbs.verify import exit_code, verify
 
 from .options import Chosen
-from .output import columns, put, put_into, require_writable, say, speaker
+from .output import Results, columns, say, speaker
 
 
 class VerifyOptions(Struct, frozen=True):
@@ -35,24 +35,19 @@ def run_verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> 
     Raises:
         UsageError: the file to write cannot be written.
     """
-    require_writable(options.output)
     worst = DONE
-    kept: list[str] = []
-    for name in options.names:
-        spec = chosen.spec(name, started_at=started_at)
-        made = asyncio.run(verify(spec, _begin, seconds=options.timeout, progress=speaker(name)))
-        started_at = time.time()
-        worst = max(worst, exit_code(made))
-        for line in (*complaint(made.session, debug=chosen.debug), *_nothing(made)):
-            say(name, line)
-        if made.session.tree is None:
-            continue
-        text = _written(made, options, is_first=not kept)
-        kept.append(text)
-        if not options.output:
-            put(text)
-    if options.output and kept:
-        put_into(options.output, "".join(kept).encode())
+    with Results(options.output) as results:
+        for name in options.names:
+            spec = chosen.spec(name, started_at=started_at)
+            made = asyncio.run(
+                verify(spec, _begin, seconds=options.timeout, progress=speaker(name))
+            )
+            started_at = time.time()
+            worst = max(worst, exit_code(made))
+            for line in (*complaint(made.session, debug=chosen.debug), *_nothing(made)):
+                say(name, line)
+            if made.session.tree is not None:
+                results.add(_written(made, options, is_first=not results.count))
     return worst
 
 

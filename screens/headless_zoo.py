@@ -34,7 +34,7 @@ from tui_profiler.verbs.outcome import (
 from tui_profiler.verbs.zoo import Job, Made, is_there, keep, progress, zoo
 
 from .options import Chosen
-from .output import say
+from .output import NotWritten, say
 
 ROOM_BYTES = 2 * 2**30
 """Of memory that must be free before another worker is begun beside those that run."""
@@ -93,8 +93,16 @@ class _Tally:
         self._began = time.monotonic()
 
     def take(self, made: Made) -> None:
-        """Write one file."""
-        keep(made, self._folder)
+        """Write one file; the first of them makes the folder.
+
+        Raises:
+            NotWritten: it cannot be written: the disk is full.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            keep(made, self._folder)
+        except OSError as error:
+            raise NotWritten(f"The report of {safe(made.name)}", error) from error
         self.done += 1
         if made.code:
             self._failed.append(made)
@@ -133,14 +141,16 @@ def _shard(text: str) -> Shard:
 
 
 def _folder(output: str) -> Path:
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.UsageError(
-            f"--output {safe(output)} is no folder and cannot be made one."
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
+    """Give where files go, which need not be there yet: nothing is made before there is a file.
+
+    Raises:
+        UsageError: no file could be written there.
+    """
+    folder = Path(output).absolute()
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise click.UsageError(f"--output {safe(output)} is no folder and cannot be made one.")
+    if not os.access(there, os.W_OK | os.X_OK):
         raise click.UsageError(f"--output {safe(output)} cannot be written.")
     return folder
 

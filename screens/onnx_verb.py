@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .as_it_was import require_models
 from .options import Chosen, model_options
 from .verb_group import models_and_files
 
@@ -35,4 +36,5 @@ def onnx(
     """
     from .headless_onnx import run_onnx  # noqa: PLC0415
 
+    require_models([model], "exported")
     return run_onnx(model, (output, opset, force), chosen, started_at=started_at)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 from msgspec import Struct
 
 from tui_profiler.messages import LoadSpec
@@ -41,6 +42,8 @@ class Chosen(Struct, frozen=True):
     budget: float
     grid_intensity: float | None
     debug: bool
+    typed: tuple[str, ...] = ()
+    """Which of these options were typed, as they are spelt."""
 
     def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
         """Give the request for one model.
@@ -163,6 +166,17 @@ check_option = click.option(
     help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
     " does not hold. May be repeated.",
 )
+output_option = click.option(
+    "--output", metavar="FILE", default="", help="Write there instead of to stdout."
+)
+table_or_json = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
 stock_output = click.option(
     "--stock-output",
     is_flag=True,
@@ -191,9 +205,10 @@ def model_options_but(*without: str) -> Callable[[_Command], Callable[..., objec
 def _with_options(command: _Command, without: tuple[str, ...]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_chosen(**typed: object) -> object:
-        names = Chosen.__struct_fields__
+        names = [name for name in Chosen.__struct_fields__ if name != "typed"]
         own = {name: typed[name] for name in typed if name not in names or name in without}
         found = {name: _UNTYPED[name] if name in without else typed[name] for name in names}
+        found["typed"] = _typed([name for name in names if name not in without])
         return command(chosen=msgspec.convert(found, Chosen), **own)
 
     decorated: Callable[..., object] = with_chosen
@@ -203,3 +218,13 @@ def _with_options(command: _Command, without: tuple[str, ...]) -> Callable[..., 
         if added[-1].name in without:
             added.pop()
     return decorated
+
+
+def _typed(names: list[str]) -> tuple[str, ...]:
+    context = click.get_current_context()
+    return tuple(
+        option.opts[0]
+        for option in context.command.params
+        if option.name in names
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    )

@@ -7,10 +7,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 import click
 
 from tui_profiler.text import safe
+from tui_profiler.whole_file import write_whole
 
 from .terminal.served import is_served
 
@@ -32,6 +34,60 @@ def columns(output: str) -> int:
     return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if to_terminal else PIPE_COLUMNS
 
 
+class Results:
+    """What a verb gives, model by model: to stdout as it comes, or into a file when it is left.
+
+    1. Whatever ends the verb, ctrl+C too: what was finished until then is written.
+    2. The file is there whole or not at all.
+    """
+
+    def __init__(self, output: str) -> None:
+        """Begin.
+
+        Args:
+            output: the file; empty for stdout.
+
+        Raises:
+            UsageError: the file could not be written.
+        """
+        require_writable(output)
+        self._output = output
+        self._kept: list[bytes] = []
+        self.count = 0
+        """Of those that were added."""
+
+    def __enter__(self) -> Results:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write what is there.
+
+        Raises:
+            NotWritten: it cannot be written.
+        """
+        if self._output and self._kept:
+            put_into(self._output, b"".join(self._kept))
+            if kind is KeyboardInterrupt:
+                models = "model" if self.count == 1 else "models"
+                say(self._output, f"interrupted: it holds the {self.count} {models} until then")
+
+    def add(self, made: str | bytes) -> None:
+        """Take one more; bytes are no text."""
+        self.count += 1
+        if self._output:
+            self._kept.append(made if isinstance(made, bytes) else made.encode())
+        elif isinstance(made, bytes):
+            put_bytes(made)
+        else:
+            put(made)
+
+
 def require_writable(output: str) -> None:
     """Refuse a file that could not be written, before there is anything to write.
 
@@ -41,21 +97,31 @@ def require_writable(output: str) -> None:
     if not output:
         return
     path = Path(output)
-    allowed = os.access(path if path.exists() else path.parent, os.W_OK)
-    if path.is_dir() or not allowed:
+    places = [path] if path.exists() else []
+    if not _stands_for_another(path):
+        places.append(path.resolve().parent)  # A new file there takes its place.
+    if path.is_dir() or not all(os.access(place, os.W_OK) for place in places):
         raise click.UsageError(f"--output {safe(output)} cannot be written.")
 
 
 def put_into(output: str, data: bytes) -> None:
-    """Write a file, or what a path stands for, such as a pipe.
+    """Write a file, whole or not at all, or what a path stands for, such as a pipe.
 
     Raises:
-        NotWritten: it cannot be written after all, or not whole: its disk is full.
+        NotWritten: it cannot be written after all: its disk is full.
     """
+    path = Path(output)
     try:
-        Path(output).write_bytes(data)
+        if _stands_for_another(path):
+            path.write_bytes(data)
+        else:
+            write_whole(path.resolve(), data)
     except OSError as error:
         raise NotWritten(f"--output {safe(output)}", error) from error
+
+
+def _stands_for_another(path: Path) -> bool:
+    return path.exists() and not path.is_file()
 
 
 def put(text: str) -> None:

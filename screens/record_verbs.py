@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
+from .as_it_was import PROGRAM, refuse_options, require_models
 from .attach_verbs import attach_to, remote_python
 from .finite import Finite
 from .look_options import Wish, look_options
@@ -40,6 +41,9 @@ def record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
     if options.seconds is not None and not chosen.run:
         raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
+    require_models([options.model], "recorded again")
+    if options.attach:
+        refuse_options(chosen, PROGRAM)
     return run_record(options, chosen, started_at=started_at)
 
 

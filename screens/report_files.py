@@ -20,7 +20,7 @@ from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
-from .output import columns, put, put_bytes, put_into, say
+from .output import Results, columns, say
 
 Layout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
 CHECK_FAILED = 3
@@ -31,13 +31,15 @@ class Written:
 
     def __init__(
         self,
+        results: Results,
         layout: Layout,
         output: str,
         top: int | None,
         checks: tuple[str, ...],
+        *,
         advises: bool = False,
     ) -> None:
-        """Begin.
+        """Begin; ``results`` takes what is made.
 
         Raises:
             UsageError: a check is none, or binary data would go to a terminal.
@@ -46,30 +48,17 @@ class Written:
             raise click.UsageError("A Perfetto trace is no text: add --output FILE.")
         self._layout, self._output, self._top = layout, output, top
         self._advises = advises
-        self._count = 0
-        self._kept: list[bytes] = []
+        self._results = results
         try:
             self._checks = tuple(map(parse_check, checks))
         except CheckError as error:
             raise click.UsageError(f"--check {safe(str(error))}.") from None
 
     def add(self, name: str, session: Session) -> int:
-        """Write a model's report, or keep it for the file; give the exit code of its checks."""
+        """Write a model's report; give the exit code of its checks."""
         code, outcomes = self._checked(name, session)
-        text = self._made(session, outcomes)
-        self._count += 1
-        if self._output:
-            self._kept.append(text)
-        elif self._layout == "perfetto":
-            put_bytes(text)
-        else:
-            put(text.decode("utf-8"))
+        self._results.add(self._made(session, outcomes))
         return code
-
-    def close(self) -> None:
-        """Write the file, where there is one and something to write."""
-        if self._output and self._kept:
-            put_into(self._output, b"".join(self._kept))
 
     def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
         if not self._checks:
@@ -84,25 +73,23 @@ class Written:
             say(name, line)
         return DONE if all(one.holds for one in outcomes) else CHECK_FAILED, outcomes
 
-    def _made(self, session: Session, outcomes: tuple[Outcome, ...]) -> bytes:
+    def _made(self, session: Session, outcomes: tuple[Outcome, ...]) -> str | bytes:
         more = (checks_section(outcomes),) if outcomes else ()
-        is_first = not self._count
+        is_first = not self._results.count
         blank = "" if is_first else "\n"
+        cells = columns(self._output)
         match self._layout:
             case "json":
-                text = json_report(session, top=self._top, advises=self._advises) + "\n"
+                return json_report(session, top=self._top, advises=self._advises) + "\n"
             case "csv":
-                text = csv_model(session, with_titles=is_first, top=self._top)
+                return csv_model(session, with_titles=is_first, top=self._top)
             case "text":
-                cells = columns(self._output)
-                text = blank + full_text(session, columns=cells, top=self._top, more=more)
+                return blank + full_text(session, columns=cells, top=self._top, more=more)
             case "markdown":
-                text = blank + full_markdown(session, top=self._top, more=more)
+                return blank + full_markdown(session, top=self._top, more=more)
             case "perfetto":
-                return perfetto_trace(session, self._count + 1)
+                return perfetto_trace(session, self._results.count + 1)
             case "table":
-                cells = columns(self._output)
                 lines = table(session, columns=cells, top=self._top)
                 lines += findings_lines(session, cells) if self._advises else ()
-                text = blank + "\n".join(lines) + "\n"
-        return text.encode("utf-8")
+                return blank + "\n".join(lines) + "\n"

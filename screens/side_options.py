@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.text import safe
 
@@ -23,6 +24,7 @@ class TypedSide(Struct, frozen=True):
     model: str
     """A model, a recording or a report."""
     chosen: Chosen
+    """With the options of both; ``typed`` are its own."""
 
 
 def typed_side(text: str, chosen: Chosen) -> TypedSide:
@@ -36,7 +38,7 @@ def typed_side(text: str, chosen: Chosen) -> TypedSide:
         UsageError: it is not written as a command line, or has options that there are not.
     """
     if os.path.exists(text):
-        return TypedSide(text, text, chosen)
+        return TypedSide(text, text, replace(chosen, typed=()))
     try:
         words = shlex.split(text)
     except ValueError as error:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from tui_profiler.recording.kind import is_recording
 from tui_profiler.text import safe
 
+from .as_it_was import require_models
 from .finite import Finite
-from .options import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
+from .options import MOST_BATCH, MOST_THREADS, Chosen, model_options_but, output_option
 from .verb_group import models_and_files
 
 MOST_POINTS = 200
@@ -92,7 +92,7 @@ _AXES = ("batch", "sequence", "threads", "dtype")
     show_default=True,
     help="json is one object; csv is one line per point.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@output_option
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -119,8 +119,7 @@ def sweep(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError(
             "An axis is needed: --batch 1,2,4, --sequence, --threads or --dtype."
         )
-    if is_recording(options.model):
-        raise click.UsageError("A recording cannot be run at other settings: give a model.")
+    require_models([options.model], "run at other settings")
     if options.points > MOST_POINTS:
         raise click.UsageError(
             f"These are {options.points:,} points and {MOST_POINTS} are the most: leave out some."

@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from tui_profiler.session import Session
 from tui_profiler.text import safe
+from tui_profiler.whole_file import write_whole
 
 from .base_app import BaseApp
 
@@ -126,10 +127,4 @@ def written(file: Path, text: str | bytes, *, again: bool) -> None:
                 file.unlink(missing_ok=True)
                 raise
         return
-    part = file.with_name(f".{file.name[:100]}.part{os.getpid()}")
-    try:
-        with open(part, "xb") as out:
-            out.write(data)
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(file, data)

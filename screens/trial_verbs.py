@@ -7,8 +7,9 @@ import msgspec
 
 from tui_profiler.messages import TRIAL_KINDS
 
+from .as_it_was import require_models
 from .finite import Finite
-from .options import Chosen, model_options
+from .options import Chosen, model_options, output_option, table_or_json
 from .verb_group import models_and_files
 
 MOST_GIB = 1 << 20
@@ -57,15 +58,8 @@ _EPILOG = "\b\nKinds:\n" + "\n".join(f"  {kind}" for kind in TRIAL_KINDS)
     metavar="SECONDS",
     help="How long the model runs first, for the predictions.",
 )
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
-)
-@click.option("--output", metavar="FILE", default="", help="Write there instead of to stdout.")
+@table_or_json
+@output_option
 @model_options
 @click.pass_obj
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -78,4 +72,6 @@ def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
 
     if not chosen.run:
         raise click.UsageError("Trials run the model and --no-run forbids it: leave it out.")
-    return run_try(msgspec.convert(typed, TryOptions), chosen, started_at=started_at)
+    options = msgspec.convert(typed, TryOptions)
+    require_models(options.names, "changed")
+    return run_try(options, chosen, started_at=started_at)

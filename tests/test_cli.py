@@ -165,7 +165,12 @@ def test_every_option_reaches_the_worker() -> None:
         budget=0.05,
         grid_intensity=381.5,
         debug=True,
+        typed=(
+            *("--args", "--input", "--batch", "--weights", "--device", "--dtype", "--threads"),
+            *("--tracer", "--trust", "--no-run", "--budget", "--grid-intensity", "--debug"),
+        ),
     )
+    assert typed().typed == ()
 
 
 def test_the_grid_s_intensity_reaches_the_worker_and_is_nothing_without() -> None:

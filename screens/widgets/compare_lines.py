@@ -38,6 +38,7 @@ from .parts import Look, row
 WIDE = 100
 ROOMY_ROWS = 30
 FIGURE, DIFFERENCE, RATIO = 10, 12, 8
+_MOST_TIME = "999999"
 NARROW_FIGURE, NARROW_DIFFERENCE, NARROW_RATIO = 9, 10, 7
 BAR = 12
 WORDS: dict[FigureName, str] = {
@@ -253,7 +254,7 @@ def _mark(change: Change, look: Look) -> tuple[str, str]:
 def _cell(value: Figure, figure: FigureName, unit: TimeUnit) -> str:
     if isinstance(value, Unknown):
         return UNAVAILABLE
-    return column_time(value, unit) if figure == "seconds" else value_text(value, UNITS[figure])
+    return _time(value, unit) if figure == "seconds" else value_text(value, UNITS[figure])
 
 
 def _difference_cell(
@@ -261,9 +262,15 @@ def _difference_cell(
 ) -> str:
     if not difference or figure != "seconds":
         return difference_text(difference, UNITS[figure])
-    text = column_time(abs(difference), unit)
+    text = _time(abs(difference), unit)
     sign = "+" if difference >= 0 else "−"
     return f"{NOISE if pair.noise else ''}{sign}{text}"
+
+
+def _time(seconds: float, unit: TimeUnit) -> str:
+    """Give a time; one that no column of the whole's unit was made for, by the most it takes."""
+    text = column_time(seconds, unit)
+    return text if width(text) <= width(_MOST_TIME) else f">{_MOST_TIME}"
 
 
 def _roles(pair: Pair, difference: float | None) -> tuple[str, str, str, str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -12,12 +16,14 @@ from msgspec.structs import replace
 from tests.fixtures.record import recorded
 from tests.queries.pairs import former, latter, pair
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.compare import change_counts, comparison, total_rows
+from tui_profiler.queries.compare import Pair, change_counts, comparison, total_rows
+from tui_profiler.queries.compare_words import difference_text, ratio_text, value_text
 from tui_profiler.queries.sides import Side, side_of
 from tui_profiler.reports.compare_json import compare_as_json, compare_json
 from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.json_read import ReportError, is_report, read_report
+from tui_profiler.reports.json_read import read_report
 from tui_profiler.reports.json_report import json_report
+from tui_profiler.reports.report_file import ReportError, is_report
 from tui_profiler.session import EMPTY, History, Session, apply
 from tui_profiler.text import width
 
@@ -182,6 +188,94 @@ def test_any_broken_report_is_refused_or_read(report: Path, tmp_path: Path) -> N
             read_report(file, "a")
         except ReportError:
             continue
+
+
+ABSURD = (1e308, -1e308, -1, 10**24, 10**60, 5e-324, float("nan"), "9" * 99, [1], {"a": 1}, True)
+
+
+def _leaves(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Give where every figure, and every null, of a report stands."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(one, (*path, name))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _leaves(one, (*path, index))
+    elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        yield path
+
+
+def _put(whole: Any, path: tuple[str | int, ...], value: object) -> Any:
+    copied = copy.deepcopy(whole)
+    place = copied
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    return copied
+
+
+def test_absurd_figures_are_refused_with_their_place_or_stay_in_their_columns(
+    tmp_path: Path,
+) -> None:
+    file, other = tmp_path / "absurd.json", side_of("b", latter())
+    whole = json.loads(json_report(former()))
+    whole["layers"] = whole["layers"][:3]
+    read = {"layers", "unavailable", "latency", "throughput", "peak_memory", "coverage", "batch"}
+    kept = [path for path in _leaves(whole) if path[0] in read or str(path[0]).startswith("total")]
+    refused = 0
+    for path in kept:
+        for value in ABSURD:
+            file.write_text(json.dumps(_put(whole, path, value)))
+            try:
+                side = read_report(file, "a")
+            except ReportError:
+                refused += 1
+                continue
+            compared = comparison(side, other)
+            compare_json(compared)
+            lines = compare_table(compared, columns=100)
+            assert all(width(line) <= 100 for line in lines), (path, value)
+            heads = {width(line) for line in lines if line.endswith("B / A")}
+            assert {width(line) for line in _rows(lines)} <= heads, (path, value, lines)
+    assert refused > len(kept)
+
+
+def _rows(lines: tuple[str, ...]) -> list[str]:
+    """Give the rows of figures below the heads of a table."""
+    found, inside = [], False
+    for line in lines:
+        inside = line.endswith("B / A") or (inside and line.startswith("  ") and "  " in line[2:])
+        if inside and " noise" not in line and " measured " not in line:
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("total_macs",), -1, "Expected `int` >= 0 - at `$.total_macs`"),
+        (("total_macs",), "many", "got `str` - at `$.total_macs`"),
+        (("latency", "p50_s"), 1e308, "Expected `float` <= 10000000.0 - at `$.latency.p50_s`"),
+        (("peak_memory",), 3, "Expected `object` - on the way to `$.peak_memory"),
+        (("layers", 2, "macs"), -5, "Expected `int` >= 0 - at `$.layers[2].macs`"),
+        (("layers", 0, "timing", "per_forward_s"), 1e9, "- at `$.layers[0].timing.per_forward_s`"),
+    ],
+)
+def test_what_is_refused_is_named(
+    path: tuple[str | int, ...], value: object, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "absurd.json"
+    file.write_text(json.dumps(_put(json.loads(json_report(former())), path, value)))
+    with pytest.raises(ReportError, match=re.escape(said)):
+        read_report(file, "a")
+
+
+def test_figures_that_no_model_has_are_told_by_the_most_there_is() -> None:
+    assert value_text(1e308, "count") == ">999E"
+    assert value_text(-3e7, "count") == "−30.0M"
+    assert difference_text(-1e300, "seconds", noise=True) == "≈−>2777h 46m"
+    assert ratio_text(Pair(1.0, 1e300)) == "×>999E"
+    assert ratio_text(Pair(1e-300, 1e300)) == "–"
 
 
 def test_a_report_is_told_from_other_files(report: Path, tmp_path: Path) -> None:

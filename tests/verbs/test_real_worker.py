@@ -14,6 +14,9 @@ import jsonschema
 import psutil
 import pytest
 
+from tests.recording.files import timed, write
+from tests.small_model import TRACED
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text())
 PROGRAM = [sys.executable, "-m", "tui_profiler"]
@@ -130,9 +133,10 @@ def _interrupts_arrive() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_interrupts_arrive")
-def test_an_interrupt_stops_the_worker_too() -> None:
+def test_an_interrupt_stops_the_worker_too_and_keeps_what_was_finished(tmp_path: Path) -> None:
+    recording, output = write(tmp_path / "a.rec", timed(TRACED)), tmp_path / "out.json"
     program = subprocess.Popen(
-        [*PROGRAM, "report", "demo:cnn", "--measure", "600"],
+        [*PROGRAM, "report", recording, "demo:cnn", "--format", "json", "--output", output],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -147,3 +151,6 @@ def test_an_interrupt_stops_the_worker_too() -> None:
     assert program.returncode == 130
     assert "Traceback" not in rest
     assert not psutil.pid_exists(pid)
+    [kept] = output.read_text().splitlines()
+    assert json.loads(kept)["model"] == "net.py:build"
+    assert {one.name for one in tmp_path.iterdir()} == {"a.rec", "out.json"}

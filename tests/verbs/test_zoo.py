@@ -245,6 +245,26 @@ def test_a_shard_that_is_none_is_refused_before_anything_is_made(
     assert not folder.exists()
 
 
+def test_a_source_that_is_not_installed_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "timm.py").touch()  # In place of the real one, and without its models.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    folder = tmp_path / "deep" / "zoo"
+    assert main(["report", "--all", "timm", "--output", str(folder)]) == 2
+    assert "zoo: try pip install 'tui-profiler[timm]'" in capsys.readouterr().err
+    assert not folder.parent.exists()
+
+
+def test_a_folder_in_a_file_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["report", "--all", "demo", "--output", str(tmp_path / "file" / "zoo")]) == 2
+    captured = capsys.readouterr().err
+    assert "is no folder and cannot be made one" in " ".join(captured.split())
+
+
 async def test_a_real_model_is_reported_by_a_process_of_its_own(tmp_path: Path) -> None:
     wanted = replace(job(), spec=real_spec("demo:lazy", run=False))
     found = await make(wanted, lambda request: Spawned(worker_command(), first=[request]))
@@ -252,9 +272,13 @@ async def test_a_real_model_is_reported_by_a_process_of_its_own(tmp_path: Path) 
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
-def test_without_ray_it_is_said() -> None:
-    with pytest.raises(RayError, match="not installed"):
-        zoo_on_ray([job()], LOCAL, at_once=1, kept=lambda _: None)
+def test_without_ray_it_is_said_and_no_folder_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "zoo"
+    assert main(["report", "--all", "demo", "--output", str(folder), "--ray", LOCAL]) == 2
+    assert "Ray is not installed. pip install" in " ".join(capsys.readouterr().err.split())
+    assert not folder.exists()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")

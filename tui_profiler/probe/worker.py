@@ -208,13 +208,14 @@ class Worker:
             match self._asked.popleft() if self._asked else self._link.next_request(None):
                 case Stop() | None:
                     return
-                case Try(wish=wish) if self._run is None:
-                    nothing = TrialResult(wish.kind, wish.node, "impossible", 0.0, NO_FORWARD)
-                    self._link.send(nothing)
                 case Try(wish=wish) if self._run is not None:
                     self._run.try_change(wish, self._asked)
+                case Try(wish=wish):
+                    why = self._why_no_model
+                    self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
                 case ReplayNode(node=node):
-                    why = "the model does not run any more, and a replay needs that"
+                    ran = "the model does not run any more, and a replay needs that"
+                    why = ran if self._run is not None else self._why_no_model
                     self._link.send(Replayed(node, "", "counter", (), None, 0.0, why))
                 case SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
@@ -239,9 +240,14 @@ class Worker:
     def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
         """Change weights of what was loaded, or say why there is nothing to run."""
         if self._run is None:
-            refuse(request, self._link, self.now, NO_FORWARD)
+            refuse(request, self._link, self.now, self._why_no_model)
         else:
             self._asked.extend(self._run.measure_sensitivity(request))
+
+    @property
+    def _why_no_model(self) -> str:
+        """Why nothing can run, where there is no ``_run``."""
+        return NO_FORWARD if self._shown is not None else "nothing was loaded"
 
     def _in_file(self) -> list[Subject]:
         if self._shown is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -69,7 +70,8 @@ class Pair(Struct, frozen=True):
     def ratio(self) -> float | None:
         """The second over the first."""
         a, b = known(self.a), known(self.b)
-        return None if a is None or b is None or not a else b / a
+        found = None if a is None or b is None or not a else b / a
+        return found if found is not None and isfinite(found) else None
 
 
 class TotalRow(Struct, frozen=True):

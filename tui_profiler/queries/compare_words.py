@@ -21,13 +21,15 @@ MARKS: Mapping[Change, str] = {
     "vanished": "−",
 }
 NO_PATH = "(the whole)"
+_MOST = 999e18
+_MOST_SECONDS = 1e7
 
 
 def value_text(value: Figure, unit: Unit) -> str:
     """Give a figure; a dash where it is not known."""
     if isinstance(value, Unknown):
         return UNAVAILABLE
-    return _WRITTEN[unit](value)
+    return ("−" if value < 0 else "") + _written(abs(value), unit)
 
 
 def difference_text(difference: float | None, unit: Unit, noise: bool | None = None) -> str:
@@ -37,7 +39,7 @@ def difference_text(difference: float | None, unit: Unit, noise: bool | None = N
     if difference == 0:
         return EQUAL
     sign = "+" if difference > 0 else "−"
-    return f"{NOISE if noise else ''}{sign}{_WRITTEN[unit](abs(difference))}"
+    return f"{NOISE if noise else ''}{sign}{_written(abs(difference), unit)}"
 
 
 def ratio_text(pair: Pair) -> str:
@@ -48,7 +50,7 @@ def ratio_text(pair: Pair) -> str:
     if ratio is None:
         return UNAVAILABLE
     if ratio >= 999.5:
-        return f"×{count(ratio)}"
+        return f"×{_written(ratio, 'count')}"
     return f"×{three_digits(ratio)}" if ratio >= 0.00995 else "×<0.01"
 
 
@@ -79,6 +81,12 @@ def _shape(axes: tuple[int, ...] | None) -> str:
     if axes is None:
         return "no tensor"
     return "×".join(map(str, axes)) if axes else "scalar"
+
+
+def _written(value: float, unit: Unit) -> str:
+    """Give a figure that is not negative; what no model has is told by the most there is."""
+    most = _MOST_SECONDS if unit == "seconds" else _MOST
+    return f">{_WRITTEN[unit](most)}" if value > most else _WRITTEN[unit](value)
 
 
 def _count(value: float) -> str:

@@ -1,18 +1,18 @@
 """A JSON report read back: the side of a comparison that it is.
 
-1. A report comes from outside: it is checked, bounded, and refused with a sentence.
+1. A report comes from outside: it is checked, bounded, and refused with a sentence. No figure is
+   negative, or larger than any model's or machine's; times of a node's own may be, by rounding.
 2. Only the format that this version writes is read; another one could mean other things.
 3. A report that was written with ``--top`` has no tree; its totals stand.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.model import Kind
@@ -20,33 +20,28 @@ from tui_profiler.queries.compare import TOTALS
 from tui_profiler.queries.noise import call_error
 from tui_profiler.queries.sides import Side, SideNode, SideTree
 from tui_profiler.reports.json_report import SCHEMA
+from tui_profiler.reports.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
 from tui_profiler.units import dtype, shape
 
-MOST_BYTES = 512 * 1024 * 1024
-_HEAD_BYTES = 65536
 _MOST_CALLS = 256
 """That a median speaks of: the report does not tell how many, and it is never more."""
-_MOST_NUMBER = 2**80
-"""Products of sizes can be beyond 64 bits."""
-_MARK = b"tui-profiler/"
+_MOST_SECONDS = 1e7
+"""Four months."""
 _NOT_TOLD = "the report does not tell it"
 _OF_SOME = "the report was written with --top: it has no tree"
 
 
-class ReportError(Exception):
-    """A file that is no report that can be read; a sentence, and what to try."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.remedy = remedy
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Figure: TypeAlias = _Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
 class _Timing(Struct):
-    calls: int | None = None
-    p50_s: float | None = None
-    p95_s: float | None = None
-    self_s: float | None = None
-    per_forward_s: float | None = None
+    calls: _Count | None = None
+    p50_s: _Seconds | None = None
+    p95_s: _Seconds | None = None
+    self_s: Annotated[float, Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)] | None = None
+    per_forward_s: _Seconds | None = None
 
 
 class _Layer(Struct):
@@ -54,24 +49,24 @@ class _Layer(Struct):
     path: str
     kind: Kind
     type: str
-    depth: int
-    parameters: int
-    calls: int | None = None
-    macs: int | None = None
-    flops: int | None = None
-    memory: int | None = None
-    output_shape: tuple[int, ...] | None = None
+    depth: _Count
+    parameters: _Count
+    calls: _Count | None = None
+    macs: _Count | None = None
+    flops: _Count | None = None
+    memory: _Count | None = None
+    output_shape: tuple[_Count, ...] | None = None
     timing: _Timing | None = None
 
 
 class _Input(Struct):
-    shape: tuple[int, ...]
+    shape: tuple[_Count, ...]
     dtype: str
 
 
 class _Environment(Struct):
     torch: str = ""
-    threads: int | None = None
+    threads: _Count | None = None
     cpu: str = ""
 
 
@@ -80,7 +75,7 @@ class _Tracer(Struct):
 
 
 class _Latency(Struct):
-    forwards: int | None = None
+    forwards: _Count | None = None
 
 
 class _Report(Struct):
@@ -93,23 +88,11 @@ class _Report(Struct):
     weights: str | None = None
     device: str | None = None
     training: bool | None = None
-    batch: int | None = None
+    batch: _Count | None = None
     inputs: list[_Input] | None = None
     environment: _Environment | None = None
     tracer: _Tracer | None = None
     latency: _Latency | None = None
-
-
-def is_report(path: str | Path) -> bool:
-    """Tell whether a file is a JSON report of ours, of any version, by what it holds."""
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-            if not head.lstrip().startswith(b"{"):
-                return False
-            return _MARK in head or _MARK in file.read(MOST_BYTES)
-    except (OSError, ValueError):
-        return False
 
 
 def read_report(path: str | Path, label: str) -> Side:
@@ -118,7 +101,7 @@ def read_report(path: str | Path, label: str) -> Side:
     Raises:
         ReportError: it cannot be read, is of another version, or is no report of ours.
     """
-    whole = _parsed(path)
+    whole = parsed(path)
     schema = whole.get("schema")
     if schema != SCHEMA:
         raise ReportError(
@@ -127,14 +110,15 @@ def read_report(path: str | Path, label: str) -> Side:
         )
     try:
         report = msgspec.convert(whole, _Report)
+        totals = {name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS}
     except msgspec.ValidationError as error:
-        raise ReportError(f"{path} is no whole report: {error}", _WRITE_AGAIN) from error
+        raise ReportError(f"{path} is no whole report: {error}", WRITE_AGAIN) from error
     nodes = _nodes(report.layers, whole)
     seconds, own, errors = _times(report)
     return Side(
         label=label,
         settings=_settings(report),
-        totals={name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS},
+        totals=totals,
         tree=None if nodes is None else SideTree(nodes),
         why_no_tree=_OF_SOME if nodes is None else "",
         is_timed=nodes is not None and bool(seconds),
@@ -142,58 +126,6 @@ def read_report(path: str | Path, label: str) -> Side:
         own_seconds=own.get,
         error=errors.get,
     )
-
-
-_WRITE_AGAIN = "writing it again: tui-profiler report MODEL --format json --output FILE"
-
-
-def _parsed(path: str | Path) -> dict[str, object]:
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ReportError(f"{path} cannot be read: {error.strerror}", _WRITE_AGAIN) from error
-    if len(text) > MOST_BYTES:
-        raise ReportError(f"{path} is larger than {MOST_BYTES >> 20} MiB", "--top N writes less")
-    try:
-        whole = json.loads(text, parse_int=_integer, parse_float=_real, parse_constant=_real)
-    except (ValueError, RecursionError) as error:
-        if _is_lines(text):
-            what = f"{path} holds several reports, and one is compared"
-            raise ReportError(what, "a file for each: report MODEL --format json") from None
-        raise ReportError(
-            f"{path} is no JSON that a report could be: {error}", _WRITE_AGAIN
-        ) from error
-    if not isinstance(whole, dict):
-        raise ReportError(f"{path} holds no object", _WRITE_AGAIN)
-    return whole
-
-
-def _integer(text: str) -> int:
-    """Give a whole number that any figure can be.
-
-    Raises:
-        ValueError: it is larger; adding it to a float could fail.
-    """
-    found = int(text)
-    if abs(found) > _MOST_NUMBER:
-        raise ValueError(f"{text[:20]}… is no figure of a report")
-    return found
-
-
-def _real(text: str) -> float:
-    found = float(text)
-    if not math.isfinite(found):
-        raise ValueError(f"{text[:20]} is no figure of a report")
-    return found
-
-
-def _is_lines(text: bytes) -> bool:
-    first, _, rest = text.strip().partition(b"\n")
-    try:
-        return isinstance(json.loads(first), dict) and rest.lstrip().startswith(b"{")
-    except (ValueError, RecursionError):
-        return False
 
 
 def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ...] | None:
@@ -204,7 +136,7 @@ def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ..
     """The last node of each depth."""
     nodes: list[SideNode] = []
     for index, layer in enumerate(layers):
-        if layer.depth > len(above) or layer.depth < 0 or (index and layer.depth == 0):
+        if layer.depth > len(above) or (index and layer.depth == 0):
             return None
         del above[layer.depth :]
         above.append(index)
@@ -253,16 +185,28 @@ def _times(report: _Report) -> tuple[dict[int, float], dict[int, float], dict[in
 def _at(whole: dict[str, object], path: str) -> object:
     found: object = whole
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise msgspec.ValidationError(f"Expected `object` - on the way to `$.{path}`")
+        found = found.get(part)
     return found
 
 
 def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> Figure:
+    """Give a figure of the whole.
+
+    Raises:
+        ValidationError: what stands there is none.
+    """
     found = _at(whole, path)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if found is None:
         reasons = (unavailable.get(known) for known in (path, path.rpartition(".")[0]))
         return Unknown(next(filter(None, reasons), _NOT_TOLD))
-    return found
+    try:
+        return msgspec.convert(found, _Seconds if path.endswith("_s") else _Figure)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{error} - at `$.{path}`") from error
 
 
 def _settings(report: _Report) -> tuple[tuple[str, str], ...]:

@@ -33,7 +33,11 @@ _STEPS = {
 
 
 async def try_out(
-    source: Source, wishes: Sequence[Wish], *, progress: Callable[[str], None]
+    source: Source,
+    wishes: Sequence[Wish],
+    *,
+    progress: Callable[[str], None],
+    kept: Callable[[Session], None],
 ) -> Session:
     """Fold what a source says until the model was measured and every wish has its result.
 
@@ -42,6 +46,7 @@ async def try_out(
             before this returns or raises.
         wishes: what to try.
         progress: is given one line for each stage, each step and each result.
+        kept: is given the session after each result: what is there if it is interrupted.
 
     Gives:
         The session as it was left; its findings are those of the model as it is.
@@ -55,7 +60,9 @@ async def try_out(
             for line in filter(None, lines):
                 progress(line)
             speaker.hear(message)
-            done += isinstance(message, TrialResult)
+            if isinstance(message, TrialResult):
+                done += 1
+                kept(session)
             is_over = session.ended is not None or session.failure is not None
             if is_over or done == len(wishes):
                 break

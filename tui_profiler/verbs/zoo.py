@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from tui_profiler.text import safe
 from tui_profiler.units import clock, duration
 from tui_profiler.verbs import outcome
 from tui_profiler.verbs.report import is_complete
+from tui_profiler.whole_file import write_whole
 
 Begin: TypeAlias = Callable[[Request], Source]
 """Starts a probe whose first request this is."""
@@ -125,12 +125,7 @@ def keep(made: Made, folder: Path) -> Path:
     """Write a file, whole or not at all, and give where it lies."""
     good, bad = files(made.name, folder)
     path, other = (bad, good) if made.code else (good, bad)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(made.text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, made.text.encode())
     other.unlink(missing_ok=True)
     return path
 
