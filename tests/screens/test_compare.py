@@ -39,7 +39,10 @@ async def on_screen(
 ) -> AsyncIterator[tuple[CompareScreen, Pilot[int]]]:
     settings = replace(USUAL.settings, glyphs=glyphs)
     habits = Habits(replace(USUAL, settings=settings))
-    sides = (Opened("resnet50", a), Opened("'resnet50 --batch 8'", b))
+    sides = (
+        Opened("resnet50", a, file="a recording"),
+        Opened("'resnet50 --batch 8'", b, file="a recording"),
+    )
     app = CompareApp(sides, measuring=True, seconds=None, habits=habits, clock=lambda: 100.0)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
