@@ -36,11 +36,8 @@ from .prompt import Choice, Prompt
 from .take_actions import TakeActions
 from .theme import next_theme, short_name
 from .two_sides import TwoSides
-from .widgets.compare_lines import (
-    CompareLook,
-    compare_lines,
-    status_line,
-)
+from .widgets.compare_cells import CompareLook
+from .widgets.compare_lines import compare_lines, status_line
 from .widgets.key_bar import key_bar
 from .widgets.lines import Line, LinesWidget
 from .widgets.parts import finished, row
@@ -184,6 +181,9 @@ class CompareScreen(TakeActions[None]):
         self._view = view
         self.draw()
 
+    def _unfiltered(self, node: int) -> None:
+        self._become(revealed(replace(self.view, filter=""), self.compared, node))
+
     def say(self, text: str) -> None:
         """Tell it in place of the status."""
         self._said = (text, time.monotonic())
@@ -222,9 +222,8 @@ class CompareScreen(TakeActions[None]):
 
     def action_fold_or_unfold(self) -> None:
         """Fold or unfold the selected node."""
-        view = self.view
-        is_open = view.selected in view.unfolded
-        self._become(folded(view, self.compared, view.selected, unfold=not is_open))
+        view, selected = self.view, self.view.selected
+        self._become(folded(view, self.compared, selected, unfold=selected not in view.unfolded))
 
     def action_unfold(self) -> None:
         """Unfold the selected node; where it is, go in."""
@@ -267,9 +266,7 @@ class CompareScreen(TakeActions[None]):
 
     def action_worst(self) -> None:
         """Go to the module that differs most by itself, then to the next."""
-        view = self.view
-        target = next_worst(view, self.compared)
-        self._become(revealed(replace(view, filter=""), self.compared, target))
+        self._unfiltered(next_worst(self.view, self.compared))
 
     def action_filter(self) -> None:
         """Ask for a filter."""
@@ -282,8 +279,7 @@ class CompareScreen(TakeActions[None]):
     def action_back(self) -> None:
         """Drop the filter."""
         if self.view.filter:
-            selected = self.view.selected
-            self._become(revealed(replace(self.view, filter=""), self.compared, selected))
+            self._unfiltered(self.view.selected)
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on."""

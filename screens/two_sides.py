@@ -16,7 +16,7 @@ from tui_profiler.verbs.outcome import complaint
 
 from .app import AT_ONCE
 from .headless_compare import Opened
-from .widgets.compare_lines import SideLook
+from .widgets.compare_cells import SideLook
 
 
 class TwoSides:

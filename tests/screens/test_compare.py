@@ -14,7 +14,8 @@ from screens.compare_app import CompareApp
 from screens.config import USUAL
 from screens.habits import Habits
 from screens.headless_compare import Opened
-from screens.widgets.compare_lines import CompareLook, SideLook, compare_lines, status_line
+from screens.widgets.compare_cells import CompareLook, SideLook
+from screens.widgets.compare_lines import compare_lines, status_line
 from screens.widgets.lines import LinesWidget, line_width, text
 from screens.widgets.parts import finished
 from screens.widgets.rank_lines import look_of
