@@ -84,7 +84,7 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
 
         if self.session.tree is not None:
             selected = self.tree_widget.view.selected
-            screen = NodeScreen(selected, self.glyphs, self.now)
+            screen = NodeScreen(selected, self.glyphs, self.now, self.held_view)
             self.app.push_screen(screen.data_bind(BaseApp.session))
 
     def action_machine(self) -> None:
