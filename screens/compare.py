@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -26,22 +26,18 @@ from tui_profiler.queries.compare_rows import (
     revealed,
     visible,
 )
-from tui_profiler.queries.sides import Side
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 from tui_profiler.text import safe
 
-from .base_app import own_keys
+from .base_app import BaseApp, own_keys, redraw_seconds
 from .compare_keys import COMPARE
 from .keys import bindings, shown
 from .prompt import Choice, Prompt
 from .take_actions import TakeActions
 from .theme import next_theme, short_name
-from .widgets.compare_lines import (
-    CompareLook,
-    SideLook,
-    compare_lines,
-    status_line,
-)
+from .two_sides import TwoSides
+from .widgets.compare_cells import CompareLook
+from .widgets.compare_lines import compare_lines, status_line
 from .widgets.key_bar import key_bar
 from .widgets.lines import Line, LinesWidget
 from .widgets.parts import finished, row
@@ -52,7 +48,7 @@ _BAR = ("order", "figure", "filter", "worst", "fold_or_unfold", "operators")
 
 
 class CompareScreen(TakeActions[None]):
-    """Follows two sides; ``workspace`` says what is known of each."""
+    """Lets two sides run and shows them, until it is left."""
 
     name_of_view = "compare"
     DEFAULT_CSS = """
@@ -63,18 +59,11 @@ class CompareScreen(TakeActions[None]):
 
     workspace: var[Workspace] = var(NO_RANKS)
 
-    def __init__(
-        self,
-        glyphs: Glyphs,
-        sides: Callable[[Workspace], tuple[Side, Side]],
-        looks: Callable[[Workspace], tuple[SideLook, SideLook]],
-        turns: Callable[[], str],
-    ) -> None:
+    def __init__(self, glyphs: Glyphs, two: TwoSides) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._sides = sides
-        self._looks = looks
-        self._turns = turns
+        self._two = two
+        self._turning: asyncio.Task[None] | None = None
         self._view: View | None = None
         """None until both have a tree."""
         self._has_chosen_figure = False
@@ -91,9 +80,29 @@ class CompareScreen(TakeActions[None]):
         yield LinesWidget(id="keys")
 
     def on_mount(self) -> None:
-        """Draw, and go on drawing what moves by the clock."""
+        """Let them run; draw, and go on drawing what is new and what moves by the clock."""
+        self._turning = asyncio.create_task(self._run())
+        self.set_interval(redraw_seconds(self.app), self.show_newest)
         self.set_interval(1.0, self.draw)
+        self.show_newest()
         self.call_after_refresh(self.draw)
+
+    async def on_unmount(self) -> None:
+        """End the workers before the event loop ends."""
+        if self._turning is not None:
+            self._turning.cancel()
+            await asyncio.gather(self._turning, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            await self._two.run(self.show_newest)
+        except Exception as error:
+            assert isinstance(self.app, BaseApp)
+            self.app.crashed(error)  # Else the screen would stand still, and no one would know why.
+
+    def show_newest(self) -> None:
+        """Show what is known by now."""
+        self.workspace = self._two.newest
 
     def on_resize(self) -> None:
         """Lay the rows out anew."""
@@ -113,7 +122,7 @@ class CompareScreen(TakeActions[None]):
         """Both sides as they are shown."""
         workspace = self._held if self._held is not None else self.workspace
         if self._compared is None or self._compared[0] is not workspace:
-            self._compared = (workspace, comparison(*self._sides(workspace)))
+            self._compared = (workspace, comparison(*self._two.sides(workspace)))
         return self._compared[1]
 
     @property
@@ -133,9 +142,11 @@ class CompareScreen(TakeActions[None]):
 
     def draw(self) -> None:
         """Draw everything."""
+        if not self.is_current or not self.query("#compare"):
+            return  # The sides still say something while the screen is left.
         widget = self.query_one("#compare", LinesWidget)
         cells, rows = widget.size
-        if not self.is_current or cells < 3 or rows < 2:
+        if cells < 3 or rows < 2:
             return
         look = look_of(cells, self._glyphs)
         at = self._look()
@@ -149,12 +160,12 @@ class CompareScreen(TakeActions[None]):
 
     def _look(self) -> CompareLook:
         workspace = self._held if self._held is not None else self.workspace
-        turns = "paused" if self._held is not None else self._turns()
+        turns = "paused" if self._held is not None else self._two.turns()
         return CompareLook(
             self.compared,
             self.view,
             visible(self.compared, self.view),
-            self._looks(workspace),
+            self._two.looks(workspace),
             turns,
         )
 
@@ -164,11 +175,14 @@ class CompareScreen(TakeActions[None]):
         keys = own_keys(self.app, COMPARE)
         named = {key.action.partition("(")[0]: (shown(key), key.label) for key in keys}
         left = tuple(named[name] for name in _BAR)
-        return key_bar(left, (named["keys"], named["app.leave"]), cells, self._glyphs)
+        return key_bar(left, (named["keys"], named["leave"]), cells, self._glyphs)
 
     def _become(self, view: View) -> None:
         self._view = view
         self.draw()
+
+    def _unfiltered(self, node: int) -> None:
+        self._become(revealed(replace(self.view, filter=""), self.compared, node))
 
     def say(self, text: str) -> None:
         """Tell it in place of the status."""
@@ -208,9 +222,8 @@ class CompareScreen(TakeActions[None]):
 
     def action_fold_or_unfold(self) -> None:
         """Fold or unfold the selected node."""
-        view = self.view
-        is_open = view.selected in view.unfolded
-        self._become(folded(view, self.compared, view.selected, unfold=not is_open))
+        view, selected = self.view, self.view.selected
+        self._become(folded(view, self.compared, selected, unfold=selected not in view.unfolded))
 
     def action_unfold(self) -> None:
         """Unfold the selected node; where it is, go in."""
@@ -253,9 +266,7 @@ class CompareScreen(TakeActions[None]):
 
     def action_worst(self) -> None:
         """Go to the module that differs most by itself, then to the next."""
-        view = self.view
-        target = next_worst(view, self.compared)
-        self._become(revealed(replace(view, filter=""), self.compared, target))
+        self._unfiltered(next_worst(self.view, self.compared))
 
     def action_filter(self) -> None:
         """Ask for a filter."""
@@ -268,8 +279,7 @@ class CompareScreen(TakeActions[None]):
     def action_back(self) -> None:
         """Drop the filter."""
         if self.view.filter:
-            selected = self.view.selected
-            self._become(revealed(replace(self.view, filter=""), self.compared, selected))
+            self._unfiltered(self.view.selected)
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on."""
@@ -286,3 +296,7 @@ class CompareScreen(TakeActions[None]):
         from .help import KeysScreen  # noqa: PLC0415
 
         self.app.push_screen(KeysScreen(keys=own_keys(self.app, COMPARE), glyphs=self._glyphs))
+
+    def action_leave(self) -> None:
+        """Quit."""
+        self.app.exit(0)

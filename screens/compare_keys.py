@@ -49,5 +49,5 @@ COMPARE: tuple[Key, ...] = (
     Key("T", "theme", "theme", "next theme", "look"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?"),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
-    Key("q", "app.leave", "quit", "quit", "screens"),
+    Key("q", "leave", "leave", "leave the comparison", "screens"),
 )

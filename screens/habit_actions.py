@@ -71,6 +71,7 @@ class HabitActions(LookActions):
             "seek_to": self.action_seek_to,
             "copy": self.action_copy,
             "export": self.action_export,
+            "compare": self.action_compare,
         }
         if hasattr(self, "tree_widget"):
             asking["filter"] = self.action_filter

@@ -53,22 +53,22 @@ class Opened(Struct, frozen=True):
     session: Session = EMPTY
     side: Side | None = None
     """Of a report; None where the session says it."""
-    spec: LoadSpec | None = None
-    """What to start; None where nothing is."""
+    file: str = ""
+    """What it is, in words, where it is no model; empty where it is one."""
+    start: Callable[[float], Source] | None = None
+    """Starts its worker, given Unix time; None where nothing is started."""
+    began: float | None = None
+    """Unix time that its stages are counted from; None: that of its start."""
 
     def at(self, session: Session) -> Side:
         """Give the side as it is with a session."""
         return self.side if self.side is not None else side_of(self.label, session)
 
-    def started(self, now: float) -> Source:
-        """Start its worker; ``now`` is Unix time, from which its stages are counted."""
-        assert self.spec is not None
-        return Spawned(worker_command(), first=[Start(replace(self.spec, started_at=now))])
-
     @property
     def begin(self) -> Begin | None:
         """What starts its worker when it is its time."""
-        return None if self.spec is None else lambda: self.started(time.time())
+        start = self.start
+        return None if start is None else lambda: start(time.time())
 
 
 def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -> Opened:
@@ -89,10 +89,14 @@ def opened(typed: TypedSide, say_of: Callable[[str], None], *, spec: LoadSpec) -
             say_of(line)
         if session.tree is None and session.failure is None:
             session = apply(session, Failed("open", "the recording was cut off before its tree"))
-        return Opened(typed.label, session)
+        return Opened(typed.label, session, file="a recording")
     if is_report(typed.model):
-        return Opened(typed.label, side=read_report(typed.model, typed.label))
-    return Opened(typed.label, spec=spec)
+        return Opened(typed.label, side=read_report(typed.model, typed.label), file="a report")
+    return Opened(typed.label, start=partial(_started, spec))
+
+
+def _started(spec: LoadSpec, now: float) -> Source:
+    return Spawned(worker_command(), first=[Start(replace(spec, started_at=now))])
 
 
 def opened_sides(
@@ -121,10 +125,9 @@ def run_compare(
     Raises:
         UsageError: the file to write cannot be written.
     """
+    running = options.measure is not None
     with Results(options.output) as results:
-        known = opened_sides(
-            options, sides, running=options.measure is not None, started_at=started_at
-        )
+        known = opened_sides(options, sides, running=running, started_at=started_at)
         if known is None:
             return BAD_ARGUMENTS
         sessions = asyncio.run(_compared(known, options.measure))
@@ -159,7 +162,7 @@ async def _compared(known: tuple[Opened, Opened], seconds: float | None) -> list
 def _written(known: tuple[Opened, Opened], sessions: list[Session], options: CompareOptions) -> str:
     a, b = (one.at(session) for one, session in zip(known, sessions, strict=True))
     compared = comparison(a, b)
-    in_turns = options.measure is not None and all(one.spec is not None for one in known)
+    in_turns = options.measure is not None and all(one.start is not None for one in known)
     if options.layout == "json":
         return compare_json(compared, top=options.top, in_turns=in_turns) + "\n"
     lines = compare_table(

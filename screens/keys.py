@@ -235,6 +235,13 @@ EXPLORER: tuple[Key, ...] = (
     ),
     Key("minus", "speed(0.5)", "slower", "redraw less often, down to every 2 s", "look", "-"),
     *SIDE_SCREENS,
+    Key(
+        "C",
+        "compare",
+        "compare",
+        "hold this model against another model, a recording or a JSON report, node by node",
+        "screens",
+    ),
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
     Key("L", "log", "log", "what the model and the worker printed", "screens"),

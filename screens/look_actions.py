@@ -11,7 +11,7 @@ from tui_profiler.queries.remembered import is_remembered
 from tui_profiler.session import Session
 
 from .base_app import BaseApp, own_keys
-from .change_actions import ChangeActions
+from .compare_actions import CompareActions
 from .keys import EXPLORER
 from .play_actions import PlayActions
 from .take_actions import TakeActions
@@ -22,7 +22,7 @@ PANELS = "#failure, #compact, #inspector"
 """Of these one is shown."""
 
 
-class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
+class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
     """Actions of a screen with a tree and a session. Other screens are imported when opened."""
 
     glyphs: Glyphs
@@ -84,7 +84,7 @@ class LookActions(TakeActions[None], TreeActions, ChangeActions, PlayActions):
 
         if self.session.tree is not None:
             selected = self.tree_widget.view.selected
-            screen = NodeScreen(selected, self.glyphs, self.now)
+            screen = NodeScreen(selected, self.glyphs, self.now, self.held_view)
             self.app.push_screen(screen.data_bind(BaseApp.session))
 
     def action_machine(self) -> None:

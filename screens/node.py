@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
-from tui_profiler.session import Tree
+from tui_profiler.session import Session, Tree
 from tui_profiler.text import printable, safe
 
 from .base_app import redraw_seconds
@@ -39,7 +39,7 @@ SAID_SECONDS = 8.0
 NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either the inspector's sections follow in the body."""
 WIDE_COLUMNS = 160
-_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("y", "copy"))
+_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("p", "pause"), ("y", "copy"))
 
 
 class NodeScreen(ScrollingScreen):
@@ -58,13 +58,20 @@ class NodeScreen(ScrollingScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "sibling(-1)", show=False, id="former-sibling"),
         Binding("right_square_bracket", "sibling(1)", show=False, id="next-sibling"),
+        Binding("p", "pause", show=False, id="pause"),
         Binding("y", "copy", show=False, id="copy"),
     ]
 
     def __init__(
-        self, node: int, glyphs: Glyphs = UNICODE, now: Callable[[], float] = lambda: 0.0
+        self,
+        node: int,
+        glyphs: Glyphs = UNICODE,
+        now: Callable[[], float] = lambda: 0.0,
+        held_view: tuple[Session, float] | None = None,
     ) -> None:
         super().__init__()
+        self.held_view = held_view
+        """What is shown, and since when, while the view is paused."""
         self._node = node
         self._glyphs = glyphs
         self._now = now
@@ -114,9 +121,11 @@ class NodeScreen(ScrollingScreen):
             self._draw()
 
     def _draw(self) -> None:
-        session, now = self.session, self._now()
+        held = self.held_view
+        session, now = held if held is not None else (self.session, self._now())
         self._follow(session.tree)
-        self.query_one(Header).show(session, now)
+        paused_at = held[1] if held is not None else None
+        self.query_one(Header).show(session, self._now(), paused_at)
         strip = self.query_one(ForwardStrip)
         strip.session, strip.selected = session, self._node
         body = self.query_one(ScrolledLines)
@@ -161,6 +170,11 @@ class NodeScreen(ScrollingScreen):
             self._node, self._said = found, ""
             self._around = look_around(tree, found)
             self.query_one(ScrolledLines).to_start()
+        self._draw()
+
+    def action_pause(self) -> None:
+        """Pause the view, or let it go on."""
+        self.held_view = (self.session, self._now()) if self.held_view is None else None
         self._draw()
 
     def action_copy(self) -> None:

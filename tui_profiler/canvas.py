@@ -52,9 +52,11 @@ class Glyphs(Struct, frozen=True):
     begin: str = "╵"
     dots: Literal["braille", "blocks", "ascii"] = "braille"
     """What lines of a plot are drawn with; some fonts have bad braille."""
-    points: str = "·•●◉"
-    """Of a plot: small, medium, large, selected."""
-    axes: str = "└┤┬▴"
+    small: str = "▴▪◦"
+    """Of a plot: small points of compute, memory and overhead; large ones are their signs."""
+    points: str = "·●◉"
+    """Of a plot: small and large ones that no bound was found for, and the selected one."""
+    axes: str = "└┤┬↑"
     """Corner, tick at the left, tick below, mark below."""
 
 
@@ -98,7 +100,8 @@ ASCII = Glyphs(
     tick="+",
     begin="|",
     dots="ascii",
-    points=".oO@",
+    small="cmo",
+    points=".*@",
     axes="+++^",
 )
 
@@ -127,8 +130,9 @@ BLOCK = Glyphs(
     mark="*",
     begin="|",
     dots="blocks",
-    points="·•■@",
-    axes="└┤┬^",
+    small="^∙°",
+    points="·•@",
+    axes="└┤┬↑",
 )
 """For fonts without braille, and for the Linux console: all of it is in code page 437."""
 

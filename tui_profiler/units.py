@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 ZERO = "·"
 UNAVAILABLE = "–"
 PENDING = "…"
@@ -83,6 +85,28 @@ def column_time(seconds: float, unit: TimeUnit) -> str:
     if unit == "s" and value < 99.9995:
         return f"{value:.3f}"
     return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
+
+
+_MOST_IN_COLUMN = ">999999"
+
+
+class TimeColumn(Struct, frozen=True):
+    """How every time of a column that does not move is written: one unit, as many decimals."""
+
+    unit: TimeUnit
+    decimals: int
+
+
+def time_column(seconds: float) -> TimeColumn:
+    """Choose it for a column whose largest figure is ``seconds``."""
+    unit = time_unit(seconds)
+    return TimeColumn(unit, {"µs": 1 if seconds < 1e-3 else 0, "ms": 2, "s": 3}[unit])
+
+
+def in_column(seconds: float, column: TimeColumn) -> str:
+    """Give a time of such a column, without its unit, in seven cells; more by the most there is."""
+    text = f"{seconds * _PER_UNIT[column.unit]:.{column.decimals}f}"
+    return text if len(text) <= len(_MOST_IN_COLUMN) else _MOST_IN_COLUMN
 
 
 def duration(seconds: float) -> str:

@@ -169,24 +169,34 @@ def _plot(look: Look, view: RooflineView, at: Standing, rows: int) -> list[Line]
 
 
 def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
-    """Give the first row: how the plot is read, and the colours by their names."""
-    legend: list[tuple[str, str]] = []
-    for kind in KINDS:
-        legend += [(f"  {mark_of(kind, look.glyphs)}", kind), (f" {kind}", "muted")]
-    unit = f"  {scale_of(view.y).unit} by FLOP/B" if with_unit and view.is_placed else ""
+    """Give the first row: how the plot is read, and what its points stand for."""
+    legend, initials = _legend(look), _legend(look, initials=True)
+    rates = f"  {scale_of(view.y).unit}" if with_unit and view.is_placed else ""
+    unit = f"{rates} by FLOP/B" if rates else ""
     host = f", {GPU_NOTE}" if is_on_gpu(look.session) else ""
     size = f"{unit}  dot size is time{host}"
     inner = look.cells - 3
     for text, right in (
-        (size + _left_out(view), tuple(legend)),
-        (size, tuple(legend)),
-        (unit, tuple(legend)),
-        (unit, EMPTY),
+        (size + _left_out(view), legend),
+        (size, legend),
+        (unit, legend),
+        (rates, legend),
+        (rates, initials),
+        ("", initials),
     ):
         left: Line = (("roofline", "strong ink"), (text, "faint"))
         if line_width(left) + line_width(right) <= inner:
             break
     return (*PAD, *spread(left, right, inner, look.glyphs.ellipsis), ("  ", "ink"))
+
+
+def _legend(look: Look, *, initials: bool = False) -> Line:
+    """Give the small and the large point of each bound with its name, or the initial of it."""
+    spans: list[tuple[str, str]] = []
+    for small, kind in zip(look.glyphs.small, KINDS, strict=True):
+        name = kind[0].upper() if initials else kind
+        spans += [(f"  {small}{mark_of(kind, look.glyphs)}", kind), (f" {name}", "muted")]
+    return tuple(spans)
 
 
 def _left_out(view: RooflineView) -> str:

@@ -13,14 +13,15 @@ from msgspec import Struct
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.plot import Axis, Dots, decade_label
+from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.roofline import Roof
 from tui_profiler.queries.roofline_node import Standing
-from tui_profiler.queries.roofline_view import RooflineView
+from tui_profiler.queries.roofline_view import LARGE, RooflineView, Spot
 from tui_profiler.text import middle, width
 from tui_profiler.units import intensity, rate, share
 
 from .lines import Line
-from .parts import Look
+from .parts import Look, mark_of
 
 SCALE = 8
 """Cells left of the plot: a blank, the labels of the decades, the axis."""
@@ -174,7 +175,16 @@ def _heights(
 
 def _draw_points(grid: Grid, view: RooflineView, look: Look) -> None:
     for spot in view.spots(grid.columns, grid.rows).spots:
-        grid.put(spot.column, spot.row, look.glyphs.points[spot.size], spot.kind or "muted")
+        role = (spot.kind or "muted") if spot.size else "faint"
+        grid.put(spot.column, spot.row, point_of(spot, look.glyphs), role)
+
+
+def point_of(spot: Spot, glyphs: Glyphs) -> str:
+    """Give a point by what holds it back and by its size: no colour is needed to tell it."""
+    is_large = spot.size == LARGE
+    if spot.kind is None:
+        return glyphs.points[is_large]
+    return mark_of(spot.kind, glyphs) if is_large else glyphs.small[KINDS.index(spot.kind)]
 
 
 def _label_roofs(grid: Grid, view: RooflineView) -> None:
@@ -233,7 +243,7 @@ def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> 
             if 0 <= edge < grid.columns:
                 grid.put(edge, line, " ", "ink")
         grid.write(start, line, text, "strong ink")
-    grid.put(column, row, look.glyphs.points[3], "strong accent")
+    grid.put(column, row, look.glyphs.points[2], "strong accent")
 
 
 def _free_place(grid: Grid, column: int, row: int, cells: int) -> tuple[int, int] | None:

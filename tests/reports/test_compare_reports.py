@@ -51,10 +51,34 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
     assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
-    worst = lines.index("worst differences by time of a forward -- modules by themselves")
+    title = "worst differences by time of a forward -- modules by themselves, p50 of 100 forwards"
+    worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
+    assert lines[worst + 1].split()[1:5] == ["A", "µs", "B", "µs"]
     assert lines[-1] == "  ~ changed  > moved  + appeared  − vanished"
+
+
+def test_times_down_a_column_have_one_unit_and_as_many_decimals() -> None:
+    compared = pair()
+    tiny = replace(compared.b, own_seconds=lambda node: 37e-9 if node % 2 else 0.0123)
+    lines = compare_table(replace(compared, b=tiny), columns=100)
+    first = next(i for i, line in enumerate(lines) if line.startswith("    module ")) + 1
+    figures = [
+        word.lstrip("≈+−")
+        for line in lines[first : lines.index("", first)]
+        for word in line[60:92].split()
+        if word != "–"
+    ]
+    assert len(figures) > 6
+    assert {len(word.partition(".")[2]) for word in figures} == {2}
+
+
+def test_where_the_sides_tell_other_statistics_each_is_named() -> None:
+    compared = pair()
+    other = replace(compared.b, statistic="median of 12 stretches")
+    shown = "\n".join(compare_table(replace(compared, b=other), columns=120))
+    assert "A p50 of 100 forwards, B median of 12 stretches" in shown
 
 
 @pytest.mark.parametrize("columns", [20, 76, 80, 120, 200])

@@ -14,7 +14,8 @@ from screens.compare_app import CompareApp
 from screens.config import USUAL
 from screens.habits import Habits
 from screens.headless_compare import Opened
-from screens.widgets.compare_lines import CompareLook, SideLook, compare_lines, status_line
+from screens.widgets.compare_cells import CompareLook, SideLook
+from screens.widgets.compare_lines import compare_lines, status_line
 from screens.widgets.lines import LinesWidget, line_width, text
 from screens.widgets.parts import finished
 from screens.widgets.rank_lines import look_of
@@ -39,7 +40,10 @@ async def on_screen(
 ) -> AsyncIterator[tuple[CompareScreen, Pilot[int]]]:
     settings = replace(USUAL.settings, glyphs=glyphs)
     habits = Habits(replace(USUAL, settings=settings))
-    sides = (Opened("resnet50", a), Opened("'resnet50 --batch 8'", b))
+    sides = (
+        Opened("resnet50", a, file="a recording"),
+        Opened("'resnet50 --batch 8'", b, file="a recording"),
+    )
     app = CompareApp(sides, measuring=True, seconds=None, habits=habits, clock=lambda: 100.0)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

@@ -16,6 +16,7 @@ from screens.widgets.lines import line_width, text
 from screens.widgets.node_lines import node_lines
 from screens.widgets.parts import Look, finished
 from screens.widgets.scrolled import ScrolledLines, thumb_rows
+from tests.fixtures.record import recorded
 from tests.screens.panel_session import (
     BN2,
     CONV2,
@@ -27,9 +28,11 @@ from tests.screens.panel_session import (
     folded,
     live,
 )
+from tests.screens.screen_text import screen_text
+from tests.screens.test_explorer import on_stage
 from tui_profiler.canvas import ASCII
 from tui_profiler.messages import Message, Nodes
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.session import EMPTY, Session, apply
 
 CODE = """import torch
 
@@ -251,3 +254,19 @@ async def test_a_new_trace_keeps_the_node_by_its_path():
         app.session = folded((*LOADING, *(part if isinstance(m, Nodes) else m for m in TRACED)))
         await pilot.pause()
         assert screen.node == RELU - 1
+
+
+async def test_a_view_that_was_paused_in_the_explorer_stays_paused():
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("p", "o")
+        await pilot.pause()
+        paused = screen_text(stage.app)
+        assert "‖ paused" in paused
+        spent = apply(stage.app._newest, replace(stage.app._newest.tick, latency_p50=9.0))
+        stage.app.session = stage.app._newest = spent
+        await pilot.pause()
+        assert screen_text(stage.app) == paused
+        await pilot.press("p")
+        await pilot.pause()
+        assert "‖ paused" not in screen_text(stage.app)
+        assert "9.00 s" in screen_text(stage.app)

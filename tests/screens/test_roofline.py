@@ -12,17 +12,19 @@ from screens.roofline import RooflineScreen
 from screens.widgets.lines import Line, text
 from screens.widgets.parts import Look, finished
 from screens.widgets.roofline_click import node_under
-from screens.widgets.roofline_lines import no_roofs, roofline_lines, status_row
+from screens.widgets.roofline_lines import form_for, no_roofs, roofline_lines, status_row
 from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import Stage, check_golden, on_stage, until_traced
-from tui_profiler.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.canvas import ASCII, BLOCK, UNICODE, Glyphs
 from tui_profiler.messages import Ceilings, Message
+from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.text import width
 
 BLOCKS = replace(UNICODE, dots="blocks")
+SETS = pytest.mark.parametrize("glyphs", [UNICODE, BLOCK, ASCII], ids=["unicode", "block", "ascii"])
 
 
 @cache
@@ -90,6 +92,27 @@ def test_every_row_is_as_wide_as_the_view(cells: int, glyphs: Glyphs) -> None:
             assert len(lines) == rows
             assert {width(text(line)) for line in lines} <= {cells, 0}
             assert {width(text(line)) for line in finished(lines, look)} == {cells}
+
+
+@SETS
+@pytest.mark.parametrize("cells", [34, 60, 120])
+def test_what_holds_a_node_back_is_told_without_colours(cells: int, glyphs: Glyphs) -> None:
+    form = form_for(cells, 15)
+    lines = drawn(session(), cells, 15, path="conv1", glyphs=glyphs)
+    legend = text(lines[0])
+    of: dict[str, set[str]] = {}
+    for line in lines[1 : form.plot_rows]:
+        column = 0
+        for part, role in line:
+            if role in KINDS and column < form.plot_cells:
+                of.setdefault(role, set()).update(part.replace(" ", ""))
+            column += width(part)
+    assert set(of) == {"compute", "memory", "overhead"}
+    assert sum(map(len, of.values())) == len(set().union(*of.values())), "a sign of two bounds"
+    for kind, signs in of.items():
+        named = kind if cells > 34 else kind[0].upper()
+        head = legend[: legend.index(f" {named}")].split()[-1]
+        assert signs <= set(head), "a point that the legend does not explain"
 
 
 def test_in_ascii_everything_is_ascii() -> None:

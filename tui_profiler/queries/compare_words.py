@@ -8,7 +8,16 @@ from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.alignment import AlignedNode, Change
 from tui_profiler.queries.compare import Comparison, Pair, Unit, former_path, node_of
 from tui_profiler.text import safe
-from tui_profiler.units import UNAVAILABLE, count, duration, intensity, size, three_digits
+from tui_profiler.units import (
+    UNAVAILABLE,
+    TimeColumn,
+    count,
+    duration,
+    in_column,
+    intensity,
+    size,
+    three_digits,
+)
 
 EQUAL = "="
 NOISE = "≈"
@@ -75,6 +84,22 @@ def what_changed(compared: Comparison, one: AlignedNode) -> str:
     if a.shape != b.shape:
         parts.append(f"{_shape(a.shape)} → {_shape(b.shape)}")
     return ", ".join(parts)
+
+
+def statistic_text(compared: Comparison) -> str:
+    """Say what the times of nodes are; of each side where they are not the same."""
+    a, b = compared.a.statistic, compared.b.statistic
+    if a == b or not (a and b):
+        return a or b
+    return f"A {a}, B {b}"
+
+
+def written_time(difference: float, column: TimeColumn, noise: bool | None = None) -> str:
+    """Give a difference of times, in a column of them, with its sign and that of noise."""
+    if difference == 0:
+        return EQUAL
+    sign = "+" if difference > 0 else "−"
+    return f"{NOISE if noise else ''}{sign}{in_column(abs(difference), column)}"
 
 
 def _shape(axes: tuple[int, ...] | None) -> str:

@@ -21,12 +21,14 @@ from statistics import median, stdev
 
 from tui_profiler.queries.seconds import node_seconds
 from tui_profiler.session import Session, Timings
+from tui_profiler.units import thousands
 
 MEDIAN_ERROR = 1.2533
 P95_DEVIATIONS = 1.645
 BLOCKS = 12
 """Stretches that a history is cut into, at most."""
 LEAST_BLOCKS = 4
+ONE_FORWARD = "one forward"
 IN_NOISE = 1.96
 """Standard errors: two equal figures differ by more in one case of twenty."""
 
@@ -50,6 +52,17 @@ class WholeRun:
         if means:
             return median(means)
         return timings.own_per_forward(node) if timings is not None else None
+
+    @property
+    def statistic(self) -> str:
+        """What the seconds are, in a few words; empty where there are none."""
+        means, timings = self._block_means(0, own=False), self._session.timings
+        if means:
+            return f"median of {len(means)} stretches"
+        if timings is None:
+            return ""
+        forwards = min(timings.tick.forwards, timings.tick.window)
+        return ONE_FORWARD if forwards == 1 else f"p50 of {thousands(forwards)} forwards"
 
     def error(self, node: int) -> float | None:
         """Give the standard error of a module's seconds."""

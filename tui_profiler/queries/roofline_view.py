@@ -33,7 +33,9 @@ MANY = 5_000
 """Parts of which the seconds are read anew every two seconds at most."""
 REFRESH_SECONDS = 2.0
 SMALL_SHARE, LARGE_SHARE = 0.005, 0.02
-"""Of a forward: what takes less is a small point, what takes more a large one."""
+"""Of a forward: what takes less is a small, faint point; what takes more a large one."""
+LARGE = 2
+"""Size of a large point."""
 ABOVE = 1.5
 """Room above the highest roof and beyond the ridge, as a factor: their labels need it."""
 
@@ -45,7 +47,7 @@ class Spot(Struct, frozen=True):
     row: int
     """From the top."""
     size: int
-    """0 small, 1 medium, 2 large: their time together."""
+    """0 faint, 1 small, ``LARGE``: their time together."""
     kind: BoundKind | None
     """Of most of their time."""
 

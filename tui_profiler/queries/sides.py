@@ -80,6 +80,8 @@ class Side(Struct, frozen=True, eq=False):
     """The same without modules called inside, of modules."""
     error: OfNode = _none
     """Standard error of these, where it is known."""
+    statistic: str = ""
+    """What they are: ``median of 12 stretches``, ``p50 of 214 forwards``; empty without any."""
 
 
 def side_of(label: str, session: Session) -> Side:
@@ -98,6 +100,7 @@ def side_of(label: str, session: Session) -> Side:
         seconds=run.seconds,
         own_seconds=run.own_seconds,
         error=run.error,
+        statistic=run.statistic,
     )
 
 

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from tui_profiler.messages import known
 from tui_profiler.queries.alignment import CHANGE_NAMES, AlignedNode
 from tui_profiler.queries.compare import (
     UNITS,
     Comparison,
     FigureName,
     TotalRow,
+    Unit,
     Worst,
     change_counts,
     default_figure,
@@ -26,14 +28,16 @@ from tui_profiler.queries.compare_words import (
     difference_text,
     path_text,
     ratio_text,
+    statistic_text,
     value_text,
     what_changed,
+    written_time,
 )
 from tui_profiler.queries.sides import Side
 from tui_profiler.reports.table import LEAST_COLUMNS
 from tui_profiler.reports.text_parts import heading, in_cells
 from tui_profiler.text import fit, middle, safe, width
-from tui_profiler.units import UNAVAILABLE, thousands
+from tui_profiler.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
 
 TOP = 12
 NAME_CELLS = 18
@@ -145,24 +149,40 @@ def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
     found = worst(compared, name, top)
     if not found:
         return [f"  no module differs in {_BY[name]}"]
-    unit = UNITS[name]
     room = cells - 2 - 2 * FIGURE_CELLS - FIGURE_CELLS - 1 - RATIO_CELLS - 2
+    column = time_column(max(_most(one) for one in found)) if name == "seconds" else None
+    unit = f" {column.unit}" if column is not None else ""
+    says = f", {statistic_text(compared)}" if column is not None else ""
     lines = [
         "",
-        heading(f"worst differences by {_BY[name]}", "modules by themselves"),
-        f"  {'':<2}{'module':<{room}}" + _figures("A", "B", "B − A", "B / A"),
+        heading(f"worst differences by {_BY[name]}", f"modules by themselves{says}"),
+        f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
     ]
     for one in found:
         row = alignment.nodes[one.index]
         path = fit(middle(_path(compared, row, one), room - 1), room)
-        texts = (
-            value_text(one.pair.a, unit),
-            value_text(one.pair.b, unit),
-            difference_text(one.difference, unit, one.pair.noise),
-            ratio_text(one.pair),
-        )
-        lines.append(f"  {MARKS[row.change]} {path}" + _figures(*texts))
+        texts = _times(one, column) if column is not None else _counts(one, UNITS[name])
+        lines.append(f"  {MARKS[row.change]} {path}" + _figures(*texts, ratio_text(one.pair)))
     return [*lines, "", "  " + _legend()]
+
+
+def _most(one: Worst) -> float:
+    return max(known(one.pair.a) or 0.0, known(one.pair.b) or 0.0)
+
+
+def _times(one: Worst, column: TimeColumn) -> tuple[str, str, str]:
+    """Give A, B and their difference in one unit, with as many decimals all the way down."""
+    a, b = (known(figure) for figure in (one.pair.a, one.pair.b))
+    return (
+        UNAVAILABLE if a is None else in_column(a, column),
+        UNAVAILABLE if b is None else in_column(b, column),
+        written_time(one.difference, column, one.pair.noise),
+    )
+
+
+def _counts(one: Worst, unit: Unit) -> tuple[str, str, str]:
+    difference = difference_text(one.difference, unit, one.pair.noise)
+    return value_text(one.pair.a, unit), value_text(one.pair.b, unit), difference
 
 
 def _path(compared: Comparison, row: AlignedNode, one: Worst) -> str:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.compare import TOTALS
-from tui_profiler.queries.noise import call_error
+from tui_profiler.queries.noise import ONE_FORWARD, call_error
 from tui_profiler.queries.sides import Side, SideNode, SideTree
 from tui_profiler.reports.json_report import SCHEMA
 from tui_profiler.reports.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
@@ -125,6 +125,7 @@ def read_report(path: str | Path, label: str) -> Side:
         seconds=seconds.get,
         own_seconds=own.get,
         error=errors.get,
+        statistic=_statistic(report) if seconds else "",
     )
 
 
@@ -180,6 +181,12 @@ def _times(report: _Report) -> tuple[dict[int, float], dict[int, float], dict[in
             one = call_error(timing.p50_s, timing.p95_s, min(timing.calls, _MOST_CALLS))
             errors[index] = one * timing.calls / forwards
     return seconds, own, errors
+
+
+def _statistic(report: _Report) -> str:
+    """Say what the times are; of how many forwards they are the middle, a report does not tell."""
+    forwards = report.latency.forwards if report.latency is not None else None
+    return ONE_FORWARD if forwards == 1 else "p50 of its last forwards"
 
 
 def _at(whole: dict[str, object], path: str) -> object:

@@ -79,7 +79,7 @@ def _series(sweep: Sweep, number: int, figure: str, glyphs: Glyphs) -> list[Seri
     drawn = list(found.items())[:MOST_SERIES]
     single = len(drawn) == 1
     return [
-        Series(glyphs.points[2] if single else _LETTERS[place], at, tuple(sorted(points)))
+        Series(glyphs.points[1] if single else _LETTERS[place], at, tuple(sorted(points)))
         for place, (at, points) in enumerate(drawn)
     ]
 
