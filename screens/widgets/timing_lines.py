@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.canvas import nice_ceiling, sparkline
 from tui_profiler.messages import Node
 from tui_profiler.queries.panel_state import has_failed, running_stage
-from tui_profiler.queries.seconds import node_seconds, share
+from tui_profiler.queries.seconds import UNEVEN, node_seconds, parts_share, share
 from tui_profiler.queries.series import last_calls
 from tui_profiler.queries.why import operator_time_words
 from tui_profiler.session import Session, Timing
@@ -29,11 +29,18 @@ def timing_lines(look: Look, rows: int = 3) -> tuple[Line, ...]:
     if timing is None or tree is None:
         return (section("timing", "", look), *_not_measured(look))
     return (
-        section("timing", provenance(session, timing), look),
+        section("timing", _title(look, timing), look),
         *_sparkline(look, timing, rows),
         _quantiles(look, timing),
         _per_forward(look, tree.nodes[node], timing),
     )
+
+
+def _title(look: Look, timing: Timing) -> str:
+    made = parts_share(look.session, look.node)
+    if made is None or made >= UNEVEN:
+        return provenance(look.session, timing)
+    return f"uneven: parts' p50 make {share_text(made)}"
 
 
 def provenance(session: Session, timing: Timing) -> str:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
-from tui_profiler.queries.seconds import hottest, node_seconds, share
+from tui_profiler.queries.seconds import hottest, node_seconds, parts_share, share
+from tui_profiler.queries.why import why
+from tui_profiler.session import apply
 
 LIST = """
 model Model 0 100
@@ -70,3 +73,18 @@ def test_the_hottest_leaf_lies_below_the_root_of_the_view() -> None:
     assert layer2 is not None
 
     assert session.tree.nodes[hottest(session, layer2)].path == "layer2.0"
+
+
+def test_medians_of_parts_that_do_not_add_up_are_told() -> None:
+    spent = {"": 1.0, "blocks.0": 0.25, "blocks.0.inner": 0.125, "blocks.1": 0.125}
+    even = ticked(session_of(LIST), spent)
+    assert even.tick is not None
+    uneven = apply(even, replace(even.tick, own_per_forward=bytes(len(even.tick.own_per_forward))))
+
+    assert parts_share(even, 2) == 1.0
+    assert parts_share(uneven, 0) == 0.375
+    assert parts_share(uneven, 2) == 0.5
+    assert parts_share(uneven, 3) is None
+    assert parts_share(session_of(LIST), 0) is None
+    assert why(uneven, 2).split(" · ")[0].endswith("its parts' medians make 50 % of it")
+    assert "parts" not in why(even, 2)

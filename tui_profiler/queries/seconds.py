@@ -7,6 +7,10 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.timing import Timings
+
+UNEVEN = 0.85
+"""Medians of parts that make less of the whole's leave something to say."""
 
 
 def node_seconds(session: Session, node: int) -> float | None:
@@ -22,8 +26,26 @@ def node_seconds(session: Session, node: int) -> float | None:
     if timings is None:
         return None
     seconds = timings.per_forward(node)
-    if seconds is not None:
-        return seconds
+    return _inside_seconds(tree, timings, node) if seconds is None else seconds
+
+
+def parts_share(session: Session, node: int) -> float | None:
+    """Give what the medians of a node's parts make of its own, its own time among them.
+
+    Medians do not add up: where something interrupts a part now and then, each forward has one
+    that took long, and each part's median has none. None where a node has no parts or no times.
+    """
+    tree, timings = session.tree, session.timings
+    if tree is None or timings is None:
+        return None
+    whole, inside = timings.per_forward(node), _inside_seconds(tree, timings, node)
+    if not whole or inside is None:
+        return None
+    return (inside + (timings.own_per_forward(node) or 0.0)) / whole
+
+
+def _inside_seconds(tree: Tree, timings: Timings, node: int) -> float | None:
+    """Add up the nodes right inside of one that were measured."""
     measured = _measured(timings.tick.nodes)
     stop = tree.ends[node]
     position = bisect_left(measured, node + 1)

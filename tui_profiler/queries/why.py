@@ -8,6 +8,7 @@ from tui_profiler.queries.bound import bound
 from tui_profiler.queries.columns import ColumnName
 from tui_profiler.queries.energy import node_energy
 from tui_profiler.queries.remembered import age, is_remembered
+from tui_profiler.queries.seconds import UNEVEN, parts_share
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
 
@@ -40,7 +41,11 @@ def _time(session: Session, node: int) -> str:
     found = session.timings.of(node) if session.timings is not None else None
     if found is not None and session.tick is not None:
         calls = min(found.calls, session.tick.window)
-        return f"ms: measured, median of a forward over the last {calls:,} calls"
+        words = f"ms: measured, median of a forward over the last {calls:,} calls"
+        made = parts_share(session, node)
+        if made is None or made >= UNEVEN:
+            return words
+        return f"{words}; its parts' medians make {made * 100:.0f} % of it"
     if session.timings is None:
         return "ms: needs times, no forward has finished"
     if session.tree.nodes[node].calls == 0:
