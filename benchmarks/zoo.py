@@ -5,8 +5,9 @@ torchvision`` on one shard into a folder that goes away, then asks torchinfo for
 same models at the same input sizes: once in a loop in one process, which a crash would end, and
 once with a process for each model, as the zoo has. torchinfo really runs each model; the zoo traces
 it on fake tensors, with costs, memory and bounds. Models with other inputs than one tensor are left
-to the zoo alone; of which torchinfo gives no summary is printed. Seconds are of the wall clock, all
-of them with one thread (OMP_NUM_THREADS), imports included.
+to the zoo alone; of which torchinfo gives no summary is printed. Seconds are of the wall clock, and
+of the processors, which other programs disturb less; all with one thread (OMP_NUM_THREADS), imports
+included.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -47,26 +49,38 @@ def main() -> None:
     comparable: list[tuple[str, list[int]]] = []
     for jobs in options.jobs.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            seconds = _zoo(options.shard, jobs, folder)
+            began = _now()
+            _zoo(options.shard, jobs, folder)
+            took = _since(began)
             reports = [json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))]
         good = [report for report in reports if report["schema"] == "tui-profiler/report/1"]
-        _told(f"report --all, {jobs} at once", len(reports), seconds)
+        _told(f"report --all, {jobs} at once", len(reports), took)
         print(f"  {len(good)} reports, {len(reports) - len(good)} failures")
         comparable = [
             (report["model"], report["inputs"][0]["shape"])
             for report in good
             if len(report["inputs"]) == 1 and "quantized" not in report["model"]
         ]
-    began = time.perf_counter()
+    began = _now()
     done = _peer(comparable)
-    _told("torchinfo, one process for all", done, time.perf_counter() - began)
-    began = time.perf_counter()
+    _told("torchinfo, one process for all", done, _since(began))
+    began = _now()
     done = sum(_peer([one]) for one in comparable)
-    _told("torchinfo, a process for each", done, time.perf_counter() - began)
+    _told("torchinfo, a process for each", done, _since(began))
 
 
-def _zoo(shard: str, jobs: str, folder: str) -> float:
-    began = time.perf_counter()
+def _now() -> tuple[float, float]:
+    """Give seconds of the wall clock, and of the processors in all that has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter(), used.ru_utime + used.ru_stime
+
+
+def _since(began: tuple[float, float]) -> tuple[float, float]:
+    wall, processor = _now()
+    return wall - began[0], processor - began[1]
+
+
+def _zoo(shard: str, jobs: str, folder: str) -> None:
     subprocess.run(
         [
             *(sys.executable, "-m", "tui_profiler", "report", "--all", "torchvision"),
@@ -77,7 +91,6 @@ def _zoo(shard: str, jobs: str, folder: str) -> float:
         stderr=subprocess.PIPE,
         check=False,
     )
-    return time.perf_counter() - began
 
 
 def _peer(models: list[tuple[str, list[int]]]) -> int:
@@ -96,8 +109,9 @@ def _peer(models: list[tuple[str, list[int]]]) -> int:
     return len(done.stdout.splitlines())
 
 
-def _told(what: str, models: int, seconds: float) -> None:
-    each = f"{seconds / models:.2f} s each" if models else "none"
+def _told(what: str, models: int, took: tuple[float, float]) -> None:
+    seconds, processor = took
+    each = f"{processor / models:.2f} s of a processor each" if models else "none"
     rate = f"{models / seconds * 60:.1f} a minute"
     print(f"{what:<34}{models:>4} models {seconds:>7.1f} s  {rate}, {each}", flush=True)
 

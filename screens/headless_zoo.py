@@ -19,6 +19,7 @@ from tui_profiler import __version__
 from tui_profiler.messages import ListModels, Request
 from tui_profiler.reports.json_values import Json
 from tui_profiler.reports.zoo_files import Shard, asked, in_shard, parse_shard
+from tui_profiler.source.forked import Forked, Template, TemplateError
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.text import safe
 from tui_profiler.units import clock
@@ -39,6 +40,15 @@ from .output import NotWritten, say
 ROOM_BYTES = 2 * 2**30
 """Of memory that must be free before another worker is begun beside those that run."""
 _ZOO = "zoo"
+_IMPORTED = {
+    "demo": ("torch",),
+    "torchvision": ("torch", "torchvision"),
+    "timm": ("torch", "torchvision", "timm"),
+    "ultralytics": ("torch", "torchvision"),
+}
+"""Once for all models of a source."""
+_TRACING = ("torch._dynamo", "tui_profiler.probe.run")
+"""What every model needs besides."""
 _LIBRARIES = ("torch", "torchvision", "timm", "ultralytics")
 
 
@@ -121,8 +131,7 @@ def _run(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> 
     if not jobs:
         return
     if not options.ray:
-        at_once = options.jobs or 1
-        asyncio.run(zoo(jobs, _begin, at_once=at_once, has_room=_has_room, kept=kept))
+        _run_here(jobs, options, kept)
         return
     from tui_profiler.verbs.zoo_ray import RayError, zoo_on_ray  # noqa: PLC0415
 
@@ -131,6 +140,44 @@ def _run(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> 
     except RayError as error:
         install = " pip install 'tui-profiler[ray]'" if "installed" in str(error) else ""
         raise click.UsageError(f"{safe(str(error))}.{install}") from error
+
+
+def _run_here(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> None:
+    """Make every file on this machine, in processes that are forked where that can be done.
+
+    What is measured is measured in processes that are started, as ``report`` does.
+    """
+    at_once = options.jobs or 1
+    if options.measure is not None or len(jobs) < 2:
+        asyncio.run(zoo(jobs, _begin, at_once=at_once, has_room=_has_room, kept=kept))
+        return
+    with Template((*_IMPORTED[options.group], *_TRACING)) as template:
+        workers = _Workers(template)
+        asyncio.run(zoo(jobs, workers.begin, at_once=at_once, has_room=_has_room, kept=kept))
+
+
+class _Workers:
+    """Forks workers; starts them where that cannot be done, and says why once."""
+
+    def __init__(self, template: Template) -> None:
+        self._template: Template | None = template
+        try:
+            template.wait()
+        except TemplateError as error:
+            self._give_up(error)
+
+    def begin(self, request: Request) -> Spawned:
+        """Begin one."""
+        if self._template is not None:
+            try:
+                return Forked(self._template, [request])
+            except TemplateError as error:
+                self._give_up(error)
+        return _begin(request)
+
+    def _give_up(self, error: TemplateError) -> None:
+        self._template = None
+        say(_ZOO, f"each model imports torch anew: {safe(str(error))}")
 
 
 def _shard(text: str) -> Shard:

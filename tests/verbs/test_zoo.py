@@ -28,6 +28,7 @@ from tui_profiler.messages import (
     Start,
 )
 from tui_profiler.reports.zoo_files import Shard, asked, in_shard, parse_shard, stem
+from tui_profiler.source.forked import Forked, Template
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.zoo import Job, Made, files, is_there, keep, lost, make, progress, zoo
@@ -265,10 +266,31 @@ def test_a_folder_in_a_file_is_refused_before_anything_starts(
     assert "is no folder and cannot be made one" in " ".join(captured.split())
 
 
-async def test_a_real_model_is_reported_by_a_process_of_its_own(tmp_path: Path) -> None:
-    wanted = replace(job(), spec=real_spec("demo:lazy", run=False))
-    found = await make(wanted, lambda request: Spawned(worker_command(), first=[request]))
-    CHECK.validate(json.loads(keep(found, tmp_path).read_text()))
+async def test_a_forked_worker_s_report_is_that_of_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "fatal.py").write_text(
+        "import os, torch\n\ndef build():\n    print('no width', flush=True)\n    os._exit(3)\n"
+    )
+    wanted = replace(job(), spec=real_spec("demo:lazy", run=False), timeout=60)
+    fatal = replace(wanted, spec=real_spec("fatal.py:build", tmp_path, run=False))
+    kept: list[Made] = []
+    with Template(["torch", "tui_profiler.probe.run"]) as template:
+        started = await make(wanted, lambda request: Spawned(worker_command(), first=[request]))
+        template.wait()
+        await zoo(
+            *([fatal, wanted], lambda request: Forked(template, [request])),
+            at_once=1,
+            has_room=lambda: True,
+            kept=kept.append,
+        )
+    died, forked = kept
+    assert died.what == (
+        "the worker ended by itself with exit code 3 during load model; its last words: no width"
+    )
+    reports = [json.loads(keep(one, tmp_path).read_text()) for one in (started, forked)]
+    for report in reports:
+        CHECK.validate(report)
+        del report["zoo"]["seconds"]
+    assert reports[0] == reports[1]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -61,6 +62,7 @@ class Script(Spawned):
     @property
     def exit_code(self) -> int:
         """What a shell would give for it; once it has ended."""
+        assert isinstance(self._child, subprocess.Popen)  # It was started, not forked.
         code = self._child.wait()
         return code if code >= 0 else _STOPPED - code
 

@@ -17,7 +17,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import IO, Protocol
 
 from tui_profiler.messages import Ended, Failed, Message, Printed, Request
 from tui_profiler.source.last_words import KEPT_BYTES, last_words
@@ -28,6 +29,24 @@ PRINTED_BYTES_PER_SECOND = 64 * 1024
 GRACE_SECONDS = 2.0
 
 _Item = Message | None
+
+
+class Child(Protocol):
+    """A process that was started for us, as ``subprocess.Popen`` shows it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number, which is that of its group."""
+        ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """What it prints; None where that goes elsewhere."""
+        ...
+
+    def poll(self) -> int | None:
+        """Give its exit code; None while it runs."""
+        ...
 
 
 class Spawned:
@@ -50,13 +69,11 @@ class Spawned:
             owns_terminal: it reads, writes and is interrupted as if it had been started by itself;
                 nothing of what it prints comes as a message.
         """
-        ours, theirs = socket.socketpair()
-        self._socket = ours
-        self._started = time.monotonic()
-        with theirs:
-            self._child = subprocess.Popen(
-                [*command, str(theirs.fileno()), *arguments],
-                pass_fds=[theirs.fileno()],
+
+        def start(theirs: int) -> Child:
+            return subprocess.Popen(
+                [*command, str(theirs), *arguments],
+                pass_fds=[theirs],
                 stdin=None if owns_terminal else subprocess.DEVNULL,
                 stdout=None if owns_terminal else subprocess.PIPE,
                 stderr=None if owns_terminal else subprocess.STDOUT,
@@ -64,6 +81,21 @@ class Spawned:
                 # At any other level torch's profiler prints for each operator window.
                 env={**os.environ, "KINETO_LOG_LEVEL": "99"},
             )
+
+        self._begin(start, first, owns_terminal=owns_terminal)
+
+    def _begin(
+        self, start: Callable[[int], Child], first: Sequence[Request], *, owns_terminal: bool
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        self._started = time.monotonic()
+        try:
+            with theirs:
+                self._child = start(theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
         self._first = tuple(first)
         self._owns_terminal = owns_terminal
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(maxsize=1024)
