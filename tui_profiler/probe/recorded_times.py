@@ -66,6 +66,11 @@ class RecordedTimes:
         """Whether every forward is recorded, not a share of them."""
         return self._governor.share >= 1.0
 
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago the last forward was, or the last time at which none would be seen."""
+        return time.monotonic() - max(self._last_forward, self._waits_since)
+
     def close(self) -> None:
         """Take the clock off."""
         self._windows.close()
@@ -100,7 +105,7 @@ class RecordedTimes:
         if self._clock.is_busy or not self._clock.waits:
             self._waits_since = now
         self._record_next(sum(forward.seconds for forward in finished), now)
-        return now - max(self._last_forward, self._waits_since)
+        return self.idle_seconds
 
     def _record_next(self, recorded_seconds: float, now: float) -> None:
         """Record a share of the time, where all of it would cost too much.
