@@ -167,6 +167,8 @@ class Observer:
         while self._posted:
             self._viewers.say(self.energy.beside(self._posted.popleft()))
         self._beat()
+        if self._times is not None:
+            self._times.record_next()
         return self._times.pause if self._times is not None else TICK_SECONDS
 
     def close(self, why: str = "") -> None:
