@@ -232,7 +232,7 @@ def _models(pattern: str, debug: bool) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
-    """Run SCRIPT with its ARGUMENTS, unchanged, and look at the first model that it calls.
+    """Run SCRIPT with its ARGUMENTS, unchanged, and look at the model that it calls.
 
     What it prints is in the log (L). Its exit code is ours. With --format it keeps the terminal,
     and a report is written when it ends: to FILE, or to standard error.

@@ -104,6 +104,15 @@ def test_own_time_and_children_make_the_inclusive_time() -> None:
         assert row["own"] + sum(children) == pytest.approx(row["total"])
 
 
+def test_recent_times_are_of_every_shape_however_many_forwards_come_at_once() -> None:
+    model = block()
+    aggregator = warmed(model, simple(model), window=64)
+    short = forward((model, 0, 2), (model.a, 0, 1))
+    aggregator.add([simple(model), simple(model), short] * 200)
+    found = rows(aggregator.tick(1.0))
+    assert (found[1]["p50"], found[2]["p50"]) == (6, 1)  # The last 64 calls of a: two of three long
+
+
 def test_warm_up_is_in_no_figure() -> None:
     model = block()
     aggregator = Aggregator(module_nodes(model), model)

@@ -50,6 +50,7 @@ def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
             before = times.forwards
             model(x)
             times.take()
+            times.record_next()
             recorded.append(times.forwards > before)
             return recorded
 
@@ -57,6 +58,14 @@ def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
         recorded.clear()
         wait_until(lambda: sum(run()) >= 3, seconds=60)
         assert not all(recorded)
+
+        looks = len(recorded)
+        wait_until(lambda: not run()[-1], seconds=60)
+        before = times.forwards
+        for _ in range(2 * looks):  # Adding up alone lets none in: they would wait for it.
+            model(x)
+            times.take()
+        assert times.forwards <= before + 1
     finally:
         times.close()
 
@@ -66,6 +75,7 @@ def too_much_is_recorded(times: RecordedTimes, model: torch.nn.Module, x: torch.
     model(x)
     times.take()
     list(times.messages(1.0, 0))
+    times.record_next()
     return not times.records_all
 
 

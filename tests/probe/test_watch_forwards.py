@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from tests.probe.watched_model import (
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import TraceAgain
+from tui_profiler.probe.trace.calls import LATER
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, RecursionError])
@@ -89,6 +90,20 @@ def test_a_model_that_calls_itself_is_one_tree() -> None:
         assert torch.equal(model(x), expected)
     assert session.tree is not None
     assert session.tree.costs[0].macs == 4 * 2 * 4 * 4
+
+
+def test_a_forward_that_gives_a_generator_says_that_its_work_comes_later() -> None:
+    class Lazy(Net):
+        def forward(self, x: torch.Tensor) -> Iterator[torch.Tensor]:
+            yield super().forward(x)
+
+    model, x = nn.Sequential(Lazy()).eval(), torch.randn(3, 8)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        session = viewer.until(has_times, lambda: [*model(x)])
+    assert session.tree is not None
+    assert session.tree.nodes[0].note == session.tree.nodes[1].note == LATER
+    assert session.tree.done is not None
+    assert session.tree.done.uncosted == (LATER,)
 
 
 def test_a_deep_model_that_fits_under_the_recursion_limit_still_does() -> None:

@@ -39,18 +39,18 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import WIRE_VERSION, State
 from tui_profiler.probe.breath import in_small_steps
-from tui_profiler.probe.environment import environment
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.listener import Listener
 from tui_profiler.probe.measure.ceilings import kept_ceilings
 from tui_profiler.probe.measure.device_clock import device_of
 from tui_profiler.probe.measure.overhead import TICK_SECONDS
 from tui_profiler.probe.own_energy import OwnEnergy
-from tui_profiler.probe.own_facts import device_name, facts_of
+from tui_profiler.probe.own_facts import device_name, facts_of, greeting
 from tui_profiler.probe.recorded_times import RecordedTimes
 from tui_profiler.probe.trace.overheard import warm_up
 from tui_profiler.probe.trace.trace import Trace, messages
 from tui_profiler.probe.viewers import Viewers
+from tui_profiler.probe.whereabouts import Whereabouts
 
 ACCEPTS = ("Observe", "TraceAgain")
 REFUSAL = "this program is not ours: it can only be looked at"
@@ -78,7 +78,7 @@ class Observer:
         budget: what watching may cost, as a share.
         wake: makes the thread that calls ``step`` call it soon; may be called from any thread.
         grace_seconds: how long after the last viewer the program stays as it is looked at.
-        goes_on: when the model is gone, the next one that is wanted is looked at.
+        goes_on: when the model is gone, or another is run, the next that is wanted is looked at.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Observer:
         *,
         goes_on: bool = False,
     ) -> None:
-        self._goes_on = goes_on
+        self._elsewhere = Whereabouts() if goes_on else None
         self._name = name
         self.program = program
         self._wanted = wanted
@@ -153,18 +153,22 @@ class Observer:
             return self._rest()
         if self._is_again_wanted and time.monotonic() >= self._next_trace:
             self._forget_tree()
-        if self._root is not None and self._root() is None and self._goes_on:
+        if self._root is not None and self._root() is None and self._elsewhere is not None:
             self._forget_tree()
             self._find_tree()
         elif self._root is not None and self._root() is None:
             self._end("the model was deleted")
         elif self._times is not None:
             self._tick(self._times)
+            if self._elsewhere is not None:
+                self._look_elsewhere(self._elsewhere, self._times)
         elif not self._has_failed:
             self._find_tree()
         while self._posted:
             self._viewers.say(self.energy.beside(self._posted.popleft()))
         self._beat()
+        if self._times is not None:
+            self._times.record_next()
         return self._times.pause if self._times is not None else TICK_SECONDS
 
     def close(self, why: str = "") -> None:
@@ -224,6 +228,7 @@ class Observer:
         if self._root is not None:  # It was let go, and someone looks again: the tree stands.
             self._follow()
         elif self._listener is None:
+            self._begin_anew()
             self._listen()
         elif self._listener.is_over:
             listener, self._listener = self._listener, None
@@ -235,15 +240,32 @@ class Observer:
             if isinstance(stage, StageStarted) and stage.detail != because:
                 self._viewers.say(replace(stage, detail=because))
 
-    def _listen(self) -> None:
-        say = self._viewers.say
+    def _look_elsewhere(self, elsewhere: Whereabouts, times: RecordedTimes) -> None:
+        """Look at the model that the program runs instead, once a forward of it was recorded."""
+        listener, root = self._listener, self._root
+        model = root() if root is not None else None
+        if listener is None:
+            if model is not None and elsewhere.is_elsewhere(model, times.idle_seconds):
+                self._listen(lambda module: root is not None and module is not root())
+        elif listener.hearing is not None:
+            self._forget_tree()
+            self._begin_anew()
+            self._take_tree(listener)
+        elif listener.gave_up or elsewhere.is_in_vain():
+            self._listener = None
+            listener.uninstall()
+
+    def _begin_anew(self) -> None:
         self._viewers.forget()
-        say(environment())
-        say(StageDone("worker", 0.0, 0.0, f"attached to pid {os.getpid()}"))
-        say(StageStarted("trace", self.now(), "waits for the program's next forward"))
+        for message in greeting(self.now()):
+            self._viewers.say(message)
         with in_small_steps():
             warm_up()
-        self._listener = Listener(self._wanted, self._name, self._wake)
+
+    def _listen(self, also: Wanted = lambda _: True) -> None:
+        self._listener = Listener(
+            lambda module: also(module) and self._wanted(module), self._name, self._wake
+        )
         self._listener.install()
 
     def _take_tree(self, listener: Listener) -> None:

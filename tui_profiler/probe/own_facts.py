@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 import torch
 
-from tui_profiler.messages import ModelFacts
+from tui_profiler.messages import Message, ModelFacts, StageDone, StageStarted
+from tui_profiler.probe.environment import environment
+from tui_profiler.probe.modules import each_parameter
 from tui_profiler.probe.trace.places import class_name
 from tui_profiler.probe.trace.trace import Trace
+
+
+def greeting(now: float) -> tuple[Message, ...]:
+    """Give what is told before a forward is waited for.
+
+    Args:
+        now: seconds since the program is watched.
+    """
+    return (
+        environment(),
+        StageDone("worker", 0.0, 0.0, f"attached to pid {os.getpid()}"),
+        StageStarted("trace", now, "waits for the program's next forward"),
+    )
 
 
 def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> ModelFacts:
@@ -35,5 +49,4 @@ def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> M
 
 def device_name(model: torch.nn.Module) -> str:
     """Give the device of its first parameter; ``cpu`` where it has none."""
-    parameters: Iterable[torch.nn.Parameter] = model.parameters()
-    return str(next((parameter.device for parameter in parameters), "cpu"))
+    return str(next((parameter.device for parameter in each_parameter(model)), "cpu"))

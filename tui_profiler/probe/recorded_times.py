@@ -66,6 +66,11 @@ class RecordedTimes:
         """Whether every forward is recorded, not a share of them."""
         return self._governor.share >= 1.0
 
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago the last forward was, or the last time at which none would be seen."""
+        return time.monotonic() - max(self._last_forward, self._waits_since)
+
     def close(self) -> None:
         """Take the clock off."""
         self._windows.close()
@@ -99,16 +104,18 @@ class RecordedTimes:
             self._aggregator.let_go()  # A model that is not called may be gone.
         if self._clock.is_busy or not self._clock.waits:
             self._waits_since = now
-        self._record_next(sum(forward.seconds for forward in finished), now)
-        return now - max(self._last_forward, self._waits_since)
+        self._credit -= sum(forward.seconds for forward in finished)
+        return self.idle_seconds
 
-    def _record_next(self, recorded_seconds: float, now: float) -> None:
-        """Record a share of the time, where all of it would cost too much.
+    def record_next(self) -> None:
+        """Record a share of the time from now on, where all of it would cost too much.
 
         Not by the clock on the wall: a forward that is called seldom would seldom fall into it.
+        Call it when all else is done: what this thread does meanwhile, forwards wait for, and where
+        few are recorded it would be those.
         """
-        share = self._governor.share
-        credit = self._credit + share * (now - self._credited_at) - recorded_seconds
+        share, now = self._governor.share, time.monotonic()
+        credit = self._credit + share * (now - self._credited_at)
         self._credit = inf if share >= 1.0 else min(credit, MOST_CREDIT_SECONDS)
         self._credited_at = now
         # A forward in a window is laid onto what the clock records of it.
@@ -133,6 +140,5 @@ class RecordedTimes:
             self._governor.update(whole, self._cost.between)
             yield self._cost.overhead(self._governor.share) or whole
         if self._windows.is_due:
-            self._clock.record_for(self._credit, one_at_least=True)
             self._windows.open(self._clock)
         yield from self._windows.messages(at)

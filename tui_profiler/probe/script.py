@@ -4,8 +4,8 @@ A script of the user's, run as Python itself would, with what looks on beside it
 
 1. The script sees its own ``sys.argv``, ``sys.path`` and ``__main__``; what it raises is shown
    without our frames, and its exit code is the process's.
-2. The first module with parameters that it calls is the model that is looked at; when that is gone,
-   the next one. It is never called by us.
+2. The outermost module with parameters that it calls is the model that is looked at; when that is
+   gone, or another one is run, the next one (``whereabouts.py``). It is never called by us.
 3. When it ends, what was measured last is sent, for a second at most.
 4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
@@ -60,23 +60,20 @@ def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
     link.send(StageStarted("import torch", time.time() - started_at))
     began = time.time()
     from msgspec.structs import replace  # noqa: PLC0415
-    from torch import nn  # noqa: PLC0415
 
     from tui_profiler.probe import own_windows  # noqa: PLC0415
     from tui_profiler.probe.observer import Observer  # noqa: PLC0415
     from tui_profiler.probe.serving import Server  # noqa: PLC0415
     from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
     from tui_profiler.probe.watch import program  # noqa: PLC0415
-
-    def has_parameters(module: nn.Module) -> bool:
-        return next(module.parameters(), None) is not None
+    from tui_profiler.probe.whereabouts import is_model  # noqa: PLC0415
 
     warm_up()
     own_windows.warm_up()
     link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
     server = Server()
     who = replace(program(name), command=name, started_at=started_at)
-    observer = Observer(who, "", has_parameters, budget, server.wake, goes_on=True)
+    observer = Observer(who, "", is_model, budget, server.wake, goes_on=True)
     server.add_called(observer, link)
     deadline = time.monotonic() + LISTEN_SECONDS
     while not observer.is_active and not link.is_closed and time.monotonic() < deadline:

@@ -16,9 +16,14 @@ told from forwards |
 | ``torch.autograd.profiler._is_profiler_enabled`` | the program profiles itself | its profiles \
 hold one slow forward |
 | ``torch.cuda._initialized`` | whether a CUDA graph may be captured | the same |
+| ``torch.nn.Module._call_impl``, ``_wrapped_call_impl`` | which modules' calls a thread is in | \
+``run`` stays with the first model that it met |
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import FrameType
 
 import torch
 from torch.autograd import profiler
@@ -65,6 +70,27 @@ def why_not_record() -> str:
 
 def _is_traced_by_fx() -> bool:
     return bool(getattr(getattr(_symbolic_trace, "_is_fx_tracing_tls", None), "flag", False))
+
+
+_CALLS = frozenset(
+    getattr(getattr(torch.nn.Module, name, None), "__code__", None)
+    for name in ("_call_impl", "_wrapped_call_impl")
+)
+
+
+def modules_called(frame: FrameType | None) -> Iterator[torch.nn.Module]:
+    """Give the modules whose calls a thread is in, innermost first, some of them twice.
+
+    Args:
+        frame: innermost of the thread.
+    """
+    while frame is not None:
+        # Only of these: reading the variables of a user's frame may keep them alive.
+        if frame.f_code in _CALLS:
+            module = frame.f_locals.get("self")
+            if isinstance(module, torch.nn.Module):
+                yield module
+        frame = frame.f_back
 
 
 def is_compiled_module(module: torch.nn.Module) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from struct import Struct
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,15 @@ WINDOW = 256
 SAMPLES = 4_000_000
 """Durations kept at most in one set of rings; 16 MB of float32."""
 LEAST_WINDOW = 8
+TURN = 1 / 8
+"""Of a window: where forwards have several shapes, no more of them are added at once. All of one
+shape and then all of the next would leave only the last in the windows of what they share.
+"""
 UNSEEN_NAMES = 1_000
 
 Floats = NDArray[np.float64]
+
+_Groups: TypeAlias = dict[int, tuple[Pattern, list[Forward]]]
 
 _SECONDS = Struct("d")
 
@@ -62,7 +69,8 @@ class Aggregator:
 
     def add(self, forwards: Iterable[Forward]) -> None:
         """Take in forwards, in the order in which they ended."""
-        groups: dict[int, tuple[Pattern, list[Forward]]] = {}
+        groups: _Groups = {}
+        taken = 0
         for forward in forwards:
             start, end = _root_times(forward)
             if self._warm_up.takes(end - start):
@@ -73,8 +81,11 @@ class Aggregator:
             self._forwards += 1
             pattern = self._pattern(forward)
             groups.setdefault(id(pattern), (pattern, []))[1].append(forward)
-        for pattern, recorded in groups.values():
-            self._measure(pattern, recorded)
+            taken += 1
+            if len(groups) > 1 and taken >= self.window * TURN:
+                self._measure_groups(groups)
+                taken = 0
+        self._measure_groups(groups)
 
     def tick(self, at: float, dropped: int = 0) -> Tick:
         """Give everything measured so far.
@@ -123,6 +134,11 @@ class Aggregator:
 
     def _learn(self, forward: Forward) -> Pattern:
         return self._patterns.learn(forward.modules, _times([forward])[0, 0])
+
+    def _measure_groups(self, groups: _Groups) -> None:
+        for pattern, recorded in groups.values():
+            self._measure(pattern, recorded)
+        groups.clear()
 
     def _measure(self, pattern: Pattern, recorded: list[Forward]) -> None:
         times = _times(recorded)

@@ -27,6 +27,7 @@ from tui_profiler.messages.device import DeviceTimes
 from tui_profiler.probe.measure.columns import Columns
 from tui_profiler.probe.measure.pattern import Pattern, Patterns
 from tui_profiler.probe.measure.tree_index import TreeIndex
+from tui_profiler.probe.modules import each_parameter
 
 MOST_EVENTS = 20_000
 """Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""
@@ -249,7 +250,7 @@ class DeviceAggregator:
 
 def device_of(model: nn.Module) -> Device | None:
     """Give the device that a model's kernels run on, None where that is no GPU of CUDA."""
-    parameter = next(model.parameters(), None)
+    parameter = next(each_parameter(model), None)
     is_on_cuda = parameter is not None and parameter.device.type == "cuda"
     return _Cuda() if is_on_cuda else None
 

@@ -19,6 +19,7 @@ from torch import distributed
 from tui_profiler.messages import Figure, StepTimes, Unknown
 from tui_profiler.probe.measure.collectives import MOST_SPANS, PROCESS, Heard, Span
 from tui_profiler.probe.measure.forward import Forward
+from tui_profiler.probe.modules import each_parameter
 
 WINDOW = 64
 """Steps that figures speak of."""
@@ -216,7 +217,7 @@ def _covered(intervals: list[Interval], begin: float, end: float) -> float:
 
 def _why_not(model: torch.nn.Module) -> str:
     """Give why a model's steps cannot be split; empty where they can."""
-    for parameter in model.parameters():
+    for parameter in each_parameter(model):
         if parameter.device.type != "cpu":
             return _GPU.format(device=parameter.device.type)
         if type(parameter).__name__ == "DTensor":

@@ -13,15 +13,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 import torch
 
+from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.trace.frames import calling_line
 from tui_profiler.probe.trace.places import Frame, Place, Places
 from tui_profiler.probe.trace.scripted import ScriptWalker, run_as_a_whole
 from tui_profiler.probe.trace.tensors import described, described_arguments
 from tui_profiler.probe.trace.weights import all_modules, own_tensors
 
+LATER = "gives a generator or coroutine: what that does later is not seen, nor timed"
 _FRAMES_PER_CALL = 2
 """Python frames that the replacement adds to each nested call, rounded up."""
 
@@ -89,6 +92,9 @@ class ModuleStack:
         """Note what a call gave; it is taken off by ``end``."""
         if place.calls == 1 and not place.outputs:
             place.outputs = described(output)
+            if isinstance(output, GeneratorType | AsyncGeneratorType | CoroutineType):
+                place.note = place.note or LATER
+                place.own.take(Own(ops=1, uncosted=1))
 
     def end(self) -> None:
         """Take the innermost call off the stack."""

@@ -33,6 +33,7 @@ from tui_profiler.messages import (
 from tui_profiler.messages.model import Method, Phase
 from tui_profiler.probe.cache import Kept
 from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.trace.calls import LATER
 from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_graph, one_line, refused
 from tui_profiler.probe.trace.lifetimes import peak_memory
 from tui_profiler.probe.trace.meta import is_on_meta
@@ -207,7 +208,7 @@ def finished(
     sizes = sum(parameters.values()) + packed_bytes(model), sum(buffers.values())
     done = TraceDone(
         attempts=attempts,
-        uncosted=tuple(recorder.uncosted),
+        uncosted=(*recorder.uncosted, *_done_later(recording)),
         bounded=tuple(recorder.bounds.names),
         peak_memory=peak_memory(
             recorder.lifetimes, frozen.index_of, *sizes, kept.bytes if kept else None
@@ -217,6 +218,11 @@ def finished(
     costs = frozen.costs()
     memory = recorder.lifetimes.steps(frozen.index_of)
     return Trace(way.method, frozen.nodes(), costs, edges, memory, done, inputs, kept)
+
+
+def _done_later(recording: Recording) -> tuple[str, ...]:
+    notes = (place.note for place in recording.places.in_preorder())
+    return (LATER,) if LATER in notes else ()
 
 
 def _chunks(nodes: tuple[Node, ...]) -> Iterator[tuple[int, int]]:

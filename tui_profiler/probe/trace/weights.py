@@ -9,12 +9,8 @@ import torch
 from tui_profiler.messages import Weight
 from tui_profiler.probe.breath import rest
 from tui_profiler.probe.cost.rollup import Held
-from tui_profiler.probe.torch_internals import (
-    buffers_of,
-    children_of,
-    parameters_of,
-    storage_key,
-)
+from tui_profiler.probe.modules import each_module
+from tui_profiler.probe.torch_internals import buffers_of, parameters_of, storage_key
 from tui_profiler.probe.trace.places import Place, joined
 from tui_profiler.probe.trace.tensors import dtype_name
 from tui_profiler.probe.writable import writable
@@ -24,17 +20,8 @@ Key = tuple[object, ...]
 
 
 def all_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Give every module once, without recursion: 3,000 may be nested."""
-    seen: dict[int, torch.nn.Module] = {}
-    pending = [model]
-    while pending:
-        module = pending.pop()
-        if id(module) not in seen:
-            seen[id(module)] = module
-            children = children_of(module)
-            if children:
-                pending.extend(child for child in children.values() if child is not None)
-    return list(seen.values())
+    """Give every module once."""
+    return list(each_module(model))
 
 
 def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bool]]:

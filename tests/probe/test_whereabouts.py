@@ -1,0 +1,118 @@
+"""Which model a script runs, where it has not said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.probe.watched_model import has_tree, sockets  # noqa: F401
+from tests.viewer import Viewer, place_of
+from tui_profiler.probe.observer import Observer
+from tui_profiler.probe.serving import Server
+from tui_profiler.probe.watch import program
+from tui_profiler.probe.whereabouts import SETTLED_SECONDS, Whereabouts, is_model
+from tui_profiler.session import Session
+
+
+class Around(nn.Module):
+    """Calls another model, and something else meanwhile."""
+
+    def __init__(self, inner: nn.Module, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.meanwhile = meanwhile
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.meanwhile()
+        return self.inner(x)
+
+
+class Asking(nn.Linear):
+    """Has a way of its own of giving its parameters."""
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        super().__init__(2, 2)
+        self.ask = ask
+
+    def parameters(self, group: str) -> list[nn.Parameter]:  # type: ignore[override] # a user's
+        raise AssertionError(group)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.ask()
+        return super().forward(x)
+
+
+X = torch.zeros(1, 2)
+
+
+def test_a_model_around_the_one_that_is_looked_at_is_noticed() -> None:
+    found: list[bool] = []
+    inner = Asking(lambda: found.append(Whereabouts().is_elsewhere(inner, 0.0)))
+
+    inner(X)
+    Around(inner, lambda: None)(X)
+
+    assert found == [False, True]
+
+
+def test_another_model_is_noticed_once_the_one_that_is_looked_at_rests() -> None:
+    found: list[bool] = []
+    looked_at = nn.Linear(2, 2)
+
+    def ask() -> None:
+        found.extend(Whereabouts().is_elsewhere(looked_at, idle) for idle in (0.0, SETTLED_SECONDS))
+
+    Asking(ask)(X)
+
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(("wait_seconds", "again"), [(0.0, False), (60.0, True)])
+def test_a_model_that_was_waited_for_in_vain_is_not_noticed_again(
+    wait_seconds: float, again: bool
+) -> None:
+    found: list[bool] = []
+    where, looked_at = Whereabouts(wait_seconds), nn.Linear(2, 2)
+    other = Asking(lambda: found.append(where.is_elsewhere(looked_at, SETTLED_SECONDS)))
+
+    other(X)
+    assert where.is_in_vain() is not again
+    other(X)
+
+    assert found == [True, again]
+
+
+def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:
+    found: list[bool] = []
+    part = nn.Linear(2, 2)
+    without = Around(nn.Identity(), lambda: found.append(is_model(part)))
+    around = Around(part, lambda: found.append(is_model(part)))
+
+    without(X)
+    around(X)
+
+    assert found == [True, False]
+    assert is_model(Asking(lambda: None))
+    assert not is_model(without)
+
+
+def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
+    server = Server()
+    observer = Observer(program("script"), "", is_model, 0.02, server.wake, 0.0, goes_on=True)
+    server.add(observer)
+    try:
+        with Viewer(place_of("script")) as viewer, torch.no_grad():
+            layer = Asking(lambda: viewer.listen(0.01))  # Where a look at the stacks meets it.
+            viewer.until(is_called("Asking"), lambda: layer(X))
+            model = Around(layer, lambda: None)
+            session = viewer.until(is_called("Around"), lambda: model(X))
+            assert has_tree(session)
+    finally:
+        server.remove(observer, "over")
+
+
+def is_called(name: str) -> Callable[[Session], bool]:
+    return lambda session: session.model is not None and session.model.type == name
