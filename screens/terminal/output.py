@@ -59,7 +59,7 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _AGAIN_SECONDS = 0.02
 _SETTLED_SECONDS = 0.1
 _MOST_PENS = 4096
-_MOST_STRIPS = 512
+_MOST_STRIPS = 160
 _NO_STRIP: tuple[None, list[Cell]] = (None, [])
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 

@@ -45,7 +45,7 @@ COLOURS = {
 }
 """Role of a text to variable of the theme."""
 BACKGROUNDS = {"cursor": "row-cursor", "blurred": "row-cursor-blurred", "panel": "panel"}
-MOST_STRIPS = 512
+MOST_STRIPS = 160
 _ATTRIBUTES = {
     "strong": Style(bold=True),
     "underline": Style(underline=True),
