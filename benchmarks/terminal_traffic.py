@@ -44,6 +44,29 @@ SLOW_BYTES_PER_SECOND = 5_000
 KEYS = 60
 ROW_CURSOR = b"48;2;30;39;51"
 """The background of the row under the cursor: what a key that moves it must paint."""
+BLANK = """
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+class Rows(Widget, can_focus=True):
+    row = 0
+    def render_line(self, y):
+        style = Style.parse("on #1e2733") if y == self.row else Style()
+        return Strip([Segment(f"row {y}".ljust(self.size.width), style)], self.size.width)
+class Blank(App):
+    BINDINGS = [("j", "down", "")]
+    def compose(self):
+        yield Rows()
+    def action_down(self):
+        rows = self.query_one(Rows)
+        former, rows.row = rows.row, (rows.row + 1) % self.size.height
+        rows.refresh(*(Region(0, y, rows.size.width, 1) for y in (former, rows.row)))
+Blank().run()
+"""
+"""The least that Textual does for a key: two rows of a widget, and nothing else on the screen."""
 PROGRAM = """
 import sys, torch, torchvision
 model, x = torchvision.models.get_model(sys.argv[1]).eval(), torch.randn(1, 3, 224, 224)
@@ -142,6 +165,17 @@ def key_to_paint(*, stock: bool) -> None:
     waits = key_waits(terminal)
     tell(f"{name}, the view paused, key to paint p95", p95(waits), "ms", budget)
     leave(terminal)
+
+
+def blank_key_to_paint() -> None:
+    """Move through rows of a program that has nothing else to do."""
+    terminal = Terminal([sys.executable, "-c", BLANK], answers=True)
+    terminal.wait_for("row 1", 30)
+    terminal.pause(1)
+    waits = key_waits(terminal)
+    tell("a blank Textual app, key to paint p95", p95(waits), "ms")
+    tell("the same, p50", sorted(waits)[len(waits) // 2], "ms")
+    terminal.close()
 
 
 def key_waits(terminal: Terminal) -> list[float]:
@@ -250,6 +284,7 @@ def main() -> int:
         live(model, seconds, stock=stock)
     finished_recording()
     others(model, seconds)
+    blank_key_to_paint()
     for stock in (False, True):
         key_to_paint(stock=stock)
     slow_link(model, stock=False)

@@ -26,7 +26,8 @@ from tui_profiler.messages import (
     TraceDone,
 )
 from tui_profiler.queries.difference import kept
-from tui_profiler.session import EMPTY, Jump, Remembered, apply
+from tui_profiler.queries.prepared import prepared
+from tui_profiler.session import EMPTY, Jump, Remembered, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
 
@@ -140,15 +141,27 @@ class ProfilerApp(BaseApp):
         first_times = self.session.timings is None and self._newest.timings is not None
         return isinstance(message, AT_ONCE) or first_times
 
-    def redraw(self) -> None:
+    async def redraw(self) -> None:
         """Show what is new, as seldom as it must be for keys to be heard at once."""
-        if time.monotonic() >= self._next_show:
-            self._show()
+        if time.monotonic() < self._next_show:
+            return
+        shown, newest, spent = self.session, self._newest, 0.0
+        began = time.thread_time()
+        for _ in prepared(newest):
+            spent += time.thread_time() - began
+            await asyncio.sleep(0)
+            began = time.thread_time()
+        if self.session is shown:  # Else something was to be seen at once meanwhile.
+            self._show_as(newest, spent + time.thread_time() - began)
 
     def _show(self) -> None:
+        self._show_as(self._newest, 0.0)
+
+    def _show_as(self, session: Session, spent: float) -> None:
+        """Show a session, then leave the keys their time; ``spent`` seconds went before."""
         began = time.thread_time()
-        self.session = self._newest
-        pause = min((time.thread_time() - began) / MOST_SHARE, MOST_SECONDS)
+        self.session = session
+        pause = min((spent + time.thread_time() - began) / MOST_SHARE, MOST_SECONDS)
         self._next_show = time.monotonic() + pause
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -102,7 +102,7 @@ class BaseApp(ThemedApp[int]):
             self._redrawing.stop()
         self._redrawing = self.set_interval(1 / rate, self.redraw)
 
-    def redraw(self) -> None:
+    def redraw(self) -> Awaitable[None] | None:
         """Show what is new; called at the rate."""
         raise NotImplementedError
 

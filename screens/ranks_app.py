@@ -8,6 +8,7 @@ from collections.abc import Callable
 from textual.screen import Screen
 
 from tui_profiler.messages import LoadSpec, Program
+from tui_profiler.session import Session
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
@@ -65,8 +66,8 @@ class RanksApp(ProfilerApp):
     def restart(self, spec: LoadSpec | None = None) -> None:
         """Do nothing: a rank is not ours to start again."""
 
-    def _show(self) -> None:
-        super()._show()
+    def _show_as(self, session: Session, spent: float) -> None:
+        super()._show_as(session, spent)
         self.workspace = self._ranks.workspace
 
     def _not_started_again(self, spec: LoadSpec) -> Ranks:

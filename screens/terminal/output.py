@@ -34,6 +34,7 @@ from rich.color import ColorSystem
 from rich.console import RenderableType
 from rich.style import Style
 from textual.app import App
+from textual.cache import LRUCache
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.strip import Strip
@@ -58,6 +59,8 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _AGAIN_SECONDS = 0.02
 _SETTLED_SECONDS = 0.1
 _MOST_PENS = 4096
+_MOST_STRIPS = 160
+_NO_STRIP: tuple[None, list[Cell]] = (None, [])
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _Result = TypeVar("_Result")
@@ -103,6 +106,8 @@ class SparingApp(App[_Result]):
         """Why Textual draws by itself; empty while it does not."""
         self._cells = Cells(0, 0)
         self._pens: dict[Style | None, Pen] = {None: PLAIN}
+        self._cells_of: LRUCache[int, tuple[Strip | None, list[Cell]]] = LRUCache(_MOST_STRIPS)
+        """Of strips that were drawn lately: a row that is scrolled is the same strip elsewhere."""
         self._cursor_shown: tuple[int, int] | None = None
         self._is_synchronized = False
         self._is_sending_later = False
@@ -182,14 +187,21 @@ class SparingApp(App[_Result]):
 
     def _take_strip(self, x: int, y: int, strip: Strip) -> int:
         """Want a strip; gives the cells that it takes."""
+        of, cells = self._cells_of.get(id(strip), _NO_STRIP)
+        if of is not strip:
+            cells = self._cells_in(strip)
+            self._cells_of[id(strip)] = strip, cells
+        self._cells.put(x, y, cells, strip.cell_length)
+        return strip.cell_length
+
+    def _cells_in(self, strip: Strip) -> list[Cell]:
         cells: list[Cell] = []
         for text, style, control in strip:
             if control or _CONTROL.search(text):
                 raise Surprise("a control character in a text")
             pen = self._pens.get(style) or self._pen(style)
             cells += cells_of(text, pen, graphemes)
-        self._cells.put(x, y, cells, strip.cell_length)
-        return strip.cell_length
+        return cells
 
     def _pen(self, style: Style | None) -> Pen:
         assert style is not None  # It is there from the beginning.

@@ -69,8 +69,10 @@ class Terminal:
         self._bytes_per_second = bytes_per_second
         self.reads: list[tuple[float, int]] = []
         """When something was read, in seconds since the start, and the bytes until then."""
-        self.screen = Screen(columns, rows)
-        self._stream = pyte.ByteStream(self.screen)
+        self._screen = Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
+        self._drawn = 0
+        """How many of the reads the screen shows already."""
         self._lock = threading.Lock()
         self.bytes_read = 0
         self.raw = bytearray()
@@ -106,7 +108,8 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         with self._lock:
-            self.screen.resize(rows, columns)
+            self._draw()
+            self._screen.resize(rows, columns)
         self._set_size(columns, rows)
 
     def _read(self) -> None:
@@ -127,11 +130,6 @@ class Terminal:
                 self.bytes_read += len(data)
                 self.reads.append((self.seconds(), self.bytes_read))
                 self.raw += data
-                self._stream.feed(data)
-                if self.first_text_after is None and any(
-                    line.strip() for line in self.screen.display
-                ):
-                    self.first_text_after = time.perf_counter() - self.started
             self._reply(_SYNCHRONIZED, b"\x1b[?2026;%d$y" % (2 * self._answers), len(data))
             if self._answers:
                 self._reply(_PLACE, b"\x1b[1;1R", len(data))
@@ -143,10 +141,28 @@ class Terminal:
             if asked:
                 os.write(self.master, answer * asked)
 
+    @property
+    def screen(self) -> Screen:
+        """The screen as it is now."""
+        with self._lock:
+            self._draw()
+            return self._screen
+
+    def _draw(self) -> None:
+        # Not where it is read: the emulator takes ten times as long as a terminal, and what waited
+        # for it would be counted as the program's.
+        for at, count in self.reads[self._drawn :]:
+            before = self.reads[self._drawn - 1][1] if self._drawn else 0
+            self._stream.feed(bytes(self.raw[before:count]))
+            self._drawn += 1
+            if self.first_text_after is None and any(map(str.strip, self._screen.display)):
+                self.first_text_after = at
+
     def text(self) -> str:
         """What the screen shows now."""
         with self._lock:
-            return "\n".join(self.screen.display)
+            self._draw()
+            return "\n".join(self._screen.display)
 
     def send(self, keys: str) -> None:
         """Type."""

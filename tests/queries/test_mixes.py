@@ -5,7 +5,7 @@ import pytest
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
 from tui_profiler.messages import Ceiling, Ceilings, Unknown
 from tui_profiler.queries import bound
-from tui_profiler.queries.mixes import Mixes, limits
+from tui_profiler.queries.mixes import Mixes, limits, mixes
 from tui_profiler.session import Session, apply
 
 NONE = Unknown("not measured")
@@ -15,7 +15,7 @@ def mixes_of(session: Session) -> Mixes:
     assert session.tree is not None
     assert session.ceilings is not None
     assert session.timings is not None
-    return Mixes(session.tree, limits(session.tree, session.ceilings), session.timings)
+    return mixes(session.tree, limits(session.tree, session.ceilings), session.timings)
 
 
 @pytest.mark.parametrize(

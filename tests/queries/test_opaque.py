@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.small_model import MEASURED, ROOT, folded
 from tui_profiler.messages import Message, Nodes
 from tui_profiler.queries.bound import mix, own_cost
-from tui_profiler.queries.mixes import Mixes, limits
+from tui_profiler.queries.mixes import limits, mixes
 from tui_profiler.session import Session
 
 
@@ -38,5 +38,5 @@ def test_both_ways_to_a_mix_agree() -> None:
     assert known.tree is not None
     assert known.timings is not None
     assert known.ceilings is not None
-    mixes = Mixes(known.tree, limits(known.tree, known.ceilings), known.timings)
-    assert mixes.of(ROOT) == tuple(mix(known, ROOT).values())
+    found = mixes(known.tree, limits(known.tree, known.ceilings), known.timings)
+    assert found.of(ROOT) == tuple(mix(known, ROOT).values())

@@ -39,17 +39,17 @@ def test_a_background_is_added_to_every_span():
 
 
 class Painted(LinesWidget):
-    """Counts the rows that are drawn anew."""
+    """Keeps the lines that are drawn anew."""
 
     DEFAULT_CSS = "Painted { width: 20; height: 3; }"
 
     def __init__(self) -> None:
         super().__init__()
-        self.drawn: list[int] = []
+        self.new: list[str] = []
 
-    def render_line(self, y):
-        self.drawn.append(y)
-        return super().render_line(y)
+    def drawn(self, line, cells):
+        self.new.append(text(line))
+        return super().drawn(line, cells)
 
 
 class Host(App[None]):
@@ -71,11 +71,25 @@ async def test_only_the_changed_row_is_drawn_again():
         widget = app.query_one(Painted)
         widget.lines = ((("a", "ink"),), (("b", "ink"),), (("c", "ink"),))
         await pilot.pause()
-        widget.drawn.clear()
+        widget.new.clear()
         widget.lines = ((("a", "ink"),), (("B", "strong compute"),), (("c", "ink"),))
         await pilot.pause()
-        assert widget.drawn == [1]
+        assert widget.new == ["B"]
         assert widget.render_line(1).text == "B" + " " * 19
+
+
+async def test_of_scrolled_rows_only_the_new_one_is_drawn():
+    rows: list[Line] = [((f"row {y}", "ink"),) for y in range(4)]
+    app = Host()
+    async with app.run_test() as pilot:
+        widget = app.query_one(Painted)
+        widget.lines = rows[:3]
+        await pilot.pause()
+        widget.new.clear()
+        widget.lines = rows[1:]
+        await pilot.pause()
+        assert widget.new == ["row 3"]
+        assert [widget.render_line(y).text.strip() for y in range(3)] == ["row 1", "row 2", "row 3"]
 
 
 async def test_a_role_has_the_colour_of_the_theme():

@@ -11,12 +11,11 @@ asks for every visible row at every tick, so the walk is made once for all of th
 from __future__ import annotations
 
 from array import array
-from functools import lru_cache
-from itertools import accumulate
+from collections.abc import Generator
 
 from msgspec import Struct
 
-from tui_profiler.messages import Ceilings, Cost, Node, known
+from tui_profiler.messages import Ceilings, Cost, known
 from tui_profiler.queries.bound import (
     KINDS,
     UNEXPLAINED_BELOW,
@@ -25,6 +24,7 @@ from tui_profiler.queries.bound import (
     node_dtype,
     on_paper,
 )
+from tui_profiler.queries.in_steps import STEP, InSteps, sums_in_steps
 from tui_profiler.queries.runs import Steps, summed
 from tui_profiler.session import Session, Timings, Tree
 
@@ -45,18 +45,10 @@ class Limits(Struct, frozen=True, eq=False):
 class Mixes:
     """Seconds by bound of every subtree, of one tick."""
 
-    def __init__(self, tree: Tree, limits: Limits, timings: Timings) -> None:
-        own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in KINDS)
-        nodes = memoryview(timings.tick.nodes).cast("I")
-        seconds = memoryview(timings.tick.own_per_forward).cast("f")
-        kinds, limit, count = limits.kinds, limits.seconds, len(tree)
-        for node, spent in zip(nodes, seconds, strict=True):
-            if node < count:
-                kind = kinds[node] if spent <= limit[node] else _OVERHEAD
-                own[kind][node + 1] = spent
+    def __init__(self, tree: Tree, sums: tuple[array[float], ...]) -> None:
         self._ends = tree.ends
         self._runs: dict[tuple[int, Steps], tuple[float, ...]] = {}
-        self._sums = tuple(array("d", accumulate(column)) for column in own)
+        self._sums = sums
 
     def of(self, node: int) -> tuple[float, ...]:
         """Give the seconds of a node and all inside it, in the order of ``KINDS``."""
@@ -106,18 +98,29 @@ class NewestMixes:
         return self._mixes.between(start, stop) if self._mixes is not None else (0.0, 0.0, 0.0)
 
 
-@lru_cache(maxsize=2)
-def mixes(tree: Tree, limits: Limits, timings: Timings) -> Mixes:
-    """Give the mixes of a tick, kept because several parts of a screen ask for those of one."""
-    return Mixes(tree, limits, timings)
+@InSteps
+def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None, Mixes]:
+    """Give the mixes of a tick."""
+    own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in KINDS)
+    nodes = memoryview(timings.tick.nodes).cast("I")
+    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    kinds, limit, count = limits.kinds, limits.seconds, len(tree)
+    for start in range(0, len(nodes), STEP):
+        part = slice(start, start + STEP)
+        for node, spent in zip(nodes[part], seconds[part], strict=True):
+            if node < count:
+                kind = kinds[node] if spent <= limit[node] else _OVERHEAD
+                own[kind][node + 1] = spent
+        yield
+    sums: tuple[array[float], ...] = ()
+    for column in own:
+        sums = (*sums, (yield from sums_in_steps(column)))
+    return Mixes(tree, sums)
 
 
-@lru_cache(maxsize=2)
-def limits(tree: Tree, ceilings: Ceilings) -> Limits:
-    """Find what holds back every module's own operators, by the same rules as ``bound``.
-
-    Kept, because several screens look at one tree.
-    """
+@InSteps
+def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
+    """Find what holds back every module's own operators, by the same rules as ``bound``."""
     roofs = {
         ceiling.dtype: roof
         for ceiling in ceilings.compute
@@ -125,10 +128,12 @@ def limits(tree: Tree, ceilings: Ceilings) -> Limits:
     }
     bytes_roof = known(ceilings.bytes_per_second)
     op_seconds = known(ceilings.op_seconds)
-    flops, moved, ops = _own_columns(tree)
+    flops, moved, ops = yield from _own_columns(tree)
     kinds = bytearray(len(tree))
     limit = array("d", bytes(8 * len(tree)))
     for index, node in enumerate(tree.nodes):
+        if index % STEP == 0:
+            yield
         if node.kind == "op":
             continue
         roof = roofs.get(node_dtype(tree, index)) if flops[index] else None
@@ -148,18 +153,23 @@ def limits(tree: Tree, ceilings: Ceilings) -> Limits:
     return Limits(bytes(kinds), limit)
 
 
-def _own_columns(tree: Tree) -> tuple[array[float], array[float], array[int]]:
+def _own_columns(
+    tree: Tree,
+) -> Generator[None, None, tuple[array[float], array[float], array[int]]]:
     """Give FLOPs, bytes and calls of each module's own operators, of an opaque one's all."""
     flops = array("d", bytes(8 * len(tree)))
     moved = array("d", bytes(8 * len(tree)))
     ops = array("q", bytes(8 * len(tree)))
-    pairs: zip[tuple[Node, Cost]] = zip(tree.nodes, tree.costs, strict=True)
-    for node, cost in pairs:
+    for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+        if index % STEP == 0:
+            yield
         if node.kind == "op" and node.parent >= 0:
             flops[node.parent] += cost.flops
             moved[node.parent] += bytes_moved(cost)
             ops[node.parent] += cost.ops
     for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
+        if index % STEP == 0:
+            yield
         if node.is_opaque:
             flops[index], moved[index], ops[index] = cost.flops, bytes_moved(cost), cost.ops
     return flops, moved, ops

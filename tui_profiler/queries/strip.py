@@ -8,8 +8,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Generator
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.canvas import split_cells
+from tui_profiler.queries.in_steps import STEP, InSteps, sums_in_steps
 from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Timings, Tree
 
@@ -192,25 +192,28 @@ def _position(
     """Give the weight before a node in its segment, of the node, and of the segment."""
     tree = session.tree
     assert tree is not None
-    sums = _own_sums(tree, session.timings if measured else None)
+    sums = own_sums(tree, session.timings if measured else None)
     start, stop = sums[segment.first], sums[segment.stop]
     return sums[node] - start, sums[tree.ends[node]] - sums[node], stop - start
 
 
-@lru_cache(maxsize=2)
-def _own_sums(tree: Tree, timings: Timings | None) -> array[float]:
-    """Add up in preorder what each module does itself; kept for one tick, both by identity."""
-    own = array("d", bytes(8 * len(tree)))
-    if timings is not None:
-        nodes = memoryview(timings.tick.nodes).cast("I")
-        seconds = memoryview(timings.tick.own_per_forward).cast("f")
-        for node, spent in zip(nodes, seconds, strict=True):
-            if node < len(own):
-                own[node] = spent
-    else:
+@InSteps
+def own_sums(tree: Tree, timings: Timings | None) -> Generator[None, None, array[float]]:
+    """Add up in preorder what each module does itself: seconds of a tick, or costs on paper."""
+    own = array("d", bytes(8 * (len(tree) + 1)))  # The first is 0.
+    if timings is None:
         for index, at in enumerate(tree.nodes):
             weight = tree.weight_on_paper(index)
-            own[index] += weight
+            own[index + 1] += weight
             if at.parent >= 0:
-                own[at.parent] -= weight
-    return array("d", accumulate(own, initial=0.0))
+                own[at.parent + 1] -= weight
+        return array("d", accumulate(own))
+    nodes = memoryview(timings.tick.nodes).cast("I")
+    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    for start in range(0, len(nodes), STEP):
+        part = slice(start, start + STEP)
+        for node, spent in zip(nodes[part], seconds[part], strict=True):
+            if node < len(tree):
+                own[node + 1] = spent
+        yield
+    return (yield from sums_in_steps(own))
