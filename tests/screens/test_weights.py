@@ -14,6 +14,7 @@ from screens.widgets.weights_cells import percent, rough_percent, statistic
 from screens.widgets.weights_histogram import histogram_columns
 from screens.widgets.weights_lines import status_line, weights_lines
 from screens.widgets.weights_panel import panel_lines
+from screens.widgets.weights_table import _COLUMNS
 from tests.fixtures.record import recorded
 from tests.fixtures.record_weights import recorded_weights
 from tests.queries.test_weights import CONV, DECODER, SMALL, measured, sensitivity
@@ -38,10 +39,11 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.weights import WeightsView
+from tui_profiler.queries.weights import COLUMNS, WeightsView
 from tui_profiler.queries.weights_schemes import SCHEMES
 from tui_profiler.session import EMPTY, Session, apply
 
+HEADINGS = {name: heading.replace(" ", "") for name, (heading, _) in _COLUMNS.items()}
 STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
 READING = folded(
     (*TRACED, STARTED, ParametersProgress(2.0, 1.0, 9, 3_000_000, "conv.weight"), CONV)
@@ -81,6 +83,26 @@ def test_every_row_is_as_wide_as_the_screen(glyphs: Glyphs, cells: int, rows: in
                 assert all(line.isascii() for line in shown)
         look = Look(session, node, 9.0, cells, glyphs)
         assert line_width(status_line(look, SCHEMES[-1])) == cells
+
+
+@pytest.mark.parametrize("sort", COLUMNS)
+def test_headings_touch_in_no_order(sort: str) -> None:
+    for cells, rows in ((60, 11), (80, 20), (99, 20), (100, 35), (120, 35), (160, 35), (200, 45)):
+        for glyphs, arrow in ((UNICODE, "↓"), (ASCII, "v")):
+            heading = drawn(DECODER, cells, rows, glyphs, sort=sort)[1]
+            before, _, _ = heading.partition(f"{arrow}{HEADINGS[sort]}")  # type: ignore[index]
+            assert before != heading
+            assert before.endswith(" ")
+
+
+def test_what_loses_nothing_is_exact_and_what_is_never_narrowed_is_no_gap() -> None:
+    norm = next(line for line in drawn(DECODER, 80, 20) if "attention_norm" in line)
+    assert norm.split()[2:] == ["·", "exact", "·", "1", "·", "·┃"]
+    assert DECODER.tree is not None
+    at = DECODER.tree.find("layers.0.attention_norm") or 0
+    assert "stored   int8 exact   int4 exact   fp8 e4m3 exact" in "\n".join(
+        drawn(DECODER, 80, 24, node=at)
+    )
 
 
 @pytest.mark.parametrize("cells", [3, 10, 30, 50])
