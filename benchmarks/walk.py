@@ -76,6 +76,7 @@ _AFTERWARDS = {
     "batch": ("2", "\r"),
     "seek_to": ("50%", "\r"),
     "hold": ("P", ".", "P"),
+    "compare": (ESCAPE,),
 }
 """What is typed after the key of an action: into its prompt, or to undo it."""
 _INSIDE, _BACK = "in", "esc back"

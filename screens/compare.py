@@ -7,7 +7,6 @@ import time
 from typing import ClassVar
 
 from msgspec.structs import replace
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.reactive import var
@@ -32,7 +31,7 @@ from tui_profiler.text import safe
 from .base_app import BaseApp, own_keys, redraw_seconds
 from .compare_keys import COMPARE
 from .keys import bindings, shown
-from .prompt import Choice, Prompt
+from .prompt import Prompt
 from .take_actions import TakeActions
 from .theme import next_theme, short_name
 from .two_sides import TwoSides
@@ -70,7 +69,6 @@ class CompareScreen(TakeActions[None]):
         self._held: Workspace | None = None
         """What is shown while the view is paused."""
         self._compared: tuple[Workspace, Comparison] | None = None
-        self._prompt: Prompt | Choice | None = None
         self._said: tuple[str, float] = ("", 0.0)
 
     def compose(self) -> ComposeResult:
@@ -170,8 +168,8 @@ class CompareScreen(TakeActions[None]):
         )
 
     def _bar(self, cells: int) -> Line:
-        if self._prompt is not None and self._prompt.is_open:
-            return self._prompt.line(cells)
+        if (open_one := self.asks) is not None:
+            return open_one.line(cells)
         keys = own_keys(self.app, COMPARE)
         named = {key.action.partition("(")[0]: (shown(key), key.label) for key in keys}
         left = tuple(named[name] for name in _BAR)
@@ -189,18 +187,9 @@ class CompareScreen(TakeActions[None]):
         self._said = (text, time.monotonic())
         self.draw()
 
-    def open_prompt(self, prompt: Prompt | Choice) -> None:
-        """Ask in the last row; it gets every key until it is answered."""
-        self._prompt = prompt
+    def draw_prompt(self) -> None:
+        """Draw the last row."""
         self.draw()
-
-    def on_key(self, event: events.Key) -> None:
-        """Hand an open prompt what is typed."""
-        if self._prompt is not None and self._prompt.is_open:
-            self._prompt.key(event.key, event.character)
-            event.stop()
-            event.prevent_default()
-            self.draw()
 
     def selected_path(self) -> str:
         """Give the path of the selected node."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -31,7 +30,7 @@ from .habits import Habits
 from .keys import DEPTHS, EXPLORER, bindings
 from .keys_here import explorer_bar
 from .palette_actions import PaletteActions
-from .prompt import Choice, Prompt
+from .prompt import Choice
 from .widgets.header import Header
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
@@ -71,7 +70,6 @@ class ExplorerScreen(PaletteActions):
         self._said, self._said_at = "", -1e9
         self._told: Session | None = None
         self._section = 0
-        self._prompt: Prompt | Choice | None = None
         self._is_complete = False
         self._draws_soon = False
         self._panels_drawn_at = 0.0
@@ -210,8 +208,8 @@ class ExplorerScreen(PaletteActions):
     def _draw_keys(self, session: Session, said: str) -> None:
         """Draw the keys that matter here, or what was said where there is no row for it."""
         look = Look(session, 0, 0.0, self.size.width, self.glyphs)
-        if self._prompt is not None and self._prompt.is_open:
-            line = plain(self._prompt.line(look.cells), self.glyphs)
+        if (open_one := self.asks) is not None:
+            line = plain(open_one.line(look.cells), self.glyphs)
         elif self.is_narrow and said:  # There is no other row for it.
             line = finished((row(((safe(said), "ink"),), (), look),), look)[0]
         else:
@@ -282,29 +280,8 @@ class ExplorerScreen(PaletteActions):
         """Let the view go on."""
         self._held = None
 
-    # Asking: every key goes to an open prompt, from the key on that opened it.
-
-    def on_key(self, event: events.Key) -> None:
-        """Open a prompt at once, and hand it what is typed."""
-        if self._prompt is not None and self._prompt.is_open:
-            self._prompt.key(event.key, event.character)
-        elif asks := self.prompt_of(event.key):
-            asks()
-        else:
-            return
-        event.stop()
-        event.prevent_default()
-        self._draw_panels()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Hand pasted text to an open prompt."""
-        if self._prompt is not None and self._prompt.is_open:
-            self._prompt.paste(event.text)
-            self._draw_panels()
-
-    def open_prompt(self, prompt: Prompt | Choice) -> None:
-        """Ask in the last row."""
-        self._prompt = prompt
+    def draw_prompt(self) -> None:
+        """Draw the last row, and what filters the tree."""
         self._draw_panels()
 
     def ask_what_becomes_of_it(self, let_go: Callable[[], None]) -> None:

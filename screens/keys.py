@@ -240,7 +240,7 @@ EXPLORER: tuple[Key, ...] = (
         "compare",
         "compare",
         "hold this model against another model, a recording or a JSON report, node by node",
-        "screens",
+        "live",
     ),
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.binding import BindingType
 
 from tui_profiler.queries.roofline_view import RooflineView
 
+from .pointed import PointedScreen
 from .side_keys import ROOFLINE, own_bindings
-from .side_screen import Left, SideScreen
 from .widgets.key_bar import Keys
 from .widgets.lines import Line
 from .widgets.parts import Look
@@ -19,7 +18,7 @@ from .widgets.roofline_click import node_under
 from .widgets.roofline_lines import form_for, roofline_lines, status_row
 
 
-class RooflineScreen(SideScreen):
+class RooflineScreen(PointedScreen):
     """Shows the nodes under the roofs of this machine."""
 
     name_of_view = "roofline"
@@ -46,18 +45,11 @@ class RooflineScreen(SideScreen):
         """Give how much of the forward lies far below its roof."""
         return status_row(look, self.view)
 
-    def on_click(self, event: events.Click) -> None:
-        """Select the point or the row; at the second click open it."""
-        region = self.query_one("#view").region
-        if not region.contains_point(event.screen_offset):
-            return
-        if event.chain == 2:
-            self.action_open()
-            return
-        at = event.screen_offset - region.offset
+    def touched(self, x: int, y: int) -> None:
+        """Select the point or the row."""
         self.view.touch(self.now())
-        size = (region.width, region.height)
-        self.select(node_under(self.view, self.node, size, (at.x, at.y)))
+        size = self.query_one("#view").size
+        self.select(node_under(self.view, self.node, (size.width, size.height), (x, y)))
 
     def on_mouse_scroll_down(self) -> None:
         """Go on by time."""
@@ -81,7 +73,3 @@ class RooflineScreen(SideScreen):
         """Go to a node with more FLOPs a byte, or fewer."""
         self.view.touch(self.now())
         self.select(self.view.crossed(self.node, steps))
-
-    def action_open(self) -> None:
-        """Open the node screen."""
-        self.dismiss(Left(self.node, "node"))

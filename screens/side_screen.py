@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
@@ -23,7 +22,6 @@ from tui_profiler.text import safe, width
 
 from .base_app import own_keys, redraw_seconds
 from .keys import SIDE_SCREENS, Key, shown
-from .prompt import Choice, Prompt
 from .take_actions import TakeActions
 from .widgets.header import Header
 from .widgets.key_bar import Keys, key_bar
@@ -89,7 +87,6 @@ class SideScreen(TakeActions[Left]):
         self.send: Callable[[Request], None] = lambda request: None
         """What asks the probe; whoever opens the view gives it."""
         self._path: str | None = None
-        self._prompt: Prompt | Choice | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.begin()
 
@@ -147,8 +144,8 @@ class SideScreen(TakeActions[Left]):
         is_said = bool(said) and time.monotonic() - said_at < SAID_SECONDS
         status = row(((safe(said), "ink"),), (), look) if is_said else self.status(look)
         self.query_one("#status", LinesWidget).lines = finished((status,), look)
-        if self._prompt is not None and self._prompt.is_open:
-            last = self._prompt.line(self.size.width)
+        if (open_one := self.asks) is not None:
+            last = open_one.line(self.size.width)
         elif self.is_narrow and (is_said or self.has_news(look)):
             [last] = finished((status,), look)  # There is no other row for it.
         else:
@@ -194,18 +191,9 @@ class SideScreen(TakeActions[Left]):
         self._said = (text, time.monotonic())
         self._draw_when_current()
 
-    def open_prompt(self, prompt: Prompt | Choice) -> None:
-        """Ask in the last row; it gets every key until it is answered."""
-        self._prompt = prompt
+    def draw_prompt(self) -> None:
+        """Draw the last row."""
         self.refresh_view()
-
-    def on_key(self, event: events.Key) -> None:
-        """Hand an open prompt what is typed."""
-        if self._prompt is not None and self._prompt.is_open:
-            self._prompt.key(event.key, event.character)
-            event.stop()
-            event.prevent_default()
-            self.refresh_view()
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on."""

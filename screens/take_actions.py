@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from textual.reactive import var
-from textual.screen import Screen
 
 from tui_profiler.queries.panel_words import model_name
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.text import printable, safe
 
+from .asking import AskingScreen
 from .prompt import Choice, Prompt
 from .taking import KINDS, REPORTS, chosen_file, copy_text, default_name, report_text, write_file
 
 _Result = TypeVar("_Result")
 
 
-class TakeActions(Screen[_Result]):
+class TakeActions(AskingScreen[_Result]):
     """Actions of a screen that copies and exports what it shows."""
 
     session: var[Session] = var(EMPTY)
@@ -31,10 +31,6 @@ class TakeActions(Screen[_Result]):
 
     def say(self, text: str) -> None:
         """Tell the user."""
-        raise NotImplementedError
-
-    def open_prompt(self, prompt: Prompt | Choice) -> None:
-        """Ask in the last row."""
         raise NotImplementedError
 
     def selected_path(self) -> str:

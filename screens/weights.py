@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.binding import BindingType
 
 from tui_profiler.messages import (
@@ -20,8 +19,9 @@ from tui_profiler.queries.weights import SORT_WORDS, WeightsView, is_measurable
 from tui_profiler.queries.weights_schemes import SCHEMES, next_scheme, scheme_words
 from tui_profiler.queries.weights_state import is_measuring, is_reading
 
+from .pointed import PointedScreen
 from .side_keys import WEIGHTS, own_bindings
-from .side_screen import SAID_SECONDS, Left, SideScreen
+from .side_screen import SAID_SECONDS
 from .widgets.key_bar import Keys
 from .widgets.lines import Line, text
 from .widgets.parts import Look, row
@@ -32,7 +32,7 @@ from .widgets.weights_table import body_rows, first_row
 _MOST_PANEL_ROWS = 100
 
 
-class WeightsScreen(SideScreen):
+class WeightsScreen(PointedScreen):
     """Shows the parameters as a table; the cursor is a row, and the node is its module."""
 
     name_of_view = "weights"
@@ -132,19 +132,11 @@ class WeightsScreen(SideScreen):
         lines = panel_lines(look, self.view.row, _MOST_PANEL_ROWS)
         return "\n".join(text(line).rstrip() for line in lines) + "\n" if lines else None
 
-    def on_click(self, event: events.Click) -> None:
-        """Select a row; at the second click open its node."""
-        region = self.query_one("#view").region
-        if not region.contains_point(event.screen_offset):
-            return
-        if event.chain == 2:
-            self.action_open()
-            return
-        # Above the rows are the title and the heading.
-        at = event.screen_offset.y - region.y - 2
-        top = first_row(self.view, body_rows(self._rows - 1))
-        if 0 <= top + at < len(self.view.rows):
-            self.action_move(top + at - self.view.at)
+    def touched(self, x: int, y: int) -> None:
+        """Select a row; above them are the title and the heading."""
+        at = first_row(self.view, body_rows(self._rows - 1)) + y - 2
+        if y >= 2 and at < len(self.view.rows):
+            self.action_move(at - self.view.at)
 
     def on_mouse_scroll_down(self) -> None:
         """Go down."""
@@ -179,10 +171,6 @@ class WeightsScreen(SideScreen):
         self.view.shows_buffers = not self.view.shows_buffers
         self.view.arrange()
         self.say("buffers are shown" if self.view.shows_buffers else "parameters alone are shown")
-
-    def action_open(self) -> None:
-        """Open the node that owns the weight."""
-        self.dismiss(Left(self.node, "node"))
 
     # Asking.
 

@@ -6,13 +6,17 @@ import math
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import TensorStatistics
-from tui_profiler.queries.weights import Column, WeightRow, figure, is_measurable
+from tui_profiler.queries.weights import Column, WeightRow, figure, is_exact, is_measurable
 from tui_profiler.units import PENDING, ZERO, count, dtype, share_cell
 
 from .parts import Look
 
 _SHORT = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8", "int4": "int4"}
 _LONG = {**_SHORT, "float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
+
+
+EXACT = "exact"
+"""Stands for a signal over noise without bounds."""
 
 
 def statistic(value: float) -> str:
@@ -68,11 +72,18 @@ def decibels(value: float) -> str:
     return f"{value:.1f}".replace("-", "−")
 
 
+def noise_text(found: Figure, look: Look) -> str:
+    """Give signal over noise as text; where nothing is lost it says so."""
+    return EXACT if is_exact(found) else figure_text(found, decibels, look)
+
+
 def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
     """Give the text and the role of a row in a column."""
-    if column in ("predicted", "error") and not is_measurable(row):
+    if column in ("width", "predicted", "error") and not is_measurable(row):
         return (ZERO, "faint")
     found = figure(row, column)
+    if column == "int8" and found is not None and is_exact(found):
+        return (EXACT, "ink")
     if found is None:
         return (PENDING, "faint")
     if isinstance(found, Unknown):

@@ -19,7 +19,15 @@ from tui_profiler.units import dtype, duration, rate, shape, share, size, thousa
 
 from .lines import EMPTY, Line, exact, line_width
 from .parts import Look, columns, meter, row
-from .weights_cells import decibels, figure_text, long_format, percent, rough_percent, statistic
+from .weights_cells import (
+    EXACT,
+    figure_text,
+    long_format,
+    noise_text,
+    percent,
+    rough_percent,
+    statistic,
+)
 from .weights_histogram import histogram_columns
 from .weights_panel import panel_lines
 from .weights_table import table_lines
@@ -202,9 +210,10 @@ def _stored(look: Look, weight: WeightRow) -> str:
     parts = []
     for name in ("int8", "int4", "float8_e4m3fn"):
         noise = signal_over_noise(found, name, "channel", "tensor")
-        parts.append(f"{long_format(name)} {figure_text(noise, decibels, look)}")
+        parts.append(f"{long_format(name)} {noise_text(noise, look)}")
     fits = f"   {look.glyphs.into} {long_format(found.width.format)}" if found.width else ""
-    return f"{'   '.join(parts)} dB{fits}"
+    unit = "" if parts[-1].endswith(EXACT) else " dB"
+    return f"{'   '.join(parts)}{unit}{fits}"
 
 
 def _output(look: Look, weight: WeightRow) -> Line:

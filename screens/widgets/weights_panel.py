@@ -20,9 +20,9 @@ from tui_profiler.units import count, dtype, shape, share, size, thousands
 from .lines import EMPTY, Line, Span
 from .parts import Look, absent, columns, pending, row, section, words
 from .weights_cells import (
-    decibels,
     figure_text,
     long_format,
+    noise_text,
     percent,
     rough_percent,
     statistic,
@@ -150,8 +150,8 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
         cells = []
         for granularity in ("tensor", "channel", "group")[: len(heads)]:
             figure = signal_over_noise(found, name, granularity)
-            text = figure_text(figure, decibels, look)
-            cells.append((text, "ink" if not isinstance(figure, Unknown) else "faint"))
+            text = noise_text(figure, look)
+            cells.append((text, "faint" if text == look.glyphs.dash else "ink"))
         if any(text != look.glyphs.dash for text, _ in cells):
             lines.append(_table_row(look, long_format(name), tuple(cells)))
     width = found.width

@@ -19,11 +19,11 @@ from .scrolled import thumb_rows
 from .weights_cells import cell
 
 _COLUMNS: dict[Column, tuple[str, int]] = {
-    "values": ("values", 6),
+    "values": ("count", 6),
     "std": ("std", 8),
     "zeros": ("0 %", 4),
     "int8": ("int8 dB", 7),
-    "width": ("width", 5),
+    "width": ("fits", 5),
     "prune": ("prune %", 7),
     "predicted": ("~error %", 8),
     "error": ("error %", 7),
@@ -86,9 +86,9 @@ def _heading(look: Look, view: WeightsView, columns: Sequence[Column]) -> Line:
     spans = [(" ", "ink"), (fit("name", name, look.glyphs.ellipsis), _role(view, "name"))]
     for column in columns:
         heading, cells = _COLUMNS[column]
-        # The arrow takes the blank before the heading.
-        mark = way if column == view.sort else " "
-        spans += [((mark + heading).rjust(cells + 1), _role(view, column))]
+        if column == view.sort:  # The unit moves up, so that the arrow touches no neighbour.
+            heading = way + heading.replace(" ", "")
+        spans += [(" " + heading.rjust(cells), _role(view, column))]
     return (*spans, (" ", "ink"))
 
 

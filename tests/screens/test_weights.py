@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
-from screens.weights import WeightsScreen
 from screens.widgets.lines import line_width, text
 from screens.widgets.parts import Look, finished
 from screens.widgets.weights_cells import percent, rough_percent, statistic
 from screens.widgets.weights_histogram import histogram_columns
 from screens.widgets.weights_lines import status_line, weights_lines
 from screens.widgets.weights_panel import panel_lines
-from tests.fixtures.record import recorded
+from screens.widgets.weights_table import _COLUMNS
 from tests.fixtures.record_weights import recorded_weights
 from tests.queries.test_weights import CONV, DECODER, SMALL, measured, sensitivity
 from tests.recording.files import fold
-from tests.screens.screen_text import screen_text
-from tests.screens.test_explorer import Stage, check_golden, on_stage
 from tests.small_model import TRACED, folded
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
-    AnalyseParameters,
     Ended,
-    Hello,
-    MeasureSensitivity,
-    Message,
     ParametersDone,
     ParametersProgress,
     ParametersStarted,
     SensitivityDone,
     SensitivityStarted,
-    StopAnalysing,
     TensorStatistics,
     Unknown,
 )
 from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.weights import WeightsView
+from tui_profiler.queries.weights import COLUMNS, WeightsView
 from tui_profiler.queries.weights_schemes import SCHEMES
 from tui_profiler.session import EMPTY, Session, apply
 
+HEADINGS = {name: heading.replace(" ", "") for name, (heading, _) in _COLUMNS.items()}
 STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
 READING = folded(
     (*TRACED, STARTED, ParametersProgress(2.0, 1.0, 9, 3_000_000, "conv.weight"), CONV)
@@ -81,6 +72,26 @@ def test_every_row_is_as_wide_as_the_screen(glyphs: Glyphs, cells: int, rows: in
                 assert all(line.isascii() for line in shown)
         look = Look(session, node, 9.0, cells, glyphs)
         assert line_width(status_line(look, SCHEMES[-1])) == cells
+
+
+@pytest.mark.parametrize("sort", COLUMNS)
+def test_headings_touch_in_no_order(sort: str) -> None:
+    for cells, rows in ((60, 11), (80, 20), (99, 20), (100, 35), (120, 35), (160, 35), (200, 45)):
+        for glyphs, arrow in ((UNICODE, "↓"), (ASCII, "v")):
+            heading = drawn(DECODER, cells, rows, glyphs, sort=sort)[1]
+            before, _, _ = heading.partition(f"{arrow}{HEADINGS[sort]}")  # type: ignore[index]
+            assert before != heading
+            assert before.endswith(" ")
+
+
+def test_what_loses_nothing_is_exact_and_what_is_never_narrowed_is_no_gap() -> None:
+    norm = next(line for line in drawn(DECODER, 80, 20) if "attention_norm" in line)
+    assert norm.split()[2:] == ["·", "exact", "·", "1", "·", "·┃"]
+    assert DECODER.tree is not None
+    at = DECODER.tree.find("layers.0.attention_norm") or 0
+    assert "stored   int8 exact   int4 exact   fp8 e4m3 exact" in "\n".join(
+        drawn(DECODER, 80, 24, node=at)
+    )
 
 
 @pytest.mark.parametrize("cells", [3, 10, 30, 50])
@@ -207,71 +218,6 @@ def test_the_panel_says_everything_that_is_known() -> None:
         assert word in told
 
 
-def shown(stage: Stage) -> WeightsScreen:
-    screen = stage.app.screen
-    assert isinstance(screen, WeightsScreen)
-    return screen
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
-async def test_the_weights_screen_looks_as_agreed(size: tuple[int, int]) -> None:
-    async with on_stage(recorded_weights(), size) as (stage, pilot):
-        await pilot.press("w")
-        await pilot.pause()
-        await pilot.press("j", "j", "j")
-        await pilot.pause()
-        check_golden(f"weights-{size[0]}x{size[1]}", screen_text(stage.app))
-
-
-def accepting(*names: str) -> list[Message]:
-    return [
-        replace(message, accepts=names) if isinstance(message, Hello) else message
-        for message in recorded()
-    ]
-
-
-async def test_opening_asks_for_the_values_once_and_keys_ask_for_sensitivity() -> None:
-    wanted = ("AnalyseParameters", "MeasureSensitivity", "StopAnalysing")
-    async with on_stage(accepting(*wanted)) as (stage, pilot):
-        await pilot.press("w")
-        await pilot.pause()
-        await pilot.pause()
-        assert stage.requests == [AnalyseParameters()]
-        await pilot.press("x", "v", "v", "X")
-        assert stage.requests[1:] == [
-            MeasureSensitivity(SCHEMES[0], "conv1.weight"),
-            MeasureSensitivity(SCHEMES[2]),
-        ]
-        await pilot.press("j", "x", "c", "c")
-        await pilot.pause()
-        assert "nothing is read or measured now" in screen_text(stage.app)
-        # bn1.weight has one axis; the values had not come yet.
-        assert stage.requests[3:] == [StopAnalysing()]
-        await pilot.press("a")
-        assert stage.requests[4:] == [AnalyseParameters()]
-
-
-async def test_what_is_going_on_is_stopped_by_a_key() -> None:
-    wanted = ("AnalyseParameters", "MeasureSensitivity", "StopAnalysing")
-    async with on_stage([*accepting(*wanted), STARTED]) as (stage, pilot):
-        await pilot.press("w")
-        await pilot.pause()
-        await pilot.press("c")
-        assert stage.requests == [StopAnalysing()]
-
-
-async def test_where_there_is_no_row_for_it_the_last_one_says_what_goes_on() -> None:
-    async with on_stage(recorded_weights(), (80, 24)) as (stage, pilot):
-        await pilot.press("w", "v")
-        await pilot.pause()
-        assert "x and X measure int8 per tensor" in screen_text(stage.app).splitlines()[-1]
-    async with on_stage([*recorded_weights(), STARTED], (80, 24)) as (stage, pilot):
-        await pilot.press("w")
-        await pilot.pause()
-        last = screen_text(stage.app).splitlines()[-1]
-        assert last.split() == ["reading", "─" * 12, "0", "of", "44", "c", "stops"]
-
-
 def test_what_is_refused_is_said_in_the_place_of_figures() -> None:
     start = SensitivityStarted(1.0, SCHEMES[0], 0, is_random=False)
     none = Unknown("no forward was run")
@@ -287,91 +233,6 @@ def test_a_worker_that_is_gone_reads_nothing() -> None:
     told = text(status_line(Look(gone, 0, 9.0, 120), SCHEMES[0]))
     assert "the worker ended before all was read: 9 of 44 tensors" in told
     assert "they are read" not in "\n".join(drawn(gone, node=1))
-
-
-async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
-    async with on_stage(accepting("AnalyseParameters", "StopAnalysing")) as (stage, pilot):
-        hello = stage.app._newest.hello
-        stage.app._newest = replace(stage.app._newest, hello=None)
-        stage.app._show()
-        await pilot.press("w", "a")
-        assert stage.requests == []
-        assert "the worker starts" in screen_text(stage.app)
-        stage.app._newest = replace(stage.app._newest, hello=hello)
-        stage.app._show()
-        stage.app._newest = replace(stage.app._newest, heard_at=1e9)
-        stage.app._show()
-        assert stage.requests == [AnalyseParameters()]
-        await pilot.press("c")
-        assert stage.requests[1:] == [StopAnalysing()]
-
-
-async def test_the_keys_of_a_view_are_listed_there_and_lead_back() -> None:
-    async with on_stage(recorded_weights()) as (stage, pilot):
-        await pilot.press("w", "question_mark")
-        await pilot.pause()
-        listed = screen_text(stage.app)
-        assert "keys of weights" in listed
-        assert "measure what the output loses by this weight" in listed
-        assert "unfold to that depth" not in listed
-        await pilot.press("escape")
-        assert shown(stage)
-
-
-async def test_where_it_is_not_accepted_the_reason_is_said() -> None:
-    async with on_stage(accepting("Stop")) as (stage, pilot):
-        await pilot.press("w")
-        await pilot.pause()
-        assert "161 parameters" in screen_text(stage.app)
-        await pilot.press("X")
-        await pilot.pause()
-        assert "this probe does not accept MeasureSensitivity" in screen_text(stage.app)
-        assert stage.requests == []
-
-
-async def test_the_cursor_takes_the_selection_along_and_a_copy_is_the_full_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.delenv("TMUX", raising=False)
-    monkeypatch.chdir(tmp_path)
-    async with on_stage(recorded_weights()) as (stage, pilot):
-        tree = stage.app._newest.tree
-        assert tree is not None
-        stage.explorer.tree_widget.select(tree.find("layers.2") or 0)
-        await pilot.press("w")
-        await pilot.pause()
-        assert shown(stage).view.name == "layers.2.attention_norm.weight"
-        await pilot.press("j", "y", "p")
-        await pilot.pause()
-        await stage.app.workers.wait_for_complete()
-        name = shown(stage).view.name
-        assert (tmp_path / "cache" / "tui-profiler" / "copied.txt").read_text() == name
-        await pilot.press("e", "ctrl+u", *"all.csv", "enter")
-        await pilot.pause()
-        await stage.app.workers.wait_for_complete()
-        lines = (tmp_path / "all.csv").read_text().splitlines()
-        assert len(lines) == 1 + len(shown(stage).view.rows)
-        owner = name.rpartition(".")[0]
-        await pilot.press("escape")
-        await pilot.pause()
-        selected = stage.explorer.tree_widget.view.selected
-        assert tree.nodes[selected].path == owner
-
-
-async def test_sorting_keeps_the_row_and_says_by_what() -> None:
-    async with on_stage(recorded_weights()) as (stage, pilot):
-        await pilot.press("w", "G")
-        await pilot.pause()
-        name = shown(stage).view.name
-        await pilot.press("s", "s", "S")
-        await pilot.pause()
-        assert shown(stage).view.name == name
-        assert (shown(stage).view.sort, shown(stage).view.descending) == ("std", False)
-        assert "by std" in screen_text(stage.app)
-        await pilot.press("b")
-        assert shown(stage).view.shows_buffers
 
 
 def test_a_file_of_parameters_alone_has_its_rows() -> None:

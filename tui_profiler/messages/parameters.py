@@ -170,6 +170,11 @@ class Quantised(Part, frozen=True):
     """Values of one scale; 0 but for groups."""
 
 
+NOTHING_LOST = "nothing is lost"
+ALL_ZERO = "all values are 0"
+"""Why there is no noise to tell: the format holds every value exactly."""
+
+
 class Width(Part, frozen=True):
     """The narrowest storage that keeps the signal 30 dB above the noise, and what it costs."""
 

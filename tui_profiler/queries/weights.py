@@ -19,6 +19,7 @@ from tui_profiler.messages import (
     Unknown,
     known,
 )
+from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST
 from tui_profiler.session import Session, Tree
 
 Column: TypeAlias = Literal[
@@ -39,11 +40,11 @@ SORTS: tuple[Sort, ...] = ("order", *COLUMNS, "name")
 SORT_WORDS: dict[Sort, str] = {
     "order": "in order",
     "name": "by name",
-    "values": "by values",
+    "values": "by count",
     "std": "by std",
     "zeros": "by zeros",
     "int8": "by int8 noise",
-    "width": "by width",
+    "width": "by what fits",
     "prune": "by what can be pruned",
     "predicted": "by predicted error",
     "error": "by measured error",
@@ -138,9 +139,22 @@ def _of_statistics(row: WeightRow, column: Column) -> Figure | None:
         case "int8":
             return signal_over_noise(found, "int8", "channel", "tensor")
         case "width":
-            return found.width.bits if found.width is not None else _why(found, "quantisation")
+            return _width(row, found)
         case _:
             return prunable(found)
+
+
+def _width(row: WeightRow, found: TensorStatistics) -> Figure:
+    if found.width is not None:
+        return found.width.bits
+    if wrong := not_finite(row):
+        return Unknown(f"there are values that are {wrong}")
+    return _why(found, "quantisation", "only tensors of two rows or more are made narrower")
+
+
+def is_exact(figure: Figure) -> bool:
+    """Tell whether a signal over noise is missing because nothing is lost."""
+    return isinstance(figure, Unknown) and figure.reason in (NOTHING_LOST, ALL_ZERO)
 
 
 def signal_over_noise(found: TensorStatistics, stored: str, *granularities: str) -> Figure:
@@ -159,8 +173,8 @@ def prunable(found: TensorStatistics) -> Figure:
     return min(found.pruned, key=lambda one: abs(one.loss - PRUNE_LOSS)).sparsity
 
 
-def _why(found: TensorStatistics, part: str) -> Unknown:
-    return Unknown(next((why for of, why in found.whys if of == part), "not asked for"))
+def _why(found: TensorStatistics, part: str, otherwise: str = "not asked for") -> Unknown:
+    return Unknown(next((why for of, why in found.whys if of == part), otherwise))
 
 
 def measured_error(row: WeightRow) -> Figure | None:

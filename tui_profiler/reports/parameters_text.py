@@ -7,6 +7,7 @@ import math
 from tui_profiler.messages import Figure, TensorStatistics, Unknown
 from tui_profiler.messages.parameters import Quantised
 from tui_profiler.queries.parameters import PRUNING_LOSS, ParameterSums, prunable
+from tui_profiler.queries.weights import is_exact
 from tui_profiler.reports.text_parts import figure
 from tui_profiler.session import Session
 from tui_profiler.session.parameters import Parameters
@@ -158,6 +159,8 @@ def _signed(value: float) -> str:
 
 def _decibels(one: TensorStatistics) -> str:
     found = best(one.quantised, "int8")
+    if found is not None and is_exact(found):
+        return "exact"
     if found is None or isinstance(found, Unknown):
         return UNAVAILABLE
     return f"{found:.1f}"

@@ -15,6 +15,8 @@ import torch
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import (
+    ALL_ZERO,
+    NOTHING_LOST,
     Format,
     Granularity,
     Quantised,
@@ -128,9 +130,9 @@ def _stored(scaled: torch.Tensor, form: Format, most: float) -> torch.Tensor:
 
 def _decibels(signal: float, noise: float) -> Figure:
     if not signal:
-        return Unknown("all values are 0")
+        return Unknown(ALL_ZERO)
     if not noise:
-        return Unknown("nothing is lost")
+        return Unknown(NOTHING_LOST)
     return 10 * math.log10(signal / noise)
 
 
@@ -161,7 +163,7 @@ def width(found: tuple[Quantised, ...], dtype: str, size: int, count: int) -> Wi
         bits=best.bits,
         error=0.0 if is_exact else 10 ** (-decibels / 20),
         saved_bytes=max(0, size - math.ceil(best.bits * count / 8)),
-        why="nothing is lost" if is_exact else f"{decibels:.1f} dB",
+        why=NOTHING_LOST if is_exact else f"{decibels:.1f} dB",
     )
 
 
