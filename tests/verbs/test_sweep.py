@@ -214,7 +214,7 @@ def test_a_real_model_follows_the_schema() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         cwd=ROOT,
     )

@@ -17,7 +17,7 @@ async def test_parameters_alone_have_nothing_to_try_and_are_not_waited_for() -> 
         for one in TRACED
     )
     assert any(isinstance(one, TraceDone) for one in alone)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         session = await try_out(Recorded(alone), (Wish("compile"),), progress=lambda line: None)
     assert exit_code(session) == BAD_ARGUMENTS
     assert "nothing to try: parameters only" in complaint(session, debug=False)[0]

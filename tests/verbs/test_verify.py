@@ -66,7 +66,7 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "tui_profiler", "verify", *arguments, "--threads", "1"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
