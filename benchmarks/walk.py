@@ -165,9 +165,10 @@ class Walk:
         self.pressed = 0
 
     def press(self, keys: str, why: str) -> None:
-        """Press a key, wait until nothing more is drawn, and look."""
+        """Press a key, wait until it is read and nothing more is drawn, and look."""
         self.terminal.send(keys)
         self.pressed += 1
+        self.terminal.wait_for(lambda _: self.terminal.has_read())
         self.settle(ESCAPE_SECONDS if keys == ESCAPE else QUIET_SECONDS)
         self.check(f"{why} ({keys!r})")
 
@@ -176,10 +177,7 @@ class Walk:
 
         What cannot be opened for this model is not left: the keys for that would leave the program.
         """
-        for _ in range(3):
-            if _BACK in self.terminal.text():
-                self.press(ESCAPE, f"back before {why}")
-                self.settle(SLOW_SECONDS)
+        self.go_back(why)
         opening, *rest = keys
         self.press(opening, why)
         if why.startswith(_INSIDE) and _BACK not in self.terminal.text():
@@ -187,6 +185,13 @@ class Walk:
         if not why.startswith(_INSIDE) or _BACK in self.terminal.text():
             for key in rest:
                 self.press(key, why)
+
+    def go_back(self, why: str) -> None:
+        """Leave a screen that still stands beside the explorer."""
+        for _ in range(3):
+            if _BACK in self.terminal.text():
+                self.press(ESCAPE, f"back before {why}")
+                self.settle(SLOW_SECONDS)
 
     def settle(self, quiet: float = QUIET_SECONDS) -> None:
         """Wait until nothing more is drawn, or for a moment where something always is."""
@@ -200,7 +205,7 @@ class Walk:
     def check(self, when: str) -> None:
         """Look at what the program is and shows now."""
         assert self.terminal.is_alive(), f"it ended after {when}:\n{self.terminal.text()}"
-        self.terminal.wait_for(lambda shown: bool(shown.strip()), seconds=5)
+        self.terminal.wait_for(lambda shown: bool(shown.strip()))
         beyond = self.terminal.screen.beyond
         assert not beyond, f"written beyond the last column after {when}: {beyond}"
 
@@ -208,7 +213,7 @@ class Walk:
         """Stop the program as ctrl+Z does, and let it go on."""
         process = psutil.Process(self.terminal.pid)
         self.terminal.send("\x1a")
-        self.terminal.wait_for(lambda _: process.status() == psutil.STATUS_STOPPED, seconds=10)
+        self.terminal.wait_for(lambda _: process.status() == psutil.STATUS_STOPPED)
         assert self.terminal.modes_are_restored()
         os.kill(self.terminal.pid, signal.SIGCONT)
         self.settle()
@@ -216,13 +221,14 @@ class Walk:
 
     def leave(self) -> None:
         """Leave, and look at what is left behind."""
+        self.go_back("leaving")
         workers = self.terminal.workers()
         self.terminal.send("q")
         code = self.terminal.wait_for_exit()
         assert code == 0, f"it left with code {code}:\n{self.terminal.text()}"
         assert self.terminal.modes_are_restored()
         assert alternate_screen_is_left(bytes(self.terminal.raw))
-        assert not psutil.wait_procs(workers, timeout=5)[1], "a worker is left"
+        assert not psutil.wait_procs(workers, timeout=240)[1], "a worker is left"
         assert not list(self._state.rglob("crash-*")), "it crashed"
 
 

@@ -3,7 +3,8 @@
 1. No test reads or writes what the user who runs it has configured.
 2. Threads of torch that wait do so asleep, here and in every program that is started: several run
    at the same time on few cores, and one that spins takes the core that another waits for.
-3. Every program that is started keeps its bytecode, as it does for users: else each of them would
+3. Torch computes with one thread where a test does not ask for more.
+4. Every program that is started keeps its bytecode, as it does for users: else each of them would
    compile all of ours anew.
 """
 
@@ -15,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Both are read when torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _NUMBERS = count()

@@ -13,7 +13,7 @@ from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.wire import encode, message_decoder
 
 
-def place_of(name: str = "", seconds: float = 60) -> Place:
+def place_of(name: str = "", seconds: float = 240) -> Place:
     """Wait until a model is watched."""
     deadline = time.monotonic() + seconds
     while not (found := [one for one in places() if name in one.name]):
@@ -54,7 +54,7 @@ class Viewer:
         self,
         holds: Callable[[Session], object],
         meanwhile: Callable[[], object] = lambda: None,
-        seconds: float = 60,
+        seconds: float = 240,
     ) -> Session:
         """Listen, and run the program, until a claim about the session holds."""
         deadline = time.monotonic() + seconds
@@ -76,7 +76,7 @@ class Viewer:
         self.close()
 
 
-def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], object], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "in vain"

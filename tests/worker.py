@@ -22,7 +22,7 @@ class Conversation:
         self.session: Session = EMPTY
         self.heard: list[Message] = []
 
-    async def until(self, holds: Callable[[Session], bool], seconds: float = 120) -> Session:
+    async def until(self, holds: Callable[[Session], bool], seconds: float = 240) -> Session:
         async with asyncio.timeout(seconds):
             while not holds(self.session):
                 message = await anext(self._messages)

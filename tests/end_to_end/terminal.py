@@ -168,7 +168,7 @@ class Terminal:
         """Type."""
         os.write(self.master, keys.encode())
 
-    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 60) -> str:
+    def wait_for(self, wanted: str | Callable[[str], bool], seconds: float = 240) -> str:
         """Wait until the screen shows a text, or a claim about it holds."""
         holds = wanted if callable(wanted) else lambda shown: wanted in shown
         deadline = time.monotonic() + seconds
@@ -182,6 +182,11 @@ class Terminal:
         """Since the program was started."""
         return time.perf_counter() - self.started
 
+    def has_read(self) -> bool:
+        """Whether the program has taken in all that was typed."""
+        waiting = fcntl.ioctl(self._slave, termios.FIONREAD, struct.pack("i", 0))
+        return struct.unpack("i", waiting) == (0,)
+
     def pause(self, seconds: float) -> None:
         """Let it run on: for benchmarks, never for a test."""
         select.select([], [], [], seconds)
@@ -193,7 +198,7 @@ class Terminal:
                 self.exit_status = os.waitstatus_to_exitcode(status)
         return self.exit_status is None
 
-    def wait_for_exit(self, seconds: float = 60) -> int:
+    def wait_for_exit(self, seconds: float = 240) -> int:
         deadline = time.monotonic() + seconds
         while self.is_alive():
             assert time.monotonic() < deadline, f"still running:\n{self.text()}"

@@ -45,7 +45,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={**os.environ, "TUI_PROFILER_DIR": str(folder)},
     )
@@ -63,7 +63,7 @@ def test_a_program_is_looked_into_until_it_ends(
     terminal.send("P")
     terminal.wait_for("this program is not ours: it can only be looked at")
     program.hears("end")
-    assert program.child.wait(30) == 3
+    assert program.child.wait(240) == 3
     terminal.wait_for("program gone")
     terminal.send("\x12")
     terminal.wait_for("the program is gone")

@@ -49,13 +49,13 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def ends_cleanly(terminal: Terminal, seconds: float = 3.0) -> None:
+def ends_cleanly(terminal: Terminal) -> None:
     workers = terminal.workers()
     terminal.send("q")
-    assert terminal.wait_for_exit(seconds) == 0
+    assert terminal.wait_for_exit() == 0
     assert terminal.modes_are_restored()
     assert alternate_screen_is_left(bytes(terminal.raw))
-    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_report_says_what_is_wrong(
 
 def test_a_forward_that_hangs_is_named_and_can_be_left(start: Start, folder: str) -> None:
     terminal = start("net.py:hangs", "--input", "1,8", folder=folder)
-    terminal.wait_for("in one forward", seconds=60)
+    terminal.wait_for("in one forward")
     ends_cleanly(terminal)
 
 
@@ -100,16 +100,12 @@ def test_a_model_that_ends_its_process_is_a_failure(start: Start, folder: str) -
     ends_cleanly(terminal)
 
 
-def test_the_nearest_name_is_tried_with_a_key(start: Start) -> None:
+def test_the_nearest_name_is_tried_with_a_key_and_wrong_batch_sizes_are_refused(
+    start: Start,
+) -> None:
     terminal = start("demo:cnnn")
     terminal.wait_for("load model failed")
     terminal.send("x")
-    terminal.wait_for("● live")
-    ends_cleanly(terminal)
-
-
-def test_batch_sizes_that_cannot_be_are_refused_and_forgotten(start: Start) -> None:
-    terminal = start("demo:cnn")
     terminal.wait_for("● live")
     terminal.send("Brubbish\r")
     terminal.wait_for("not 'rubbish'")
@@ -142,7 +138,7 @@ def test_a_worker_dies_with_its_viewer(start: Start, folder: str) -> None:
     workers = terminal.workers()
     assert workers
     os.kill(terminal.pid, signal.SIGKILL)
-    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
@@ -153,8 +149,8 @@ def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
         terminal.wait_for("worker")
         workers = terminal.workers()
         terminal.hang_up()
-        assert terminal.wait_for_exit(5) == 128 + signal.SIGHUP
-        assert not psutil.wait_procs(workers, timeout=30)[1]
+        assert terminal.wait_for_exit() == 128 + signal.SIGHUP
+        assert not psutil.wait_procs(workers, timeout=240)[1]
     finally:
         terminal.close()
 

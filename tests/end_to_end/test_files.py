@@ -23,7 +23,7 @@ SCHEMA = json.loads(
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -54,8 +54,8 @@ def test_parameters_are_reported_and_what_needs_a_forward_is_null(weights: Path)
 
 def test_parameters_are_explored(start: Start, weights: Path) -> None:
     terminal = start("w.pt", columns=80, rows=24, folder=str(weights))
-    shown = terminal.wait_for("parameters only", seconds=30)
-    shown = terminal.wait_for("params", seconds=30)
+    shown = terminal.wait_for("parameters only")
+    shown = terminal.wait_for("params")
     assert "MAC" not in shown
     terminal.send("jj")
     terminal.wait_for("16 parameters")

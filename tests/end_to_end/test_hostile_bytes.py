@@ -62,7 +62,7 @@ def test_a_recording_adds_nothing_to_the_bytes(kind: str, tmp_path: Path) -> Non
     file = write(tmp_path / "session.rec", said)
     walk = Walk(["open", str(file)], (120, 40), str(tmp_path))
     try:
-        walk.terminal.wait_for(MARK, seconds=30)
+        walk.terminal.wait_for(MARK)
         for key in EXPLORER:
             if opens(key) or key.action in ("copy", "why", "operators", "batch"):
                 for keys in (typed(key.keys.split(",")[0]), "\x1b", "j"):
@@ -84,7 +84,7 @@ def model(tmp_path: Path) -> str:
 
 def test_a_real_model_adds_nothing_to_the_bytes(model: str, start: Start) -> None:
     terminal = start(f"{model}:failing")
-    terminal.wait_for("✗", seconds=120)
+    terminal.wait_for("✗")
     terminal.send("L")
     terminal.wait_for("follows the end")
     terminal.send("\x1b")
@@ -97,7 +97,7 @@ def test_a_real_model_adds_nothing_to_the_bytes(model: str, start: Start) -> Non
 
 def test_a_report_of_a_real_model_adds_nothing_to_the_bytes(model: str) -> None:
     arguments = ["report", f"{model}:build", "--input", "1,8", "--no-run", "--format", "json"]
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, check=False, timeout=120)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert not_ours(done.stdout) == []
     assert not_ours(done.stderr) == []

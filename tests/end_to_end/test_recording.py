@@ -30,7 +30,7 @@ def record(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, "record", "demo:cnn", "-o", str(path), *arguments],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=240,
         check=False,
         env=ENVIRONMENT,
     )
@@ -48,7 +48,7 @@ def begin(path: Path) -> subprocess.Popen[str]:
 
 def wait_for_bytes(path: Path, wanted: int, program: subprocess.Popen[str]) -> int:
     """Wait until the file has grown to so many bytes."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while (size := path.stat().st_size if path.exists() else 0) < wanted:
         assert program.poll() is None
         assert time.monotonic() < deadline
@@ -182,7 +182,7 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
         wait_for_bytes(path, 600, program)
         workers = psutil.Process(program.pid).children()
         program.send_signal(signal.SIGINT)
-        said = program.communicate(timeout=30)[1]
+        said = program.communicate(timeout=240)[1]
     finally:
         program.kill()
         signal.signal(signal.SIGINT, before)
@@ -191,7 +191,7 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
     assert f"{path}: wrote {len(recording.entries)} frames" in said
     assert recording.end is not None
     assert (recording.end.why, recording.holes) == ("stopped", ())
-    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -208,7 +208,7 @@ def test_the_recorder_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> 
     assert before is not None
     assert recording.entries[: len(before.entries)] == before.entries
     assert len(recording.holes) <= 1
-    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 def test_a_full_disk_is_one_sentence_and_a_readable_file(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_full_disk_is_one_sentence_and_a_readable_file(tmp_path: Path) -> None
         [sys.executable, "-c", code, *COMMAND, "record", "demo:cnn", "-o", str(path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         env=ENVIRONMENT,
     )

@@ -18,7 +18,7 @@ HOSTILE = "a\x1b[31m.weight"
 
 def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "screens", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_a_file_of_parameters_is_reported_by_its_values(tmp_path: Path) -> None:

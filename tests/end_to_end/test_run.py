@@ -78,7 +78,7 @@ def run(*arguments: object, folder: Path | None = None) -> subprocess.CompletedP
         [*COMMAND, "run", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         env=ENVIRONMENT,
         cwd=folder,
@@ -90,7 +90,7 @@ def plain(*arguments: object) -> subprocess.CompletedProcess[str]:
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         env=ENVIRONMENT,
     )
@@ -114,25 +114,31 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
 
 def test_a_script_is_hung_up_on_when_the_profiler_is_killed(start: Start, tmp_path: Path) -> None:
     terminal = start("run", str(script(tmp_path, RUNS_ON)))
-    terminal.wait_for("● live", seconds=120)
+    terminal.wait_for("● live")
     (running,) = terminal.workers()
     os.kill(terminal.pid, signal.SIGKILL)
-    psutil.wait_procs([running], timeout=30)
+    psutil.wait_procs([running], timeout=240)
     assert not running.is_running()
 
 
-def test_operators_of_a_script_are_timed_in_windows_on_its_own_forwards(
+def test_operators_of_a_script_are_timed_on_its_own_forwards_and_figures_stay_when_it_ends(
     start: Start, tmp_path: Path
 ) -> None:
     path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
     terminal = start("run", str(path), str(flag))
-    terminal.wait_for("● live", seconds=120)
+    terminal.wait_for("● live")
     terminal.send("a}")
     terminal.wait_for(lambda shown: any(is_timed(line) for line in shown.splitlines()))
     terminal.send("L")
     shown = terminal.wait_for("the script has begun")
     assert "USDT" not in shown  # torch's profiler is silent in the script's output
+    terminal.send("\x1b")
+    terminal.wait_for("● live")
     flag.touch()
+    terminal.wait_for("finished")
+    assert "Linear" in terminal.text()
+    terminal.send("q")
+    assert terminal.wait_for_exit() == 9
 
 
 def is_timed(line: str) -> bool:
@@ -143,12 +149,12 @@ def is_timed(line: str) -> bool:
 def test_when_a_model_is_gone_the_next_one_is_looked_at(tmp_path: Path) -> None:
     text = """
     import time, torch
-    def run(net, seconds):
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+    def run(net, forwards):  # Takes longer where the machine is busy, as looking at it does.
+        for _ in range(forwards):
             net(torch.zeros(1, 8))
-    run(torch.nn.Sequential(torch.nn.Linear(8, 4)), 1.0)
-    run(torch.nn.Sequential(torch.nn.Linear(8, 64)), 4.0)
+            time.sleep(0.001)
+    run(torch.nn.Sequential(torch.nn.Linear(8, 4)), 1_000)
+    run(torch.nn.Sequential(torch.nn.Linear(8, 64)), 4_000)
     """
     path, report = script(tmp_path, textwrap.dedent(text)), tmp_path / "report.json"
 
@@ -193,7 +199,7 @@ def test_a_script_that_is_not_there_is_a_bad_argument(named: tuple[str, ...]) ->
 def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path) -> None:
     path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
     terminal = start("run", str(path), str(flag))
-    terminal.wait_for("● live", seconds=120)
+    terminal.wait_for("● live")
     terminal.send("L")
     terminal.wait_for("the script has begun")
     terminal.send("\x1b")
@@ -213,25 +219,14 @@ def test_a_script_can_be_left_to_the_terminal(start: Start, tmp_path: Path) -> N
     assert terminal.modes_are_restored()
 
 
-def test_a_script_can_be_stopped_and_its_figures_stay_when_it_ends(
-    start: Start, tmp_path: Path
-) -> None:
-    path, flag = script(tmp_path, RUNS_ON), tmp_path / "end"
-    terminal = start("run", str(path), str(flag))
-    terminal.wait_for("● live", seconds=120)
-    flag.touch()
-    terminal.wait_for("finished")
-    assert "Linear" in terminal.text()
-    terminal.send("q")
-    assert terminal.wait_for_exit() == 9
-
-    terminal = start("run", str(path))
-    terminal.wait_for("● live", seconds=120)
+def test_a_script_can_be_stopped(start: Start, tmp_path: Path) -> None:
+    terminal = start("run", str(script(tmp_path, RUNS_ON)))
+    terminal.wait_for("● live")
     workers = terminal.workers()
     terminal.send("q")
     terminal.wait_for("stop it")
     terminal.send("s")
     assert terminal.wait_for_exit() == 128 + 15
     assert terminal.modes_are_restored()
-    psutil.wait_procs(workers, timeout=30)
+    psutil.wait_procs(workers, timeout=240)
     assert not any(worker.is_running() for worker in workers)

@@ -25,7 +25,7 @@ def written(text: str) -> Path:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -64,7 +64,7 @@ def completed(words: list[str], folder: Path) -> list[str]:
         ["bash", "--norc", "-c", asks],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         env=environment,
         cwd=folder,
@@ -96,7 +96,7 @@ def test_each_shell_has_a_script(shell: str) -> None:
     interpreter = shutil.which(shell)
     if interpreter is not None:
         checked = subprocess.run(
-            [interpreter, "-n"], input=done.stdout, text=True, check=False, timeout=30
+            [interpreter, "-n"], input=done.stdout, text=True, check=False, timeout=240
         )
         assert checked.returncode == 0
 

@@ -47,7 +47,7 @@ def test_every_screen_in_a_terminal(
 ) -> None:
     walk = Walk(["open", recording], size, str(tmp_path), environment)
     try:
-        walk.terminal.wait_for(" ms ", seconds=30)
+        walk.terminal.wait_for(" ms ")
         for key in filter(opens, EXPLORER):
             walk.press(typed(key.keys.split(",")[0]), key.label)
             if name == SUSPENDED:
@@ -77,29 +77,27 @@ def test_what_is_no_terminal_is_refused_with_a_sentence(
 
 
 @pytest.mark.parametrize("ignored", [[], ["env", "--ignore-signal=HUP"]])
-def test_a_dead_terminal_ends_all_within_a_second_or_so(ignored: list[str]) -> None:
+def test_a_dead_terminal_ends_all(ignored: list[str]) -> None:
     terminal = Terminal([*ignored, *COMMAND, "demo:cnn"])
-    terminal.wait_for("worker", seconds=20)
+    terminal.wait_for("worker")
     workers = terminal.workers()
     assert workers
-    died = time.monotonic()
     terminal.hang_up()
-    terminal.wait_for_exit(seconds=5)
-    assert not psutil.wait_procs(workers, timeout=5)[1]
-    assert time.monotonic() - died < 2.0  # It takes 0.8 s; other programs run meanwhile.
+    terminal.wait_for_exit()
+    assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
 def test_a_terminal_that_takes_nothing_more_can_be_left(recording: str) -> None:
     terminal = Terminal([*COMMAND, "open", recording])
     try:
-        terminal.wait_for(FIRST, seconds=30)
+        terminal.wait_for(FIRST)
         terminal.stop_reading()
         for _ in range(80):
             terminal.send("T")  # Every theme paints all of it anew.
         process = psutil.Process(terminal.pid)
         wait_until_idle(process)
         os.kill(terminal.pid, signal.SIGTERM)
-        assert terminal.wait_for_exit(seconds=10) == 143
+        assert terminal.wait_for_exit() == 143
         assert terminal.modes_are_restored()
     finally:
         terminal.close()
@@ -133,7 +131,7 @@ def test_inside_tmux(tmux: list[str], recording: str) -> None:
         ).stdout
 
     def wait_for(wanted: str) -> str:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while wanted not in (shown := ask("capture-pane", "-p")):
             assert time.monotonic() < deadline, shown
             select.select([], [], [], 0.02)
@@ -150,5 +148,5 @@ def test_inside_tmux(tmux: list[str], recording: str) -> None:
     assert len(wait_for("machine").split("\n")) >= 40
     pid = int(ask("display-message", "-p", "#{pane_pid}"))
     ask("kill-server")
-    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=5)
+    psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=240)
     assert not psutil.pid_exists(pid)

@@ -55,7 +55,7 @@ def run(folder: Path, program: str, prelude: str = PRELUDE) -> list[bytes]:
         env=os.environ
         | {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML_LOG": str(folder / "sessions")},
         capture_output=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -114,11 +114,12 @@ def test_what_is_stopped_says_so_and_keeps_what_came() -> None:
 
 
 def test_progress_comes_at_once() -> None:
-    said = analysed(
-        subjects_of_model(nn.Linear(3000, 3000)), AnalyseParameters(parts=(), threads=1)
-    )
+    large = nn.Module()
+    large.weight = nn.Parameter(torch.zeros(6_000, 6_000))
+    said = analysed(subjects_of_model(large), AnalyseParameters(parts=(), threads=1))
     first = next(one for one in said if isinstance(one, ParametersProgress))
-    assert first.seconds < 0.2  # Every 50 ms; the machine that tests may be busy.
+    assert first.tensors == 0
+    assert first.bytes < done(said).bytes / 2
 
 
 def test_what_has_no_values_says_why() -> None:
@@ -240,7 +241,7 @@ def test_a_file_of_twice_the_allowed_memory_is_looked_at_whole(tmp_path: Path) -
         env={**os.environ, "OMP_NUM_THREADS": "1"},  # Each thread has memory of its own.
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -59,8 +59,6 @@ MODELS: dict[str, Callable[[], Made]] = {
     **{name: lambda name=name: demo(name) for name in ("cnn", "decoder", "detector", "dynamic")},
     **{name: lambda name=name: demo(name) for name in ("lstm", "moe", "shared", "vit")},
     "resnet18": lambda: classifier("resnet18"),
-    "mobilenet_v3_small": lambda: classifier("mobilenet_v3_small"),
-    "shufflenet_v2_x0_5": lambda: classifier("shufflenet_v2_x0_5"),
     "nn.Transformer": transformer,
     "recurrent": recurrent,
     "with hooks": with_hooks,

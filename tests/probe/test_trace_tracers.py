@@ -16,7 +16,7 @@ from tui_profiler.probe.trace.trace import Trace, TraceError, trace
 
 TRACERS = ("dispatch", "fx", "export")
 # One of each kind; ``benchmarks/tracers.py`` has more.
-CLASSIFIERS = ["mobilenet_v3_small", "resnet18", "squeezenet1_1", "vit_b_32"]
+CLASSIFIERS = ["resnet18", "squeezenet1_1", "vit_b_32"]
 NO_GRAPH = {
     "demo:decoder": {"fx"},
     "demo:detector": {"fx"},

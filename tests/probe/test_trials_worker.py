@@ -96,7 +96,7 @@ async def test_a_worker_tries_in_another_process_within_its_limits() -> None:
         assert folders(worker.pid)
     finally:
         await talk.close()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=240)
     assert not alive
     assert not folders(worker.pid)
 

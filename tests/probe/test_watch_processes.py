@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,22 +93,24 @@ def test_workers_that_load_data_do_not_disturb_and_are_told_apart(folder: Path) 
         assert program.said() == ["fork", 8.0 * sum(range(64))]
         with Viewer(place_of("loader")) as viewer:
             viewer.until(lambda s: s.timings is not None)
-        assert program.child.wait(30) == 0
+        assert program.child.wait(120) == 0
 
 
 def test_the_end_of_a_program_is_told_and_leaves_nothing(folder: Path) -> None:
     code = """
     model, x = Net().eval(), torch.randn(3, 8)
     handle = tui_profiler.watch(model, "ends")
-    run(model, x, lambda: handle.is_looked_at)
-    end = time.monotonic() + 1
-    run(model, x, lambda: time.monotonic() > end)
+    told = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+    run(model, x, told.is_set)
     sys.exit(7)
     """
     with WatchedProgram(code, folder) as program:
         viewer = Viewer(place_of("ends"))
+        viewer.until(lambda s: s.timings is not None)
+        program.hears("end")
         session = viewer.until(lambda _: viewer.is_hung_up_on)
-        assert program.child.wait(30) == 7
+        assert program.child.wait(120) == 7
         assert program.complaint() == ""
     assert session.loop is not None
     assert (session.loop.state, session.loop.detail) == ("finished", "the program ended")
@@ -131,24 +135,33 @@ def test_a_program_that_is_stopped_by_a_signal_dies_as_without_us(
         complaint = program.complaint()
         viewer.until(lambda _: viewer.is_hung_up_on)
         assert program.child.returncode == -number
+        # The next program removes what a killed one leaves: see below.
+        left = ["stopped"] if number == signal.SIGKILL else []
+        assert [place.name for place in places()] == left
     assert ("KeyboardInterrupt" in complaint) == (number == signal.SIGINT)
 
 
-def test_nobody_looking_costs_one_thread_that_sleeps(folder: Path) -> None:
+def test_nobody_looking_costs_one_thread_that_sleeps_once_what_others_left_is_removed(
+    folder: Path,
+) -> None:
     code = """
     handle = tui_profiler.watch(model := Net(), "idle")
     until(lambda: own_threads() == ["tui-profiler"])
-    time.sleep(0.3)
-    before = time.process_time()
-    time.sleep(1.0)
-    say(own_threads(), time.process_time() - before, nn.Module.__call__ is TORCHS_OWN,
-        "torch._dynamo" in sys.modules)
+    def used_in_half_a_second():
+        before = time.process_time()
+        time.sleep(0.5)
+        return time.process_time() - before
+    until(lambda: used_in_half_a_second() < 0.005)  # Once what was begun with is done.
+    say(own_threads(), nn.Module.__call__ is TORCHS_OWN, "torch._dynamo" in sys.modules)
     """
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / f"{gone.pid}-0-killed.sock"))
+    assert [place.name for place in places()] == ["killed"]
     with WatchedProgram(code, folder) as program:
-        threads, seconds, is_own, has_dynamo = program.said()
-    assert (threads, is_own, has_dynamo) == (["tui-profiler"], True, False)
-    assert isinstance(seconds, float)
-    assert seconds < 0.01
+        assert program.said() == [["tui-profiler"], True, False]
+        assert [place.name for place in places()] == ["idle"]
 
 
 def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
@@ -163,21 +176,7 @@ def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
     with WatchedProgram(code, folder) as program:
         usable = program.said()
         (path,) = program.said()
-        program.child.wait(30)  # It ends by itself, and removes what it made.
+        program.child.wait(120)  # It ends by itself, and removes what it made.
     assert f"/tmp/tui-profiler-{os.geteuid()}" in usable
     assert str(Path(str(path)).parent) in usable
     assert not Path(str(path)).exists()
-
-
-def test_a_socket_that_a_killed_program_left_is_removed_by_the_next(folder: Path) -> None:
-    code = """
-    handle = tui_profiler.watch(model := Net(), "first")
-    say("ready")
-    sys.stdin.readline()
-    """
-    with WatchedProgram(code, folder) as program:
-        program.said()
-    assert [place.name for place in places()] == ["first"]
-    with WatchedProgram(code.replace("first", "second"), folder) as program:
-        program.said()
-        wait_until(lambda: [place.name for place in places()] == ["second"])

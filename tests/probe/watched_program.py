@@ -36,7 +36,7 @@ class Net(nn.Module):
 def say(*words):
     print(json.dumps(words), flush=True)
 
-def until(holds, seconds=30):
+def until(holds, seconds=120):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "in vain"
@@ -45,7 +45,7 @@ def until(holds, seconds=30):
 def own_threads():
     return sorted(t.name for t in threading.enumerate() if t.name.startswith("tui-profiler"))
 
-def run(model, x, holds, seconds=30):
+def run(model, x, holds, seconds=120):
     '''Forwards until something holds.'''
     end = time.monotonic() + seconds
     while not holds():
@@ -91,7 +91,7 @@ class WatchedProgram:
 
     def complaint(self) -> str:
         """Wait for its end; gives what it wrote to standard error."""
-        return self.child.communicate(timeout=60)[1]
+        return self.child.communicate(timeout=240)[1]
 
     def __enter__(self) -> WatchedProgram:
         return self

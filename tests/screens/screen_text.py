@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 from textual.app import App
+from textual.geometry import Size
+from textual.pilot import Pilot
 
 GOLDEN = Path(__file__).parent / "golden"
 CELL = re.compile(
@@ -25,3 +27,12 @@ def screen_text(app: App[int]) -> str:
         row += " " * (column - len(row))
         row[column:] = html.unescape(text).replace("\xa0", " ")
     return "\n".join("".join(rows.get(y, [])).rstrip() for y in range(app.size.height)) + "\n"
+
+
+async def resize(pilot: Pilot[int], columns: int, rows: int) -> None:
+    """Resize the terminal, and wait until the screen is laid out anew: a timer of Textual's does
+    that, for which the pilot does not wait where other programs keep this one from running."""
+    await pilot.resize_terminal(columns, rows)
+    while pilot.app.screen.size != Size(columns, rows):
+        await pilot.pause()
+    await pilot.pause()

@@ -25,6 +25,7 @@ from screens.picker import picker_lines
 from screens.ranks_app import RanksApp
 from screens.widgets.lines import text
 from tests.hostile import MARK, SESSIONS, TEXTS, Maker
+from tests.screens.screen_text import resize
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec, Message, Program
 from tui_profiler.rendezvous import Place
@@ -88,7 +89,7 @@ async def test_every_row_of_every_screen_is_safe_and_as_wide_as_it_should_be(kin
         seen = check_every_row(app, glyphs)
         assert kind == "loading" or MARK in seen
         for size in (*SIZES, SIZES[seed]):
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             check_every_row(app, glyphs)
         for key in SCREENS:
             await pilot.press(key.keys.split(",")[0])
@@ -155,7 +156,7 @@ async def test_every_row_of_the_ranks_is_safe() -> None:
             await pilot.pause(0.01)
         app._show()
         for size in SIZES:
-            await pilot.resize_terminal(*size)
+            await resize(pilot, *size)
             check_every_row(app)
             await pilot.press("j", "enter")
             await pilot.pause()

@@ -14,6 +14,7 @@ from screens.widgets.lines import text
 from screens.widgets.strip import ForwardStrip
 from screens.widgets.tree import NodeTree
 from tests.queries.sessions import RESNET, RESNET_SECONDS, resnet, session_of, ticked
+from tests.screens.screen_text import resize
 from tui_profiler.session import EMPTY, Session
 
 
@@ -352,7 +353,7 @@ async def test_a_resize_keeps_the_cursor_in_sight() -> None:
     async with shown(resnet(), size=(72, 30)) as (pilot, tree):
         tree.unfold_all()
         tree.goto_last()
-        await pilot.resize_terminal(60, 9)
+        await resize(pilot, 60, 9)
         await pilot.pause()
         assert path(tree) == "fc"
         assert cursor_line(tree) == 4

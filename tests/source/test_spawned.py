@@ -68,15 +68,15 @@ async def test_megabytes_of_output_are_bounded_and_counted() -> None:
 
 
 async def test_rubbish_on_the_wire_is_a_failure() -> None:
-    got = await everything(child("link.sendall(b'\\xff' * 100); import time; time.sleep(60)"))
+    got = await everything(child("link.sendall(b'\\xff' * 100); import time; time.sleep(600)"))
     assert any(isinstance(m, Failed) for m in got)
 
 
 async def test_closing_ends_the_child_and_what_it_started() -> None:
     source = child(
         "import subprocess, time\n"
-        "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "say(str(inner.pid)); time.sleep(60)"
+        "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "say(str(inner.pid)); time.sleep(600)"
     )
     inner = 0
     async for message in source.messages():
@@ -85,7 +85,7 @@ async def test_closing_ends_the_child_and_what_it_started() -> None:
             break
     await source.close()
     assert not psutil.pid_exists(source.pid)
-    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], timeout=30)
+    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], timeout=240)
     assert not psutil.pid_exists(inner)
 
 
@@ -98,7 +98,7 @@ async def test_a_request_to_a_dead_child_is_lost_quietly() -> None:
 async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     source = child(
         "import signal, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(60)"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); say('deaf'); time.sleep(600)"
     )
     async for message in source.messages():
         if isinstance(message, Hello):

@@ -128,7 +128,7 @@ async def test_it_goes_on_until_it_is_left_and_closes_both_then() -> None:
             both_ran.set()
 
     running = asyncio.create_task(compare(begins, measuring=True, seconds=None, heard=heard))
-    await asyncio.wait_for(both_ran.wait(), 20)
+    await asyncio.wait_for(both_ran.wait(), 120)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

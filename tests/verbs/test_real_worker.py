@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import psutil
@@ -27,20 +28,35 @@ def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str
         [*PROGRAM, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         cwd=folder,
     )
 
 
 def test_several_models_are_lines_of_json_and_one_that_fails_is_left_out() -> None:
-    done = run("report", "demo:cnn", "demo:nowhere", "demo:lstm", "--format", "json")
+    done = run("report", "demo:cnn", "resnet51", "demo:lstm", "--format", "json")
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     for report in reports:
         jsonschema.Draft202012Validator(SCHEMA).validate(report)
+        children_and_own_operators_add_up_to_their_parent(report["layers"])
     assert [report["model"] for report in reports] == ["demo:cnn", "demo:lstm"]
     assert done.returncode == 2
-    assert "demo:nowhere: load model:" in done.stderr
+    assert "resnet51: load model:" in done.stderr
+    assert "resnet50" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def children_and_own_operators_add_up_to_their_parent(layers: list[dict[str, Any]]) -> None:
+    sums = [0] * len(layers)
+    line: list[int] = []
+    for index, layer in enumerate(layers):
+        del line[layer["depth"] :]
+        if line:
+            sums[line[-1]] += layer["flops"]
+        line.append(index)
+    parents = [i for i, layer in enumerate(layers) if layer["kind"] == "module" and sums[i]]
+    assert [layers[i]["flops"] for i in parents] == [sums[i] for i in parents]
 
 
 def test_a_measured_report_has_times_and_the_machine() -> None:
@@ -55,38 +71,17 @@ def test_a_measured_report_has_times_and_the_machine() -> None:
     assert report["hardware"]["ceilings"]["bytes_per_s"] > 0
 
 
-def test_children_and_own_operators_add_up_to_their_parent() -> None:
-    layers = json.loads(run("report", "demo:cnn", "--format", "json").stdout)["layers"]
-    sums = [0] * len(layers)
-    line: list[int] = []
-    for index, layer in enumerate(layers):
-        del line[layer["depth"] :]
-        if line:
-            sums[line[-1]] += layer["flops"]
-        line.append(index)
-    parents = [i for i, layer in enumerate(layers) if layer["kind"] == "module" and sums[i]]
-    assert [layers[i]["flops"] for i in parents] == [sums[i] for i in parents]
-
-
-def test_a_table_is_written_to_a_file(tmp_path: Path) -> None:
-    done = run("report", "demo:cnn", "--output", str(tmp_path / "report.txt"))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert (tmp_path / "report.txt").read_text().startswith("demo:cnn  ")
-
-
-def test_the_users_own_factory_is_taken_from_their_folder(tmp_path: Path) -> None:
+def test_the_users_own_factory_is_taken_from_their_folder_and_a_table_put_there(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\n\ndef build(width):\n    return torch.nn.Linear(width, 2)\n"
     )
-    done = run("report", "mine.py:build", "--args", "[7]", "--format", "json", folder=tmp_path)
-    assert json.loads(done.stdout)["total_parameters"] == 16
-
-
-def test_an_unknown_name_says_what_to_try_without_a_traceback() -> None:
-    done = run("report", "resnet51")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "resnet50" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = run("report", "mine.py:build", "--args", "[7]", "--output", "a.txt", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    table = (tmp_path / "a.txt").read_text()
+    assert table.startswith("mine.py:build  ")
+    assert "parameters       16" in table
 
 
 def test_a_model_that_raises_is_exit_code_one(tmp_path: Path) -> None:
@@ -118,7 +113,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert program.stderr is not None
     program.stdout.close()
     said = program.stderr.read().decode()
-    assert program.wait(60) == 0
+    assert program.wait(240) == 0
     assert "Broken pipe" not in said
     assert "Traceback" not in said
 
@@ -147,7 +142,7 @@ def test_an_interrupt_stops_the_worker_too_and_keeps_what_was_finished(tmp_path:
     pid = int(worker.rsplit("pid ", 1)[1])
     assert psutil.pid_exists(pid)
     os.kill(program.pid, signal.SIGINT)
-    rest = program.communicate(timeout=60)[1]
+    rest = program.communicate(timeout=240)[1]
     assert program.returncode == 130
     assert "Traceback" not in rest
     assert not psutil.pid_exists(pid)

@@ -66,7 +66,7 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "tui_profiler", "verify", *arguments, "--threads", "1"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -101,13 +101,11 @@ def test_a_peer_that_raises_is_no_fault_of_ours(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_model_that_cannot_be_had_is_one_and_one_that_does_not_exist_is_two(
-    tmp_path: Path,
-) -> None:
+def test_a_model_that_cannot_be_had_is_one(tmp_path: Path) -> None:
+    # One that does not exist is two, as for every verb: test_real_worker.py.
     done = run("models.py:broken", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no such width" in done.stderr
-    assert run("models.py:nowhere", folder=tmp_path).returncode == 2
 
 
 def test_counters_that_have_no_time_leave_nothing_verified(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ DIED = (StageStarted("trace", 2.0), Ended(-9, expected=False, last_line="Killed"
 
 
 def job(
-    name: str = FACTS.name, *, version: str = "1.0", timeout: float = 10.0, runs: bool = False
+    name: str = FACTS.name, *, version: str = "1.0", timeout: float = 120.0, runs: bool = False
 ) -> Job:
     spec = LoadSpec(name, run=runs)
     origin = {"version": version, "libraries": {}, "asked": asked(spec, None), "jobs": 1}

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 MEMORY_BYTES = 512 << 20
 SECONDS = 5.0
-_WALL_SECONDS = 20.0
+_WALL_SECONDS = 240.0
 _ROOT = Path(__file__).resolve().parents[3]
 
 _WATCHED = (
