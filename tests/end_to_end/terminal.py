@@ -100,6 +100,7 @@ class Terminal:
             os.execvpe(command[0], list(command), environment)
         self.exit_status: int | None = None
         self._closing = False
+        self._is_drained = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -118,6 +119,7 @@ class Terminal:
             try:
                 ready, _, _ = select.select([self.master], [], [], 0.1)
                 if not ready:
+                    self._is_drained.set()
                     continue
                 data = os.read(self.master, limit)
             except (OSError, ValueError):
@@ -204,6 +206,11 @@ class Terminal:
             assert time.monotonic() < deadline, f"still running:\n{self.text()}"
             select.select([], [], [], 0.02)
         assert self.exit_status is not None
+        # What it wrote last may not have been read yet: the next look that finds nothing has seen
+        # all of it.
+        self._is_drained.clear()
+        while self._reader.is_alive() and not self._is_drained.wait(0.2):
+            assert time.monotonic() < deadline, "it is gone, and its words come without end"
         return self.exit_status
 
     def workers(self) -> list[psutil.Process]:
