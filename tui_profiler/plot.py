@@ -77,7 +77,7 @@ def decade_label(exponent: int) -> str:
     return f"{10.0**exponent:.{-exponent}f}" if -4 <= exponent < 0 else f"1e{exponent}"
 
 
-_SIZES = {"braille": (2, 4), "blocks": (2, 2), "ascii": (1, 2)}
+_SIZES = {"braille": (2, 4), "blocks": (1, 2), "ascii": (1, 2)}
 _BRAILLE_BITS = (0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80)
 """From left to right, then down: Unicode 15, 'Braille Patterns', U+2800."""
 _CHARACTERS = {
@@ -85,7 +85,8 @@ _CHARACTERS = {
         chr(0x2800 + sum(bit for place, bit in enumerate(_BRAILLE_BITS) if mask >> place & 1))
         for mask in range(256)
     ).replace("\u2800", " "),
-    "blocks": " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█",
+    # Halves alone: quarters are not in code page 437.
+    "blocks": " ▀▄█",
     # Not the full stop: in ASCII that is a point.
     "ascii": " ',;",
 }
