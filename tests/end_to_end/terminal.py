@@ -99,8 +99,7 @@ class Terminal:
                 os.chdir(folder)
             os.execvpe(command[0], list(command), environment)
         self.exit_status: int | None = None
-        self._closing = False
-        self._is_drained = threading.Event()
+        self._closing = self._is_feeding = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -118,9 +117,10 @@ class Terminal:
         while not self._closing:
             try:
                 ready, _, _ = select.select([self.master], [], [], 0.1)
+                self._is_feeding = False
                 if not ready:
-                    self._is_drained.set()
                     continue
+                self._is_feeding = True
                 data = os.read(self.master, limit)
             except (OSError, ValueError):
                 return
@@ -201,17 +201,19 @@ class Terminal:
         return self.exit_status is None
 
     def wait_for_exit(self, seconds: float = 240) -> int:
-        deadline = time.monotonic() + seconds
+        deadline, ends = time.monotonic() + seconds, self.seconds() + seconds
         while self.is_alive():
             assert time.monotonic() < deadline, f"still running:\n{self.text()}"
             select.select([], [], [], 0.02)
         assert self.exit_status is not None
-        # What it wrote last may not have been read yet: the next look that finds nothing has seen
-        # all of it.
-        self._is_drained.clear()
-        while self._reader.is_alive() and not self._is_drained.wait(0.2):
-            assert time.monotonic() < deadline, "it is gone, and its words come without end"
+        # What it wrote last may still be on its way to the screen.
+        while not self._closing and self.seconds() < ends and self._is_behind():
+            select.select([], [], [], 0.02)
         return self.exit_status
+
+    def _is_behind(self) -> bool:
+        waiting = fcntl.ioctl(self.master, termios.FIONREAD, struct.pack("i", 0))
+        return struct.unpack("i", waiting) != (0,) or self._is_feeding
 
     def workers(self) -> list[psutil.Process]:
         """The worker processes that it started."""
