@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -70,19 +72,29 @@ def test_another_model_is_noticed_once_the_one_that_is_looked_at_rests() -> None
     assert found == [False, True]
 
 
-@pytest.mark.parametrize(("wait_seconds", "again"), [(0.0, False), (60.0, True)])
-def test_a_model_that_was_waited_for_in_vain_is_not_noticed_again(
+@pytest.mark.parametrize(("wait_seconds", "again"), [(0.0, True), (60.0, False)])
+def test_after_a_model_was_waited_for_in_vain_nothing_is_noticed_for_a_while(
     wait_seconds: float, again: bool
 ) -> None:
-    found: list[bool] = []
     where, looked_at = Whereabouts(wait_seconds), nn.Linear(2, 2)
-    other = Asking(lambda: found.append(where.is_elsewhere(looked_at, SETTLED_SECONDS)))
 
-    other(X)
-    assert where.is_in_vain() is not again
-    other(X)
+    assert where.is_elsewhere(looked_at, SETTLED_SECONDS)
+    assert where.is_in_vain is again
+    where.give_up()
 
-    assert found == [True, again]
+    assert where.is_elsewhere(looked_at, SETTLED_SECONDS) is again
+
+
+def test_nothing_is_held_by_looking() -> None:
+    gc.disable()
+    try:
+        part = nn.Linear(2, 2)
+        seen = weakref.ref(part)
+        Around(part, lambda: Whereabouts().is_elsewhere(nn.Linear(2, 2), 0.0))(X)
+        del part
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:

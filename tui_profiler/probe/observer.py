@@ -251,7 +251,8 @@ class Observer:
             self._forget_tree()
             self._begin_anew()
             self._take_tree(listener)
-        elif listener.gave_up or elsewhere.is_in_vain():
+        elif listener.gave_up or elsewhere.is_in_vain:
+            elsewhere.give_up()
             self._listener = None
             listener.uninstall()
 

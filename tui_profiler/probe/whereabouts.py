@@ -1,4 +1,4 @@
-"""Which model a script runs, by the stacks of its threads.
+"""Which model a script runs.
 
 A script does not say what its model is. It is the outermost module with parameters that it calls:
 a layer may be called alone first, to learn the shape of what it gives, and a model may be put aside
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import sys
 import time
-import weakref
-from collections.abc import Iterator
 from types import FrameType
 
 from torch import nn
@@ -32,46 +30,54 @@ class Whereabouts:
     """Notices that another model than the one that is looked at is run, or one around it.
 
     Args:
-        wait_seconds: how long the other one's next forward is waited for.
+        wait_seconds: how long the other one's next forward is waited for, and how long nothing is
+            noticed after one was waited for in vain.
     """
 
     def __init__(self, wait_seconds: float = WAIT_SECONDS) -> None:
         self._wait_seconds = wait_seconds
-        self._other: weakref.ref[nn.Module] | None = None
         self._until = 0.0
-        self._never_again: list[weakref.ref[nn.Module]] = []
+        self._not_before = 0.0
 
     def is_elsewhere(self, root: nn.Module, idle_seconds: float) -> bool:
-        """Look at every thread's stack.
+        """Tell whether a forward of another model is to be waited for.
 
         Args:
             root: what is looked at.
             idle_seconds: since its last forward ended.
         """
-        for other in _others(root, idle_seconds):
-            if all(one() is not other for one in self._never_again):
-                self._other, self._until = weakref.ref(other), time.monotonic() + self._wait_seconds
-                return True
-        return False
-
-    def is_in_vain(self) -> bool:
-        """Tell whether the other model is not waited for any more; then it is not noticed again."""
-        if time.monotonic() < self._until:
+        now = time.monotonic()
+        if now < self._not_before or not (idle_seconds >= SETTLED_SECONDS or _is_inside(root)):
             return False
-        if self._other is not None:
-            self._never_again.append(self._other)
+        self._until = now + self._wait_seconds
         return True
 
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether it is not waited for any more."""
+        return time.monotonic() >= self._until
 
-def _others(root: nn.Module, idle_seconds: float) -> Iterator[nn.Module]:
-    for frame in sys._current_frames().values():
-        other = _outermost(frame)
-        if other is None or other is root:
-            continue
-        if idle_seconds >= SETTLED_SECONDS or any(one is root for one in modules_called(frame)):
-            yield other
+    def give_up(self) -> None:
+        """Notice nothing for a while."""
+        self._not_before = time.monotonic() + self._wait_seconds
+
+
+def _is_inside(root: nn.Module) -> bool:
+    """Tell whether a thread is in a call of another model that called ``root``."""
+    frames = sys._current_frames()
+    found = False
+    # One by one: held by a name of ours, our own frame would hold itself, and what is below it.
+    while frames:
+        calls = [*modules_called(frames.popitem()[1])]
+        around = _outermost_of(calls)
+        found |= around is not None and around is not root and any(one is root for one in calls)
+    return found
 
 
 def _outermost(frame: FrameType | None) -> nn.Module | None:
     """Give the model that the thread of a frame is in."""
-    return next((one for one in [*modules_called(frame)][::-1] if has_parameters(one)), None)
+    return _outermost_of([*modules_called(frame)])
+
+
+def _outermost_of(calls: list[nn.Module]) -> nn.Module | None:
+    return next((one for one in calls[::-1] if has_parameters(one)), None)

@@ -95,8 +95,17 @@ class Hearing:
         if stack is None or recorder is None or root is None:
             return None
         self.trouble = self.trouble or stack.trouble or recorder.trouble
-        if self.trouble:
+        try:
+            return None if self.trouble else self._finished(root, stack, recorder)
+        except Exception as error:  # The border: a program's model may hold anything.
+            self.trouble = f"{type(error).__name__}: {error}"
             return None
+        finally:
+            stack.places.let_go()
+
+    def _finished(
+        self, root: torch.nn.Module, stack: _CarefulStack, recorder: _CarefulRecorder
+    ) -> Trace:
         specs = tuple(
             InputSpec(tensor.name, tensor.shape, tensor.dtype, "of the forward that was recorded")
             for tensor in stack.places.root.inputs
@@ -104,11 +113,7 @@ class Hearing:
         inputs = Inputs((), {}, specs)
         recording = Recording(stack.places, recorder, (), None, Program(_nothing))
         attempts = (Attempt("dispatch:real", self.seconds, "", OWN_FORWARD),)
-        try:
-            return finished(root, recording, DISPATCH_REAL, attempts, inputs, has_grown=False)
-        except Exception as error:  # The border: a program's model may hold anything.
-            self.trouble = f"{type(error).__name__}: {error}"
-            return None
+        return finished(root, recording, DISPATCH_REAL, attempts, inputs, has_grown=False)
 
     def _begin(
         self,

@@ -121,6 +121,14 @@ class Places:
             yield place
             pending.extend(reversed((*distinct_modules(place), *place.ops.values())))
 
+    def let_go(self) -> None:
+        """Hold no module any more: places hold one another, and would keep the model for a while.
+
+        Python looks for such circles seldom.
+        """
+        for place in self.in_preorder():
+            place.module = None
+
     def _below(self, here: Place, module: Module) -> Place | None:
         """Find the registered place of ``module`` below ``here``, through what was not called."""
         key = (id(here), id(module))
