@@ -58,7 +58,9 @@ def choose(who: str) -> Found:
     """
     fitting = candidates(find(), who)
     if len(fitting) > 1:
-        raise AttachError(f"several programs fit: {_names(fitting)}", "its process id")
+        one_process = len({one.place.pid for one in fitting}) == 1
+        remedy = "the name of its model" if one_process else "its process id"
+        raise AttachError(f"several programs fit: {_names(fitting)}", remedy)
     return fitting[0]
 
 

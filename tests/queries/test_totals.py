@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
 from tui_profiler.messages import Failed, Message, PeakMemory, StageDone, Unknown
@@ -10,11 +11,12 @@ from tui_profiler.queries.totals import (
     Column,
     known_peak_bytes,
     peak_bytes,
+    throughput,
     top_modules,
     totals,
     why_no_times,
 )
-from tui_profiler.session import Tree
+from tui_profiler.session import Tree, apply
 
 
 def test_totals_are_those_of_the_root() -> None:
@@ -91,3 +93,13 @@ def test_without_a_tree_there_is_none() -> None:
 )
 def test_a_session_without_times_says_why(messages: tuple[Message, ...], why: str) -> None:
     assert why_no_times(folded(messages)) == why
+
+
+def test_a_throughput_counts_forwards_where_the_batch_is_not_known() -> None:
+    known = folded(MEASURED)
+    assert known.model is not None
+    own_program = apply(known, replace(known.model, batch=None))
+
+    assert throughput(known) == "800 items/s"
+    assert throughput(own_program) == "800 forwards/s"
+    assert throughput(folded(TRACED)) == "–"

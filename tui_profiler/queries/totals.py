@@ -11,8 +11,17 @@ from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
 from tui_profiler.messages.figures import Figure
 from tui_profiler.queries.bound import bytes_moved, intensity
 from tui_profiler.session import Session, Tree
+from tui_profiler.units import UNAVAILABLE, rate
 
 Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
+
+
+def throughput(session: Session) -> str:
+    """Give items a second with its unit, or forwards a second where the batch is not known."""
+    if session.tick is None:
+        return UNAVAILABLE
+    has_batch = session.model is not None and session.model.batch is not None
+    return rate(session.tick.per_second, "items/s" if has_batch else "forwards/s")
 
 
 class Totals(Struct, frozen=True):

@@ -24,10 +24,10 @@ from tui_profiler.queries.compare_words import (
     value_text,
 )
 from tui_profiler.queries.seconds import node_seconds, root_seconds
-from tui_profiler.queries.totals import peak_bytes, top_modules, totals
+from tui_profiler.queries.totals import peak_bytes, throughput, top_modules, totals
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
-from tui_profiler.units import UNAVAILABLE, count, duration, quantity, rate, share, size, thousands
+from tui_profiler.units import UNAVAILABLE, count, duration, quantity, share, size, thousands
 
 TOP = 8
 _RIGHT = ' style="text-align:right"'
@@ -131,7 +131,7 @@ def _latency(session: Session) -> str:
     tick = session.tick
     if tick is None:
         return f"{UNAVAILABLE} not run"
-    return f"{duration(tick.latency_p50)}, {rate(tick.per_second, 'items/s')}, measured"
+    return f"{duration(tick.latency_p50)}, {throughput(session)}, measured"
 
 
 def _failure(session: Session) -> str:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from tui_profiler.messages import Failed, ModelFacts, PeakMemory, RealCost, TraceDone, Unknown
 from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
-from tui_profiler.queries.totals import Totals, known_peak_bytes, totals, was_run, why_no_times
+from tui_profiler.queries.totals import (
+    Totals,
+    known_peak_bytes,
+    throughput,
+    totals,
+    was_run,
+    why_no_times,
+)
 from tui_profiler.reports import table_file
 from tui_profiler.reports.conclusions import wants
 from tui_profiler.reports.layer_lines import layer_lines
@@ -28,7 +35,6 @@ from tui_profiler.units import (
     duration,
     intensity,
     quantity,
-    rate,
     shape,
     share,
     size,
@@ -187,7 +193,7 @@ def _measured(session: Session) -> list[str]:
         "",
         heading("measured", "on this machine"),
         field("latency", latency),
-        field("throughput", rate(tick.per_second, "items/s")),
+        field("throughput", throughput(session)),
         field("forwards", counted),
         field("profiling costs", cost),
         *machine_lines(session),

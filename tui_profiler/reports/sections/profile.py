@@ -7,7 +7,7 @@ from tui_profiler.queries.bound import KINDS, bound
 from tui_profiler.queries.breakdown import bound_shares
 from tui_profiler.queries.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.seconds import root_seconds
-from tui_profiler.queries.totals import top_modules, why_no_times
+from tui_profiler.queries.totals import throughput, top_modules, why_no_times
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
 from tui_profiler.reports.sections import words
 from tui_profiler.session import Session, Tree
@@ -50,7 +50,7 @@ def _times(session: Session, tick: Tick) -> list[tuple[str, str]]:
     counted = f"{thousands(tick.forwards)}, and {thousands(tick.warmup_forwards)} to warm up"
     return [
         ("latency", f"p50 {duration(tick.latency_p50)}, p95 {duration(tick.latency_p95)}"),
-        ("throughput", rate(tick.per_second, "items/s")),
+        ("throughput", throughput(session)),
         ("forwards", counted),
         ("watching costs", cost),
     ]

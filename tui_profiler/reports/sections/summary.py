@@ -6,12 +6,18 @@ from tui_profiler.messages import NO_FORWARD, Unknown
 from tui_profiler.queries.bound import bytes_moved, intensity
 from tui_profiler.queries.breakdown import architecture, breakdown
 from tui_profiler.queries.seconds import root_seconds
-from tui_profiler.queries.totals import Column, known_peak_bytes, peak_bytes, top_modules
+from tui_profiler.queries.totals import (
+    Column,
+    known_peak_bytes,
+    peak_bytes,
+    throughput,
+    top_modules,
+)
 from tui_profiler.reports.conclusions import wants
 from tui_profiler.reports.document import Part, Section
 from tui_profiler.reports.sections import words
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import UNAVAILABLE, duration, rate, share, size
+from tui_profiler.units import UNAVAILABLE, duration, share, size
 from tui_profiler.units import intensity as intensity_text
 
 
@@ -63,7 +69,7 @@ def _times(session: Session) -> list[tuple[str, str]]:
         return []
     return [
         ("latency", f"{duration(tick.latency_p50)} (p50), {duration(tick.latency_p95)} (p95)"),
-        ("throughput", rate(tick.per_second, "items/s")),
+        ("throughput", throughput(session)),
     ]
 
 
