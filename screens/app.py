@@ -147,12 +147,17 @@ class ProfilerApp(BaseApp):
             return
         shown, newest, spent = self.session, self._newest, 0.0
         began = time.thread_time()
-        for _ in prepared(newest):
+        for _ in () if self._is_held else prepared(newest):
             spent += time.thread_time() - began
             await asyncio.sleep(0)
             began = time.thread_time()
         if self.session is shown:  # Else something was to be seen at once meanwhile.
             self._show_as(newest, spent + time.thread_time() - began)
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether what is on screen is not the newest: what is kept for it would give way."""
+        return isinstance(self.screen, ExplorerScreen) and self.screen.held_view is not None
 
     def _show(self) -> None:
         self._show_as(self._newest, 0.0)
