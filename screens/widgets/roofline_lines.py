@@ -222,7 +222,10 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
         return ((("no node is placed yet", "muted"),),)
     spent, whole = (column_time(each, view.unit) for each in (now.below_seconds, now.whole))
     counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below half of their roof"
-    return ((counted, "ink"),), ((f"  together {spent} of {whole} {view.unit}", "muted"),)
+    together = f"  together {spent} of {whole} {view.unit}"
+    if now.below_seconds > now.whole:  # Operators have the times of their windows.
+        together = f"  together {spent} {view.unit} in slow windows"
+    return ((counted, "ink"),), ((together, "muted"),)
 
 
 def status_row(look: Look, view: RooflineView) -> Line:
