@@ -79,10 +79,19 @@ def test_after_a_model_was_waited_for_in_vain_nothing_is_noticed_for_a_while(
     where, looked_at = Whereabouts(wait_seconds), nn.Linear(2, 2)
 
     assert where.is_elsewhere(looked_at, SETTLED_SECONDS)
-    assert where.is_in_vain is again
+    assert where.is_in_vain(SETTLED_SECONDS) is again
     where.give_up()
 
     assert where.is_elsewhere(looked_at, SETTLED_SECONDS) is again
+
+
+def test_no_other_is_waited_for_while_the_one_that_rested_is_run_again() -> None:
+    where, looked_at = Whereabouts(60.0), nn.Linear(2, 2)
+
+    assert where.is_elsewhere(looked_at, SETTLED_SECONDS)
+
+    assert not where.is_in_vain(SETTLED_SECONDS)
+    assert where.is_in_vain(0.0)
 
 
 def test_nothing_is_held_by_looking() -> None:

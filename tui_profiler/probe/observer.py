@@ -251,7 +251,7 @@ class Observer:
             self._forget_tree()
             self._begin_anew()
             self._take_tree(listener)
-        elif listener.gave_up or elsewhere.is_in_vain:
+        elif listener.gave_up or elsewhere.is_in_vain(times.idle_seconds):
             elsewhere.give_up()
             self._listener = None
             listener.uninstall()

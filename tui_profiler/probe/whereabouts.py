@@ -38,6 +38,8 @@ class Whereabouts:
         self._wait_seconds = wait_seconds
         self._until = 0.0
         self._not_before = 0.0
+        self._rested = False
+        """Whether it was noticed by what is looked at not being called."""
 
     def is_elsewhere(self, root: nn.Module, idle_seconds: float) -> bool:
         """Tell whether a forward of another model is to be waited for.
@@ -47,15 +49,21 @@ class Whereabouts:
             idle_seconds: since its last forward ended.
         """
         now = time.monotonic()
-        if now < self._not_before or not (idle_seconds >= SETTLED_SECONDS or _is_inside(root)):
+        if now < self._not_before:
+            return False
+        self._rested = idle_seconds >= SETTLED_SECONDS
+        if not self._rested and not _is_inside(root):
             return False
         self._until = now + self._wait_seconds
         return True
 
-    @property
-    def is_in_vain(self) -> bool:
-        """Whether it is not waited for any more."""
-        return time.monotonic() >= self._until
+    def is_in_vain(self, idle_seconds: float) -> bool:
+        """Tell whether it is not waited for any more: for too long, or who rested is run again.
+
+        Whoever is run meanwhile is slower: each call of a part is looked at.
+        """
+        is_back = self._rested and idle_seconds < SETTLED_SECONDS
+        return is_back or time.monotonic() >= self._until
 
     def give_up(self) -> None:
         """Notice nothing for a while."""
