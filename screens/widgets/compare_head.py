@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.queries.compare import TotalRow, total_rows, why_no_times
-from tui_profiler.queries.compare_words import difference_text, ratio_text, value_text
+from tui_profiler.queries.compare_words import total_texts
 from tui_profiler.text import middle, safe, width
 
 from .compare_cells import CompareLook, delta, figure_cells, figure_roles, with_figures
@@ -61,14 +61,8 @@ def total_lines(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, .
 
 def _total(one: TotalRow, look: Look) -> Line:
     pair = one.pair
-    texts = (
-        value_text(pair.a, one.unit),
-        value_text(pair.b, one.unit),
-        difference_text(pair.difference, one.unit, pair.noise),
-        ratio_text(pair),
-    )
     difference = pair.difference
     if one.unit == "rate" and difference is not None:
         difference = -difference  # More of it is better.
-    figures = figure_cells(texts, figure_roles(pair, difference), look)
+    figures = figure_cells(total_texts(one), figure_roles(pair, difference), look)
     return with_figures(((f"  {one.words}", "muted"),), figures, look)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.alignment import AlignedNode, Change
-from tui_profiler.queries.compare import Comparison, Pair, Unit, former_path, node_of
+from tui_profiler.queries.compare import Comparison, Pair, TotalRow, Unit, former_path, node_of
 from tui_profiler.text import safe
 from tui_profiler.units import (
     UNAVAILABLE,
@@ -92,6 +92,17 @@ def statistic_text(compared: Comparison) -> str:
     if a == b or not (a and b):
         return a or b
     return f"A {a}, B {b}"
+
+
+def total_texts(row: TotalRow) -> tuple[str, str, str, str]:
+    """Give A, B, the difference and the ratio of a total."""
+    pair = row.pair
+    return (
+        value_text(pair.a, row.unit),
+        value_text(pair.b, row.unit),
+        difference_text(pair.difference, row.unit, pair.noise),
+        ratio_text(pair),
+    )
 
 
 def written_time(difference: float, column: TimeColumn, noise: bool | None = None) -> str:

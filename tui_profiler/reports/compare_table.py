@@ -29,6 +29,7 @@ from tui_profiler.queries.compare_words import (
     path_text,
     ratio_text,
     statistic_text,
+    total_texts,
     value_text,
     what_changed,
     written_time,
@@ -117,14 +118,7 @@ def _head(title: str, *names: str) -> str:
 
 
 def _total(row: TotalRow) -> str:
-    pair = row.pair
-    texts = (
-        value_text(pair.a, row.unit),
-        value_text(pair.b, row.unit),
-        difference_text(pair.difference, row.unit, pair.noise),
-        ratio_text(pair),
-    )
-    return f"  {row.words:<{NAME_CELLS}}" + _figures(*texts)
+    return f"  {row.words:<{NAME_CELLS}}" + _figures(*total_texts(row))
 
 
 def _figures(a: str, b: str, difference: str, ratio: str) -> str:
