@@ -41,7 +41,11 @@ def first_content(command: list[str]) -> float:
 
 def first_frame(command: list[str]) -> tuple[float, float]:
     """Seconds to the line that stands there before the screens, and to their first frame."""
-    terminal = Terminal(command)
+    with tempfile.TemporaryDirectory() as cache:  # Nothing is remembered.
+        return _first_frame(Terminal(command, environment={"XDG_CACHE_HOME": cache}))
+
+
+def _first_frame(terminal: Terminal) -> tuple[float, float]:
     terminal.wait_for(lambda _: FRAME in terminal.raw, seconds=30)
     place = terminal.raw.index(FRAME)
     frame = next(at for at, count in terminal.reads if count > place)
@@ -72,10 +76,17 @@ def opened_before(command: list[str], rounds: int) -> None:
         first.send("q")
         first.wait_for_exit()
         first.close()
-        times = [remembered(command, cache) for _ in range(rounds)]
+        blank, times = [], []
+        for _ in range(rounds):
+            blank.append(first_content([sys.executable, "-c", BLANK]))
+            times.append(remembered(command, cache))
     for words, place in (("tree", 0), ("key answered", 1)):
         found = [time[place] * 1e3 for time in times]
-        print(f"  {words:<14} {median(found):6.0f} ms  ({min(found):.0f})  budget 300")
+        ratio = median(mine[place] / theirs for mine, theirs in zip(times, blank, strict=True))
+        print(
+            f"  {words:<14} {median(found):6.0f} ms  ({min(found):.0f})  budget 300;"
+            f" {ratio:.2f} times the blank app"
+        )
 
 
 def stages(model: str) -> None:

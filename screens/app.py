@@ -60,6 +60,7 @@ class ProfilerApp(BaseApp):
         habits: Habits | None = None,
         clock: Callable[[], float] = time.time,
         script: Script | None = None,
+        begun: Session = EMPTY,
     ) -> None:
         super().__init__(habits, clock)
         self._script = script
@@ -67,12 +68,16 @@ class ProfilerApp(BaseApp):
         self._spec = spec
         self._restart = restart
         self._next_show = 0.0
-        self._newest = EMPTY
+        self._newest = begun
+        self.set_reactive(BaseApp.session, begun)
         self._reading: asyncio.Task[None] | None = None
 
     def get_default_screen(self) -> ExplorerScreen:
         """Start at the explorer, bound to the app's session."""
-        return self.explorer().data_bind(BaseApp.session, BaseApp.before)
+        screen = self.explorer()
+        # What is bound comes after the first drawing; what has begun is to be in it.
+        screen.set_reactive(ExplorerScreen.session, self.session)
+        return screen.data_bind(BaseApp.session, BaseApp.before)
 
     def explorer(self) -> ExplorerScreen:
         """Give a new explorer, as its user is used to."""
@@ -178,10 +183,11 @@ def run_explorer(
     wish: Wish = NO_WISH,
     clock: Callable[[], float] = time.time,
     script: Script | None = None,
+    begun: Session = EMPTY,
 ) -> int:
-    """Run the explorer until it is left; gives the exit code."""
+    """Run the explorer until it is left, from a session that has begun; gives the exit code."""
     habits = habits_of(wish, spec.model)
-    app = ProfilerApp(source, spec, restart, habits=habits, clock=clock, script=script)
+    app = ProfilerApp(source, spec, restart, habits=habits, clock=clock, script=script, begun=begun)
     return run_and_keep(app, habits, spec.model)
 
 

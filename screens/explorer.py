@@ -4,6 +4,7 @@
    of them changes. Nothing here computes what is shown.
 2. The first frame needs the header, the stages and the footer alone; the widgets for a model that
    is known are imported and mounted after it (``_complete``), while torch is imported elsewhere.
+   Where a tree is known before it, that of last time, it is in the first frame.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.geometry import Size
 from textual.widget import MountError
 
 from tui_profiler.canvas import Glyphs
@@ -70,27 +72,51 @@ class ExplorerScreen(PaletteActions):
         self._said, self._said_at = "", -1e9
         self._told: Session | None = None
         self._section = 0
+        self._is_made = False
         self._is_complete = False
+        self._arranged_for: Size | None = None
         self._draws_soon = False
         self._panels_drawn_at = 0.0
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the form is one CSS class."""
+        loading = Loading(self.glyphs, self.spec, id="loading")
         yield Header(self.glyphs, self.spec, id="header")
-        with Container(id="body"):
-            yield Loading(self.glyphs, self.spec, id="loading")
+        if self.session.tree is not None:
+            self._make_rest()
+            yield self._strip
+            yield Container(loading, *self._in_body, id="body")
+            yield self._compact
+        else:
+            yield Container(loading, id="body")
         yield Status(self.glyphs, id="status")
         yield LinesWidget(id="keys")
 
     def on_mount(self) -> None:
         """Draw at once, then bring the rest."""
         self.tick_at(self.habits.config.settings.rate)
-        self.refresh_all()
+        if self._is_made:
+            self._begin()
+        else:
+            self.refresh_all()
         self.call_after_refresh(self._complete)
 
     async def _complete(self) -> None:
         gc.enable()  # Off since the command line was read: it would run ten times before this.
         gc.freeze()
+        if self._is_made:
+            return
+        self._make_rest()
+        body = self.query_one("#body")
+        try:
+            await self.mount(self._strip, before=body)
+            await body.mount(*self._in_body)
+            await self.mount(self._compact, after=body)
+        except MountError:
+            return  # The screen is being left already.
+        self._begin()
+
+    def _make_rest(self) -> None:
         from .widgets.compact import Compact  # noqa: PLC0415 # rule 2
         from .widgets.failure import FailurePanel  # noqa: PLC0415
         from .widgets.inspector import Inspector  # noqa: PLC0415
@@ -102,22 +128,22 @@ class ExplorerScreen(PaletteActions):
         self._inspector = Inspector(self.glyphs, id="inspector")
         self._failure = FailurePanel(self.glyphs, HINT, id="failure")
         self._compact = Compact(self.glyphs, id="compact")
-        body = self.query_one("#body")
-        try:
-            await self.mount(self._strip, before=body)
-            await body.mount(self.tree_widget, self._inspector, self._failure)
-            await self.mount(self._compact, after=body)
-        except MountError:
-            return  # The screen is being left already.
+        self._in_body = (self.tree_widget, self._inspector, self._failure)
+        self._is_made = True
+
+    def _begin(self) -> None:
+        """Use all widgets from now on."""
         self._is_complete = True
         self.tree_widget.focus()
         self._arrange()
         self.refresh_all()
 
     def on_resize(self) -> None:
-        """Choose the form for this size."""
-        self._arrange()
-        self.refresh_all()
+        """Choose the form for this size, which may be told several times."""
+        if self.size != self._arranged_for:
+            self._arranged_for = self.size
+            self._arrange()
+            self.refresh_all()
 
     def watch_session(self, before: Session, after: Session) -> None:
         """Draw what has changed."""

@@ -11,6 +11,7 @@ import time
 
 from tui_profiler.messages import LoadSpec, Start
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.source.spawned import Spawned, worker_command
 
@@ -18,6 +19,9 @@ from .as_it_was import PROGRAM, RECORDING, refuse_options
 from .look_options import NO_WISH, Wish
 from .options import Chosen
 from .terminal.at_once import said_at_once
+
+RECALL_SECONDS = 0.05
+"""What a first frame waits for the tree of last time: a large one comes after it."""
 
 
 def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -> int:
@@ -42,7 +46,18 @@ def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -
         first = restart(spec)
         from .app import run_explorer  # noqa: PLC0415 # rule 1
 
-    return run_explorer(first, restart, spec, wish=wish)
+        begun = _begun(first)
+
+    return run_explorer(first, restart, spec, wish=wish, begun=begun)
+
+
+def _begun(first: Source) -> Session:
+    """Give the session with what is remembered, if it was read while the app was imported."""
+    from tui_profiler.session import EMPTY, apply  # noqa: PLC0415 # rule 1
+    from tui_profiler.source.remembered import Remembering  # noqa: PLC0415 # rule 1
+
+    found = first.known(RECALL_SECONDS) if isinstance(first, Remembering) else None
+    return apply(EMPTY, found) if found is not None else EMPTY
 
 
 def run_start(chosen: Chosen, *, wish: Wish = NO_WISH, remembers: bool = True) -> int:

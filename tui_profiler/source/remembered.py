@@ -4,14 +4,16 @@
 2. The first trace of a request is kept, once its first figures have come, so that all stages are
    known; where it is left before that, only if nothing was known before.
 3. What was asked for later (another batch size) is another request: it is not kept.
-4. What reads and writes the files is imported on the thread that does so: the first frame, which is
-   drawn meanwhile, does without.
+4. What reads and writes the files is imported on the thread that does so, which begins at once:
+   whoever has something else to do meanwhile can ask later what it has found (``known``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import TypeAlias
 
 from tui_profiler.messages import (
@@ -53,15 +55,27 @@ class Remembering:
         """What comes now is of another request: nothing more of it is kept."""
         self._is_kept = False
         self._knew = False
+        self._is_told = False
+        self._recalled: Future[tuple[Remembered | None, str]] = Future()
+        Thread(target=self._recall, daemon=True).start()
+
+    def known(self, seconds: float) -> Remembered | None:
+        """Give what is remembered, if it is found so soon; then it is not said again."""
+        wait([self._recalled], seconds)
+        if not self._recalled.done() or self._recalled.exception() is not None:
+            return None  # ``messages`` will wait for it, or raise it.
+        self._is_told = True
+        return self._recalled.result()[0]
 
     async def messages(self) -> AsyncIterator[Told]:
         """Yield what is remembered, where there is something, then what the other source says."""
-        found, why = await asyncio.to_thread(self._recall)
+        found, why = await asyncio.wrap_future(self._recalled)
         if why:
             yield _logged(f"what is remembered cannot be used: {why}")
         if found is not None:
             self._knew = found.tree is not None
-            yield found
+            if not self._is_told:
+                yield found
         async for message in self._source.messages():
             yield message
             if isinstance(message, Jump | Remembered):
@@ -72,10 +86,13 @@ class Remembering:
                 if why:
                     yield _logged(f"this tree will not be remembered: {why}")
 
-    def _recall(self) -> tuple[Remembered | None, str]:
+    def _recall(self) -> None:
         from tui_profiler.source.remembered_files import recall  # noqa: PLC0415 # rule 4
 
-        return recall(self._spec)
+        try:
+            self._recalled.set_result(recall(self._spec))
+        except BaseException as error:
+            self._recalled.set_exception(error)  # Raised again where it is waited for.
 
     def send(self, request: Request) -> None:
         """Ask the other source."""
