@@ -22,6 +22,7 @@ def test_a_model_opened_again_is_there_before_torch_is(start: Start) -> None:
     again = start("demo:cnn", forgets=False)
     # Both in one frame: the tree can be seen while the worker still imports torch.
     shown = again.wait_for(lambda text: "on paper, remembered" in text)
+    assert b"loading" not in again.raw[: again.raw.index(b"on paper")], "a frame without it"
     header = shown.split("\n")[0]
     assert "remembered from a moment ago" in header
     assert "import torch" in header or "loading" in header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from screens.app import ProfilerApp
 from screens.keys import EXPLORER
 from screens.widgets.lines import line_width, text
 from screens.widgets.loading import loading_body
@@ -11,10 +12,11 @@ from screens.widgets.parts import Look
 from tests.fixtures.record import recorded
 from tests.screens.panel_session import LOADING, folded
 from tests.screens.screen_text import screen_text
-from tests.screens.test_explorer import check_golden, on_stage
+from tests.screens.test_explorer import SPEC, check_golden, on_stage
 from tui_profiler.canvas import ASCII
 from tui_profiler.messages import LoadSpec, Message, StageDone, StageStarted, TraceDone
 from tui_profiler.session import EMPTY, Remembered, apply
+from tui_profiler.source.recorded import Recorded
 
 
 def last_time() -> Remembered:
@@ -41,6 +43,16 @@ async def test_the_tree_of_last_time_looks_as_agreed(size: tuple[int, int]) -> N
         await pilot.press("3", "j")
         await pilot.pause()
         check_golden(f"remembered-{size[0]}x{size[1]}", screen_text(stage.app))
+
+
+async def test_what_was_known_before_the_app_began_can_be_moved_in() -> None:
+    begun = apply(EMPTY, last_time())
+    source = Recorded((), ends=False)
+    app = ProfilerApp(source, SPEC, lambda _: source, clock=lambda: 30.0, begun=begun)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("j")
+        assert "on paper, remembered" in screen_text(app)
+        assert " 2 of " in screen_text(app)
 
 
 async def test_it_is_marked_and_can_be_moved_in() -> None:

@@ -227,6 +227,24 @@ async def test_last_time_is_told_first_and_then_what_the_worker_says() -> None:
     assert found[1:] == list(MEASURED)
 
 
+async def test_what_was_asked_for_before_is_not_told_again() -> None:
+    keep(SPEC, SMALL)
+    source = Remembering(Recorded(MEASURED, ends=True), SPEC)
+    found = source.known(60.0)
+    assert found is not None
+    assert plain(found.tree) == plain(folded(TRACED).tree)
+    assert await told(source) == list(MEASURED)
+
+
+async def test_what_is_damaged_is_not_known_and_told_to_the_log(cache: Path) -> None:
+    keep(SPEC, SMALL)
+    only_file(cache).write_bytes(b"?")
+    source = Remembering(Recorded(TRACED, ends=True), SPEC)
+    assert source.known(60.0) is None
+    first, *_ = await told(source)
+    assert isinstance(first, Printed)
+
+
 async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:
     keep(SPEC, SMALL)
     only_file(cache).write_bytes(b"?")
