@@ -193,7 +193,7 @@ def run_explorer(
 
 def run_and_keep(app: ProfilerApp, habits: Habits, model: str) -> int:
     """Run an app to its end; gives the exit code, and says where the look could not be kept."""
-    code = run_to_end(app, mouse=habits.config.settings.mouse)
+    code = run_to_end(app, mouse=habits.mouse)
     if habits.unkept:
         say(model, habits.unkept)
     return code or app.return_value or 0

@@ -64,3 +64,8 @@ def is_utf8(environment: Mapping[str, str]) -> bool:
     if not found:
         return True
     return found.replace("-", "").casefold().partition("@")[0].endswith("utf8")
+
+
+def holds_escape_back(environment: Mapping[str, str]) -> bool:
+    """Say if a mouse would cost the escape key: GNU screen then keeps it until the next one."""
+    return bool(environment.get("STY")) and not environment.get("TMUX")

@@ -22,5 +22,5 @@ def run_comparing(
         return BAD_ARGUMENTS
     habits = habits_of(wish, "")
     app = CompareApp(known, measuring=measuring, seconds=options.measure, habits=habits)
-    code = run_to_end(app, mouse=habits.config.settings.mouse)
+    code = run_to_end(app, mouse=habits.mouse)
     return code or app.return_value or 0

@@ -11,7 +11,7 @@ from tui_profiler.queries.columns import ColumnName
 from tui_profiler.queries.focus import Focus
 from tui_profiler.session import Tree
 
-from .appearance import ThemeName, glyphs_for, theme_for
+from .appearance import ThemeName, glyphs_for, holds_escape_back, theme_for
 from .config import USUAL, Config, config_path, read_config
 from .look_options import Wish
 from .remembered import NOTHING, Memory, Remembered, folds, memory, with_folds
@@ -50,6 +50,11 @@ class Habits:
     def theme(self) -> ThemeName:
         """The theme to begin with."""
         return self._theme or theme_for(self.config.settings.theme, os.environ)
+
+    @property
+    def mouse(self) -> bool:
+        """Whether to begin with the mouse."""
+        return self.config.settings.mouse and not holds_escape_back(os.environ)
 
     def problems(self) -> str:
         """Give what is wrong in a few words, once."""

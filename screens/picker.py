@@ -137,5 +137,5 @@ class Picker(ThemedApp[Found | None]):
 def pick(who: str, habits: Habits) -> tuple[Found | None, int]:
     """Let one be chosen; gives None when it is left, and the exit code of that."""
     app = Picker(who, habits)
-    code = run_to_end(app)
+    code = run_to_end(app, mouse=habits.mouse)
     return app.return_value, code

@@ -20,6 +20,7 @@ from .habits import Habits
 from .help import KeysScreen
 from .prompt import MAX_LENGTH
 from .start_places import demo_models, files_here, opened_before, running
+from .terminal.crashing import run_to_end
 from .terminal.guard import end_on_hang_up, end_on_signals
 from .widgets.key_bar import key_bar
 from .widgets.lines import LinesWidget
@@ -185,4 +186,5 @@ class StartApp(ThemedApp[Offer | None]):
 def choose(habits: Habits) -> tuple[Offer | None, int]:
     """Let something be chosen; gives None when it is left, and the exit code of that."""
     app = StartApp(habits)
-    return app.run(), app.return_code or 0
+    code = run_to_end(app, mouse=habits.mouse)
+    return app.return_value, code

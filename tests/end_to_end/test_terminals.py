@@ -150,3 +150,32 @@ def test_inside_tmux(tmux: list[str], recording: str) -> None:
     ask("kill-server")
     psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=240)
     assert not psutil.pid_exists(pid)
+
+
+def test_inside_gnu_screen(recording: str, tmp_path: Path) -> None:
+    program = shutil.which("screen")
+    if program is None:
+        pytest.skip("GNU screen is not installed")
+    sockets = tmp_path / "sockets"
+    sockets.mkdir(mode=0o700)
+    (tmp_path / "screenrc").write_text("startup_message off\ndefutf8 on\naltscreen on\n")
+    environment = {"SCREENDIR": str(sockets)}
+    command = [program, "-U", "-c", str(tmp_path / "screenrc"), "-S", "test"]
+    quit_it = [program, "-S", "test", "-X", "quit"]
+    terminal = Terminal([*command, *COMMAND, "open", recording], 80, 24, environment=environment)
+    try:
+        terminal.wait_for("layer1")
+        terminal.send("?")
+        terminal.wait_for("type to search")
+        terminal.send("\x1b")
+        terminal.resize(120, 40)
+        terminal.wait_for("machine")
+        assert not terminal.screen.beyond
+        ours = [one for one in psutil.process_iter(["cmdline"]) if recording in one.cmdline()]
+        assert ours
+        terminal.send("q")
+        terminal.wait_for_exit()
+        assert not psutil.wait_procs(ours, timeout=240)[1]
+    finally:
+        subprocess.run(quit_it, check=False, capture_output=True, env=os.environ | environment)
+        terminal.close()

@@ -61,6 +61,25 @@ def with_keys(**keys: str) -> Config:
     return Config(settings=Settings(keys=given))
 
 
+@pytest.mark.parametrize(
+    ("inside", "wanted", "begins_with_it"),
+    [
+        ({}, True, True),
+        ({"STY": "1.pts-0.host"}, True, False),
+        ({"STY": "1.pts-0.host", "TMUX": "/tmp/tmux-0/default,1,0"}, True, True),
+        ({}, False, False),
+    ],
+)
+def test_the_mouse_is_left_where_it_would_cost_the_escape_key(
+    inside: dict[str, str], wanted: bool, begins_with_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in inside.items():
+        monkeypatch.setenv(name, value)
+    assert Habits(Config(settings=Settings(mouse=wanted))).mouse is begins_with_it
+
+
 async def test_a_key_that_was_given_does_what_it_was_given_for() -> None:
     async with explored(with_keys(unfold_all="x", sort="f2")) as (_, explorer, pilot):
         tree = explorer.tree_widget
