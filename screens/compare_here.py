@@ -14,6 +14,7 @@ from tui_profiler.session import Session
 from tui_profiler.source.lent import Lent
 
 from .compare import CompareScreen
+from .grid_option import Typed
 from .headless_compare import Opened, opened
 from .options import Chosen
 from .side_options import TypedSide, typed_side
@@ -85,6 +86,8 @@ def other_side(text: str, spec: LoadSpec) -> TypedSide:
     Raises:
         UsageError: it is not written as a command line, or has options that there are not.
     """
+    grams = spec.grid_grams_per_kwh
+    grid = None if grams is None else Typed(grams, spec.grid_named)
     usual = Chosen(
         arguments="",
         inputs=spec.inputs,
@@ -97,7 +100,7 @@ def other_side(text: str, spec: LoadSpec) -> TypedSide:
         trust=False,
         run=spec.run,
         budget=spec.budget,
-        grid_intensity=spec.grid_grams_per_kwh,
+        grid_intensity=grid,
         debug=False,
     )
     return typed_side(text, usual)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tui_profiler.messages import LoadSpec
 
-from .finite import Finite
+from .grid_option import GridIntensity, Typed
 
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
@@ -40,7 +40,7 @@ class Chosen(Struct, frozen=True):
     trust: bool
     run: bool
     budget: float
-    grid_intensity: float | None
+    grid_intensity: Typed | None
     debug: bool
     typed: tuple[str, ...] = ()
     """Which of these options were typed, as they are spelt."""
@@ -53,6 +53,7 @@ class Chosen(Struct, frozen=True):
             started_at: Unix time at which the command was started.
             seconds: stop after running for so long; None runs until asked.
         """
+        grid = self.grid_intensity
         return LoadSpec(
             model=model,
             arguments=self.arguments,
@@ -67,7 +68,8 @@ class Chosen(Struct, frozen=True):
             run=self.run,
             seconds=seconds,
             budget=self.budget,
-            grid_grams_per_kwh=self.grid_intensity,
+            grid_grams_per_kwh=None if grid is None else grid.grams_per_kwh,
+            grid_named="" if grid is None else grid.named,
             folder=os.getcwd(),
             started_at=started_at,
         )
@@ -145,9 +147,10 @@ _OPTIONS = (
     ),
     click.option(
         "--grid-intensity",
-        type=Finite(min=0, min_open=True),
-        metavar="G_PER_KWH",
-        help="Grams of CO₂ for a kilowatt-hour where the machine stands; none are told without it.",
+        type=GridIntensity(),
+        metavar="G_PER_KWH|COUNTRY",
+        help="Grams of CO₂ for a kilowatt-hour where the machine stands, or the country, by name or"
+        " ISO code; none are told without it.",
     ),
     click.option("--debug", is_flag=True, help="Show tracebacks."),
 )

@@ -87,13 +87,18 @@ FULL = replace(
 
 
 def measured(
-    *samples: Sample, device: str = "cpu", grid_grams_per_kwh: float | None = None
+    *samples: Sample,
+    device: str = "cpu",
+    grid_grams_per_kwh: float | None = None,
+    grid_named: str = "",
 ) -> Session:
     """Give a measured session after these samples, of a model on some device."""
     session = folded(MEASURED)
     assert session.model is not None
     session = replace(session, model=replace(session.model, device=device))
-    session = apply(session, replace(ENVIRONMENT, grid_grams_per_kwh=grid_grams_per_kwh))
+    session = apply(
+        session, replace(ENVIRONMENT, grid_grams_per_kwh=grid_grams_per_kwh, grid_named=grid_named)
+    )
     for sample in samples or (FULL,):
         session = apply(session, sample)
     return session

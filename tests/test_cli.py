@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import pytest
 
 from screens.cli import main
+from screens.grid_option import GridIntensity, Typed
 from screens.options import Chosen, model_options
 from tui_profiler import __version__
 from tui_profiler.messages import LoadSpec
@@ -163,7 +165,7 @@ def test_every_option_reaches_the_worker() -> None:
         trust=True,
         run=False,
         budget=0.05,
-        grid_intensity=381.5,
+        grid_intensity=Typed(381.5),
         debug=True,
         typed=(
             *("--args", "--input", "--batch", "--weights", "--device", "--dtype", "--threads"),
@@ -177,6 +179,32 @@ def test_the_grid_s_intensity_reaches_the_worker_and_is_nothing_without() -> Non
     named = typed("--grid-intensity", "381.5")
     assert named.spec("resnet18", started_at=0.0).grid_grams_per_kwh == 381.5
     assert typed().spec("resnet18", started_at=0.0).grid_grams_per_kwh is None
+
+
+@pytest.mark.parametrize("name", ["FRA", "fra", "France", " france "])
+def test_a_country_names_its_grid(name: str) -> None:
+    spec = typed("--grid-intensity", name).spec("resnet18", started_at=0.0)
+    assert spec.grid_named.startswith("France 20")
+    # Nearly all of it is nuclear and water, 12 and 24 g in IPCC AR5's table, and some gas.
+    assert spec.grid_grams_per_kwh == pytest.approx(60, abs=30)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Germny", "Was Germany meant?"),
+        ("", "neither grams"),
+        ("\x1b[31mX", "neither grams"),
+        ("0", "not above 0"),
+        ("-5", "not above 0"),
+        ("nan", "not above 0"),
+        ("inf", "not above 0"),
+    ],
+)
+def test_what_is_no_grid_is_refused(text: str, says: str) -> None:
+    with pytest.raises(click.BadParameter, match=re.escape(says)) as refused:
+        GridIntensity().convert(text, None, None)
+    assert "\x1b" not in refused.value.message
 
 
 def test_a_time_to_measure_reaches_the_worker() -> None:

@@ -74,7 +74,7 @@ def _forward(look: Look, found: ForwardEnergy | Unknown) -> list[Line]:
         *_figure("FLOP a joule", found.flops_per_joule, lambda x: quantity(x, "FLOP/J"), look),
     ]
     if not isinstance(found.grams, Unknown):
-        lines.append(_said("CO₂ of a forward", f"{found.grams:.3g} g", look))
+        lines.append(_said("CO₂ of a forward", f"{found.grams:.3g} g  {found.grid}", look))
     return lines
 
 

@@ -69,6 +69,9 @@ def test_a_measured_forward_says_what_counted_it() -> None:
     assert forward["above_idle_joules"] == pytest.approx(0.06)
     assert forward["co2_g"] == pytest.approx(1e-5)
     assert part(found, "energy", "grid_g_per_kwh") == 360
+    assert part(found, "energy", "grid_named") is None
+    why = part(found, "unavailable", "energy.grid_named")
+    assert why == "its grams were typed, no place"
 
 
 def test_a_layer_says_if_its_energy_is_measured_or_estimated() -> None:
@@ -93,14 +96,15 @@ def test_a_short_window_is_a_reason_and_no_figure() -> None:
     assert part(found, "energy", "counters", 0, "watts") is None
 
 
-def lines(sample: Sample, grid_grams_per_kwh: float | None = None) -> list[str]:
-    shown = table(measured(sample, sample, grid_grams_per_kwh=grid_grams_per_kwh), columns=100)
+def lines(sample: Sample, grams: float | None = None, named: str = "") -> list[str]:
+    session = measured(sample, sample, grid_grams_per_kwh=grams, grid_named=named)
+    shown = table(session, columns=100)
     start = shown.index("measured -- on this machine")
     return list(shown[start + 5 : shown.index("", start)])
 
 
 def test_the_table_tells_machine_and_energy() -> None:
-    assert lines(SAMPLES["all"], 360.0) == [
+    assert lines(SAMPLES["all"], 360.0, "Germany 2023") == [
         "  threads          75 % of 2 kept busy",
         "  resident         at most 768 MiB so far, all of the process",
         "  cache misses     25 % of references",
@@ -109,7 +113,7 @@ def test_the_table_tells_machine_and_energy() -> None:
         "  energy           100 mJ a forward, counted over 10.0 s: processor packages",
         "                   60.0 mJ above the 40.0 W of the idle machine",
         "                   190 KFLOP a joule",
-        "                   1e-05 g of CO₂ at the grid's intensity that was given",
+        "                   1e-05 g of CO₂ at 360 g/kWh, Germany 2023",
     ]
 
 

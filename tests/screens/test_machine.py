@@ -92,7 +92,7 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
         "a forward 100 mJ counted over 10 s",
         "above idle 60.0 mJ",
         "FLOP a joule 190 KFLOP/J",
-        "CO₂ of a forward 1e-05 g",
+        "CO₂ of a forward 1e-05 g at 360 g/kWh",
         "processor packages 100 W, idle 40.0 W",
     ]
 

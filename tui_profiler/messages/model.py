@@ -39,6 +39,8 @@ class Environment(OnWire, frozen=True):
     """Of the processor, nearest to a core first; none where the kernel does not describe them."""
     grid_grams_per_kwh: float | None = None
     """Grams of CO₂ for a kilowatt-hour, as the user named it; None where they did not."""
+    grid_named: str = ""
+    """Whose grid that is, and of which year; empty where the grams themselves were typed."""
 
 
 class InputSpec(Part, frozen=True):

@@ -44,6 +44,8 @@ class LoadSpec(Part, frozen=True):
     """Measure this machine's roofs where they are not kept from before."""
     grid_grams_per_kwh: float | None = None
     """Grams of CO₂ for a kilowatt-hour of the grid; None: no grams are told."""
+    grid_named: str = ""
+    """Whose grid that is, and of which year; empty where the grams themselves were typed."""
 
 
 class Start(OnWire, frozen=True):

@@ -186,8 +186,12 @@ class Worker:
             torch.set_num_threads(spec.threads)
         from tui_profiler.probe.environment import environment  # noqa: PLC0415
 
-        grid = spec.grid_grams_per_kwh
-        told = replace(environment(), caches=caches(self._cores), grid_grams_per_kwh=grid)
+        told = replace(
+            environment(),
+            caches=caches(self._cores),
+            grid_grams_per_kwh=spec.grid_grams_per_kwh,
+            grid_named=spec.grid_named,
+        )
         self._link.send(told)
 
     def _sample(self) -> None:

@@ -18,6 +18,8 @@ from tui_profiler.messages import Account, EnergyTotals, Figure, Replayed, Sampl
 from tui_profiler.messages.energy import LEAST_SECONDS, LEAST_STEPS, EnergySource
 from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.session import Session
+from tui_profiler.text import safe
+from tui_profiler.units import three_digits
 
 JOULES_PER_KWH = 3.6e6
 Tier: TypeAlias = Literal["replay", "time share"]
@@ -48,6 +50,8 @@ class ForwardEnergy(Struct, frozen=True):
     """FLOP on paper by measured joules, idle power included."""
     grams: Figure
     """Grams of CO₂ of a forward, for the grid that the user named."""
+    grid: str
+    """Its intensity and, where a place was named, whose: ``at 381 g/kWh, Germany 2023``."""
     limit_watts: float | None
 
 
@@ -91,6 +95,7 @@ def forward_energy(session: Session) -> ForwardEnergy | Unknown:
         above_idle_joules=above,
         flops_per_joule=_flops_per_joule(session, joules),
         grams=grams(session, joules),
+        grid=grid_words(session),
         limit_watts=totals.limit_watts,
     )
 
@@ -132,6 +137,15 @@ def grams(session: Session, joules: float) -> Figure:
     """Give grams of CO₂ for some energy, from the grid's intensity that the user named."""
     intensity = session.environment.grid_grams_per_kwh if session.environment is not None else None
     return NO_REGION if intensity is None else joules / JOULES_PER_KWH * intensity
+
+
+def grid_words(session: Session) -> str:
+    """Give what grams are told for: ``at 381 g/kWh, Germany 2023``; empty where none are."""
+    known = session.environment
+    if known is None or known.grid_grams_per_kwh is None:
+        return ""
+    place = f", {safe(known.grid_named)}" if known.grid_named else ""
+    return f"at {three_digits(known.grid_grams_per_kwh)} g/kWh{place}"
 
 
 def node_energy(session: Session, node: int) -> NodeEnergy | Unknown:

@@ -28,7 +28,17 @@ def energy(session: Session, unavailable: Unavailable) -> Json:
             session.environment.grid_grams_per_kwh if session.environment is not None else None,
             "no --grid-intensity was given",
         ),
+        "grid_named": _grid_named(session, unavailable),
     }
+
+
+def _grid_named(session: Session, unavailable: Unavailable) -> Json:
+    known = session.environment
+    if known is not None and known.grid_named:
+        return known.grid_named
+    was_typed = known is not None and known.grid_grams_per_kwh is not None
+    why = "its grams were typed, no place" if was_typed else "no --grid-intensity was given"
+    return unavailable.missing("energy.grid_named", why)
 
 
 def layer_energy(session: Session, node: int, unavailable: Unavailable) -> Json:

@@ -69,7 +69,7 @@ energy.on_paper: provenance low_joules high_joules low_co2_g high_co2_g coeffici
 energy.counters[]: of name provenance watts idle_watts limit_w stopped
 energy.counters[].running: seconds joules steps forwards
 energy.counters[].idle: seconds joules steps forwards
-energy: grid_g_per_kwh
+energy: grid_g_per_kwh grid_named
 parameters: bytes_read is_random is_whole left_out seconds tensors_looked_at weights why
 parameters.modules[]: bytes count dead entropy_bytes infinities kurtosis l1 l2
   largest_spectral_norm looked_at maximum mean minimum nans near_duplicates near_zeros outliers

@@ -66,7 +66,7 @@ def _more(found: ForwardEnergy) -> list[str]:
     if not isinstance(found.flops_per_joule, Unknown):
         lines.append(f"{quantity(found.flops_per_joule, 'FLOP')} a joule")
     if not isinstance(found.grams, Unknown):
-        lines.append(f"{found.grams:.3g} g of CO₂ at the grid's intensity that was given")
+        lines.append(f"{found.grams:.3g} g of CO₂ {found.grid}")
     return lines
 
 

@@ -59,6 +59,7 @@ def asked(spec: LoadSpec) -> LoadSpec:
         started_at=0.0,
         ceilings=True,
         grid_grams_per_kwh=None,
+        grid_named="",
     )
 
 

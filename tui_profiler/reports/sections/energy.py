@@ -39,5 +39,5 @@ def _measured(found: ForwardEnergy) -> list[tuple[str, str]]:
         ("idle machine", words.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
         ("above idle", words.figure(found.above_idle_joules, lambda v: energy(max(v, 0.0)))),
         ("work a joule", words.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP"))),
-        ("CO₂", words.figure(found.grams, lambda v: f"{v:.3g} g")),
+        ("CO₂", words.figure(found.grams, lambda v: f"{v:.3g} g {found.grid}")),
     ]
