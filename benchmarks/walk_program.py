@@ -18,7 +18,7 @@ from tests.end_to_end.terminal import COMMAND, Terminal, alternate_screen_is_lef
 QUIET_SECONDS, MOST_SECONDS = 0.06, 0.5
 ESCAPE_SECONDS = 0.14
 """Textual takes what follows an escape within 0.1 s to belong to it."""
-BACK_SECONDS, ASKS_SECONDS = 1.0, 1.0
+BACK_SECONDS, ASKS_SECONDS = 1.0, 4.0
 """Until another escape is pressed, and until it is taken that a key asks nothing."""
 WAIT_SECONDS = 30.0
 """For what a key must lead to: after that the program hangs."""
