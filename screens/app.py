@@ -162,7 +162,8 @@ class ProfilerApp(BaseApp):
     @property
     def _is_held(self) -> bool:
         """Whether what is on screen is not the newest: what is kept for it would give way."""
-        return isinstance(self.screen, ExplorerScreen) and self.screen.held_view is not None
+        explorers = (one for one in self.screen_stack if isinstance(one, ExplorerScreen))
+        return any(one.view_pause.held is not None for one in explorers)
 
     def _show(self) -> None:
         self._show_as(self._newest, 0.0)

@@ -13,6 +13,8 @@ from .change_actions import ChangeActions
 from .prompt import Prompt
 
 _HINT = "resnet101  'a.py:Net --batch 8'  night.rec  before.json"
+_SHORT_HINT = "resnet101  night.rec  before.json"
+_ROOMY = 100
 
 
 class CompareActions(ChangeActions):
@@ -29,8 +31,9 @@ class CompareActions(ChangeActions):
         if self.session.tree is None or is_remembered(self.session):
             self.say("compare needs the tree, which is not known yet")
             return
+        hint = _HINT if self.size.width >= _ROOMY else _SHORT_HINT
         self.open_prompt(
-            Prompt("compare with ", "", lambda text: None, self.compare_with, lambda text: _HINT)
+            Prompt("compare with ", "", lambda text: None, self.compare_with, lambda text: hint)
         )
 
     def compare_with(self, text: str) -> None:

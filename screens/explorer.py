@@ -33,6 +33,7 @@ from .keys import DEPTHS, EXPLORER, bindings
 from .keys_here import explorer_bar
 from .palette_actions import PaletteActions
 from .prompt import Choice
+from .view_pause import ViewPause
 from .widgets.header import Header
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
@@ -68,7 +69,7 @@ class ExplorerScreen(PaletteActions):
         super().__init__(spec, now, send, restart)
         self.habits = habits or Habits()
         self.glyphs = glyphs
-        self._held: tuple[Session, float] | None = None
+        self.view_pause = ViewPause(send)
         self._said, self._said_at = "", -1e9
         self._told: Session | None = None
         self._section = 0
@@ -138,6 +139,11 @@ class ExplorerScreen(PaletteActions):
         self._arrange()
         self.refresh_all()
 
+    def on_screen_resume(self) -> None:
+        """Draw what a view in front has changed: it may have paused, or let go on."""
+        if self._is_complete:
+            self.refresh_all()
+
     def on_resize(self) -> None:
         """Choose the form for this size, which may be told several times."""
         if self.size != self._arranged_for:
@@ -191,20 +197,17 @@ class ExplorerScreen(PaletteActions):
             self.show_in_tree(session)
         self._draw_panels()
 
-    @property
-    def held_view(self) -> tuple[Session, float] | None:
-        """What is shown, and since when, while the view is paused."""
-        return self._held
-
     def _shown(self) -> Session:
         """The session that is on screen: the newest, or the one at which the view was paused."""
-        return self._held[0] if self._held is not None else self.session
+        held = self.view_pause.held
+        return held[0] if held is not None else self.session
 
     def _draw_panels(self) -> None:
         self._draws_soon = False
         self._panels_drawn_at = time.monotonic()
         session, now = self._shown(), self.now()
-        paused_at = self._held[1] if self._held is not None else None
+        held = self.view_pause.held
+        paused_at = held[1] if held is not None else None
         header, loading = self.query_one(Header), self.query_one(Loading)
         header.spec = loading.spec = self.spec  # A remedy may have changed it.
         header.show(session, now, paused_at)
@@ -269,18 +272,13 @@ class ExplorerScreen(PaletteActions):
 
     def action_open(self) -> None:
         """Make a block the root; open a leaf, or the root itself."""
-        if self.session.tree is not None and not self.tree_widget.drill_down():
+        if self.session.tree is None or not self.tree_widget.drill_down():
             self.action_node()
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on; of a recording, halt or play."""
-        if self.session.playback is not None:
-            self.play_or_halt(self.session.playback)
-            return
-        if self._held is None:
-            self._held = (self.session, self.now())
-        else:
-            self._held = None
+        if said := self.view_pause.press(self.session, self.now()):
+            self.say(said)
         self.refresh_all()
 
     # Looking.
@@ -304,7 +302,7 @@ class ExplorerScreen(PaletteActions):
 
     def forget_pause(self) -> None:
         """Let the view go on."""
-        self._held = None
+        self.view_pause.held = None
 
     def draw_prompt(self) -> None:
         """Draw the last row, and what filters the tree."""

@@ -153,7 +153,7 @@ class FindingsScreen(SideScreen):
         return why_not_now(session, "Try")
 
     def _current(self) -> Advice | None:
-        session = self.held_view[0] if self.held_view is not None else self.session
+        session = self.session_shown
         shown = advice(session, self.found)
         return shown[self.selected] if shown else None
 
@@ -190,6 +190,7 @@ class FindingsScreen(SideScreen):
         self._touched = time.monotonic()
         one = self._current()
         if one is None:
+            self.say("there is nothing to try: nothing is advised")
             return
         kind = one.finding.trial
         if kind is None:

@@ -8,7 +8,6 @@ from functools import partial
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
 from tui_profiler.queries.remembered import is_remembered
-from tui_profiler.session import Session
 
 from .base_app import BaseApp, own_keys
 from .compare_actions import CompareActions
@@ -16,6 +15,7 @@ from .keys import EXPLORER
 from .play_actions import PlayActions
 from .take_actions import TakeActions
 from .tree_actions import TreeActions
+from .view_pause import ViewPause
 from .widgets.lines import LinesWidget, text
 
 PANELS = "#failure, #compact, #inspector"
@@ -26,12 +26,8 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
     """Actions of a screen with a tree and a session. Other screens are imported when opened."""
 
     glyphs: Glyphs
+    view_pause: ViewPause
     has_rows = True
-
-    @property
-    def held_view(self) -> tuple[Session, float] | None:
-        """What is shown, and since when, while the view is paused."""
-        raise NotImplementedError
 
     def selected_path(self) -> str:
         """Give the path of the node under the cursor."""
@@ -74,7 +70,7 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
                     self.action_side(left.then)
 
         view = side_screen(name)
-        screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.held_view)
+        screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.view_pause)
         screen.send = self._send
         self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
 
@@ -82,10 +78,12 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
         """Open the node screen."""
         from .node import NodeScreen  # noqa: PLC0415 # first paint does without it
 
-        if self.session.tree is not None:
-            selected = self.tree_widget.view.selected
-            screen = NodeScreen(selected, self.glyphs, self.now, self.held_view)
-            self.app.push_screen(screen.data_bind(BaseApp.session))
+        if self.session.tree is None:
+            self.say("node needs the tree, which is not known yet")
+            return
+        selected = self.tree_widget.view.selected
+        screen = NodeScreen(selected, self.glyphs, self.now, self.view_pause)
+        self.app.push_screen(screen.data_bind(BaseApp.session))
 
     def action_machine(self) -> None:
         """Open the machine screen."""
@@ -97,7 +95,9 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
         """Ask for the energy of the selected node, run by itself."""
         if is_remembered(self.session):
             self.say("this tree is remembered: the worker's own is not known yet")
-        elif self.session.tree is not None:
+        elif self.session.tree is None:
+            self.say("energy needs the tree, which is not known yet")
+        else:
             selected = self.tree_widget.view.selected
             self._request(ReplayNode(selected), "it is run by itself: o shows its energy then")
 

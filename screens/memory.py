@@ -65,7 +65,7 @@ class MemoryScreen(SideScreen):
             self._at = (memory, self.node)
 
     def _shown(self) -> tuple[Tree, Memory] | None:
-        session = self.held_view[0] if self.held_view is not None else self.session
+        session = self.session_shown
         memory, tree = steps_of(session), session.tree
         return None if isinstance(memory, Unknown) or tree is None else (tree, memory)
 

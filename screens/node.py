@@ -13,13 +13,14 @@ from textual.containers import Horizontal
 
 from tui_profiler.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Tree
 from tui_profiler.text import printable, safe
 
 from .base_app import redraw_seconds
 from .scrolling import ScrollingScreen
 from .source_text import read_source
 from .taking import copy_text
+from .view_pause import ViewPause
 from .widgets.bound_lines import bound_lines
 from .widgets.header import Header
 from .widgets.identity_lines import work_lines
@@ -67,11 +68,10 @@ class NodeScreen(ScrollingScreen):
         node: int,
         glyphs: Glyphs = UNICODE,
         now: Callable[[], float] = lambda: 0.0,
-        held_view: tuple[Session, float] | None = None,
+        view_pause: ViewPause | None = None,
     ) -> None:
         super().__init__()
-        self.held_view = held_view
-        """What is shown, and since when, while the view is paused."""
+        self._view_pause = view_pause or ViewPause(lambda request: None)
         self._node = node
         self._glyphs = glyphs
         self._now = now
@@ -121,7 +121,7 @@ class NodeScreen(ScrollingScreen):
             self._draw()
 
     def _draw(self) -> None:
-        held = self.held_view
+        held = self._view_pause.held
         session, now = held if held is not None else (self.session, self._now())
         self._follow(session.tree)
         paused_at = held[1] if held is not None else None
@@ -173,8 +173,9 @@ class NodeScreen(ScrollingScreen):
         self._draw()
 
     def action_pause(self) -> None:
-        """Pause the view, or let it go on."""
-        self.held_view = (self.session, self._now()) if self.held_view is None else None
+        """Pause the view, or let it go on; of a recording, halt or play."""
+        if said := self._view_pause.press(self.session, self._now()):
+            self.say(said)
         self._draw()
 
     def action_copy(self) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Halt, Play, Playback, Seek, SetSpeed
+from tui_profiler.messages import Playback, Seek, SetSpeed
 from tui_profiler.queries.accepts import refusal
-from tui_profiler.queries.playback import place, speed
 from tui_profiler.text import safe
 
 from .prompt import Prompt
@@ -16,13 +15,6 @@ class PlayActions(RunActions):
 
     _speed_asked: tuple[Playback | None, float] = (None, 1.0)
     """What was told when a speed was asked for last, and that speed."""
-
-    def play_or_halt(self, playback: Playback) -> None:
-        """Let a recording stand still, or go on."""
-        if playback.is_playing:
-            self._request(Halt(), f"halted at {place(playback, self.now())}")
-        else:
-            self._request(Play(), f"playing {speed(playback)}")
 
     def action_speed(self, times: float) -> None:
         """Play so many times as fast as before; where nothing is played, redraw so often."""

@@ -108,7 +108,9 @@ class Prompt:
         hint = safe(self._hint(self._text))
         keys = "  enter keeps  esc cancels"
         ends = (
-            ((f"  {hint}", keys), (f"  {hint}", ""), ("", "")) if hint else (("", keys), ("", ""))
+            ((f"  {hint}", keys), (f"  {hint}", ""), ("", keys), ("", ""))
+            if hint
+            else (("", keys), ("", ""))
         )
         label, typed = f" {self._label}", safe(self._text)
         room = cells - width(label) - 1

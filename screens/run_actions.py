@@ -148,6 +148,7 @@ class RunActions(Screen[None]):
         found = trouble(self.session)
         remedies = found.remedies if found is not None else ()
         if not remedies:
+            self.say("there is nothing to try: nothing failed that has a remedy")
             return
         remedy = remedies[min(self.marked, len(remedies) - 1)]
         if remedy.command in _KEY_ACTIONS:

@@ -87,7 +87,9 @@ EVERY: tuple[Key, ...] = (
     Key("question_mark", "keys", "keys", "this list", "screens", "?"),
     Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
-    Key("p", "pause", "pause", "pause the view; the model runs on", "look"),
+    Key(
+        "p", "pause", "pause", "pause the view, the model runs on; halt or play a recording", "look"
+    ),
     Key("y", "copy", "copy", "copy the path, the row, the panel or the screen", "look"),
     Key("e", "export", "export", "write the screen, the rows or a report to a file", "look"),
 )

@@ -23,6 +23,7 @@ from tui_profiler.text import safe, width
 from .base_app import own_keys, redraw_seconds
 from .keys import SIDE_SCREENS, Key, shown
 from .take_actions import TakeActions
+from .view_pause import ViewPause
 from .widgets.header import Header
 from .widgets.key_bar import Keys, key_bar
 from .widgets.lines import Line, LinesWidget
@@ -75,17 +76,16 @@ class SideScreen(TakeActions[Left]):
         node: int,
         glyphs: Glyphs = UNICODE,
         now: Callable[[], float] = lambda: 0.0,
-        held_view: tuple[Session, float] | None = None,
+        view_pause: ViewPause | None = None,
     ) -> None:
         super().__init__()
         self.node = node
         """Index of the selected node."""
         self.glyphs = glyphs
         self.now = now
-        self.held_view = held_view
-        """What is shown, and since when, while the view is paused."""
         self.send: Callable[[Request], None] = lambda request: None
         """What asks the probe; whoever opens the view gives it."""
+        self.view_pause = view_pause or ViewPause(self.send)
         self._path: str | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.begin()
@@ -133,7 +133,7 @@ class SideScreen(TakeActions[Left]):
 
     def refresh_view(self) -> None:
         """Draw everything."""
-        held = self.held_view
+        held = self.view_pause.held
         session, now = held if held is not None else (self.session, self.now())
         self._follow(session)
         self.query_one(Header).show(session, self.now(), held[1] if held is not None else None)
@@ -195,9 +195,16 @@ class SideScreen(TakeActions[Left]):
         """Draw the last row."""
         self.refresh_view()
 
+    @property
+    def session_shown(self) -> Session:
+        """The session that is on screen: the newest, or the one at which the view was paused."""
+        held = self.view_pause.held
+        return held[0] if held is not None else self.session
+
     def action_pause(self) -> None:
-        """Pause the view, or let it go on."""
-        self.held_view = (self.session, self.now()) if self.held_view is None else None
+        """Pause the view, or let it go on; of a recording, halt or play."""
+        if said := self.view_pause.press(self.session, self.now()):
+            self.say(said)
         self.refresh_view()
 
     def action_keys(self) -> None:

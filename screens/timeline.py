@@ -104,32 +104,29 @@ class TimelineScreen(SideScreen):
         if look.session.tree is not self._tree:
             self._tree, self._zoomed = look.session.tree, ()
 
-    def _shown(self) -> Session:
-        return self.held_view[0] if self.held_view is not None else self.session
-
     def action_beside(self, step: int) -> None:
         """Go to the next module in time at the same depth, or the former."""
-        session = self._shown()
+        session = self.session_shown
         if session.tree is not None:
             at = flames.module_of(session.tree, self.node)
             self.select(flames.beside(session, self.root, at, step))
 
     def action_outward(self) -> None:
         """Go to the module around the selected one."""
-        tree = self._shown().tree
+        tree = self.session_shown.tree
         if tree is not None and self.node != self.root:
             self.select(max(tree.nodes[self.node].parent, 0))
 
     def action_inward(self) -> None:
         """Go to the first module inside the selected one."""
-        session = self._shown()
+        session = self.session_shown
         if session.tree is not None:
             drawn = self._layout.of(session, self.root, max(self.size.width - 2, 1))
             self.select(flames.first_inside(session, drawn.flame, self.node))
 
     def action_zoom(self) -> None:
         """Let the selected block fill the width; open a leaf."""
-        session = self._shown()
+        session = self.session_shown
         if session.tree is None:
             return
         inside = any(
@@ -143,7 +140,7 @@ class TimelineScreen(SideScreen):
 
     def action_hottest(self) -> None:
         """Go to the leaf that takes the most, inside what fills the width."""
-        self.select(hottest(self._shown(), self.root))
+        self.select(hottest(self.session_shown, self.root))
 
     def action_span(self) -> None:
         """Show the last minutes with the next number of seconds a column."""

@@ -19,10 +19,12 @@ def side_lines(at: CompareLook, look: Look) -> tuple[Line, ...]:
     for which, side in zip("AB", at.sides, strict=True):
         kind = side.state.kind
         sign, role = _sign(kind, look), "error" if side.complaint else "accent"
-        state = f"{side.state.words} {side.state.detail}".strip()
-        right: Line = ((sign, role), (f" {safe(state)}", "error" if side.complaint else "muted"))
         name = middle(safe(side.label), max(look.inner * 2 // 5, 8), look.glyphs.ellipsis)
         left: Line = ((f"{which}  ", "strong accent"), (name, "strong ink"))
+        state = safe(f"{side.state.words} {side.state.detail}".strip())
+        if line_width(left) + width(f"{sign} {state}") + 2 > look.inner:
+            state = safe(side.state.words)
+        right: Line = ((sign, role), (f" {state}", "error" if side.complaint else "muted"))
         says = safe(side.complaint) or side.words
         if line_width(left) + width(says) + line_width(right) + 4 <= look.inner or side.complaint:
             left = (*left, (f"  {says}", "error" if side.complaint else "muted"))

@@ -83,8 +83,11 @@ def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
 
 
 def _caches(look: Look) -> tuple[Line, ...]:
-    environment = look.session.environment
+    environment, loop = look.session.environment, look.session.loop
     head = section("caches", "of the processor", look)
+    if environment is None and loop is not None and loop.state == "finished":
+        reason = "they are looked up when torch is imported; this file needs no torch"
+        return (head, *absent("caches", reason, look, _LABEL))
     if environment is None:
         return (head, *pending("caches", "after torch is imported", look, _LABEL))
     if not environment.caches:

@@ -22,6 +22,7 @@ from .lines import EMPTY, Line, line_width
 from .parts import Look, row, section, words
 
 _NEEDS_WINDOW = "on paper; ms need an operator window"
+_FROM_WINDOWS = "ms in operator windows; % of the node's median"
 _MOST = 1000
 """Modules listed; a longer list would be looked through by nobody, and cost a tick."""
 _FIGURES = 45
@@ -156,8 +157,10 @@ def _operators(look: Look) -> tuple[Line, ...]:
     found = operators(look.session, look.node)
     if not found:
         return ()
+    is_on_paper = all(item.seconds is None for item in found)
+    comes_from = f"one forward, {_NEEDS_WINDOW}" if is_on_paper else _FROM_WINDOWS
     return (
-        section("operators", f"one forward, {_NEEDS_WINDOW}", look),
+        section("operators", comes_from, look),
         _heading(look),
         *(_item(item, look) for item in found),
     )

@@ -125,7 +125,8 @@ def _what_came(session: Session) -> str:
     latest = measured.done if measured is not None else None
     read = known.done if known is not None else None
     if latest is not None and (read is None or latest.at >= read.at):
-        told = latest.why or f"{thousands(latest.measured)} weights measured"
+        many = f"{thousands(latest.measured)} weight{'s' * (latest.measured != 1)}"
+        told = latest.why or f"{many} measured"
         noise = latest.noise
         if not isinstance(noise, Unknown) and noise > 0:
             told += f", two equal forwards differ by {percent(noise)} %"

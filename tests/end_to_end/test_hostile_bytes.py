@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.walk import Walk, opens, typed
+from benchmarks.walk_program import Walk
+from benchmarks.walk_session import AT_ONCE, typed
 from screens.keys import EXPLORER
 from tests.end_to_end.conftest import Start
 from tests.end_to_end.raw_bytes import not_ours
@@ -15,6 +16,7 @@ from tests.end_to_end.terminal import COMMAND
 from tests.hostile import MARK, SESSIONS, TEXTS
 from tests.recording.files import write
 
+ASKING = ("copy", "why", "operators", "batch")
 MODEL = """
 import torch
 
@@ -63,10 +65,11 @@ def test_a_recording_adds_nothing_to_the_bytes(kind: str, tmp_path: Path) -> Non
     walk = Walk(["open", str(file)], (120, 40), str(tmp_path))
     try:
         walk.terminal.wait_for(MARK)
-        for key in EXPLORER:
-            if opens(key) or key.action in ("copy", "why", "operators", "batch"):
-                for keys in (typed(key.keys.split(",")[0]), "\x1b", "j"):
-                    walk.press(keys, key.label)
+        opening = [place.opening[0] for place in AT_ONCE]
+        asking = [typed(k.keys.split(",")[0]) for k in EXPLORER if k.action in ASKING]
+        for opens in (*opening, *asking):
+            for keys in (opens, "\x1b", "j"):
+                walk.press(keys, opens)
         walk.leave()
         raw = bytes(walk.terminal.raw)
     finally:

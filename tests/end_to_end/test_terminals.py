@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.walk import Walk, opens, typed
-from screens.keys import EXPLORER
+from benchmarks.walk_program import Walk
+from benchmarks.walk_session import AT_ONCE
 from tests.end_to_end.terminal import COMMAND, Terminal
 from tests.recording.files import fixture, write
 
@@ -48,11 +48,11 @@ def test_every_screen_in_a_terminal(
     walk = Walk(["open", recording], size, str(tmp_path), environment)
     try:
         walk.terminal.wait_for(" ms ")
-        for key in filter(opens, EXPLORER):
-            walk.press(typed(key.keys.split(",")[0]), key.label)
+        for place in AT_ONCE:
+            walk.press(place.opening[0], place.name)
             if name == SUSPENDED:
                 walk.suspend()
-            walk.press("\x1b", f"back from {key.label}")
+            walk.press("\x1b", f"back from {place.name}")
         walk.leave()
     finally:
         walk.terminal.close()

@@ -15,6 +15,7 @@ from screens.config import USUAL
 from screens.habits import Habits
 from screens.headless_compare import Opened
 from screens.widgets.compare_cells import CompareLook, SideLook
+from screens.widgets.compare_head import side_lines
 from screens.widgets.compare_lines import compare_lines, status_line
 from screens.widgets.lines import LinesWidget, line_width, text
 from screens.widgets.parts import finished
@@ -158,6 +159,18 @@ def test_every_row_is_as_wide_as_the_screen_and_safe(
             assert not any(c in text(line) for line in drawn for c in "\x1b\x07\u202e")
             if glyphs is ASCII:
                 assert "".join(map(text, drawn)).isascii()
+
+
+@pytest.mark.parametrize("cells", [60, 80, 120])
+def test_a_state_that_says_much_leaves_room_for_whose_it_is(cells: int) -> None:
+    finished_so = State(
+        "finished", "finished", "not run: parameters only: there is no forward pass"
+    )
+    looks = SideLook("weights.pt", "", finished_so, "")
+    at = CompareLook(pair(), first_view(pair(), "macs"), (), (looks, looks), "")
+    drawn = [text(line) for line in side_lines(at, look_of(cells, ASCII))]
+    assert [line[:14].strip() for line in drawn] == ["A  weights.pt", "B  weights.pt"]
+    assert all("finished" in line for line in drawn)
 
 
 def test_meaning_is_not_by_colour_alone() -> None:

@@ -19,6 +19,7 @@ from tui_profiler.canvas import ASCII
 from tui_profiler.messages import (
     GpuProcess,
     Hello,
+    LoopState,
     Message,
     MigDevice,
     Replayed,
@@ -95,6 +96,14 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
         "CO₂ of a forward 1e-05 g at 360 g/kWh",
         "processor packages 100 W, idle 40.0 W",
     ]
+
+
+def test_a_file_that_needs_no_torch_does_not_wait_for_it() -> None:
+    session = replace(measured(FULL), environment=None, loop=None)
+    assert part(session, "caches") == ["caches … after torch is imported"]
+
+    over = apply(session, LoopState("finished", 2.0, None, "not run"))
+    assert " ".join(part(over, "caches")).startswith("caches – they are looked up when torch")
 
 
 def test_a_section_of_which_nothing_is_known_says_why_once() -> None:

@@ -30,6 +30,7 @@ from tests.screens.panel_session import (
 )
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import on_stage
+from tests.small_model import operator_times
 from tui_profiler.canvas import ASCII
 from tui_profiler.messages import Message, Nodes
 from tui_profiler.session import EMPTY, Session, apply
@@ -270,3 +271,11 @@ async def test_a_view_that_was_paused_in_the_explorer_stays_paused():
         await pilot.pause()
         assert "‖ paused" not in screen_text(stage.app)
         assert "9.00 s" in screen_text(stage.app)
+
+
+def test_operators_say_whether_their_times_are_of_windows() -> None:
+    on_paper = "\n".join(body(live(), CONV2))
+    measured = "\n".join(body(apply(live(), operator_times({CONV_OP: 0.5e-3})), CONV2))
+    assert "need an operator window" in on_paper
+    assert "ms in operator windows; % of the node's median" in measured
+    assert "need an operator window" not in measured
