@@ -96,7 +96,7 @@ class EstimatedCost:
         return interval_of_share([(cpu, of) for _, _, cpu, of in self._intervals])[0]
 
     def recording(self) -> Overhead | None:
-        """Give what it costs to record every forward, and nothing else; None before there are any."""
+        """Give what recording every forward costs, and nothing else; None before there are any."""
         running = sum(seconds for _, seconds, _, _ in self._intervals)
         if running <= 0:
             return None
