@@ -93,7 +93,7 @@ def calibrate(model: nn.Module, x: torch.Tensor, forwards: int, watching: Watchi
         watching.clock.take()
         governed = batch(model, x, forwards, watching.governed_only)
         meter.add_between(watching.send(), governed.wall)
-        found = meter.overhead()
+        found = meter.recording()
         if found is not None:
             watching.governor.update(found, meter.between())
 

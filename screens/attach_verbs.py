@@ -39,7 +39,7 @@ def attach(started_at: float, /, who: str, only_list: bool, remote_python: str, 
 
     if only_list:
         return list_programs(who)
-    require_terminal()
+    require_terminal('try "tui-profiler report --attach NAME --measure 10"')
     return run_attached(who, remote_python=remote_python, wish=wish, started_at=started_at)
 
 

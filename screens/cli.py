@@ -241,7 +241,7 @@ def _run(started_at: float, /, wish: Wish, **typed: object) -> int:
 
     options = msgspec.convert(typed, RunOptions)
     if options.layout is None:
-        require_terminal("add --format table, which needs none.")
+        require_terminal("add --format table")
     return run_script(options, wish, started_at=started_at)
 
 

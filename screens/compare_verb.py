@@ -59,7 +59,7 @@ def compare(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -
         raise click.UsageError("--measure runs the models and --no-run forbids it: leave out one.")
     on_screen = options.layout is None and not options.output and options.top is None
     if on_screen and is_terminal():
-        require_terminal("add --format table, which needs none.")
+        require_terminal("add --format table")
         from .comparing import run_comparing  # noqa: PLC0415
 
         return run_comparing(options, sides, wish, started_at=started_at)

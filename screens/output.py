@@ -171,19 +171,24 @@ def is_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
-def require_terminal(instead: str = "") -> None:
+def require_terminal(instead: str = 'try "tui-profiler report MODEL"') -> None:
     """Refuse to draw where no one could see it or answer.
+
+    Args:
+        instead: what to do, which needs no terminal.
 
     Raises:
         UsageError: standard input, output or error is not a terminal, or cannot move its cursor.
     """
     if is_served():
         return
-    instead = instead or 'try "tui-profiler report MODEL", which needs none.'
     for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():
             raise click.UsageError(
-                f"The explorer needs a terminal and standard {name} is none: {instead}"
+                f"The explorer needs a terminal and standard {name} is none: "
+                f"{instead}, which needs none."
             )
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        raise click.UsageError(f"The explorer needs a terminal that can move its cursor: {instead}")
+        raise click.UsageError(
+            f"The explorer needs a terminal that can move its cursor: {instead}, which needs none."
+        )

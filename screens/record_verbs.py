@@ -76,7 +76,7 @@ def played(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish
     Raises:
         UsageError: there is no terminal to play it on.
     """
-    require_terminal()
+    require_terminal('try "tui-profiler report FILE"')
     from .playing import run_recording  # noqa: PLC0415
 
     return run_recording(file, speed=speed, at=at, wish=wish)

@@ -51,15 +51,23 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["resnet18"], ["explore", "resnet18"], ["--batch", "4", "resnet18"]]
+    ("arguments", "instead"),
+    [
+        (["resnet18"], "report MODEL"),
+        (["explore", "resnet18"], "report MODEL"),
+        (["--batch", "4", "resnet18"], "report MODEL"),
+        (["attach"], "report --attach NAME --measure 10"),
+        (["attach", "served"], "report --attach NAME --measure 10"),
+        (["open", "night.rec"], "report FILE"),
+    ],
 )
-def test_without_a_terminal_a_model_is_not_explored(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_without_a_terminal_nothing_is_explored(
+    arguments: list[str], instead: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert "The explorer needs a terminal" in err
-    assert "tui-profiler report MODEL" in err
+    assert f'try "tui-profiler {instead}", which needs none.' in err
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", ""])

@@ -12,6 +12,7 @@ from tui_profiler.probe.measure.overhead import (
     Governor,
     OverheadMeter,
     interval_of_median,
+    interval_of_share,
     seconds_to_next_tick,
 )
 
@@ -101,7 +102,47 @@ def test_what_is_done_between_forwards_is_added() -> None:
         meter.add_between(0.002, running_seconds=0.4)
     found = meter.overhead()
     assert found is not None
-    assert found.ratio == pytest.approx(0.015)
+    assert (found.low, found.ratio, found.high) == pytest.approx((0.015, 0.015, 0.015))
+
+
+def test_the_interval_holds_what_ticks_cost_apart_from_one_another() -> None:
+    meter = OverheadMeter()
+    for _ in range(6):
+        meter.add(1.01, 1.0)
+    for seconds in (0.020, 0.004, 0.006):
+        meter.add_between(seconds, running_seconds=0.5)
+    found = meter.overhead()
+    assert found is not None
+    assert (found.low, found.ratio, found.high) == pytest.approx((0.018, 0.03, 0.05))
+
+
+def test_of_many_ticks_the_interval_is_narrower_than_from_the_least_to_the_greatest() -> None:
+    share, low, high = interval_of_share([(0.005, 0.5)] + [(0.001, 0.5)] * 9)
+    # By hand: 1.4 ms of 500 a tick, 0.4 ms its standard error, 2.571 times as far the ends.
+    assert share == pytest.approx(0.0028)
+    assert low == pytest.approx(0.002)  # Less than the least tick is not possible.
+    assert high == pytest.approx(0.0028 + 2.571 * 0.0004 / 0.5)
+
+
+def test_the_interval_holds_the_share_of_a_longer_run_as_often_as_promised() -> None:
+    chance = random.Random(4)
+    held = 0
+    for _ in range(2_000):
+        parts = [(chance.uniform(0.5, 1.5), chance.uniform(50, 150)) for _ in range(8)]
+        _, low, high = interval_of_share(parts)
+        held += low <= 0.01 <= high
+    assert held / 2_000 > 0.95
+
+
+def test_windows_cost_what_they_take_of_the_time_from_one_to_the_next() -> None:
+    meter = OverheadMeter()
+    for _ in range(6):
+        meter.add(1.01, 1.0)
+    meter.windows_share = 0.003
+    found = meter.overhead(share=0.5)
+    assert found is not None
+    assert (found.low, found.ratio, found.high) == pytest.approx((0.008, 0.008, 0.008))
+    assert meter.between() == pytest.approx(0.003)
 
 
 def test_a_share_of_the_forwards_costs_a_share() -> None:
@@ -137,7 +178,7 @@ def test_the_upper_end_of_what_recording_costs_fits_into_the_budget_with_room() 
 def test_what_is_paid_anyway_leaves_less_for_recording() -> None:
     governor = Governor(budget=0.02)
     governor.update(overhead(0.05, 0.04, 0.06), between=0.005)
-    assert governor.share * 0.055 + 0.005 == pytest.approx(MARGIN * 0.02)
+    assert governor.share * 0.06 + 0.005 == pytest.approx(MARGIN * 0.02)
 
 
 def test_a_cost_just_below_the_budget_changes_nothing() -> None:

@@ -15,7 +15,7 @@ from tests.viewer import Viewer, place_of
 from tui_profiler.probe.observer import Observer
 from tui_profiler.probe.serving import Server
 from tui_profiler.probe.watch import program
-from tui_profiler.probe.whereabouts import SETTLED_SECONDS, Whereabouts, is_model
+from tui_profiler.probe.whereabouts import SETTLED_SECONDS, Whereabouts
 from tui_profiler.session import Session
 
 
@@ -109,20 +109,23 @@ def test_nothing_is_held_by_looking() -> None:
 def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:
     found: list[bool] = []
     part = nn.Linear(2, 2)
-    without = Around(nn.Identity(), lambda: found.append(is_model(part)))
-    around = Around(part, lambda: found.append(is_model(part)))
+    without = Around(nn.Identity(), lambda: found.append(Whereabouts().is_model(part)))
+    around = Around(part, lambda: found.append(Whereabouts().is_model(part)))
 
     without(X)
     around(X)
 
     assert found == [True, False]
-    assert is_model(Asking(lambda: None))
-    assert not is_model(without)
+    assert Whereabouts().is_model(Asking(lambda: None))
+    assert not Whereabouts().is_model(without)
 
 
 def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
     server = Server()
-    observer = Observer(program("script"), "", is_model, 0.02, server.wake, 0.0, goes_on=True)
+    where = Whereabouts()
+    observer = Observer(
+        program("script"), "", where.is_model, 0.02, server.wake, 0.0, elsewhere=where
+    )
     server.add(observer)
     try:
         with Viewer(place_of("script")) as viewer, torch.no_grad():

@@ -19,6 +19,7 @@ from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.probe.module_call import Call, present_call, put_call, take_off
 from tui_profiler.probe.thread_internals import why_not_record
+from tui_profiler.probe.trace.careful import LOOP_SECONDS
 from tui_profiler.probe.trace.overheard import Hearing
 
 MOST_TRIES = 5
@@ -33,14 +34,20 @@ class Listener:
             call of a module, so it must be quick.
         name: of the root node; its class where empty.
         heard: called once a forward was recorded, on the thread that ran it: must be quick.
+        loop_seconds: how long a forward that runs one model again and again is recorded.
     """
 
     def __init__(
-        self, wanted: Callable[[torch.nn.Module], bool], name: str, heard: Callable[[], None]
+        self,
+        wanted: Callable[[torch.nn.Module], bool],
+        name: str,
+        heard: Callable[[], None],
+        loop_seconds: float = LOOP_SECONDS,
     ) -> None:
         self._wanted = wanted
         self._name = name
         self._heard = heard
+        self._loop_seconds = loop_seconds
         self._free = threading.Semaphore(1)
         self._tries = 0
         self._replaced: Call | None = None
@@ -51,6 +58,8 @@ class Listener:
         self.root: weakref.ref[torch.nn.Module] | None = None
         """The module whose forward it was."""
         self.waits_because = ""
+        self.loop: weakref.ref[torch.nn.Module] | None = None
+        """A module whose forward is no model's but a program's loop around one; it goes on."""
         self.gave_up = ""
         """Why it waits no longer, though nothing was recorded."""
 
@@ -58,6 +67,11 @@ class Listener:
     def is_over(self) -> bool:
         """Whether there is nothing to wait for any more."""
         return self.hearing is not None or bool(self.gave_up)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a forward is being recorded, which ends only through what was replaced."""
+        return self.nested is not None
 
     @property
     def nested(self) -> Call | None:
@@ -72,7 +86,14 @@ class Listener:
         put_call(self._call)
 
     def uninstall(self) -> None:
-        """Wait no longer; a forward that is being recorded goes on, and is forgotten."""
+        """Wait no longer; a forward that is being recorded goes on, and is forgotten.
+
+        On the thread of that forward, such as in a child that it has forked, it is recorded no
+        further.
+        """
+        under_way = self._under_way
+        if under_way is not None and under_way.is_of_this_thread:
+            under_way.leave_early()
         call, self._call = self._call, None
         if call is not None and self._replaced is not None:
             take_off(call, self._replaced)
@@ -94,7 +115,10 @@ class Listener:
         kwargs: dict[str, object],
     ) -> object:
         """Run a forward that was claimed, and keep what was heard."""
-        hearing = self._under_way = Hearing(module, self._name)
+        hearing = Hearing(
+            module, self._name, lambda: self._leave(module, hearing), self._loop_seconds
+        )
+        self._under_way = hearing
         try:
             return hearing.run(forward, args, kwargs)
         finally:
@@ -109,6 +133,11 @@ class Listener:
                 self.gave_up = hearing.trouble
                 self._heard()
             self._free.release()
+
+    def _leave(self, module: torch.nn.Module, hearing: Hearing) -> None:
+        self.loop = weakref.ref(module)
+        self.gave_up = hearing.trouble
+        self._heard()
 
 
 # The one below is only its code, as in ``measure/timed_call.py``: what it reads are globals of its

@@ -260,7 +260,7 @@ class Loop:
         self._link.send(self._windows.run(self._clock, self._forward, usual, self._now()))
         if self._windows.times is not None:
             self._link.send(self._windows.times)
-        self._overhead.add_between(self._windows.cost_seconds, 0.0)
+        self._overhead.windows_share = self._windows.share
 
     def _pair(self) -> None:
         """Run a watched and a bare batch in turn, and tell what watching costs."""
@@ -275,10 +275,12 @@ class Loop:
         self._since_tick_seconds += watched
         self._ran_forwards += forwards
         self._overhead.add(watched, bare)
-        whole = self._overhead.overhead()
-        if whole is not None:
-            self._governor.update(whole, self._overhead.between())
-            self._link.send(self._overhead.overhead(self._governor.share) or whole)
+        recording = self._overhead.recording()
+        if recording is not None:
+            self._governor.update(recording, self._overhead.between())
+        found = self._overhead.overhead(self._governor.share)
+        if found is not None:
+            self._link.send(found)
         often = self._pairs < FIRST_PAIRS
         pause = PAIR_EVERY_SECONDS if often else LATER_PAIR_EVERY_SECONDS
         if self._pairs >= MOST_PAIRS:

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import (
     Failed,
-    Heartbeat,
     Hello,
     LoopState,
     Message,
@@ -31,7 +30,6 @@ from tui_profiler.messages import (
     Program,
     Request,
     Sample,
-    StageDone,
     StageStarted,
     StepTimes,
     Tick,
@@ -41,14 +39,14 @@ from tui_profiler.messages.live import WIRE_VERSION, State
 from tui_profiler.probe.breath import in_small_steps
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.listener import Listener
-from tui_profiler.probe.measure.ceilings import kept_ceilings
 from tui_profiler.probe.measure.device_clock import device_of
 from tui_profiler.probe.measure.overhead import TICK_SECONDS
 from tui_profiler.probe.own_energy import OwnEnergy
-from tui_profiler.probe.own_facts import device_name, facts_of, greeting
+from tui_profiler.probe.own_facts import facts_of, greeting, say_tree
 from tui_profiler.probe.recorded_times import RecordedTimes
+from tui_profiler.probe.search import Search, Wanted
 from tui_profiler.probe.trace.overheard import warm_up
-from tui_profiler.probe.trace.trace import Trace, messages
+from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.viewers import Viewers
 from tui_profiler.probe.whereabouts import Whereabouts
 
@@ -58,14 +56,11 @@ GRACE_SECONDS = 10.0
 """How long after the last viewer the program stays as it is looked at."""
 IDLE_SECONDS = 2.0
 """Without a forward for so long, the program is said to wait."""
-HEARTBEAT_SECONDS = 1.0
 TRACES_APART_SECONDS = 2.0
 """The least time between two recorded forwards, which are slower than others: viewers may ask for
 as many as they like."""
 _OF_NOW = (Tick, Overhead, LoopState, Sample, StepTimes)
 """What tells of the present: a viewer that comes later must not take it for new."""
-
-Wanted = Callable[[torch.nn.Module], bool]
 
 
 class Observer:
@@ -78,7 +73,8 @@ class Observer:
         budget: what watching may cost, as a share.
         wake: makes the thread that calls ``step`` call it soon; may be called from any thread.
         grace_seconds: how long after the last viewer the program stays as it is looked at.
-        goes_on: when the model is gone, or another is run, the next that is wanted is looked at.
+        elsewhere: what tells that another model is run, or that one is none; None: there is one
+            alone, and with it the looking ends.
     """
 
     def __init__(
@@ -90,18 +86,16 @@ class Observer:
         wake: Callable[[], None],
         grace_seconds: float = GRACE_SECONDS,
         *,
-        goes_on: bool = False,
+        elsewhere: Whereabouts | None = None,
     ) -> None:
-        self._elsewhere = Whereabouts() if goes_on else None
         self._name = name
         self.program = program
-        self._wanted = wanted
+        self._search = Search(wanted, name, wake, elsewhere)
         self._budget = budget
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
         self._posted: deque[Sample] = deque(maxlen=1)
-        self._listener: Listener | None = None
         self._tree: Trace | None = None
         self._has_failed = False
         self._is_again_wanted = False
@@ -109,7 +103,6 @@ class Observer:
         self._root: weakref.ref[torch.nn.Module] | None = None
         self._times: RecordedTimes | None = None
         self._state: State = "starting"
-        self._next_beat = 0.0
         self.energy = OwnEnergy()
 
     def now(self) -> float:
@@ -129,7 +122,7 @@ class Observer:
     @property
     def is_active(self) -> bool:
         """Whether anything of the program is replaced at present."""
-        return self._listener is not None or self._times is not None
+        return self._search.is_on or self._times is not None
 
     def admit(self, link: Link, role: str) -> None:
         """Take a new connection; it is told who this is, and nothing else before it asks."""
@@ -153,20 +146,19 @@ class Observer:
             return self._rest()
         if self._is_again_wanted and time.monotonic() >= self._next_trace:
             self._forget_tree()
-        if self._root is not None and self._root() is None and self._elsewhere is not None:
+        if self._root is not None and self._root() is None and self._search.goes_on:
             self._forget_tree()
             self._find_tree()
         elif self._root is not None and self._root() is None:
             self._end("the model was deleted")
         elif self._times is not None:
             self._tick(self._times)
-            if self._elsewhere is not None:
-                self._look_elsewhere(self._elsewhere, self._times)
+            self._look_elsewhere(self._times)
         elif not self._has_failed:
             self._find_tree()
         while self._posted:
             self._viewers.say(self.energy.beside(self._posted.popleft()))
-        self._beat()
+        self._viewers.beat(self.now())
         if self._times is not None:
             self._times.record_next()
         return self._times.pause if self._times is not None else TICK_SECONDS
@@ -174,8 +166,8 @@ class Observer:
     def close(self, why: str = "") -> None:
         """Put everything back, and hang up; ``why`` is told to those who still look."""
         self._viewers.requests(self._carry_out)
-        if self._viewers and self._listener is not None and self._listener.is_over:
-            self._find_tree()  # Of the program's only forward, it may be.
+        if self._viewers and self._root is None and (heard := self._search.heard()) is not None:
+            self._take_tree(heard)  # Of the program's only forward, it may be.
         if self._times is not None and self._viewers:
             self._tick(self._times)  # What was measured last.
         self._let_go()
@@ -190,7 +182,7 @@ class Observer:
 
     def _carry_out(self, request: Request) -> None:
         # Hello says what is carried out; the rest is for probes of the viewer's own.
-        if isinstance(request, TraceAgain) and self._listener is None:
+        if isinstance(request, TraceAgain) and not self._search.is_on:
             self._is_again_wanted = True
 
     def _forget_tree(self) -> None:
@@ -203,8 +195,10 @@ class Observer:
         self._has_failed = False
         if not self.is_active:
             return None
+        if self._search.is_recording:
+            return TICK_SECONDS  # Or it would be recorded for as long as that forward takes.
         alone = time.monotonic() - self._viewers.left_at
-        if self._listener is None and alone < self._grace_seconds:
+        if not self._search.is_on and alone < self._grace_seconds:
             if self._times is not None:
                 self._times.take()  # Its queues are bounded, but full ones would drop.
             return min(TICK_SECONDS, self._grace_seconds - alone)
@@ -213,9 +207,7 @@ class Observer:
 
     def _let_go(self) -> None:
         self.energy.rest()
-        if self._listener is not None:
-            self._listener.uninstall()
-            self._listener = None
+        self._search.end()
         if self._times is not None:
             self._times.close()
             self._times = None
@@ -227,34 +219,24 @@ class Observer:
     def _find_tree(self) -> None:
         if self._root is not None:  # It was let go, and someone looks again: the tree stands.
             self._follow()
-        elif self._listener is None:
+        elif not self._search.is_on:
             self._begin_anew()
-            self._listen()
-        elif self._listener.is_over:
-            listener, self._listener = self._listener, None
-            listener.uninstall()
+            self._search.begin()
+        elif (listener := self._search.heard()) is not None:
             self._take_tree(listener)
-        elif self._listener.waits_because:
-            because = f"waits: {self._listener.waits_because}"
+        elif self._search.waits_because:
+            because = f"waits: {self._search.waits_because}"
             stage = self._viewers.last(StageStarted)
             if isinstance(stage, StageStarted) and stage.detail != because:
                 self._viewers.say(replace(stage, detail=because))
 
-    def _look_elsewhere(self, elsewhere: Whereabouts, times: RecordedTimes) -> None:
+    def _look_elsewhere(self, times: RecordedTimes) -> None:
         """Look at the model that the program runs instead, once a forward of it was recorded."""
-        listener, root = self._listener, self._root
-        model = root() if root is not None else None
-        if listener is None:
-            if model is not None and elsewhere.is_elsewhere(model, times.idle_seconds):
-                self._listen(lambda module: root is not None and module is not root())
-        elif listener.hearing is not None:
+        listener = self._search.heard_elsewhere(self._root, times.idle_seconds)
+        if listener is not None:
             self._forget_tree()
             self._begin_anew()
             self._take_tree(listener)
-        elif listener.gave_up or elsewhere.is_in_vain(times.idle_seconds):
-            elsewhere.give_up()
-            self._listener = None
-            listener.uninstall()
 
     def _begin_anew(self) -> None:
         self._viewers.forget()
@@ -262,12 +244,6 @@ class Observer:
             self._viewers.say(message)
         with in_small_steps():
             warm_up()
-
-    def _listen(self, also: Wanted = lambda _: True) -> None:
-        self._listener = Listener(
-            lambda module: also(module) and self._wanted(module), self._name, self._wake
-        )
-        self._listener.install()
 
     def _take_tree(self, listener: Listener) -> None:
         hearing, root = listener.hearing, listener.root
@@ -283,19 +259,10 @@ class Observer:
             return
         self._root, self._tree = root, trace
         self._viewers.drop_who_is_behind()
-        self._say_tree(model, trace, hearing.seconds)
+        facts = facts_of(model, trace, self._name, self.program.command)
+        took, inside = hearing.seconds, self._search.inside
+        say_tree(self._viewers, facts, trace, at=self.now(), took=took, inside=inside)
         self._follow()
-
-    def _say_tree(self, model: torch.nn.Module, trace: Trace, seconds: float) -> None:
-        say = self._viewers.say
-        self._viewers.forget([StageStarted])
-        say(facts_of(model, trace, self._name, self.program.command))
-        say(*messages(trace), under=type(trace.done))
-        took = f"{len(trace.nodes):,} nodes, from one of its own forwards"
-        say(StageDone("trace", self.now(), seconds, took))
-        found = kept_ceilings(device_name(model), torch.get_num_threads())
-        if found is not None:
-            say(found)
 
     def _follow(self) -> None:
         """Put the clock on."""
@@ -317,11 +284,6 @@ class Observer:
             self._state = state
             since = idle if state == "waiting" else 0.0
             self._viewers.say(LoopState(state, self.now() - since))
-
-    def _beat(self) -> None:
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + HEARTBEAT_SECONDS
-            self.tell(Heartbeat(self.now(), 0.0))
 
     def _end(self, why: str) -> None:
         if self._state != "finished":

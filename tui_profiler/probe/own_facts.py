@@ -8,9 +8,11 @@ import torch
 
 from tui_profiler.messages import Message, ModelFacts, StageDone, StageStarted
 from tui_profiler.probe.environment import environment
+from tui_profiler.probe.measure.ceilings import kept_ceilings
 from tui_profiler.probe.modules import each_parameter
 from tui_profiler.probe.trace.places import class_name
-from tui_profiler.probe.trace.trace import Trace
+from tui_profiler.probe.trace.trace import Trace, messages
+from tui_profiler.probe.viewers import Viewers
 
 
 def greeting(now: float) -> tuple[Message, ...]:
@@ -24,6 +26,29 @@ def greeting(now: float) -> tuple[Message, ...]:
         StageDone("worker", 0.0, 0.0, f"attached to pid {os.getpid()}"),
         StageStarted("trace", now, "waits for the program's next forward"),
     )
+
+
+def say_tree(
+    viewers: Viewers, facts: ModelFacts, trace: Trace, *, at: float, took: float, inside: str = ""
+) -> None:
+    """Tell viewers of a tree, and of the ceilings that were measured of what it runs on.
+
+    Args:
+        viewers: who are told, and who will be.
+        facts: of the model.
+        trace: of one of its own forwards.
+        at: seconds since the program is watched.
+        took: seconds that the forward took.
+        inside: of what the model is a part, in words.
+    """
+    viewers.forget([StageStarted])
+    viewers.say(facts)
+    viewers.say(*messages(trace), under=type(trace.done))
+    said = f"{len(trace.nodes):,} nodes, from one of its own forwards{inside}"
+    viewers.say(StageDone("trace", at, took, said))
+    found = kept_ceilings(facts.device, torch.get_num_threads())
+    if found is not None:
+        viewers.say(found)
 
 
 def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> ModelFacts:

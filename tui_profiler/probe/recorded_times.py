@@ -135,10 +135,12 @@ class RecordedTimes:
         yield self._aggregator.tick(at, dropped + self._clock.dropped)
         if self._on_device is not None:
             yield self._device_times.message(at, self._on_device)
-        whole = self._cost.overhead()
-        if whole is not None:
-            self._governor.update(whole, self._cost.between)
-            yield self._cost.overhead(self._governor.share) or whole
+        recording = self._cost.recording()
+        if recording is not None:
+            self._governor.update(recording, self._cost.between)
+        found = self._cost.overhead(self._governor.share)
+        if found is not None:
+            yield found
         if self._windows.is_due:
             self._windows.open(self._clock)
         yield from self._windows.messages(at)

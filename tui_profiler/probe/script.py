@@ -5,7 +5,8 @@ A script of the user's, run as Python itself would, with what looks on beside it
 1. The script sees its own ``sys.argv``, ``sys.path`` and ``__main__``; what it raises is shown
    without our frames, and its exit code is the process's.
 2. The outermost module with parameters that it calls is the model that is looked at; when that is
-   gone, or another one is run, the next one (``whereabouts.py``). It is never called by us.
+   gone, or another one is run, the next one; what it calls, where its forward goes on and on
+   (``whereabouts.py``). It is never called by us.
 3. When it ends, what was measured last is sent, for a second at most.
 4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
@@ -66,14 +67,15 @@ def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
     from tui_profiler.probe.serving import Server  # noqa: PLC0415
     from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
     from tui_profiler.probe.watch import program  # noqa: PLC0415
-    from tui_profiler.probe.whereabouts import is_model  # noqa: PLC0415
+    from tui_profiler.probe.whereabouts import Whereabouts  # noqa: PLC0415
 
     warm_up()
     own_windows.warm_up()
     link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
     server = Server()
     who = replace(program(name), command=name, started_at=started_at)
-    observer = Observer(who, "", is_model, budget, server.wake, goes_on=True)
+    where = Whereabouts()
+    observer = Observer(who, "", where.is_model, budget, server.wake, elsewhere=where)
     server.add_called(observer, link)
     deadline = time.monotonic() + LISTEN_SECONDS
     while not observer.is_active and not link.is_closed and time.monotonic() < deadline:

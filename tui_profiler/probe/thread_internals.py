@@ -11,6 +11,8 @@ no forward is recorded, and the reason says so |
 | ``torch._C._functorch.peek_interpreter_stack`` | ``vmap``, ``grad`` and the like | the same |
 | ``torch._C._push_on_torch_dispatch_stack``, ``_pop_torch_dispatch_stack`` | a mode of one \
 thread, without torch's flags for all threads | no forward is recorded, and the reason says so |
+| ``torch._C._get_dispatch_stack_at`` | whether the mode is ours that would be taken off | \
+a forward that never ends is recorded all along |
 | ``torch.fx._symbolic_trace._is_fx_tracing_tls`` | ``torch.fx`` is tracing | its traces are not \
 told from forwards |
 | ``torch.autograd.profiler._is_profiler_enabled`` | the program profiles itself | its profiles \
@@ -43,6 +45,13 @@ def push_mode(mode: TorchDispatchMode) -> None:
 def pop_mode() -> None:
     """Take this thread's innermost mode off."""
     torch._C._pop_torch_dispatch_stack(None)
+
+
+def innermost_mode() -> object:
+    """Give the dispatch mode that this thread's operators meet first; None where there is none."""
+    depth = torch._C._len_torch_dispatch_stack()
+    at = getattr(torch._C, "_get_dispatch_stack_at", None)
+    return at(depth - 1) if at is not None and depth else None
 
 
 def why_not_record() -> str:

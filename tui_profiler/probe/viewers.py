@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from tui_profiler.messages import Message, Observe, Request
+from tui_profiler.messages import Heartbeat, Message, Observe, Request
 from tui_profiler.probe.link import Link
 
 FLUSH_SECONDS = 0.3
 """How long all of them together may take to hear the last words."""
+HEARTBEAT_SECONDS = 1.0
 MOST_WAITING = 64
 """Messages that a viewer may be behind by, ticks apart, when a new tree is made."""
 
@@ -22,6 +23,7 @@ class Viewers:
         self._told: list[Link] = []
         self._said: dict[type[Message], tuple[Message, ...]] = {}
         """By kind, in the order in which it was said first."""
+        self._next_beat = 0.0
         self.left_at = 0.0
         """``time.monotonic()`` when the last one left."""
 
@@ -78,6 +80,12 @@ class Viewers:
         """Tell everyone, and no later one."""
         for link in self._told:
             link.send(message)
+
+    def beat(self, at: float) -> None:
+        """Tell everyone once a second that the program's probe is alive, ``at`` its seconds."""
+        if time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + HEARTBEAT_SECONDS
+            self.tell(Heartbeat(at, 0.0))
 
     def forget(self, kinds: Iterable[type[Message]] | None = None) -> None:
         """Tell later ones no more of some kinds; None: of any."""

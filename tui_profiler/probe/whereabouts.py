@@ -2,14 +2,15 @@
 
 A script does not say what its model is. It is the outermost module with parameters that it calls:
 a layer may be called alone first, to learn the shape of what it gives, and a model may be put aside
-for the next one and stay alive.
+for the next one and stay alive. A module whose forward is a whole loop around another one, such as
+one that trains, is no model: what it calls is.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from types import FrameType
+import weakref
 
 from torch import nn
 
@@ -21,13 +22,8 @@ SETTLED_SECONDS = 2.0
 WAIT_SECONDS = 10.0
 
 
-def is_model(module: nn.Module) -> bool:
-    """Tell whether a call that begins on this thread is one of a model, not of a part of one."""
-    return has_parameters(module) and _outermost(sys._getframe()) is None
-
-
 class Whereabouts:
-    """Notices that another model than the one that is looked at is run, or one around it.
+    """Tells models from their parts, and notices that another than the one looked at is run.
 
     Args:
         wait_seconds: how long the other one's next forward is waited for, and how long nothing is
@@ -40,6 +36,17 @@ class Whereabouts:
         self._not_before = 0.0
         self._rested = False
         """Whether it was noticed by what is looked at not being called."""
+        self._loops: tuple[weakref.ref[nn.Module], ...] = ()
+
+    def is_model(self, module: nn.Module) -> bool:
+        """Tell whether a call that begins on this thread is one of a model, not of its part."""
+        if not has_parameters(module) or self._is_loop(module):
+            return False
+        return self._outermost([*modules_called(sys._getframe())]) is None
+
+    def pass_over(self, loop: nn.Module) -> None:
+        """Take what a module calls for models, and itself for none."""
+        self._loops = (*(one for one in self._loops if one() is not None), weakref.ref(loop))
 
     def is_elsewhere(self, root: nn.Module, idle_seconds: float) -> bool:
         """Tell whether a forward of another model is to be waited for.
@@ -52,7 +59,7 @@ class Whereabouts:
         if now < self._not_before:
             return False
         self._rested = idle_seconds >= SETTLED_SECONDS
-        if not self._rested and not _is_inside(root):
+        if not self._rested and not self._is_inside(root):
             return False
         self._until = now + self._wait_seconds
         return True
@@ -69,23 +76,21 @@ class Whereabouts:
         """Notice nothing for a while."""
         self._not_before = time.monotonic() + self._wait_seconds
 
+    def _is_inside(self, root: nn.Module) -> bool:
+        """Tell whether a thread is in a call of another model that called ``root``."""
+        frames = sys._current_frames()
+        found = False
+        # One by one: held by a name of ours, our own frame would hold itself, and what is below it.
+        while frames:
+            calls = [*modules_called(frames.popitem()[1])]
+            around = self._outermost(calls)
+            found |= around is not None and around is not root and any(one is root for one in calls)
+        return found
 
-def _is_inside(root: nn.Module) -> bool:
-    """Tell whether a thread is in a call of another model that called ``root``."""
-    frames = sys._current_frames()
-    found = False
-    # One by one: held by a name of ours, our own frame would hold itself, and what is below it.
-    while frames:
-        calls = [*modules_called(frames.popitem()[1])]
-        around = _outermost_of(calls)
-        found |= around is not None and around is not root and any(one is root for one in calls)
-    return found
+    def _outermost(self, calls: list[nn.Module]) -> nn.Module | None:
+        """Give the model among calls inside of each other, innermost first."""
+        models = (one for one in calls[::-1] if has_parameters(one) and not self._is_loop(one))
+        return next(models, None)
 
-
-def _outermost(frame: FrameType | None) -> nn.Module | None:
-    """Give the model that the thread of a frame is in."""
-    return _outermost_of([*modules_called(frame)])
-
-
-def _outermost_of(calls: list[nn.Module]) -> nn.Module | None:
-    return next((one for one in calls[::-1] if has_parameters(one)), None)
+    def _is_loop(self, module: nn.Module) -> bool:
+        return any(loop() is module for loop in self._loops)

@@ -125,7 +125,8 @@ def overhead_text(session: Session) -> str:
     if overhead is None:
         return PENDING
     percent = overhead.ratio * 100
-    half = (overhead.high - overhead.low) * 50
+    # Both ends are in it, of which one may be further away than the other.
+    half = max(overhead.high - overhead.ratio, overhead.ratio - overhead.low) * 100
     if overhead.pairs == 0:
         return f"~{_signed(percent)} %"
     return f"{_signed(percent)} % ± {half:.1f}"

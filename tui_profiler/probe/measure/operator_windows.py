@@ -52,6 +52,11 @@ class OperatorWindows:
         """Of the last window: what its forward took longer than others, and all around it."""
 
     @property
+    def share(self) -> float:
+        """What windows cost, as a share of the time: the last one's, until the next is due."""
+        return 0.0 if self.why_none else self.cost_seconds / self.pause_seconds
+
+    @property
     def is_due(self) -> bool:
         """Whether the next forward is to be run in a window."""
         return not self.why_none and self._now() >= self._next

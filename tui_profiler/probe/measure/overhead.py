@@ -7,8 +7,8 @@ bare, in turn, so that what else the machine does falls on both alike.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from math import comb
+from collections.abc import Collection, Sequence
+from math import comb, sqrt
 from statistics import median
 
 from tui_profiler.messages import Overhead
@@ -16,6 +16,9 @@ from tui_profiler.messages import Overhead
 PAIRS = 200
 """The latest pairs that count: a model whose speed changed is not held to what it was."""
 TICKS = 64
+LEAST_PARTS = 6
+T_OF_SIX = 2.571
+"""Student's t, 97.5 %, five degrees of freedom."""
 LEAST_SHARE = 1 / 200
 """A forward in so many is recorded at least, or the figures would stand still."""
 MARGIN = 0.4
@@ -34,6 +37,8 @@ class OverheadMeter:
     def __init__(self) -> None:
         self._ratios: deque[float] = deque(maxlen=PAIRS)
         self._between: deque[tuple[float, float]] = deque(maxlen=TICKS)
+        self.windows_share = 0.0
+        """What operator windows cost, as a share of the time from each to the next."""
 
     def add(self, watched_seconds: float, bare_seconds: float) -> None:
         """Take in one pair: the same number of forwards, watched and bare.
@@ -48,9 +53,17 @@ class OverheadMeter:
 
         Args:
             seconds: that it took.
-            running_seconds: of forwards since the last time; the default is the least.
+            running_seconds: of forwards since the last time, above 0; the default is the least.
         """
         self._between.append((seconds, running_seconds))
+
+    def recording(self) -> Overhead | None:
+        """Give what it costs to record every forward, and nothing else; None: too few pairs."""
+        found = interval_of_median(self._ratios)
+        if found is None:
+            return None
+        low, high = found
+        return Overhead(median(self._ratios) - 1, low - 1, high - 1, len(self._ratios))
 
     def overhead(self, share: float = 1.0) -> Overhead | None:
         """Give what watching costs, None while there are too few pairs for an interval.
@@ -58,22 +71,20 @@ class OverheadMeter:
         Args:
             share: of the forwards that are recorded.
         """
-        found = interval_of_median(self._ratios)
-        if found is None:
+        recording = self.recording()
+        if recording is None:
             return None
-        low, high = found
-        between = self.between()
+        between, least, most = interval_of_share(self._between)
         return Overhead(
-            ratio=share * (median(self._ratios) - 1) + between,
-            low=share * (low - 1) + between,
-            high=share * (high - 1) + between,
-            pairs=len(self._ratios),
+            ratio=share * recording.ratio + between + self.windows_share,
+            low=share * recording.low + least + self.windows_share,
+            high=share * recording.high + most + self.windows_share,
+            pairs=recording.pairs,
         )
 
     def between(self) -> float:
         """Give what is done between forwards, as a share of the time that they take."""
-        running = sum(running for _, running in self._between)
-        return sum(seconds for seconds, _ in self._between) / running if running > 0 else 0.0
+        return interval_of_share(self._between)[0] + self.windows_share
 
 
 class Governor:
@@ -86,19 +97,19 @@ class Governor:
         """Of the forwards that are recorded; starts with all."""
         self._due = 0.0
 
-    def update(self, whole: Overhead, between: float = 0.0) -> None:
+    def update(self, recording: Overhead, between: float = 0.0) -> None:
         """Decide anew.
 
         Args:
-            whole: what it costs to record every forward.
-            between: the part of it that is paid however few are recorded.
+            recording: what it costs to record every forward, and nothing else.
+            between: what is paid beside it, however few are recorded.
         """
-        if whole.ratio > self.budget:
+        if recording.ratio + between > self.budget:
             # By the upper end of the interval: it is a promise, and a median is broken half of the
             # time.
             room = max(MARGIN * self.budget - between, LEAST_SHARE * self.budget)
-            self.share = max(room / max(whole.high - between, room), LEAST_SHARE)
-        elif whole.ratio <= MARGIN * self.budget:
+            self.share = max(room / max(recording.high, room), LEAST_SHARE)
+        elif recording.ratio + between <= MARGIN * self.budget:
             # Between the two nothing changes, so that noise does not move it back and forth.
             self.share = 1.0
 
@@ -139,3 +150,32 @@ def interval_of_median(values: Sequence[float] | deque[float]) -> tuple[float, f
         rank += 1
         cases += comb(count, rank)
     return (ordered[rank - 1], ordered[count - rank]) if rank > 0 else None
+
+
+def interval_of_share(
+    parts: Collection[tuple[float, float]],
+) -> tuple[float, float, float]:
+    """Give what a share is in all parts together, with an interval for that of more of them.
+
+    Of fewer than six parts it reaches from the least share of one to the greatest; of more it is at
+    least 95 % wide where parts vary at random, and never reaches beyond those two.
+
+    Source: the standard error of a ratio estimate, W. G. Cochran, Sampling Techniques, 3rd ed.,
+    section 2.11; the quantile is Student's for six parts, which is above that of more.
+
+    Args:
+        parts: seconds of what is asked for, and seconds of which they are a share, above 0.
+
+    Returns:
+        the share and the ends of its interval; all 0 where there are no parts.
+    """
+    if not parts:
+        return 0.0, 0.0, 0.0
+    count, of = len(parts), sum(whole for _, whole in parts)
+    share = sum(seconds for seconds, _ in parts) / of
+    least, most = (choose(seconds / whole for seconds, whole in parts) for choose in (min, max))
+    if count < LEAST_PARTS:
+        return share, least, most
+    squares = sum((seconds - share * whole) ** 2 for seconds, whole in parts)
+    half = T_OF_SIX * sqrt(count / (count - 1) * squares) / of
+    return share, max(share - half, least), min(share + half, most)

@@ -15,6 +15,7 @@ from torch import nn
 
 from tui_profiler.messages import Overhead
 from tui_profiler.probe.breath import rest
+from tui_profiler.probe.measure.overhead import interval_of_share
 from tui_profiler.probe.measure.watching import Watching
 
 _CALLS = 500
@@ -92,16 +93,26 @@ class EstimatedCost:
     @property
     def between(self) -> float:
         """What is paid beside the calls, as a share of all time."""
-        elapsed = sum(seconds for *_, seconds in self._intervals)
-        return sum(cpu for _, _, cpu, _ in self._intervals) / elapsed if elapsed > 0 else 0.0
+        return interval_of_share([(cpu, of) for _, _, cpu, of in self._intervals])[0]
 
-    def overhead(self, share: float = 1.0) -> Overhead | None:
-        """Give the estimate where a share of forwards is recorded; None before there are any."""
+    def recording(self) -> Overhead | None:
+        """Give what recording every forward costs, and nothing else; None before there are any."""
         running = sum(seconds for _, seconds, _, _ in self._intervals)
         if running <= 0:
             return None
-        calls = sum(calls for calls, *_ in self._intervals)
-        low = share * self._call_seconds * calls / running
+        low = self._call_seconds * sum(calls for calls, *_ in self._intervals) / running
         high = CACHE_FACTOR * low
-        between = self.between
-        return Overhead((low + high) / 2 + between, low + between, high + between, pairs=0)
+        return Overhead((low + high) / 2, low, high, pairs=0)
+
+    def overhead(self, share: float = 1.0) -> Overhead | None:
+        """Give the estimate where a share of forwards is recorded; None before there are any."""
+        recording = self.recording()
+        if recording is None:
+            return None
+        between, least, most = interval_of_share([(cpu, of) for _, _, cpu, of in self._intervals])
+        return Overhead(
+            share * recording.ratio + between,
+            share * recording.low + least,
+            share * recording.high + most,
+            pairs=0,
+        )

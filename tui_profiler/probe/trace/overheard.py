@@ -20,24 +20,26 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from tui_profiler.messages import Attempt, InputSpec
-from tui_profiler.probe.cost.call import Call, signature_of
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.thread_internals import is_compiled_module, pop_mode, push_mode
-from tui_profiler.probe.torch_internals import Operator
+from tui_profiler.probe.thread_internals import is_compiled_module
 from tui_profiler.probe.trace.bounds import Bounds
 from tui_profiler.probe.trace.calls import ModuleStack
+from tui_profiler.probe.trace.careful import (
+    LOOP_SECONDS,
+    CarefulRecorder,
+    CarefulStack,
+    Forward,
+    HiddenRecorder,
+    stacked,
+)
 from tui_profiler.probe.trace.lifetimes import Lifetimes
-from tui_profiler.probe.trace.places import Frame, Place, Places
+from tui_profiler.probe.trace.places import Place, Places
 from tui_profiler.probe.trace.programs import Program
 from tui_profiler.probe.trace.record import Recording
-from tui_profiler.probe.trace.recorder import RecorderAroundCompiler
-from tui_profiler.probe.trace.scripted import run_as_a_whole
 from tui_profiler.probe.trace.trace import Trace, finished
 from tui_profiler.probe.trace.ways import DISPATCH_REAL
 from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
-
-Forward = Callable[..., object]
 
 OWN_FORWARD = "its own forward"
 """What tells this way of tracing from a real run of ours."""
@@ -49,13 +51,29 @@ COMPILED = "compiled by torch.compile: its operators are not seen"
 
 
 class Hearing:
-    """Records the next forward of one model that ``run`` is given."""
+    """Records the next forward of one model that ``run`` is given.
 
-    def __init__(self, root: torch.nn.Module, name: str) -> None:
+    Args:
+        root: the model.
+        name: of the root node; its class where empty.
+        left_early: called where the forward turned out to be a loop around another model's, which
+            is recorded no further; on the thread that runs it, so it must be quick.
+        loop_seconds: how long such a forward is recorded.
+    """
+
+    def __init__(
+        self,
+        root: torch.nn.Module,
+        name: str,
+        left_early: Callable[[], None] = lambda: None,
+        loop_seconds: float = LOOP_SECONDS,
+    ) -> None:
         self._root: torch.nn.Module | None = root
         self._name = name
-        self._stack: _CarefulStack | None = None
-        self._recorder: _CarefulRecorder | None = None
+        self._left_early = left_early
+        self._loop_seconds = loop_seconds
+        self._stack: CarefulStack | None = None
+        self._recorder: CarefulRecorder | None = None
         self.seconds = 0.0
         """What the forward took."""
         self.trouble = ""
@@ -85,6 +103,26 @@ class Hearing:
             self.nested = None
         return output
 
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether a forward is recorded on the thread that asks."""
+        return self._stack is not None and self._stack.is_of_this_thread
+
+    def leave_early(self) -> bool:
+        """Record no more of a forward that goes on, on its own thread; False where that failed."""
+        stack, recorder = self._stack, self._recorder
+        if stack is None or recorder is None or not recorder.leave_early():
+            return False
+        self._stack = self._recorder = self.nested = None
+        inner = stack.repeated
+        self.trouble = "it was to be recorded no further"
+        if inner is not None:
+            what = f"its forward goes on, and has run {inner.path} {inner.calls} times"
+            self.trouble = f"{what}: that may be the model to watch"
+        stack.places.let_go()
+        self._left_early()
+        return True
+
     def trace(self) -> Trace | None:
         """Give the tree of the forward that ran, None where ``trouble`` says why there is none.
 
@@ -104,7 +142,7 @@ class Hearing:
             stack.places.let_go()
 
     def _finished(
-        self, root: torch.nn.Module, stack: _CarefulStack, recorder: _CarefulRecorder
+        self, root: torch.nn.Module, stack: CarefulStack, recorder: CarefulRecorder
     ) -> Trace:
         specs = tuple(
             InputSpec(tensor.name, tensor.shape, tensor.dtype, "of the forward that was recorded")
@@ -145,11 +183,11 @@ class Hearing:
         assert root is not None
         places = Places(root, self._name)
         modules = all_modules(root)
-        self._stack = _CarefulStack(places)
+        self._stack = CarefulStack(places, self._loop_seconds)
         parameters, buffers = weight_storages(root)
         tensors = [tensor for module in modules for _, tensor, _ in own_tensors(module)]
         lifetimes = Lifetimes(tensors, tensors_in((args, kwargs)))
-        kind = _CarefulRecorder if "torch._dynamo" not in sys.modules else _HiddenRecorder
+        kind = CarefulRecorder if "torch._dynamo" not in sys.modules else HiddenRecorder
         self._recorder = kind(
             self._stack, {*parameters, *buffers}, lifetimes, None, Bounds(truth=False)
         )
@@ -160,7 +198,7 @@ class Hearing:
             self._note_compiled(places, compiled)
         else:
             around.enter_context(self._recorder)
-        self.nested = _stacked(self._stack, forward)
+        self.nested = stacked(self._stack, forward, self.leave_early)
         return place
 
     def _note_compiled(self, places: Places, compiled: Sequence[torch.nn.Module]) -> None:
@@ -172,110 +210,6 @@ class Hearing:
                 place.note = place.note or COMPILED
                 place.own.uncosted += 1
                 place.own.ops += 1
-
-
-class _CarefulStack(ModuleStack):
-    """Keeps its own mistakes from the program that it listens to."""
-
-    trouble = ""
-
-    def enter(
-        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> Place:
-        depth = len(self.frames)
-        try:
-            place = super().enter(module, args, kwargs)
-            place.note = place.note or run_as_a_whole(module)
-            return place
-        except Exception as error:
-            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
-            if len(self.frames) == depth:  # What ``end`` takes off again.
-                self.frames.append(Frame(self.running.place))
-            return self.running.place
-
-    def leave(self, place: Place, output: object) -> None:
-        try:
-            super().leave(place, output)
-        except Exception as error:
-            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
-
-
-class _CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] # torch has no types
-    """Runs every operator exactly once, as it is; its own mistakes stay its own."""
-
-    trouble = ""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Torch would import torch._dynamo to hide us from it, at the first operator: two seconds,
-        # in which the program's threads wait for the interpreter again and again.
-        return False
-
-    def __enter__(self) -> _CarefulRecorder:
-        push_mode(self)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        pop_mode()
-
-    def __torch_dispatch__(
-        self,
-        func: Operator,
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        keywords = kwargs or {}
-        result = func(*args, **keywords)
-        if not self.trouble:
-            try:
-                self._note(func, args, keywords, result)
-            except Exception as error:
-                self.trouble = f"{func}: {type(error).__name__}: {error}"
-        return result
-
-    def _note(
-        self, func: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object
-    ) -> None:
-        if func is torch.ops.prim.device.default:
-            return
-        call = Call(signature_of(func), args, kwargs, ())
-        written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
-        self._record(func, call, written, result)
-
-
-class _HiddenRecorder(_CarefulRecorder):  # type: ignore[no-untyped-call] # torch has no types
-    """The same where ``torch._dynamo`` is imported: it must not compile us."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: Operator,
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        return super().__torch_dispatch__(func, types, args, kwargs)
-
-
-def _stacked(stack: _CarefulStack, forward: Forward) -> Forward:
-    """Give what runs a call of a module, and keeps the stack where it is of the stack's thread."""
-
-    def call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
-        if not stack.is_watching():
-            return forward(self, *args, **kwargs)
-        place = stack.enter(self, args, kwargs)
-        try:
-            output = forward(self, *args, **kwargs)
-            stack.leave(place, output)
-        finally:
-            stack.end()
-        return output
-
-    return call
 
 
 @contextmanager

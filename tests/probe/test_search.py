@@ -1,0 +1,116 @@
+"""Which forward a tree is made of, where a module's forward is a whole loop around a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from tui_profiler.probe.listener import Listener
+from tui_profiler.probe.search import Search
+from tui_profiler.probe.trace.careful import LOOP_CALLS
+from tui_profiler.probe.whereabouts import Whereabouts
+
+TORCHS_OWN = nn.Module.__call__
+
+
+class Trainer(nn.Module):
+    """Its forward is a loop around a model, with something else meanwhile."""
+
+    def __init__(self, turns: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self.loss = nn.MSELoss()
+        self.net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        self.turns, self.meanwhile = turns, meanwhile
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(self.turns):
+            self.meanwhile()
+            x = (x + self.loss(self.net(x), x).detach()) / 2
+        return x
+
+
+def modes() -> int:
+    return torch._C._len_torch_dispatch_stack()
+
+
+def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
+    wanted = where.is_model if where is not None else lambda module: isinstance(module, Trainer)
+    return Search(wanted, "", lambda: None, where, loop_seconds=loop_seconds)
+
+
+def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
+    heard: list[Listener] = []
+    search = search_of(Whereabouts(), 0.0)
+
+    def look() -> None:  # As the thread that looks on does now and then.
+        found = search.heard()
+        heard.extend([found] if found is not None else [])
+        if not search.is_on and not heard:
+            search.begin()
+
+    torch.manual_seed(0)
+    trainer, x = Trainer(4 * LOOP_CALLS, lambda: None), torch.randn(1, 2)
+    output = trainer(x)
+    trainer.meanwhile = look
+    search.begin()
+    assert torch.equal(trainer(x), output)
+    (found,) = heard
+    assert found.root is not None
+    assert found.root() is trainer.net
+    assert search.inside == ", inside of Trainer, whose forward goes on"
+    assert nn.Module.__call__ is TORCHS_OWN
+
+
+def test_a_loop_is_recorded_no_further_and_leaves_nothing() -> None:
+    during: list[tuple[int, bool]] = []
+    search = search_of(None, 0.0)
+    trainer = Trainer(2 * LOOP_CALLS, lambda: during.append((modes(), search.is_recording)))
+
+    search.begin()
+    trainer(torch.zeros(1, 2))
+
+    assert during[:LOOP_CALLS] == [(1, True)] * LOOP_CALLS
+    assert during[LOOP_CALLS + 1 :] == [(0, False)] * (LOOP_CALLS - 1)
+    found = search.heard()
+    assert found is not None
+    assert found.hearing is None
+    assert found.gave_up == (
+        f"its forward goes on, and has run net {LOOP_CALLS} times: that may be the model to watch"
+    )
+    assert modes() == 0
+    assert nn.Module.__call__ is TORCHS_OWN
+
+
+def test_a_forward_that_calls_a_model_often_and_ends_soon_is_one() -> None:
+    search = search_of(Whereabouts(), 60.0)
+    trainer = Trainer(2 * LOOP_CALLS, lambda: None)
+
+    search.begin()
+    trainer(torch.zeros(1, 2))
+
+    found = search.heard()
+    assert found is not None
+    assert found.root is not None
+    assert found.root() is trainer
+
+
+def test_a_loop_under_a_mode_of_its_programs_is_recorded_to_its_end() -> None:
+    class Counting(Trainer):
+        def forward(self, x: Tensor) -> Tensor:
+            with FlopCounterMode(display=False):
+                return super().forward(x)
+
+    during: list[int] = []
+    search = search_of(None, 0.0)
+
+    search.begin()
+    Counting(2 * LOOP_CALLS, lambda: during.append(modes()))(torch.zeros(1, 2))
+
+    assert set(during) == {2}
+    found = search.heard()
+    assert found is not None
+    assert found.hearing is not None
+    assert modes() == 0

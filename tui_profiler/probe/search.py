@@ -1,0 +1,124 @@
+"""Which of a program's forwards a tree is made of: the next one, or one of another model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+
+from tui_profiler.probe.listener import Listener
+from tui_profiler.probe.trace.careful import LOOP_SECONDS
+from tui_profiler.probe.trace.places import class_name
+from tui_profiler.probe.whereabouts import Whereabouts
+
+Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
+
+
+class Search:
+    """Waits for one forward at a time.
+
+    Args:
+        wanted: tells whether a call of a module is the beginning of a forward to record.
+        name: of the root node; empty for its class.
+        wake: called once a forward was recorded, from any thread.
+        elsewhere: what tells that another model is run, or that one is none; None: there is one
+            alone.
+        loop_seconds: how long a forward that runs one model again and again is recorded.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        name: str,
+        wake: Callable[[], None],
+        elsewhere: Whereabouts | None,
+        *,
+        loop_seconds: float = LOOP_SECONDS,
+    ) -> None:
+        self._wanted = wanted
+        self._name = name
+        self._wake = wake
+        self._elsewhere = elsewhere
+        self._loop_seconds = loop_seconds
+        self.inside = ""
+        """Of what a model that was heard is a part, in words; empty where of nothing."""
+        self._listener: Listener | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another model is looked at when the first is gone."""
+        return self._elsewhere is not None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a forward is waited for."""
+        return self._listener is not None
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether one is being recorded."""
+        return self._listener is not None and self._listener.is_recording
+
+    @property
+    def waits_because(self) -> str:
+        """Why the last forward was let alone; empty where none was."""
+        return self._listener.waits_because if self._listener is not None else ""
+
+    def begin(self, but: weakref.ref[torch.nn.Module] | None = None) -> None:
+        """Wait for a forward, but for one of the model that is given."""
+
+        def is_wanted(module: torch.nn.Module) -> bool:
+            return (but is None or module is not but()) and self._wanted(module)
+
+        self._listener = Listener(is_wanted, self._name, self._wake, self._loop_seconds)
+        self._listener.install()
+
+    def end(self) -> None:
+        """Wait no longer."""
+        if self._listener is not None:
+            self._listener.uninstall()
+            self._listener = None
+
+    def heard(self) -> Listener | None:
+        """Give who has heard a forward, or why none could be; None while there is neither."""
+        listener = self._listener
+        if listener is None or not listener.is_over:
+            return None
+        self.end()
+        return None if self._passes_over(listener) else listener
+
+    def heard_elsewhere(
+        self, root: weakref.ref[torch.nn.Module] | None, idle_seconds: float
+    ) -> Listener | None:
+        """Give who has heard a forward of another model that is run instead; asked now and then.
+
+        Args:
+            root: what is looked at.
+            idle_seconds: since its last forward ended.
+        """
+        listener, elsewhere = self._listener, self._elsewhere
+        model = root() if root is not None else None
+        if elsewhere is None or model is None:
+            return None
+        if listener is None:
+            if elsewhere.is_elsewhere(model, idle_seconds):
+                self.begin(but=root)
+        elif listener.hearing is not None:
+            self.end()
+            return listener
+        elif not listener.is_recording and (listener.gave_up or elsewhere.is_in_vain(idle_seconds)):
+            self.end()
+            if not self._passes_over(listener):
+                elsewhere.give_up()
+        return None
+
+    def _passes_over(self, listener: Listener) -> bool:
+        """Tell whether what was heard is a loop of the program's: the model is inside of it."""
+        loop = listener.loop() if listener.loop is not None else None
+        if loop is None or self._elsewhere is None:
+            return False
+        self._elsewhere.pass_over(loop)
+        self.inside = f", inside of {class_name(loop)}, whose forward goes on"
+        return True
