@@ -73,7 +73,7 @@ def legend(look: Look, drawn: Drawn) -> Line:
     if not drawn.measured:
         tree = look.tree
         costs = "MACs" if tree is None or tree.has_forward else "parameters"
-        said = f"grey is on paper: widths are shares of the {costs}, in the order of the calls"
+        said = f"grey is on paper: widths are shares of the {costs}, in the order of the tree"
         return row(((said, "muted"),), EMPTY, look)
     spans: list[Span] = [("held back by ", "muted")]
     for kind in KINDS:

@@ -14,6 +14,7 @@ from tui_profiler.queries.panel_words import (
 )
 from tui_profiler.queries.playback import origin, place, speed
 from tui_profiler.queries.remembered import age, is_remembered
+from tui_profiler.queries.totals import is_estimated_rate
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 from tui_profiler.text import middle, safe
@@ -102,7 +103,8 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     head: Line = ((sign, role), (f" {now.words}", "ink" if plain else role))
     tick = look.session.tick
     if now.kind == "live" and not now.detail and tick is not None:
-        rate, time = f"{tick.per_second:.1f} it/s", duration(tick.latency_p50)
+        about = "~" if is_estimated_rate(look.session) else ""
+        rate, time = f"{about}{tick.per_second:.1f} it/s", duration(tick.latency_p50)
         return (
             (*head, ("   " + rate, "ink"), ("   " + time, "ink"), (" p50", "muted")),
             (*head, ("   " + rate, "ink"), ("  " + time, "ink")),

@@ -231,8 +231,8 @@ def test_modules_that_hold_each_other_end() -> None:
 def test_a_module_that_calls_itself_stands_below_itself() -> None:
     made = traced(Recursive(), X, name="tree")
 
-    again = next(node for node in made.nodes if node.parent == 0 and node.name == "")
-    assert again.calls == 1
+    again = next(node for node in made.nodes if node.parent == 0 and node.path == "")
+    assert (again.name, again.calls) == ("Recursive", 1)
     assert made.costs[0].macs == 2 * 2 * 4 * 4
     assert made.costs[0].parameters == 20
 

@@ -96,6 +96,26 @@ def test_workers_that_load_data_do_not_disturb_and_are_told_apart(folder: Path) 
         assert program.child.wait(120) == 0
 
 
+def test_a_forked_worker_that_ends_leaves_nothing(folder: Path) -> None:
+    code = """
+    import multiprocessing
+    handle = tui_profiler.watch(model := Net(), "worker")
+    def own(pid):
+        sockets = os.listdir(os.environ["TUI_PROFILER_DIR"])
+        return [one for one in sockets if one.startswith(f"{pid}-")]
+    def work(waits):
+        until(lambda: own(os.getpid()) or not waits)
+    for waits in (True, False):
+        worker = multiprocessing.get_context("fork").Process(target=work, args=(waits,))
+        worker.start()
+        worker.join()
+        say(worker.exitcode, own(worker.pid), len(own(os.getpid())))
+    """
+    with WatchedProgram(code, folder) as program:
+        assert program.said() == [0, [], 1]
+        assert program.said() == [0, [], 1]
+
+
 def test_the_end_of_a_program_is_told_and_leaves_nothing(folder: Path) -> None:
     code = """
     model, x = Net().eval(), torch.randn(3, 8)

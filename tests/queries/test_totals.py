@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
-from tui_profiler.messages import Failed, Message, PeakMemory, StageDone, Unknown
+from tui_profiler.messages import Failed, Message, Overhead, PeakMemory, StageDone, Unknown
 from tui_profiler.queries.totals import (
     Column,
     known_peak_bytes,
@@ -103,3 +103,15 @@ def test_a_throughput_counts_forwards_where_the_batch_is_not_known() -> None:
     assert throughput(known) == "800 items/s"
     assert throughput(own_program) == "800 forwards/s"
     assert throughput(folded(TRACED)) == "–"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "share", "text"),
+    [(0, 0.05, "~800 items/s"), (0, 1.0, "800 items/s"), (30, 0.05, "800 items/s")],
+)
+def test_a_throughput_of_a_share_of_a_programs_forwards_is_an_estimate(
+    pairs: int, share: float, text: str
+) -> None:
+    session = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs, share))
+
+    assert throughput(session) == text

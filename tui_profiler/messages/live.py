@@ -216,3 +216,5 @@ class Overhead(OnWire, frozen=True):
     pairs: int
     """Pairs of batches compared; 0 where it is an estimate from the number of recorded calls and
     what one costs, because a program that is not ours runs no batches for us."""
+    share: float = 1.0
+    """Of the forwards that are recorded."""

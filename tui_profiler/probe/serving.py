@@ -25,6 +25,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.util import Finalize, register_after_fork
 
 from tui_profiler.messages import Failed
 from tui_profiler.probe.calling import Calling, calling_at
@@ -68,6 +69,8 @@ class Server:
         self._begin()
         os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self._end_of_program)
+        self._end_with_worker()
+        register_after_fork(self, Server._end_with_worker)
 
     def _begin(self) -> None:
         self._served: list[_Served] = []
@@ -80,6 +83,11 @@ class Server:
         for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
         self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
+
+    def _end_with_worker(self) -> None:
+        # A forked worker of multiprocessing ends without what ``atexit`` was told, and drops what
+        # this was told before the fork.
+        Finalize(None, self._end_of_program, exitpriority=0)
 
     def wake(self) -> None:
         """Have the thread look around; never waits, from any thread."""
@@ -123,7 +131,7 @@ class Server:
     def _run(self, wait_seconds: float) -> None:
         """Be the thread."""
         if wait_seconds:
-            time.sleep(wait_seconds)
+            self._selector.select(wait_seconds)  # Its end does not wait for it.
         with contextlib.suppress(OSError):
             remove_stale()
         sampling: threading.Thread | None = None

@@ -1,4 +1,7 @@
-"""One forward by depth: every module is a block below its parent, in the order of the calls.
+"""One forward by depth: every module is a block below its parent, in the order of the tree.
+
+That is the order of registration, in which most models call their parts; who calls them otherwise
+sees the shares, and not the order.
 
 1. The cells of a block are shared out over what is inside it: children lie within their parent,
    and a level that nothing is missing from adds up to the cells of the one above.

@@ -21,7 +21,17 @@ def throughput(session: Session) -> str:
     if session.tick is None:
         return UNAVAILABLE
     has_batch = session.model is not None and session.model.batch is not None
-    return rate(session.tick.per_second, "items/s" if has_batch else "forwards/s")
+    figure = rate(session.tick.per_second, "items/s" if has_batch else "forwards/s")
+    return f"~{figure}" if is_estimated_rate(session) else figure
+
+
+def is_estimated_rate(session: Session) -> bool:
+    """Tell whether a throughput is put together from a share of a program's own forwards.
+
+    Those are recorded a few at a time: what passes from one to the next is mostly not seen.
+    """
+    found = session.overhead
+    return found is not None and found.pairs == 0 and found.share < 1.0
 
 
 class Totals(Struct, frozen=True):

@@ -80,6 +80,7 @@ class OverheadMeter:
             low=share * recording.low + least + self.windows_share,
             high=share * recording.high + most + self.windows_share,
             pairs=recording.pairs,
+            share=share,
         )
 
     def between(self) -> float:

@@ -115,4 +115,5 @@ class EstimatedCost:
             share * recording.low + least,
             share * recording.high + most,
             pairs=0,
+            share=share,
         )

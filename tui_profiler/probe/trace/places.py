@@ -147,7 +147,8 @@ class Places:
         here = frame.place
         known = self._by_module.get(id(module))
         if known:
-            return self._add(here, module, known[0].path, known[0].path, note="called from here")
+            name = known[0].path or class_name(module)  # A model that calls itself has no path.
+            return self._add(here, module, name, known[0].path, note="called from here")
         if here.module is not None:
             for name, child in children_of(here.module).items():
                 if child is module:
