@@ -86,7 +86,7 @@ class Walk:
         for keys in press.answer:
             if self.asks():
                 self.press(keys, f"{why}: {press.key!r}")
-        if press.answer and self.asks():
+        if press.answer and not self.wait_for(lambda: not self.asks(), BACK_SECONDS):
             self.press(ESCAPE, f"{why}: {press.key!r}")  # That answer is not offered here.
         for keys in press.undo:
             self.press(keys, f"{why}: after {press.key!r}")

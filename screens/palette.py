@@ -23,7 +23,7 @@ class PaletteScreen(ModalScreen[Command | None]):
     """Lies over the screen that it was opened from; gives the command that was chosen."""
 
     CSS = """
-    PaletteScreen { background: $background 0%; }
+    PaletteScreen { background: transparent; }
     PaletteScreen #palette { background: $panel; offset: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

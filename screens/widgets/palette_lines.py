@@ -60,7 +60,8 @@ def _command(command: Command, is_selected: bool, look: Look) -> Line:
     refused = bool(command.why_not)
     ink = "strong accent" if is_selected else "strong ink"
     name: Line = ((safe(command.name), "faint" if refused else ink),)
-    key: Line = ((command.key, "faint" if refused else "strong accent"),)
+    written = command.key.replace(UNICODE.enter, look.glyphs.enter)
+    key: Line = ((written, "faint" if refused else "strong accent"),)
     room = look.inner - 2 - name_cells - line_width(key) - 2
     words = f"not now: {safe(command.why_not)}" if refused else command.help
     said: Line = ((shortened(words, room, ellipsis), "faint" if refused else "muted"),)

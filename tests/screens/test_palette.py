@@ -8,7 +8,7 @@ from screens.commands import Command, commands, matching
 from screens.explorer import ExplorerScreen
 from screens.keys import DEPTHS, EXPLORER
 from screens.palette import PaletteScreen
-from screens.theme import THEMES, short_name
+from screens.theme import PREFIX, THEMES, short_name
 from screens.widgets.lines import line_width, text
 from screens.widgets.palette_lines import palette_lines
 from tests.fixtures.record import recorded
@@ -112,3 +112,21 @@ def test_every_row_is_exactly_as_wide_as_asked(size: tuple[int, int]) -> None:
             lines = palette_lines(found, max(len(found) - 1, 0), "\x07" * 9, size, glyphs)
             assert [line_width(line) for line in lines] == [size[0]] * size[1]
             assert not {c for line in lines for c in text(line)} & set("\x1b\u202e\x07")
+
+
+@pytest.mark.parametrize("theme", NAMES)
+async def test_what_lies_around_it_stays_in_sight_in_every_theme(theme: str) -> None:
+    async with on_stage(recorded(), (80, 30)) as (stage, pilot):
+        stage.app.theme = PREFIX + theme
+        await pilot.pause()
+        first, *_, last = screen_text(stage.app).rstrip("\n").split("\n")
+        await pilot.press("colon")
+        await pilot.pause()
+        shown = screen_text(stage.app).rstrip("\n").split("\n")
+        assert (shown[0], shown[-1]) == (first, last)
+
+
+def test_without_its_sign_the_enter_key_is_written_out() -> None:
+    drawn = [text(line).rstrip() for line in palette_lines(every(), 0, "", (80, 20), ASCII)]
+    [opens] = [line for line in drawn if line.lstrip("> ").startswith("open ")]
+    assert opens.endswith("enter")
