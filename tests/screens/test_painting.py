@@ -74,6 +74,7 @@ class Typed(PaintedScreen[None]):
         with Horizontal():
             yield Rows()
             yield Rows()
+        yield Static("over it", id="over")
 
     @property
     def rows(self) -> list[Rows]:
@@ -93,7 +94,7 @@ class TypedApp(KeysFirstApp[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layers: base above; }
-    #over { layer: above; position: absolute; offset: 15 7; width: 20; height: 4; }
+    #over { layer: above; position: absolute; offset: 25 7; width: 10; height: 4; }
     """
 
     def __init__(self) -> None:
@@ -184,11 +185,7 @@ def test_one_widget_is_asked_for_the_rows_that_changed() -> None:
 
 def test_a_row_that_something_lies_over_is_composed_by_textual() -> None:
     async def test(app: TypedApp, screen: Typed, pilot: Pilot[Any]) -> None:
-        await app.mount(Static("over it", id="over"))
-        await pilot.pause()
         right = screen.rows[1]
-        app.written()
-        right.asked.clear()
         right.change("b", 9)
         screen.paint()
         assert len(right.asked) > 1
