@@ -2,7 +2,7 @@
 
     python -m benchmarks.output_fuzz [STEPS] [--seed N] [--colours truecolor|256|standard]
 
-Every update of Textual's is written by both, each to an emulator of its own. After each step every
+Every update is composed and written by both, each to an emulator of its own. After each step every
 cell is compared: text, colours, attributes, links, and the cursor's place; but not in rows where
 Textual has cut a joined grapheme, and its parts are not as wide as it says. Ours is answered late
 or never, told that its link is slow, and loses its terminal now and then.
@@ -20,34 +20,25 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from rich.cells import cell_len, split_graphemes
-from rich.segment import Segment
-from rich.style import Style
+from rich.cells import split_graphemes
+from rich.console import RenderableType
 from rich.text import Text
 from textual._compositor import LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.events import CursorPosition, Resize
-from textual.geometry import Region
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import ModalScreen
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Static
 
 from benchmarks.emulator import Emulator
+from benchmarks.noise import PIECES, Noise, random_style
 from screens.terminal.output import SparingApp
+from screens.terminal.painting import PaintedScreen
 
 STEPS_OF_ONE = 40
-PIECES = (
-    *("layer1.0.conv2", "  ", " ", "12.4 ms", "|", "x"),
-    *("▏▎█░", "⣿⠂⡇", "─┼╮", "● ◐ ×", "µs ≥ ±", "日本語", "한국", "全角", "é"),
-    *("e\u0301a\u0302", "q\u0323\u0307", "❤\ufe0f", "👩\u200d🚀", "a\u200b", "ก\u0e33"),
-    *("😀", "⌚", "✔"),
-)
-COLOURS = ("", "red", "bright_blue", "default", "color(130)", "#8c95a3", "#101318", "rgb(1,2,3)")
-WAYS = ("bold", "dim", "italic", "underline", "reverse", "strike", "blink", "conceal", "overline")
 
 
 class FuzzDriver(HeadlessDriver):
@@ -62,52 +53,6 @@ class FuzzDriver(HeadlessDriver):
         self._app.turn.write(data)
 
 
-class Noise(Widget):
-    """Rows of random pieces in random styles."""
-
-    can_focus = True
-
-    def __init__(self, chance: random.Random, **options: Any) -> None:
-        super().__init__(**options)
-        self.chance = chance
-        self.rows: dict[int, list[Segment]] = {}
-
-    def render_line(self, y: int) -> Strip:
-        segments = self.rows.setdefault(y, random_segments(self.chance, 60))
-        strip = Strip(Segment.apply_style(segments, self.rich_style))
-        return strip.adjust_cell_length(self.size.width, self.rich_style)
-
-    def change(self) -> None:
-        """Change some rows, or a part of some."""
-        for y in self.chance.sample(range(max(self.size.height, 1)), k=min(self.size.height, 3)):
-            row = self.rows.get(y, [])
-            if row and self.chance.random() < 0.7:
-                place = self.chance.randrange(len(row))
-                row[place : place + 1] = random_segments(self.chance, 6)
-            else:
-                self.rows[y] = random_segments(self.chance, 60)
-            self.refresh(Region(0, y, self.size.width, 1))
-
-
-def random_segments(chance: random.Random, cells: int) -> list[Segment]:
-    """Give at least so many cells of segments."""
-    segments: list[Segment] = []
-    while cells > 0:
-        text = "".join(chance.choices(PIECES, k=chance.randint(1, 4)))
-        segments.append(Segment(text, random_style(chance)))
-        cells -= cell_len(text)
-    return segments
-
-
-def random_style(chance: random.Random) -> Style:
-    """Give any style."""
-    words = [way for way in WAYS if chance.random() < 0.12]
-    words += [colour] if (colour := chance.choice(COLOURS)) else []
-    words += [f"on {colour}"] if (colour := chance.choice(COLOURS)) else []
-    link = "https://a.example/b" if chance.random() < 0.05 else None
-    return Style.parse(" ".join(words)) + Style(link=link)
-
-
 class Over(ModalScreen[None]):
     """A screen over the other."""
 
@@ -117,6 +62,18 @@ class Over(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static("modal 日本 é", markup=False)
+
+
+class Composed(PaintedScreen[None]):
+    """Is composed by both."""
+
+    def _compositor_refresh(self) -> None:
+        app, dirty = self.app, self._compositor._dirty_regions.copy()
+        if isinstance(app, FuzzApp) and self is app.screen:
+            below = app._background_screens
+            app.theirs = self._compositor.render_update(screen_stack=below)
+            self._compositor._dirty_regions.update(dirty)
+        super()._compositor_refresh()
 
 
 class FuzzApp(SparingApp[None]):
@@ -133,8 +90,13 @@ class FuzzApp(SparingApp[None]):
         self.chance = chance
         self.stock, self.ours = Emulator(columns, rows), Emulator(columns, rows)
         self.turn = self.ours
+        self.theirs: RenderableType | None = None
+        """What Textual has composed of the update that comes next."""
         self.misfits: set[int] = set()
         """Rows with a strip that takes other cells than it says: Textual's are shifted there."""
+
+    def get_default_screen(self) -> Composed:
+        return Composed(id="_default")
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -151,13 +113,16 @@ class FuzzApp(SparingApp[None]):
             self.misfits.add(y)
         return super()._take_strip(x, y, strip)
 
-    def _display(self, screen: Any, renderable: Any) -> None:
-        if isinstance(renderable, LayoutUpdate):
+    def show(self, screen: Any, updates: Any) -> None:
+        theirs, self.theirs = self.theirs, None
+        stock = updates if theirs is None else [theirs]
+        if any(isinstance(update, LayoutUpdate) for update in stock):
             self.misfits.clear()
         self.turn = self.stock
-        App._display(self, screen, renderable)
+        for update in stock:
+            App._display(self, screen, update)
         self.turn = self.ours
-        super()._display(screen, renderable)
+        super().show(screen, updates)
 
     def answer(self) -> None:
         """Answer what the terminal of ours was asked."""
@@ -179,6 +144,8 @@ async def step(app: FuzzApp, pilot: Any) -> str:
         case "change":
             for noise in screen.query(Noise):
                 noise.change()
+            if isinstance(screen, PaintedScreen) and chance.random() < 0.5:
+                screen.paint()
         case "scroll":
             for scroll in screen.query(VerticalScroll):
                 scroll.scroll_to(y=chance.randint(0, 90), animate=chance.random() < 0.3)

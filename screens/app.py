@@ -42,6 +42,8 @@ MOST_SHARE = 0.04
 """Of a core that is taken by drawing new figures."""
 MOST_SECONDS = 4.0
 """Without new ones, however long it takes; after 5 s they would be said to be old."""
+STEP_SECONDS, PAUSE_SECONDS = 0.001, 0.002
+"""What takes long is worked at for about so long, then keys have so long to be painted in."""
 AT_ONCE = (
     *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
     *(Playback, Jump, Remembered),
@@ -153,9 +155,10 @@ class ProfilerApp(BaseApp):
         shown, newest, spent = self.session, self._newest, 0.0
         began = time.thread_time()
         for _ in () if self._is_held else prepared(newest):
-            spent += time.thread_time() - began
-            await asyncio.sleep(0)
-            began = time.thread_time()
+            if (step := time.thread_time() - began) > STEP_SECONDS:
+                spent += step
+                await asyncio.sleep(PAUSE_SECONDS)
+                began = time.thread_time()
         if self.session is shown:  # Else something was to be seen at once meanwhile.
             self._show_as(newest, spent + time.thread_time() - began)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from textual import events
-from textual.screen import Screen
 
 from .prompt import Choice, Prompt
+from .terminal.painting import PaintedScreen
 
 _Result = TypeVar("_Result")
 
 
-class AskingScreen(Screen[_Result]):
+class AskingScreen(PaintedScreen[_Result]):
     """Holds at most one prompt, and hands it what is typed and pasted."""
 
     _prompt: Prompt | Choice | None = None

@@ -24,14 +24,14 @@ from .keys import Key, remapped
 from .terminal.crashing import CrashingApp
 from .terminal.driver import QuietDriver
 from .terminal.guard import end_on_hang_up, end_on_signals
-from .terminal.output import SparingApp
+from .terminal.painting import KeysFirstApp
 from .terminal.served import is_served
 from .theme import PREFIX, THEMES, roles_for
 
 _Result = TypeVar("_Result")
 
 
-class ThemedApp(SparingApp[_Result], CrashingApp[_Result]):
+class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
     """Has our themes, our terminal driver and output, and no palette of Textual's."""
 
     ENABLE_COMMAND_PALETTE = False

@@ -49,6 +49,10 @@ SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
 CLOCK_SECONDS = 0.9
 """Where nothing else has drawn the panels, the clock in them goes on about once a second."""
+GARBAGE = 20_000
+"""So many more objects than were freed are looked through for garbage. What is drawn is freed
+without that, but drawing makes thousands: with Python's own 700 a tenth of each key was spent on
+looking, and 5 ms in one piece at each tenth time."""
 HINT = "x tries the marked line"
 
 
@@ -105,6 +109,7 @@ class ExplorerScreen(PaletteActions):
     async def _complete(self) -> None:
         gc.enable()  # Off since the command line was read: it would run ten times before this.
         gc.freeze()
+        gc.set_threshold(GARBAGE)
         if self._is_made:
             return
         self._make_rest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from textual.timer import Timer
 
@@ -20,12 +20,17 @@ from .theme import PREFIX, next_theme, short_name
 RATES = (0.5, 1.0, 2.0, 4.0, 10.0)
 """Redraws a second, from key to key."""
 
+STRAIGHT = ("move", "page", "first", "last", "sibling", "unfold", "fold", "toggle_fold")
+"""Actions that change the tree alone, and are repeated as fast as keys come."""
+
 
 class HabitActions(LookActions):
     """Actions of a screen that begins as its user is used to, and keeps how it was left."""
 
     habits: Habits
     _ticker: Timer | None = None
+    _straight: Mapping[str, str] = {}
+    """Key to its action, once one was pressed."""
 
     def tick(self) -> None:
         """Redraw what moves by the clock alone."""
@@ -77,6 +82,16 @@ class HabitActions(LookActions):
             asking["filter"] = self.action_filter
         found = (one for one in self.own_keys() if key in one.keys.split(","))
         return next((asking[one.action] for one in found if one.action in asking), None)
+
+    def straight(self, key: str) -> str:
+        """Give the action of a key that moves through the tree."""
+        if self.asks is not None or not hasattr(self, "tree_widget"):
+            return ""
+        if not self._straight:
+            bound = ((key, one) for key, one in self.active_bindings.items() if one.node is self)
+            self._straight = {key: one.binding.action for key, one in bound}
+        action = self._straight.get(key, "")
+        return action if action.partition("(")[0] in STRAIGHT else ""
 
     def action_columns(self) -> None:
         """Let the columns of the tree be chosen."""

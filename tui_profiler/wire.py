@@ -82,13 +82,15 @@ class Decoder(Generic[_T]):
                 end = start + _LENGTH.size + length
                 if len(self._buffer) < end:
                     return
-                body = bytes(self._buffer[start + _LENGTH.size : end])
+                # A view: a tick of a large model has 4 MB, which keys wait for while it is copied.
+                with memoryview(self._buffer)[start + _LENGTH.size : end] as body:
+                    message = self._message(body)
                 start = end
-                yield self._message(body)
+                yield message
         finally:
             del self._buffer[:start]
 
-    def _message(self, body: bytes) -> _T:
+    def _message(self, body: memoryview) -> _T:
         try:
             return self._decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:

@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import compress
+from operator import ne
 from typing import NamedTuple, TypeAlias
 
 
@@ -31,8 +33,8 @@ Cell: TypeAlias = tuple[str, Pen]
 PLAIN = Pen()
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "8": "28", "9": "29"}
 """What ends an attribute. The others end with a reset alone."""
-_GAP = 8
-"""So many unchanged cells may be written again instead of moving over them."""
+_GAP = 3
+"""So many unchanged cells may be written again; moving over more is never longer."""
 _ODD_REACH = 3
 """Cells that an odd grapheme may take or spoil."""
 # One cell each, in every terminal that we know: Latin, Greek, Cyrillic, punctuation, arrows,
@@ -101,53 +103,54 @@ class Pencil:
         self._at: tuple[int, int] | None = None
         """Column and row of the cursor; None where terminals may disagree on it."""
 
-    def put(self, x: int, y: int, row: Sequence[Cell | None]) -> None:
-        """Write the grapheme of a cell of a row."""
-        cell = row[x]
-        if cell is None or not cell[0]:
-            return  # Not known yet; or the second half of the one before.
-        text, pen = cell
-        self._move(x, y, row)
-        self._turn(pen)
-        after = row[x + 1] if x + 1 < len(row) else None
-        cells = 2 if after is not None and not after[0] else 1
-        if is_odd(text):
-            self._add(" " * cells)
-            self._at = None
-            self._move(x, y, row)
-        self._add(text)
-        self._at = None if is_odd(text) or x + cells >= len(row) else (x + cells, y)
+    def put(self, places: Iterable[int], y: int, row: Sequence[Cell | None]) -> None:
+        """Write the graphemes of some cells of a row, from left to right."""
+        before, parts = len(self.parts), self.parts
+        at, pen = self._at[0] if self._at is not None and self._at[1] == y else None, self._pen
+        # One loop without calls: a tree that scrolls by a row changes five hundred cells.
+        for x in places:
+            cell = row[x]
+            if cell is None or not cell[0]:
+                continue  # Not known yet; or the second half of the one before.
+            if x != at:
+                parts.append(_way(at, (x, y), row, pen))
+            text, wanted = cell
+            if wanted != pen:
+                parts.append(turn(pen, wanted))
+                pen = wanted
+            at = x + 1
+            if not text.isascii():
+                cells = 2 if at < len(row) and (after := row[at]) and not after[0] else 1
+                at = x + cells
+                if is_odd(text):
+                    parts.append(" " * cells + _placed(x, y))
+                    at = len(row)
+            parts.append(text)
+        self._at = (at, y) if at is not None and at < len(row) else None
+        self._pen = pen
+        self.size += sum(map(len, parts[before:]))
 
     def finished(self, cursor: tuple[int, int]) -> str:
         """Give the frame: the pen plain again, the cursor where it belongs (column, row)."""
-        self._turn(PLAIN)
-        return "".join((*self.parts, _placed(*cursor)))
+        end = turn(self._pen, PLAIN) if self._pen != PLAIN else ""
+        return "".join((*self.parts, end, _placed(*cursor)))
 
-    def _add(self, text: str) -> None:
-        self.parts.append(text)
-        self.size += len(text)
 
-    def _turn(self, pen: Pen) -> None:
-        if pen != self._pen:
-            self._add(turn(self._pen, pen))
-            self._pen = pen
-
-    def _move(self, x: int, y: int, row: Sequence[Cell | None]) -> None:
-        if self._at == (x, y):
-            return
-        ways = [_placed(x, y)]
-        if self._at is not None and self._at[1] == y and self._at[0] < x:
-            steps = x - self._at[0]
-            ways.append(f"\x1b[{steps if steps > 1 else ''}C")
-            if steps <= _GAP and (again := self._again(row[self._at[0] : x])):
-                ways.append(again)
-        self._add(min(ways, key=lambda way: len(way.encode())))
-
-    def _again(self, between: Sequence[Cell | None]) -> str:
-        """Give the text of cells that can be written again with the pen in hand, or nothing."""
-        texts = [cell[0] for cell in between if cell is not None and cell[1] == self._pen]
-        sure = len(texts) == len(between) and all(len(t) == 1 and is_sure(t) for t in texts)
-        return "".join(texts) if sure else ""
+def _way(at: int | None, to: tuple[int, int], row: Sequence[Cell | None], pen: Pen) -> str:
+    """Give the shortest way to a cell, from one to the left of it in its row or from anywhere."""
+    x, y = to
+    if at is None or at > x:
+        return _placed(x, y)
+    steps = x - at
+    right = f"\x1b[{steps if steps > 1 else ''}C"
+    if steps > _GAP:
+        return right
+    again = ""
+    for cell in row[at:x]:
+        if cell is None or not cell[0] or cell[1] != pen or is_odd(cell[0]):
+            return right
+        again += cell[0]
+    return again if again.isascii() or len(again.encode()) < len(right) else right
 
 
 def _placed(x: int, y: int) -> str:
@@ -171,10 +174,11 @@ class Cells:
         self._shown = [[None] * self.columns for _ in range(self.rows)]
         self.dirty = dict.fromkeys(range(self.rows))
 
-    def put(self, x: int, y: int, cells: list[Cell], width: int) -> None:
+    def put(self, x: int, y: int, cells: list[Cell], width: int, *, odd: bool = True) -> None:
         """Want ``width`` cells from a column of a row on.
 
-        What lies outside of the screen is left out; what is missing is blank.
+        What lies outside of the screen is left out; what is missing is blank. ``odd`` says whether
+        an odd grapheme may be among them.
         """
         if not (0 <= y < self.rows and 0 <= x < self.columns and width > 0):
             return
@@ -188,7 +192,7 @@ class Cells:
         _blank_half(row, x - 1, x)
         _blank_half(row, end, end)
         row[x:end] = cells
-        if any(is_odd(text) for text, _ in cells):
+        if odd:
             self._odd_rows.add(y)
         self.dirty.setdefault(y)
 
@@ -209,20 +213,21 @@ class Cells:
 
     def _draw(self, y: int, pencil: Pencil) -> None:
         old, new = self._shown[y], self._wanted[y]
-        changed = [was != now for was, now in zip(old, new, strict=True)]
         if y in self._odd_rows:
-            odd = [x for x in range(self.columns) if _holds_odd(old[x]) or _holds_odd(new[x])]
+            changed = [was != now for was, now in zip(old, new, strict=True)]
+            odd = [x for x in range(self.columns) if holds_odd(old[x]) or holds_odd(new[x])]
             for x in (*odd, *reversed(odd)):
                 if any(changed[x : x + _ODD_REACH]):
                     reach = min(_ODD_REACH, self.columns - x)
                     changed[x : x + reach] = [True] * reach
-        for x, differs in enumerate(changed):
-            if differs:
-                pencil.put(x, y, new)
+            pencil.put(compress(range(self.columns), changed), y, new)
+        else:
+            pencil.put(compress(range(self.columns), map(ne, old, new)), y, new)
         self._shown[y] = list(new)
 
 
-def _holds_odd(cell: Cell | None) -> bool:
+def holds_odd(cell: Cell | None) -> bool:
+    """Tell whether terminals may disagree on what a cell takes."""
     return cell is not None and is_odd(cell[0])
 
 

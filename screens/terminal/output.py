@@ -27,8 +27,9 @@ import inspect
 import os
 import re
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rich.color import ColorSystem
 from rich.console import RenderableType
@@ -42,7 +43,7 @@ from textual.strip import Strip
 from tui_profiler.text import safe
 
 from ..options import STOCK_OUTPUT
-from .cells import PLAIN, Cell, Cells, Pen, cells_of, pen_from
+from .cells import PLAIN, Cell, Cells, Pen, cells_of, holds_odd, pen_from
 from .pace import Pace
 
 try:
@@ -60,10 +61,12 @@ _AGAIN_SECONDS = 0.02
 _SETTLED_SECONDS = 0.1
 _MOST_PENS = 4096
 _MOST_STRIPS = 160
-_NO_STRIP: tuple[None, list[Cell]] = (None, [])
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _Result = TypeVar("_Result")
+_Kept: TypeAlias = tuple[Strip | None, list[Cell], bool]
+"""A strip, so that it is not another one at the same place, its cells, whether one is odd."""
+_NO_STRIP: _Kept = (None, [], False)
 
 
 class Surprise(Exception):
@@ -106,7 +109,7 @@ class SparingApp(App[_Result]):
         """Why Textual draws by itself; empty while it does not."""
         self._cells = Cells(0, 0)
         self._pens: dict[Style | None, Pen] = {None: PLAIN}
-        self._cells_of: LRUCache[int, tuple[Strip | None, list[Cell]]] = LRUCache(_MOST_STRIPS)
+        self._cells_of: LRUCache[int, _Kept] = LRUCache(_MOST_STRIPS)
         """Of strips that were drawn lately: a row that is scrolled is the same strip elsewhere."""
         self._cursor_shown: tuple[int, int] | None = None
         self._is_synchronized = False
@@ -141,25 +144,30 @@ class SparingApp(App[_Result]):
         self._send_or_give_up()
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        self.show(screen, [renderable])
+
+    def show(self, screen: Screen[Any], updates: Sequence[RenderableType | None]) -> None:
+        """Show updates of Textual's in one frame."""
         driver = self._driver
-        if (
-            self.stock_because
-            or renderable is None
-            or self._batch_count
-            or not self._is_drawn_on
-            or driver is None
-            or driver.is_inline
-        ):
-            super()._display(screen, renderable)
+        is_ours = not self.stock_because and not self._batch_count and self._is_drawn_on
+        if not is_ours or driver is None or driver.is_inline or None in updates:
+            self._show_as_textual(screen, updates)
             return
         try:
-            self._take(renderable)
+            for update in updates:
+                self._take(update)
             self._send_frame()
         except Exception as error:
             self._give_up(error)
-            super()._display(screen, renderable)
+            self._show_as_textual(screen, updates)
         else:
             self.post_display_hook()
+
+    def _show_as_textual(
+        self, screen: Screen[Any], updates: Sequence[RenderableType | None]
+    ) -> None:
+        for update in updates:
+            super()._display(screen, update)
 
     @property
     def _is_drawn_on(self) -> bool:
@@ -187,11 +195,12 @@ class SparingApp(App[_Result]):
 
     def _take_strip(self, x: int, y: int, strip: Strip) -> int:
         """Want a strip; gives the cells that it takes."""
-        of, cells = self._cells_of.get(id(strip), _NO_STRIP)
+        of, cells, odd = self._cells_of.get(id(strip), _NO_STRIP)
         if of is not strip:
             cells = self._cells_in(strip)
-            self._cells_of[id(strip)] = strip, cells
-        self._cells.put(x, y, cells, strip.cell_length)
+            odd = any(map(holds_odd, cells))
+            self._cells_of[id(strip)] = strip, cells, odd
+        self._cells.put(x, y, cells, strip.cell_length, odd=odd)
         return strip.cell_length
 
     def _cells_in(self, strip: Strip) -> list[Cell]:

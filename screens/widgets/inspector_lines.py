@@ -6,6 +6,8 @@ operator window and the tensors go. The machine never goes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tui_profiler.queries.panel_state import is_stale
 
 from .bound_lines import bound_lines
@@ -27,35 +29,32 @@ def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
     room = rows - len(machine)
     if room <= 0:
         return finished(machine, look, rows)
-    above = next(
-        (form for form in _forms(look) if len(form) <= room - 1),
-        _forms(look)[-1][: max(room - 1, 0)],
-    )
+    above: Block = ()
+    for above in _forms(look):
+        if len(above) <= room - 1:
+            break
+    above = above[: max(room - 1, 0)]
     blank = (EMPTY,) * (room - len(above))
     return finished((*above, *blank, *machine), look, rows)
 
 
-def _forms(look: Look) -> tuple[Block, ...]:
-    """Give what stands above the machine, the fullest form first."""
+def _forms(look: Look) -> Iterator[Block]:
+    """Yield what stands above the machine, the fullest form first; each is made when asked for."""
     identity, tensors, work = identity_lines(look), tensor_lines(look), work_lines(look)
     if look.tree is not None and not look.tree.has_forward:
         file, inside = file_lines(look), inside_lines(look)
-        return (
-            _stacked(identity, tensors, file, inside),
-            _stacked(identity, tensors, file),
-            _stacked(identity, file),
-        )
-    tall, flat = _live(look, 3), _live(look, 1)
-    window, inside = window_lines(look), inside_lines(look)
-    with_tensors = (*tensors, *work)
-    return (
-        _stacked(identity, with_tensors, *tall, window, inside),
-        _stacked(identity, with_tensors, *tall, window),
-        _stacked(identity, with_tensors, *flat, window),
-        _stacked(identity, with_tensors, *tall),
-        _stacked(identity, with_tensors, *flat),
-        _stacked(identity, work, *flat),
-    )
+        yield _stacked(identity, tensors, file, inside)
+        yield _stacked(identity, tensors, file)
+        yield _stacked(identity, file)
+        return
+    tall, window, with_tensors = _live(look, 3), window_lines(look), (*tensors, *work)
+    yield _stacked(identity, with_tensors, *tall, window, inside_lines(look))
+    yield _stacked(identity, with_tensors, *tall, window)
+    flat = _live(look, 1)
+    yield _stacked(identity, with_tensors, *flat, window)
+    yield _stacked(identity, with_tensors, *tall)
+    yield _stacked(identity, with_tensors, *flat)
+    yield _stacked(identity, work, *flat)
 
 
 def _live(look: Look, spark_rows: int) -> tuple[Block, Block]:

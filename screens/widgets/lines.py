@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import TypeAlias
 
 from rich.color import Color as RichColor
@@ -23,6 +24,8 @@ from textual.widget import Widget
 from tui_profiler import text as texts
 from tui_profiler.canvas import ASCII, UNICODE
 from tui_profiler.text import fit, printable, width
+
+from ..terminal.painting import runs
 
 Span: TypeAlias = tuple[str, str]
 """Text and its role: a colour, with ``strong``, ``underline``, ``reverse``, ``cursor`` or
@@ -136,10 +139,11 @@ class LinesWidget(Widget):
         before, self._lines = self._lines, tuple(lines)
         if before is self._lines:
             return
-        count = max(len(before), len(self._lines))
-        changed = [y for y in range(count) if before[y : y + 1] != self._lines[y : y + 1]]
+        both = enumerate(zip_longest(before, self._lines))
+        changed = {y for y, (was, now) in both if was != now}
         if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+            cells = self.size.width
+            self.refresh(*(Region(0, run.start, cells, len(run)) for run in runs(changed)))
 
     def notify_style_update(self) -> None:
         """Forget what was drawn in the colours of another theme."""

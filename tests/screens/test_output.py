@@ -13,7 +13,8 @@ from rich.style import Style
 from textual.app import App
 from textual.strip import Strip
 
-from benchmarks.output_fuzz import FuzzApp, Noise, differences, finished, fuzz_one
+from benchmarks.noise import Noise
+from benchmarks.output_fuzz import FuzzApp, differences, finished, fuzz_one
 from screens.options import STOCK_OUTPUT
 from screens.terminal.output import missing_names
 from screens.terminal.pace import LEAST_BYTES, LOST_SECONDS, Pace

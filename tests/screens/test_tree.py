@@ -26,7 +26,7 @@ class Watched(NodeTree):
         super().__init__(session)
 
     def refresh(self, *regions: Region, **changes: bool) -> NodeTree:  # type: ignore[override]
-        self.repainted += [region.y for region in regions]
+        self.repainted += [row for region in regions for row in region.line_range]
         return super().refresh(*regions, **changes)
 
 
