@@ -85,7 +85,8 @@ class HabitActions(LookActions):
 
     def straight(self, key: str) -> str:
         """Give the action of a key that moves through the tree."""
-        if self.asks is not None or not hasattr(self, "tree_widget"):
+        widget = getattr(self, "tree_widget", None)
+        if self.asks is not None or widget is None or widget.outline is None:
             return ""
         if not self._straight:
             bound = ((key, one) for key, one in self.active_bindings.items() if one.node is self)

@@ -85,10 +85,13 @@ class SideScreen(TakeActions[Left]):
         self.now = now
         self.send: Callable[[Request], None] = lambda request: None
         """What asks the probe; whoever opens the view gives it."""
-        self.view_pause = view_pause or ViewPause(self.send)
+        self.view_pause = view_pause or ViewPause(self._send)
         self._path: str | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.begin()
+
+    def _send(self, request: Request) -> None:
+        self.send(request)
 
     def begin(self) -> None:
         """Set up what a view keeps for itself."""

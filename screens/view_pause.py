@@ -32,7 +32,7 @@ class ViewPause:
             What is to be said; empty where the header says it.
         """
         playback = session.playback
-        if playback is None:
+        if playback is None or self.held is not None:
             self.held = (session, now) if self.held is None else None
             return ""
         if playback.is_playing:

@@ -13,6 +13,7 @@ keys and rows go Textual's way, which is slower and no more than that:
 
 - ``Screen._compositor_refresh``, which is overridden, ``_compositor``, ``_dirty_widgets`` and
   ``_on_timer_update``; ``_layout_required`` and ``_repaint_required`` of screens and widgets;
+- ``_pending_message`` of screens, widgets and the app: what was taken from a queue, and waits;
 - ``Compositor.visible_widgets``, from front to back, ``size`` and ``_dirty_regions``.
 """
 
@@ -29,7 +30,10 @@ from textual.widget import Widget
 from .output import SparingApp
 
 _Result = TypeVar("_Result")
-_OF_SCREENS = ("_dirty_widgets", "_on_timer_update", "_layout_required", "_repaint_required")
+_OF_SCREENS = (
+    *("_dirty_widgets", "_on_timer_update", "_layout_required", "_repaint_required"),
+    "_pending_message",
+)
 _OF_COMPOSITORS = ("visible_widgets", "size", "_dirty_regions")
 
 
@@ -87,9 +91,11 @@ class KeysFirstApp(SparingApp[_Result]):
         screen = self.screen_stack[-1] if self.screen_stack else None
         if event.is_forwarded or not self.app_focus or not isinstance(screen, PaintedScreen):
             return None
+        if not (screen.is_known and screen.straight(event.key)):
+            return None
         way = (screen.focused or screen).ancestors_with_self
-        nothing_waits = not any(each.message_queue_size for each in way)
-        return screen if nothing_waits and screen.is_known and screen.straight(event.key) else None
+        waits = (each.message_queue_size or each._pending_message is not None for each in way)
+        return None if any(waits) else screen
 
 
 def patches(compositor: Compositor) -> list[LayoutUpdate] | None:

@@ -147,6 +147,18 @@ def test_a_key_keeps_its_place_behind_one_that_goes_round() -> None:
     in_app(test)
 
 
+def test_a_key_keeps_its_place_behind_one_that_was_taken_and_waits() -> None:
+    async def test(app: TypedApp, screen: Typed, pilot: Pilot[Any]) -> None:
+        app.post_message(Key("x", "x"))
+        assert app._peek_message() is not None  # As Textual does before each message.
+        await app.on_event(Key("j", "j"))
+        assert screen.noted == ""
+        await pilot.pause()
+        assert sorted(screen.noted) == ["j", "x"]
+
+    in_app(test)
+
+
 def test_where_textual_draws_by_itself_keys_go_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(STOCK_OUTPUT, "1")
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from screens.view_pause import ViewPause
 from tests.fixtures.record import recorded
 from tests.recording.files import fixture, write
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import on_stage
 from tests.screens.test_playing import played
+from tui_profiler.messages import Request
+from tui_profiler.session import EMPTY
 
 
 @pytest.mark.parametrize("opened", ["m", "t", "r", "w", "f", "o"])
@@ -43,6 +46,21 @@ async def test_a_recording_is_halted_and_played_from_any_view(tmp_path: Path) ->
             await pilot.press("p", "escape")
             await pilot.pause(0.05)
             assert app.session.playback.is_playing is was_playing
+
+
+async def test_what_was_paused_before_it_was_known_to_be_a_recording_can_go_on(
+    tmp_path: Path,
+) -> None:
+    asked: list[Request] = []
+    pause = ViewPause(asked.append)
+    pause.press(EMPTY, 0.0)
+    assert pause.held is not None
+    async with played(write(tmp_path / "session.rec", fixture())) as (app, _, _):
+        assert app.session.playback is not None
+        pause.press(app.session, 1.0)
+        assert (pause.held, asked) == (None, [])
+        pause.press(app.session, 1.0)
+        assert (pause.held, len(asked)) == (None, 1)
 
 
 async def test_a_key_that_can_do_nothing_says_so() -> None:

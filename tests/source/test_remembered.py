@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import stat
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -243,6 +245,30 @@ async def test_what_is_damaged_is_not_known_and_told_to_the_log(cache: Path) -> 
     assert source.known(60.0) is None
     first, *_ = await told(source)
     assert isinstance(first, Printed)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_who_leaves_while_it_is_read_leaves_nothing_behind(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(SPEC, SMALL)
+    only_file(cache).write_bytes(b"?")
+    is_read, may_go_on = threading.Event(), threading.Event()
+
+    def stat_slowly(path: Path) -> os.stat_result:
+        is_read.set()
+        may_go_on.wait(60.0)
+        return os.lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", stat_slowly)
+    source = Remembering(Recorded(TRACED, ends=True), SPEC)
+    reading = asyncio.create_task(told(source))
+    await asyncio.to_thread(is_read.wait, 60.0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    may_go_on.set()
+    assert source.known(60.0) is None
 
 
 async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:

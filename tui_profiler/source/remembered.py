@@ -57,6 +57,7 @@ class Remembering:
         self._knew = False
         self._is_told = False
         self._recalled: Future[tuple[Remembered | None, str]] = Future()
+        self._recalled.set_running_or_notify_cancel()  # Whoever waits no longer does not end it.
         Thread(target=self._recall, daemon=True).start()
 
     def known(self, seconds: float) -> Remembered | None:
