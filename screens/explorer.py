@@ -2,158 +2,53 @@
 
 1. ``refresh_all`` draws everything from the session, the selection and the clock; it runs when one
    of them changes. Nothing here computes what is shown.
-2. The first frame needs the header, the stages and the footer alone; the widgets for a model that
-   is known are imported and mounted after it (``_complete``), while torch is imported elsewhere.
-   Where a tree is known before it, that of last time, it is in the first frame.
+2. Until all parts are there (``explorer_parts.py``) it shows the stages of the loading.
 """
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
-from textual.geometry import Size
-from textual.widget import MountError
 
-from tui_profiler.canvas import Glyphs
-from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel_failure import trouble
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.remembered import change, is_remembered
 from tui_profiler.session import Session
 from tui_profiler.text import safe, width
 
-from .habits import Habits
+from .explorer_parts import HINT, ExplorerParts
 from .keys import DEPTHS, EXPLORER, bindings
 from .keys_here import explorer_bar
-from .palette_actions import PaletteActions
 from .prompt import Choice
-from .view_pause import ViewPause
 from .widgets.header import Header
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
 from .widgets.parts import Look, finished, plain, row
 from .widgets.status import Status
 
-NARROW_COLUMNS = 100
-NARROW_ROWS = 30
-WIDE_COLUMNS = 160
-TINY_COLUMNS = 60
-TINY_ROWS = 15
 SECTIONS = (None, "work", "timing", "bound", "machine")
 SAID_SECONDS = 8.0
 CLOCK_SECONDS = 0.9
 """Where nothing else has drawn the panels, the clock in them goes on about once a second."""
-GARBAGE = 20_000
-"""So many more objects than were freed are looked through for garbage. What is drawn is freed
-without that, but drawing makes thousands: with Python's own 700 a tenth of each key was spent on
-looking, and 5 ms in one piece at each tenth time."""
-HINT = "x tries the marked line"
 
 
-class ExplorerScreen(PaletteActions):
+class ExplorerScreen(ExplorerParts):
     """Holds what is looked at, and hands it to the widgets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(EXPLORER), *bindings(DEPTHS)]
 
-    def __init__(
-        self,
-        spec: LoadSpec,
-        glyphs: Glyphs,
-        now: Callable[[], float],
-        send: Callable[[Request], None],
-        restart: Callable[[LoadSpec | None], None],
-        habits: Habits | None = None,
-    ) -> None:
-        super().__init__(spec, now, send, restart)
-        self.habits = habits or Habits()
-        self.glyphs = glyphs
-        self.view_pause = ViewPause(send)
-        self._said, self._said_at = "", -1e9
-        self._told: Session | None = None
-        self._section = 0
-        self._is_made = False
-        self._is_complete = False
-        self._arranged_for: Size | None = None
-        self._draws_soon = False
-        self._panels_drawn_at = 0.0
-
-    def compose(self) -> ComposeResult:
-        """What the first frame needs; the form is one CSS class."""
-        loading = Loading(self.glyphs, self.spec, id="loading")
-        yield Header(self.glyphs, self.spec, id="header")
-        if self.session.tree is not None:
-            self._make_rest()
-            yield self._strip
-            yield Container(loading, *self._in_body, id="body")
-            yield self._compact
-        else:
-            yield Container(loading, id="body")
-        yield Status(self.glyphs, id="status")
-        yield LinesWidget(id="keys")
-
-    def on_mount(self) -> None:
-        """Draw at once, then bring the rest."""
-        self.tick_at(self.habits.config.settings.rate)
-        if self._is_made:
-            self._begin()
-        else:
-            self.refresh_all()
-        self.call_after_refresh(self._complete)
-
-    async def _complete(self) -> None:
-        gc.enable()  # Off since the command line was read: it would run ten times before this.
-        gc.freeze()
-        gc.set_threshold(GARBAGE)
-        if self._is_made:
-            return
-        self._make_rest()
-        body = self.query_one("#body")
-        try:
-            await self.mount(self._strip, before=body)
-            await body.mount(*self._in_body)
-            await self.mount(self._compact, after=body)
-        except MountError:
-            return  # The screen is being left already.
-        self._begin()
-
-    def _make_rest(self) -> None:
-        from .widgets.compact import Compact  # noqa: PLC0415 # rule 2
-        from .widgets.failure import FailurePanel  # noqa: PLC0415
-        from .widgets.inspector import Inspector  # noqa: PLC0415
-        from .widgets.strip import ForwardStrip  # noqa: PLC0415
-        from .widgets.tree import NodeTree  # noqa: PLC0415
-
-        self._strip = ForwardStrip(glyphs=self.glyphs, id="strip")
-        self.tree_widget = NodeTree(glyphs=self.glyphs, id="tree")
-        self._inspector = Inspector(self.glyphs, id="inspector")
-        self._failure = FailurePanel(self.glyphs, HINT, id="failure")
-        self._compact = Compact(self.glyphs, id="compact")
-        self._in_body = (self.tree_widget, self._inspector, self._failure)
-        self._is_made = True
-
-    def _begin(self) -> None:
-        """Use all widgets from now on."""
-        self._is_complete = True
-        self.tree_widget.focus()
-        self._arrange()
-        self.refresh_all()
+    _said, _said_at = "", -1e9
+    _told: Session | None = None
+    _section = 0
+    _draws_soon = False
+    _panels_drawn_at = 0.0
 
     def on_screen_resume(self) -> None:
         """Draw what a view in front has changed: it may have paused, or let go on."""
         if self._is_complete:
-            self.refresh_all()
-
-    def on_resize(self) -> None:
-        """Choose the form for this size, which may be told several times."""
-        if self.size != self._arranged_for:
-            self._arranged_for = self.size
-            self._arrange()
             self.refresh_all()
 
     def watch_session(self, before: Session, after: Session) -> None:
@@ -162,25 +57,6 @@ class ExplorerScreen(PaletteActions):
             self.refresh_all()
             if is_remembered(before) and after.tree is not None and not is_remembered(after):
                 self.say(change(after))
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the panel lies below the tree instead of beside it."""
-        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
-
-    @property
-    def is_tiny(self) -> bool:
-        """Whether there is room for the tree and one line."""
-        return self.size.width < TINY_COLUMNS or self.size.height < TINY_ROWS
-
-    def _arrange(self) -> None:
-        self.set_class(self.is_narrow, "narrow")
-        self.set_class(self.is_tiny, "tiny")
-        self.set_class(self.size.width >= WIDE_COLUMNS and not self.is_narrow, "very-wide")
-        if self._is_complete:
-            self.tree_widget.form = (
-                "tiny" if self.is_tiny else "narrow" if self.is_narrow else "wide"
-            )
 
     def tick(self) -> None:
         """Redraw what moves by the clock alone: how long it is loading, paused, without data."""
@@ -298,7 +174,7 @@ class ExplorerScreen(PaletteActions):
 
     def action_why(self) -> None:
         """Say where the figures of the selected node come from."""
-        from tui_profiler.queries.why import why  # noqa: PLC0415 # rule 2
+        from tui_profiler.queries.why import why  # noqa: PLC0415 # first paint does without it
 
         tree = self.tree_widget
         several = tree.stands_for()
