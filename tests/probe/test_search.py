@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -114,3 +116,21 @@ def test_a_loop_under_a_mode_of_its_programs_is_recorded_to_its_end() -> None:
     assert found is not None
     assert found.hearing is not None
     assert modes() == 0
+
+
+def test_a_model_that_was_recorded_is_freed_with_its_last_name() -> None:
+    model = nn.Linear(2, 2)
+    search = Search(lambda module: isinstance(module, nn.Linear), "", lambda: None, None)
+    gc.disable()
+    try:
+        search.begin()
+        model(torch.zeros(1, 2))
+        found = search.heard()
+        assert found is not None
+        assert found.hearing is not None
+        assert found.hearing.trace() is not None
+        seen = weakref.ref(model)
+        del model, found
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -12,6 +12,7 @@ import builtins
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 
 import torch
@@ -115,9 +116,9 @@ class Listener:
         kwargs: dict[str, object],
     ) -> object:
         """Run a forward that was claimed, and keep what was heard."""
-        hearing = Hearing(
-            module, self._name, lambda: self._leave(module, hearing), self._loop_seconds
-        )
+        # It is kept by what it calls: holding the model or itself, it would keep both for a while.
+        left_early = partial(self._leave, weakref.ref(module))
+        hearing = Hearing(module, self._name, left_early, self._loop_seconds)
         self._under_way = hearing
         try:
             return hearing.run(forward, args, kwargs)
@@ -134,9 +135,9 @@ class Listener:
                 self._heard()
             self._free.release()
 
-    def _leave(self, module: torch.nn.Module, hearing: Hearing) -> None:
-        self.loop = weakref.ref(module)
-        self.gave_up = hearing.trouble
+    def _leave(self, loop: weakref.ref[torch.nn.Module], why: str) -> None:
+        self.loop = loop
+        self.gave_up = why
         self._heard()
 
 
