@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 
 import torch
 from torch import Tensor, nn
@@ -134,3 +134,22 @@ def test_a_model_that_was_recorded_is_freed_with_its_last_name() -> None:
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_forward_is_recorded_from_before_its_modules_are_looked_through() -> None:
+    during: list[bool] = []
+    search = search_of(None, 60.0)
+
+    class Asking(dict[str, nn.Module | None]):
+        def items(self) -> ItemsView[str, nn.Module | None]:
+            during.append(search.is_recording)
+            return super().items()
+
+    trainer = Trainer(1, lambda: None)
+    trainer.__dict__["_modules"] = Asking(trainer._modules)
+    search.begin()
+    trainer(torch.zeros(1, 2))
+
+    assert set(during) == {True}
+    assert not search.is_recording
+    search.end()

@@ -72,7 +72,8 @@ class Listener:
     @property
     def is_recording(self) -> bool:
         """Whether a forward is being recorded, which ends only through what was replaced."""
-        return self.nested is not None
+        under_way = self._under_way
+        return under_way is not None and not under_way.trouble
 
     @property
     def nested(self) -> Call | None:
@@ -123,7 +124,6 @@ class Listener:
         try:
             return hearing.run(forward, args, kwargs)
         finally:
-            self._under_way = None
             self._tries += 1
             self.waits_because = hearing.trouble
             if not hearing.trouble:
@@ -133,6 +133,7 @@ class Listener:
             elif self._tries >= MOST_TRIES:
                 self.gave_up = hearing.trouble
                 self._heard()
+            self._under_way = None  # Last: whoever sees it must find what came of it.
             self._free.release()
 
     def _leave(self, loop: weakref.ref[torch.nn.Module], why: str) -> None:

@@ -115,12 +115,13 @@ class Hearing:
             return False
         self._stack = self._recorder = self.nested = None
         inner = stack.repeated
-        self.trouble = "it was to be recorded no further"
+        why = "it was to be recorded no further"
         if inner is not None:
             what = f"its forward goes on, and has run {inner.path} {inner.calls} times"
-            self.trouble = f"{what}: that may be the model to watch"
+            why = f"{what}: that may be the model to watch"
         stack.places.let_go()
-        self._left_early(self.trouble)
+        self._left_early(why)
+        self.trouble = why  # Last: whoever sees it must find what came of it.
         return True
 
     def trace(self) -> Trace | None:
