@@ -153,3 +153,18 @@ def test_a_forward_is_recorded_from_before_its_modules_are_looked_through() -> N
     assert set(during) == {True}
     assert not search.is_recording
     search.end()
+
+
+def test_a_mistake_in_leaving_a_loop_stays_out_of_its_program() -> None:
+    def heard() -> None:
+        raise RuntimeError("of ours")
+
+    during: list[int] = []
+    search = Search(lambda one: isinstance(one, Trainer), "", heard, None, loop_seconds=0.0)
+    trainer = Trainer(2 * LOOP_CALLS, lambda: during.append(modes()))
+    search.begin()
+    trainer(torch.zeros(1, 2))
+    search.end()
+
+    assert during[LOOP_CALLS + 1 :] == [0] * (LOOP_CALLS - 1)
+    assert not search.is_recording

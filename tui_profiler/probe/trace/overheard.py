@@ -119,8 +119,11 @@ class Hearing:
         if inner is not None:
             what = f"its forward goes on, and has run {inner.path} {inner.calls} times"
             why = f"{what}: that may be the model to watch"
-        stack.places.let_go()
-        self._left_early(why)
+        try:
+            stack.places.let_go()
+            self._left_early(why)
+        except Exception as error:  # Ours, in the middle of the program's forward.
+            why = f"{type(error).__name__}: {error}"
         self.trouble = why  # Last: whoever sees it must find what came of it.
         return True
 
