@@ -45,11 +45,13 @@ def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
 
 def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     heard: list[Listener] = []
+    inside: list[str] = []
     search = search_of(Whereabouts(), 0.0)
 
     def look() -> None:  # As the thread that looks on does now and then.
-        found = search.heard()
-        heard.extend([found] if found is not None else [])
+        if (found := search.heard()) is not None:
+            heard.append(found)
+            inside.append(search.inside)
         if not search.is_on and not heard:
             search.begin()
 
@@ -62,7 +64,8 @@ def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     (found,) = heard
     assert found.root is not None
     assert found.root() is trainer.net
-    assert search.inside == ", inside of Trainer, whose forward goes on"
+    assert inside == [", inside of Trainer, whose forward goes on"]
+    assert not search.inside  # Of what is run after the training.
     assert nn.Module.__call__ is TORCHS_OWN
 
 

@@ -27,6 +27,18 @@ MOST_TRIES = 5
 """Forwards whose recording may fail before we give up: each of them was slower for it."""
 
 
+class Loop:
+    """A forward that is recorded no further, of what may be no model but a loop around one."""
+
+    def __init__(self, module: weakref.ref[torch.nn.Module]) -> None:
+        self.module = module
+        self.goes_on = True
+
+    def end(self) -> None:
+        """Note that it returned, or raised."""
+        self.goes_on = False
+
+
 class Listener:
     """One wait for one forward.
 
@@ -59,8 +71,8 @@ class Listener:
         self.root: weakref.ref[torch.nn.Module] | None = None
         """The module whose forward it was."""
         self.waits_because = ""
-        self.loop: weakref.ref[torch.nn.Module] | None = None
-        """A module whose forward is no model's but a program's loop around one; it goes on."""
+        self.loop: Loop | None = None
+        """A forward that is no model's but a program's loop around one."""
         self.gave_up = ""
         """Why it waits no longer, though nothing was recorded."""
 
@@ -124,6 +136,8 @@ class Listener:
         try:
             return hearing.run(forward, args, kwargs)
         finally:
+            if self.loop is not None:
+                self.loop.end()
             self._tries += 1
             self.waits_because = hearing.trouble
             if not hearing.trouble:
@@ -136,8 +150,8 @@ class Listener:
             self._under_way = None  # Last: whoever sees it must find what came of it.
             self._free.release()
 
-    def _leave(self, loop: weakref.ref[torch.nn.Module], why: str) -> None:
-        self.loop = loop
+    def _leave(self, module: weakref.ref[torch.nn.Module], why: str) -> None:
+        self.loop = Loop(module)
         self.gave_up = why
         self._heard()
 
