@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, ItemsView
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -171,3 +172,26 @@ def test_a_mistake_in_leaving_a_loop_stays_out_of_its_program() -> None:
 
     assert during[LOOP_CALLS + 1 :] == [0] * (LOOP_CALLS - 1)
     assert not search.is_recording
+
+
+def test_a_slow_model_that_was_taken_for_a_loop_is_recorded_for_longer_next_time() -> None:
+    search, began = search_of(Whereabouts(), 0.5), [0.0]
+
+    def slow() -> None:  # For longer than it is recorded, by the time half of it is done.
+        while len(began) == LOOP_CALLS and perf_counter() - began[0] < 0.6:
+            pass
+        began.append(0.0)
+
+    trainer = Trainer(LOOP_CALLS + 1, slow)
+    search.begin()
+    began[0] = perf_counter()
+    trainer(torch.zeros(1, 2))
+    assert search.heard() is None
+    search.begin()
+    began[:] = [perf_counter()]
+    trainer(torch.zeros(1, 2))
+    found = search.heard()
+
+    assert found is not None
+    assert found.root is not None
+    assert found.root() is trainer

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -28,14 +29,22 @@ MOST_TRIES = 5
 
 
 class Loop:
-    """A forward that is recorded no further, of what may be no model but a loop around one."""
+    """A forward that is recorded no further, of what may be no model but a loop around one.
 
-    def __init__(self, module: weakref.ref[torch.nn.Module]) -> None:
+    Args:
+        module: whose forward it is.
+        seconds: how soon after now it returns where it is one of a slow model after all.
+    """
+
+    def __init__(self, module: weakref.ref[torch.nn.Module], seconds: float) -> None:
         self.module = module
         self.goes_on = True
+        self.is_model = False
+        self._until = time.perf_counter() + seconds
 
     def end(self) -> None:
         """Note that it returned, or raised."""
+        self.is_model = time.perf_counter() < self._until
         self.goes_on = False
 
 
@@ -151,7 +160,7 @@ class Listener:
             self._free.release()
 
     def _leave(self, module: weakref.ref[torch.nn.Module], why: str) -> None:
-        self.loop = Loop(module)
+        self.loop = Loop(module, self._loop_seconds)
         self.gave_up = why
         self._heard()
 

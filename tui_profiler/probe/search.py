@@ -76,7 +76,9 @@ class Search:
         def is_wanted(module: torch.nn.Module) -> bool:
             return (but is None or module is not but()) and self._wanted(module)
 
-        self._listener = Listener(is_wanted, self._name, self._wake, self._loop_seconds)
+        patience = self._elsewhere.patience if self._elsewhere is not None else 1
+        seconds = patience * self._loop_seconds
+        self._listener = Listener(is_wanted, self._name, self._wake, seconds)
         self._listener.install()
 
     def end(self) -> None:

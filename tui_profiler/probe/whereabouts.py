@@ -49,6 +49,14 @@ class Whereabouts:
         self._loops = (*(one for one in self._loops if one.module() is not None), loop)
 
     @property
+    def patience(self) -> int:
+        """How many times as long the next forward is recorded before it is taken for a loop.
+
+        It doubles with each that was taken for one and returned soon: those were slow models.
+        """
+        return 2 ** sum(one.is_model for one in self._loops)
+
+    @property
     def innermost_loop(self) -> nn.Module | None:
         """What was passed over last, of all whose forwards still go on."""
         return next((one.module() for one in self._loops[::-1] if one.goes_on), None)
@@ -98,4 +106,4 @@ class Whereabouts:
         return next(models, None)
 
     def _is_loop(self, module: nn.Module) -> bool:
-        return any(loop.module() is module for loop in self._loops)
+        return any(one.module() is module and not one.is_model for one in self._loops)
