@@ -23,6 +23,7 @@ from tests.findings.made import (
 from tests.small_model import operator_times
 from tui_profiler.messages import (
     Hello,
+    Overhead,
     PeakMemory,
     Program,
     Unknown,
@@ -83,6 +84,8 @@ def test_a_program_that_leaves_its_model_idle_is_found():
     assert session.timings is not None
     busy = replace(session.timings.tick, per_second=99.0)
     assert found("input-idle", apply(watched, busy)) is None
+    estimated = apply(watched, Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
+    assert found("input-idle", estimated) is None, "the rate is no more than an estimate"
 
 
 class Extra(nn.Module):

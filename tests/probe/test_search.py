@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, ItemsView
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -43,11 +46,13 @@ def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
 
 def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     heard: list[Listener] = []
+    inside: list[str] = []
     search = search_of(Whereabouts(), 0.0)
 
     def look() -> None:  # As the thread that looks on does now and then.
-        found = search.heard()
-        heard.extend([found] if found is not None else [])
+        if (found := search.heard()) is not None:
+            heard.append(found)
+            inside.append(search.inside)
         if not search.is_on and not heard:
             search.begin()
 
@@ -60,7 +65,8 @@ def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     (found,) = heard
     assert found.root is not None
     assert found.root() is trainer.net
-    assert search.inside == ", inside of Trainer, whose forward goes on"
+    assert inside == [", inside of Trainer, whose forward goes on"]
+    assert not search.inside  # Of what is run after the training.
     assert nn.Module.__call__ is TORCHS_OWN
 
 
@@ -114,3 +120,78 @@ def test_a_loop_under_a_mode_of_its_programs_is_recorded_to_its_end() -> None:
     assert found is not None
     assert found.hearing is not None
     assert modes() == 0
+
+
+def test_a_model_that_was_recorded_is_freed_with_its_last_name() -> None:
+    model = nn.Linear(2, 2)
+    search = Search(lambda module: isinstance(module, nn.Linear), "", lambda: None, None)
+    gc.disable()
+    try:
+        search.begin()
+        model(torch.zeros(1, 2))
+        found = search.heard()
+        assert found is not None
+        assert found.hearing is not None
+        assert found.hearing.trace() is not None
+        seen = weakref.ref(model)
+        del model, found
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_a_forward_is_recorded_from_before_its_modules_are_looked_through() -> None:
+    during: list[bool] = []
+    search = search_of(None, 60.0)
+
+    class Asking(dict[str, nn.Module | None]):
+        def items(self) -> ItemsView[str, nn.Module | None]:
+            during.append(search.is_recording)
+            return super().items()
+
+    trainer = Trainer(1, lambda: None)
+    trainer.__dict__["_modules"] = Asking(trainer._modules)
+    search.begin()
+    trainer(torch.zeros(1, 2))
+
+    assert set(during) == {True}
+    assert not search.is_recording
+    search.end()
+
+
+def test_a_mistake_in_leaving_a_loop_stays_out_of_its_program() -> None:
+    def heard() -> None:
+        raise RuntimeError("of ours")
+
+    during: list[int] = []
+    search = Search(lambda one: isinstance(one, Trainer), "", heard, None, loop_seconds=0.0)
+    trainer = Trainer(2 * LOOP_CALLS, lambda: during.append(modes()))
+    search.begin()
+    trainer(torch.zeros(1, 2))
+    search.end()
+
+    assert during[LOOP_CALLS + 1 :] == [0] * (LOOP_CALLS - 1)
+    assert not search.is_recording
+
+
+def test_a_slow_model_that_was_taken_for_a_loop_is_recorded_for_longer_next_time() -> None:
+    search, began = search_of(Whereabouts(), 0.5), [0.0]
+
+    def slow() -> None:  # For longer than it is recorded, by the time half of it is done.
+        while len(began) == LOOP_CALLS and perf_counter() - began[0] < 0.6:
+            pass
+        began.append(0.0)
+
+    trainer = Trainer(LOOP_CALLS + 1, slow)
+    search.begin()
+    began[0] = perf_counter()
+    trainer(torch.zeros(1, 2))
+    assert search.heard() is None
+    search.begin()
+    began[:] = [perf_counter()]
+    trainer(torch.zeros(1, 2))
+    found = search.heard()
+
+    assert found is not None
+    assert found.root is not None
+    assert found.root() is trainer

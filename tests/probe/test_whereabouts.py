@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tests.probe.watched_model import has_tree, sockets  # noqa: F401
 from tests.viewer import Viewer, place_of
+from tui_profiler.probe.listener import Loop
 from tui_profiler.probe.observer import Observer
 from tui_profiler.probe.serving import Server
 from tui_profiler.probe.watch import program
@@ -118,6 +119,22 @@ def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:
     assert found == [True, False]
     assert Whereabouts().is_model(Asking(lambda: None))
     assert not Whereabouts().is_model(without)
+
+
+@pytest.mark.parametrize(("seconds", "is_model"), [(60.0, True), (0.0, False)])
+def test_what_was_taken_for_a_loop_and_returned_soon_is_a_model(
+    seconds: float, is_model: bool
+) -> None:
+    where, model = Whereabouts(), nn.Linear(2, 2)
+    loop = Loop(weakref.ref(model), seconds)
+
+    where.pass_over(loop)
+    assert not where.is_model(model)
+    assert where.patience == 1
+    loop.end()
+
+    assert where.is_model(model) is is_model
+    assert where.patience == (2 if is_model else 1)
 
 
 def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:

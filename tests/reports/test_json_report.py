@@ -22,7 +22,7 @@ from tests.small_model import (
     folded,
     tick,
 )
-from tui_profiler.messages import Failed, Message, Nodes, StageDone, TraceStarted, Unknown
+from tui_profiler.messages import Failed, Message, Nodes, Overhead, StageDone, TraceStarted, Unknown
 from tui_profiler.reports.json_measured import LEFT_OUT, NOT_CALLED
 from tui_profiler.reports.json_report import json_report
 from tui_profiler.session import EMPTY, Session
@@ -208,7 +208,7 @@ def test_a_figure_that_is_not_finite_is_null(value: float) -> None:
     found = report(folded((*TRACED, replace(TICK, per_second=value))))
     unavailable = found["unavailable"]
     assert isinstance(unavailable, dict)
-    assert found["throughput"] == {"per_s": None}
+    assert found["throughput"] == {"per_s": None, "provenance": "counted"}
     assert unavailable["throughput.per_s"] == "the figure is not a finite number"
 
 
@@ -219,6 +219,15 @@ def test_a_hostile_name_is_escaped_and_read_back_exactly() -> None:
     text = json_report(session)
     assert text.isprintable()
     assert json.loads(text)["layers"][0]["name"] == name
+
+
+def test_a_throughput_says_whether_it_was_counted() -> None:
+    share = Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05)
+    found = [report(folded(said))["throughput"] for said in (MEASURED, (*MEASURED, share))]
+
+    assert found == [
+        {"per_s": 800.0, "provenance": provenance} for provenance in ("counted", "estimated")
+    ]
 
 
 def test_only_the_most_expensive_layers_are_given() -> None:

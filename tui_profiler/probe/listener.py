@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import builtins
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 
 import torch
@@ -24,6 +26,26 @@ from tui_profiler.probe.trace.overheard import Hearing
 
 MOST_TRIES = 5
 """Forwards whose recording may fail before we give up: each of them was slower for it."""
+
+
+class Loop:
+    """A forward that is recorded no further, of what may be no model but a loop around one.
+
+    Args:
+        module: whose forward it is.
+        seconds: how soon after now it returns where it is one of a slow model after all.
+    """
+
+    def __init__(self, module: weakref.ref[torch.nn.Module], seconds: float) -> None:
+        self.module = module
+        self.goes_on = True
+        self.is_model = False
+        self._until = time.perf_counter() + seconds
+
+    def end(self) -> None:
+        """Note that it returned, or raised."""
+        self.is_model = time.perf_counter() < self._until
+        self.goes_on = False
 
 
 class Listener:
@@ -58,8 +80,8 @@ class Listener:
         self.root: weakref.ref[torch.nn.Module] | None = None
         """The module whose forward it was."""
         self.waits_because = ""
-        self.loop: weakref.ref[torch.nn.Module] | None = None
-        """A module whose forward is no model's but a program's loop around one; it goes on."""
+        self.loop: Loop | None = None
+        """A forward that is no model's but a program's loop around one."""
         self.gave_up = ""
         """Why it waits no longer, though nothing was recorded."""
 
@@ -71,7 +93,8 @@ class Listener:
     @property
     def is_recording(self) -> bool:
         """Whether a forward is being recorded, which ends only through what was replaced."""
-        return self.nested is not None
+        under_way = self._under_way
+        return under_way is not None and not under_way.trouble
 
     @property
     def nested(self) -> Call | None:
@@ -115,14 +138,15 @@ class Listener:
         kwargs: dict[str, object],
     ) -> object:
         """Run a forward that was claimed, and keep what was heard."""
-        hearing = Hearing(
-            module, self._name, lambda: self._leave(module, hearing), self._loop_seconds
-        )
+        # It is kept by what it calls: holding the model or itself, it would keep both for a while.
+        left_early = partial(self._leave, weakref.ref(module))
+        hearing = Hearing(module, self._name, left_early, self._loop_seconds)
         self._under_way = hearing
         try:
             return hearing.run(forward, args, kwargs)
         finally:
-            self._under_way = None
+            if self.loop is not None:
+                self.loop.end()
             self._tries += 1
             self.waits_because = hearing.trouble
             if not hearing.trouble:
@@ -132,11 +156,12 @@ class Listener:
             elif self._tries >= MOST_TRIES:
                 self.gave_up = hearing.trouble
                 self._heard()
+            self._under_way = None  # Last: whoever sees it must find what came of it.
             self._free.release()
 
-    def _leave(self, module: torch.nn.Module, hearing: Hearing) -> None:
-        self.loop = weakref.ref(module)
-        self.gave_up = hearing.trouble
+    def _leave(self, module: weakref.ref[torch.nn.Module], why: str) -> None:
+        self.loop = Loop(module, self._loop_seconds)
+        self.gave_up = why
         self._heard()
 
 

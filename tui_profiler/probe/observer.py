@@ -144,16 +144,16 @@ class Observer:
         self._viewers.requests(self._carry_out)
         if not self._viewers:
             return self._rest()
-        if self._is_again_wanted and time.monotonic() >= self._next_trace:
+        is_due = self._is_again_wanted and time.monotonic() >= self._next_trace
+        if is_due and not self._search.is_recording:
             self._forget_tree()
-        if self._root is not None and self._root() is None and self._search.goes_on:
-            self._forget_tree()
-            self._find_tree()
-        elif self._root is not None and self._root() is None:
-            self._end("the model was deleted")
+        if self._root is not None and self._root() is None:
+            self._look_for_another()
         elif self._times is not None:
             self._tick(self._times)
-            self._look_elsewhere(self._times)
+            listener = self._search.heard_elsewhere(self._root, self._times.idle_seconds)
+            if listener is not None:  # It heard the model that is run instead.
+                self._look_at(listener)
         elif not self._has_failed:
             self._find_tree()
         while self._posted:
@@ -230,11 +230,18 @@ class Observer:
             if isinstance(stage, StageStarted) and stage.detail != because:
                 self._viewers.say(replace(stage, detail=because))
 
-    def _look_elsewhere(self, times: RecordedTimes) -> None:
-        """Look at the model that the program runs instead, once a forward of it was recorded."""
-        listener = self._search.heard_elsewhere(self._root, times.idle_seconds)
-        if listener is not None:
-            self._forget_tree()
+    def _look_for_another(self) -> None:
+        """Look at the next model: this one was deleted."""
+        if not self._search.goes_on:
+            self._end("the model was deleted")
+        elif not self._search.is_recording:
+            self._look_at(self._search.heard())
+            if self._root is None and not self._has_failed:
+                self._find_tree()
+
+    def _look_at(self, listener: Listener | None) -> None:
+        self._forget_tree()
+        if listener is not None and listener.hearing is not None:
             self._begin_anew()
             self._take_tree(listener)
 

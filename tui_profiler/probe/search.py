@@ -42,14 +42,18 @@ class Search:
         self._wake = wake
         self._elsewhere = elsewhere
         self._loop_seconds = loop_seconds
-        self.inside = ""
-        """Of what a model that was heard is a part, in words; empty where of nothing."""
         self._listener: Listener | None = None
 
     @property
     def goes_on(self) -> bool:
         """Whether another model is looked at when the first is gone."""
         return self._elsewhere is not None
+
+    @property
+    def inside(self) -> str:
+        """Of what a model that was heard now is a part, in words; empty where of nothing."""
+        loop = self._elsewhere.innermost_loop if self._elsewhere is not None else None
+        return f", inside of {class_name(loop)}, whose forward goes on" if loop is not None else ""
 
     @property
     def is_on(self) -> bool:
@@ -72,7 +76,9 @@ class Search:
         def is_wanted(module: torch.nn.Module) -> bool:
             return (but is None or module is not but()) and self._wanted(module)
 
-        self._listener = Listener(is_wanted, self._name, self._wake, self._loop_seconds)
+        patience = self._elsewhere.patience if self._elsewhere is not None else 1
+        seconds = patience * self._loop_seconds
+        self._listener = Listener(is_wanted, self._name, self._wake, seconds)
         self._listener.install()
 
     def end(self) -> None:
@@ -116,9 +122,7 @@ class Search:
 
     def _passes_over(self, listener: Listener) -> bool:
         """Tell whether what was heard is a loop of the program's: the model is inside of it."""
-        loop = listener.loop() if listener.loop is not None else None
-        if loop is None or self._elsewhere is None:
+        if listener.loop is None or self._elsewhere is None:
             return False
-        self._elsewhere.pass_over(loop)
-        self.inside = f", inside of {class_name(loop)}, whose forward goes on"
+        self._elsewhere.pass_over(listener.loop)
         return True

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import sys
 import time
-import weakref
 
 from torch import nn
 
+from tui_profiler.probe.listener import Loop
 from tui_profiler.probe.modules import has_parameters
 from tui_profiler.probe.thread_internals import modules_called
 
@@ -36,7 +36,7 @@ class Whereabouts:
         self._not_before = 0.0
         self._rested = False
         """Whether it was noticed by what is looked at not being called."""
-        self._loops: tuple[weakref.ref[nn.Module], ...] = ()
+        self._loops: tuple[Loop, ...] = ()
 
     def is_model(self, module: nn.Module) -> bool:
         """Tell whether a call that begins on this thread is one of a model, not of its part."""
@@ -44,9 +44,22 @@ class Whereabouts:
             return False
         return self._outermost([*modules_called(sys._getframe())]) is None
 
-    def pass_over(self, loop: nn.Module) -> None:
+    def pass_over(self, loop: Loop) -> None:
         """Take what a module calls for models, and itself for none."""
-        self._loops = (*(one for one in self._loops if one() is not None), weakref.ref(loop))
+        self._loops = (*(one for one in self._loops if one.module() is not None), loop)
+
+    @property
+    def patience(self) -> int:
+        """How many times as long the next forward is recorded before it is taken for a loop.
+
+        It doubles with each that was taken for one and returned soon: those were slow models.
+        """
+        return 2 ** sum(one.is_model for one in self._loops)
+
+    @property
+    def innermost_loop(self) -> nn.Module | None:
+        """What was passed over last, of all whose forwards still go on."""
+        return next((one.module() for one in self._loops[::-1] if one.goes_on), None)
 
     def is_elsewhere(self, root: nn.Module, idle_seconds: float) -> bool:
         """Tell whether a forward of another model is to be waited for.
@@ -93,4 +106,4 @@ class Whereabouts:
         return next(models, None)
 
     def _is_loop(self, module: nn.Module) -> bool:
-        return any(loop() is module for loop in self._loops)
+        return any(one.module() is module and not one.is_model for one in self._loops)

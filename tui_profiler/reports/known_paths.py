@@ -42,7 +42,7 @@ layers[]: name path kind type depth calls parameters macs flops uncosted bounded
 layers[].timing: calls mean_s p50_s p95_s max_s self_s per_forward_s share
 layers[].energy: provenance joules low high replays closure
 latency: p50_s p95_s mean_s forwards warmup_forwards
-throughput: per_s
+throughput: per_s provenance
 overhead: ratio interval[] pairs
 hardware.ceilings: device threads bytes_per_s op_s measured_at
 hardware.ceilings.compute[]: dtype flops_per_s

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown
+from tui_profiler.queries.totals import is_estimated_rate
 from tui_profiler.reports.perfetto_forward import Slice
 from tui_profiler.reports.perfetto_packets import Unit, Writer
 from tui_profiler.session import Session, Tree
@@ -87,9 +88,10 @@ def machine(writer: Writer, process: int, tracks: Iterator[int], session: Sessio
             label = f"gpu {gpu_name}: {name}"
             _counter(writer, process, tracks, (label, unit, words), points)
     ticks = [timings.tick for timings in session.history.ticks]
+    rate = "throughput (estimated)" if is_estimated_rate(session) else "throughput"
     for name, unit, words, values in (
         ("latency p50", Unit.NONE, "ms", [1e3 * tick.latency_p50 for tick in ticks]),
-        ("throughput", Unit.NONE, "items/s", [tick.per_second for tick in ticks]),
+        (rate, Unit.NONE, "items/s", [tick.per_second for tick in ticks]),
     ):
         points = [(tick.at, value) for tick, value in zip(ticks, values, strict=True)]
         _counter(writer, process, tracks, (name, unit, words), points)

@@ -56,7 +56,7 @@ class Hearing:
     Args:
         root: the model.
         name: of the root node; its class where empty.
-        left_early: called where the forward turned out to be a loop around another model's, which
+        left_early: told why where the forward turned out to be a loop around another model's, which
             is recorded no further; on the thread that runs it, so it must be quick.
         loop_seconds: how long such a forward is recorded.
     """
@@ -65,7 +65,7 @@ class Hearing:
         self,
         root: torch.nn.Module,
         name: str,
-        left_early: Callable[[], None] = lambda: None,
+        left_early: Callable[[str], None] = lambda why: None,
         loop_seconds: float = LOOP_SECONDS,
     ) -> None:
         self._root: torch.nn.Module | None = root
@@ -115,12 +115,16 @@ class Hearing:
             return False
         self._stack = self._recorder = self.nested = None
         inner = stack.repeated
-        self.trouble = "it was to be recorded no further"
+        why = "it was to be recorded no further"
         if inner is not None:
             what = f"its forward goes on, and has run {inner.path} {inner.calls} times"
-            self.trouble = f"{what}: that may be the model to watch"
-        stack.places.let_go()
-        self._left_early()
+            why = f"{what}: that may be the model to watch"
+        try:
+            stack.places.let_go()
+            self._left_early(why)
+        except Exception as error:  # Ours, in the middle of the program's forward.
+            why = f"{type(error).__name__}: {error}"
+        self.trouble = why  # Last: whoever sees it must find what came of it.
         return True
 
     def trace(self) -> Trace | None:
