@@ -54,7 +54,7 @@ class Whereabouts:
 
         It doubles with each that was taken for one and returned soon: those were slow models.
         """
-        return 2 ** sum(one.is_model for one in self._loops)
+        return 1 << sum(one.is_model for one in self._loops)
 
     @property
     def innermost_loop(self) -> nn.Module | None:
