@@ -195,3 +195,31 @@ def test_a_slow_model_that_was_taken_for_a_loop_is_recorded_for_longer_next_time
     assert found is not None
     assert found.root is not None
     assert found.root() is trainer
+
+
+class Raising(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.inner(x)
+        raise ValueError("not today")
+
+
+def test_a_model_whose_recorded_forward_raised_is_freed_with_its_last_name() -> None:
+    model = Raising()
+    search = Search(lambda module: isinstance(module, Raising), "", lambda: None, None)
+    gc.disable()
+    try:
+        search.begin()
+        try:
+            model(torch.zeros(1, 2))
+        except ValueError as error:
+            error.__traceback__ = None  # It holds the frames, and what they hold.
+        search.end()
+        seen = weakref.ref(model)
+        del model
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -96,7 +96,9 @@ class Hearing:
             if self._stack is not None and place is not None:
                 self._stack.leave(place, output)
         except BaseException as error:
-            self._stack = None
+            stack, self._stack, self._root = self._stack, None, None
+            if stack is not None:
+                stack.places.let_go()
             self.trouble = self.trouble or f"that forward raised {type(error).__name__}"
             raise
         finally:
