@@ -31,6 +31,8 @@ from .tree_columns import Column, Columns
 
 LEAST_NAME = 12
 """Cells that a name keeps however deep it lies; the indent yields."""
+LEAST_INDENT = 2
+"""Cells that the first level keeps: else nothing would lie below anything."""
 _WRITTEN: dict[ColumnName, Callable[[float], str]] = {
     "flops": count,
     "activations": size,
@@ -124,7 +126,8 @@ def divider(in_thumb: bool, glyphs: Glyphs = UNICODE) -> Span:
 
 def indent_cells(laid: Outline, node: int, columns: Columns) -> int:
     """Give the blank cells before a node's fold glyph: deep nodes yield theirs to the name."""
-    return min(2 * laid.depth(node), max(columns.name_cells - 2 - LEAST_NAME, 0))
+    most = max(columns.name_cells - 2 - LEAST_NAME, LEAST_INDENT)
+    return min(2 * laid.depth(node), most)
 
 
 def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs: Glyphs) -> Line:

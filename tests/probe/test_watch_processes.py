@@ -173,6 +173,7 @@ def test_nobody_looking_costs_one_thread_that_sleeps_once_what_others_left_is_re
         return time.process_time() - before
     until(lambda: used_in_half_a_second() < 0.005)  # Once what was begun with is done.
     say(own_threads(), nn.Module.__call__ is TORCHS_OWN, "torch._dynamo" in sys.modules)
+    sys.stdin.readline()  # Its socket is gone when it is.
     """
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -255,6 +255,13 @@ def test_deep_nodes_keep_their_names() -> None:
     assert {line_width(line) for line in lines} == {71}
 
 
+@pytest.mark.parametrize("cells", [44, 50, 72])
+def test_the_first_level_lies_below_the_root_however_narrow(cells: int) -> None:
+    session = session_of("m M 0 0\n  a Linear 0 0")
+    _, root, child, *_ = (text(line) for line in drawn(session, cells, unfold_all=True))
+    assert (root[3], child[3:6]) == ("m", "  a")
+
+
 def test_plain_ascii_when_asked_for() -> None:
     shown = "\n".join(text(line) for line in drawn(resnet(), glyphs=ASCII, unfold=("layer1",)))
 
