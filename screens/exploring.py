@@ -11,7 +11,7 @@ import time
 
 from tui_profiler.messages import LoadSpec, Start
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.session import Session
+from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
 from tui_profiler.source.spawned import Spawned, worker_command
 
@@ -53,7 +53,6 @@ def run_model(spec: LoadSpec, *, wish: Wish = NO_WISH, remembers: bool = True) -
 
 def _begun(first: Source) -> Session:
     """Give the session with what is remembered, if it was read while the app was imported."""
-    from tui_profiler.session import EMPTY, apply  # noqa: PLC0415 # rule 1
     from tui_profiler.source.remembered import Remembering  # noqa: PLC0415 # rule 1
 
     found = first.known(RECALL_SECONDS) if isinstance(first, Remembering) else None
