@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 from tests.worker import Conversation, spec
@@ -12,12 +13,16 @@ from tui_profiler.messages import (
     Resume,
     SetBatch,
     StageDone,
+    StageStarted,
     Step,
     Stop,
     Tick,
     TraceDone,
 )
+from tui_profiler.probe.link import Link
+from tui_profiler.probe.worker import Worker
 from tui_profiler.session import Session
+from tui_profiler.wire import message_decoder
 
 SLOW_ENOUGH = """
 import torch
@@ -85,6 +90,18 @@ async def pauses_and_goes_on(talk: Conversation) -> None:
     await talk.until(lambda s: s.tick is not None and s.tick.forwards == held.forwards + 1)
     await talk.ask(Resume(), "running")
     await talk.until(lambda s: s.tick is not None and s.tick.forwards > held.forwards + 3)
+
+
+def test_a_stage_was_told_before_it_begins() -> None:
+    ours, theirs = socket.socketpair()
+    link = Link(ours, on_close=lambda: None)
+    worker, decoder = Worker(link), message_decoder()
+    theirs.setblocking(False)
+    for _ in range(300):
+        with worker.stage("load model"):
+            heard = list(decoder.feed(theirs.recv(65536)))  # Raises where nothing came yet.
+            assert isinstance(heard[-1], StageStarted)
+    link.close()
 
 
 async def test_so_many_forwards_as_asked_for_are_run() -> None:

@@ -82,6 +82,8 @@ ACCEPTS = (
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
+TOLD_SECONDS = 1.0
+"""How long a stage waits, at most, until the viewer was told that it begins."""
 MOST_IDLE_SECONDS = 4.0
 """How long the machine is left alone before the first forward, where its energy is counted."""
 
@@ -127,6 +129,8 @@ class Worker:
         """
         began = time.perf_counter()
         self._link.send(StageStarted(stage, self.now(), detail))
+        # A model may end the process at its first line: then this is what is known of where.
+        self._link.flush(TOLD_SECONDS)
         details: list[str] = []
         yield details
         seconds = time.perf_counter() - began
