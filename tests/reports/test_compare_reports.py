@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tests.fixtures.record import recorded
 from tests.queries.pairs import former, latter, pair
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import Overhead, Unknown
 from tui_profiler.queries.compare import Pair, change_counts, comparison, total_rows
 from tui_profiler.queries.compare_words import difference_text, ratio_text, value_text
 from tui_profiler.queries.sides import Side, side_of
@@ -145,6 +145,17 @@ def test_a_report_is_the_same_side_as_the_session_it_was_written_of(report: Path
     counted = change_counts(comparison(written, lived))
     assert counted["same"] == len(modules)
     assert written.error(0) is not None
+
+
+def test_an_estimated_rate_is_not_compared(tmp_path: Path) -> None:
+    share = apply(resnet(), Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05))
+    (tmp_path / "a.json").write_text(json_report(share))
+    sides = side_of("a", share), read_report(tmp_path / "a.json", "a"), side_of("b", resnet())
+
+    rates = [one.totals["throughput.per_s"] for one in sides]
+
+    assert rates[:2] == [Unknown("an estimate: a share of the forwards was recorded")] * 2
+    assert not isinstance(rates[2], Unknown)
 
 
 def test_what_a_report_does_not_know_keeps_its_reason(tmp_path: Path) -> None:

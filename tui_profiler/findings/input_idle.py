@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.findings.finding import Evidence, Finding, Gain
 from tui_profiler.findings.spent import share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.totals import is_estimated_rate
+from tui_profiler.queries.totals import counted_rate
 from tui_profiler.session import Session
 from tui_profiler.units import duration
 
@@ -58,12 +58,11 @@ def _step(session: Session) -> tuple[float, float] | None:
         whole, host = known(steps.step), known(steps.host)
         # Waiting for other ranks is not idleness of this program's own.
         return (whole, whole - host) if whole and host is not None else None
-    if tick is None or hello is None or hello.program is None or not tick.per_second:
-        return None
-    if is_estimated_rate(session):  # What passes between forwards is then mostly not seen.
+    per_second = known(counted_rate(session))
+    if tick is None or hello is None or hello.program is None or not per_second:
         return None
     batch = (session.model.batch if session.model is not None else None) or 1
-    return batch / tick.per_second, tick.latency_p50
+    return batch / per_second, tick.latency_p50
 
 
 def _gpu(session: Session) -> tuple[Evidence, ...]:

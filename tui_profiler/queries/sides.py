@@ -18,7 +18,7 @@ from tui_profiler.messages import Figure, InputSpec, Unknown
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.bound import bytes_moved, intensity
 from tui_profiler.queries.noise import WholeRun
-from tui_profiler.queries.totals import peak_bytes, why_no_times
+from tui_profiler.queries.totals import counted_rate, peak_bytes, why_no_times
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype, shape
 
@@ -147,7 +147,7 @@ def _totals(session: Session, tree: Tree) -> dict[str, Figure]:
     tick, reason = session.tick, Unknown(why_no_times(session))
     found["latency.p50_s"] = reason if tick is None else tick.latency_p50
     found["latency.p95_s"] = reason if tick is None else tick.latency_p95
-    found["throughput.per_s"] = reason if tick is None else tick.per_second
+    found["throughput.per_s"] = counted_rate(session)
     return found
 
 

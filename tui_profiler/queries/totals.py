@@ -15,6 +15,8 @@ from tui_profiler.units import UNAVAILABLE, rate
 
 Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 
+ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
+
 
 def throughput(session: Session) -> str:
     """Give items a second with its unit, or forwards a second where the batch is not known."""
@@ -32,6 +34,13 @@ def is_estimated_rate(session: Session) -> bool:
     """
     found = session.overhead
     return found is not None and found.pairs == 0 and found.share < 1.0
+
+
+def counted_rate(session: Session) -> Figure:
+    """Give items a second where they were counted: what is set against another run, or a bound."""
+    if session.tick is None:
+        return Unknown(why_no_times(session))
+    return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else session.tick.per_second
 
 
 class Totals(Struct, frozen=True):

@@ -19,6 +19,7 @@ from tui_profiler.messages.model import Kind
 from tui_profiler.queries.compare import TOTALS
 from tui_profiler.queries.noise import ONE_FORWARD, call_error
 from tui_profiler.queries.sides import Side, SideNode, SideTree
+from tui_profiler.queries.totals import ESTIMATED_RATE
 from tui_profiler.reports.json_report import SCHEMA
 from tui_profiler.reports.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
 from tui_profiler.units import dtype, shape
@@ -210,6 +211,8 @@ def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> 
     if found is None:
         reasons = (unavailable.get(known) for known in (path, path.rpartition(".")[0]))
         return Unknown(next(filter(None, reasons), _NOT_TOLD))
+    if path == "throughput.per_s" and _at(whole, "throughput.provenance") == "estimated":
+        return Unknown(ESTIMATED_RATE)
     try:
         return msgspec.convert(found, _Seconds if path.endswith("_s") else _Figure)
     except msgspec.ValidationError as error:
