@@ -13,10 +13,10 @@ from tui_profiler.canvas import Glyphs
 from tui_profiler.queries import column_choice
 from tui_profiler.queries.columns import ColumnName
 
+from .room import NARROW_COLUMNS
 from .widgets.column_lines import CELLS, column_lines, rows_wanted
 from .widgets.lines import LinesWidget
 
-NARROW_COLUMNS = 100
 ROWS_ABOVE = 2
 """So that the headings of the tree stay in sight."""
 Columns = tuple[ColumnName, ...]

@@ -11,10 +11,10 @@ from tui_profiler.queries.remembered import is_remembered
 from .base_app import BaseApp
 from .change_actions import ChangeActions
 from .prompt import Prompt
+from .room import NARROW_COLUMNS
 
 _HINT = "resnet101  'a.py:Net --batch 8'  night.rec  before.json"
 _SHORT_HINT = "resnet101  night.rec  before.json"
-_ROOMY = 100
 
 
 class CompareActions(ChangeActions):
@@ -31,7 +31,7 @@ class CompareActions(ChangeActions):
         if self.session.tree is None or is_remembered(self.session):
             self.say("compare needs the tree, which is not known yet")
             return
-        hint = _HINT if self.size.width >= _ROOMY else _SHORT_HINT
+        hint = _HINT if self.size.width >= NARROW_COLUMNS else _SHORT_HINT
         self.open_prompt(
             Prompt("compare with ", "", lambda text: None, self.compare_with, lambda text: hint)
         )

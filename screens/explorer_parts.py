@@ -20,14 +20,13 @@ from tui_profiler.messages import LoadSpec, Request
 
 from .habits import Habits
 from .palette_actions import PaletteActions
+from .room import is_narrow
 from .view_pause import ViewPause
 from .widgets.header import Header
 from .widgets.lines import LinesWidget
 from .widgets.loading import Loading
 from .widgets.status import Status
 
-NARROW_COLUMNS = 100
-NARROW_ROWS = 30
 WIDE_COLUMNS = 160
 TINY_COLUMNS = 60
 TINY_ROWS = 15
@@ -129,7 +128,7 @@ class ExplorerParts(PaletteActions):
     @property
     def is_narrow(self) -> bool:
         """Whether the panel lies below the tree instead of beside it."""
-        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
+        return is_narrow(self.size)
 
     @property
     def is_tiny(self) -> bool:

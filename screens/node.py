@@ -17,6 +17,7 @@ from tui_profiler.session import Tree
 from tui_profiler.text import printable, safe
 
 from .base_app import redraw_seconds
+from .room import is_narrow
 from .scrolling import ScrollingScreen
 from .source_text import read_source
 from .taking import copy_text
@@ -37,7 +38,6 @@ from .widgets.strip import ForwardStrip
 from .widgets.timing_lines import timing_lines
 
 SAID_SECONDS = 8.0
-NARROW_COLUMNS, NARROW_ROWS = 100, 30
 """Below either the inspector's sections follow in the body."""
 WIDE_COLUMNS = 160
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("p", "pause"), ("y", "copy"))
@@ -114,7 +114,7 @@ class NodeScreen(ScrollingScreen):
 
     @property
     def _is_narrow(self) -> bool:
-        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
+        return is_narrow(self.size)
 
     def _draw_when_current(self) -> None:
         if self.is_current:

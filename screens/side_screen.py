@@ -22,6 +22,7 @@ from tui_profiler.text import safe, width
 
 from .base_app import own_keys, redraw_seconds
 from .keys import SIDE_SCREENS, Key, shown
+from .room import is_narrow
 from .take_actions import TakeActions
 from .view_pause import ViewPause
 from .widgets.header import Header
@@ -29,8 +30,6 @@ from .widgets.key_bar import Keys, key_bar
 from .widgets.lines import Line, LinesWidget
 from .widgets.parts import Look, finished, row
 
-NARROW_COLUMNS, NARROW_ROWS = 100, 30
-"""Below either the stylesheet leaves no blank rows around the view, and no status."""
 SAID_SECONDS = 8.0
 
 
@@ -128,7 +127,7 @@ class SideScreen(TakeActions[Left]):
     @property
     def is_narrow(self) -> bool:
         """Whether the terminal is too small for the roomy form."""
-        return self.size.width < NARROW_COLUMNS or self.size.height < NARROW_ROWS
+        return is_narrow(self.size)
 
     def _draw_when_current(self) -> None:
         if self.is_mounted and self.is_current:
