@@ -4,12 +4,13 @@
 
 Two programs run the same model side by side, each on a core of its own: one with a viewer that
 reads, one with a viewer of some kind: stopped by SIGSTOP, killed by SIGKILL, reading a byte a
-second, sending rubbish, asking without end, coming and going. After half of SECONDS (default 60)
-they change cores, so that a core that is slower counts for both. Bounds: the longest gap between
-forwards is at most 50 ms more than beside the viewer that reads, throughput at least 97 % of it,
-memory at most 16 MB more; what was dropped is counted. Two viewers that read come first: how far
-apart two equal programs are on this machine. Where memray is installed, its live mode with a viewer
-that stops to read is run beside it.
+second, sending rubbish, asking without end, coming and going. They change cores every 2.5 s of
+SECONDS (default 60), so that a slower core counts for both; two such slices give one ratio of their
+throughputs. Bounds: the longest gap between forwards is at most 50 ms more than beside the viewer
+that reads, throughput at least 97 % of it (the median of the ratios; its 95 % interval stands
+beside it), memory at most 16 MB more; what was dropped is counted. Two viewers that read come
+first: how far apart two equal programs are on this machine. Where memray is installed, its live
+mode with a viewer that stops to read is run beside it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import sqrt
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tui_profiler.probe.measure.overhead import interval_of_median  # noqa: E402
+
+SLICE_SECONDS = 2.5
 READS = "reads"
 VIEWERS = {
     READS: "for _ in iter(lambda: s.recv(1 << 20), b''): pass",
@@ -153,26 +159,35 @@ class Program:
         self._process.wait()
 
 
+def side_by_side(
+    bad: Program, good: Program, cores: tuple[int, int], seconds: float
+) -> tuple[Run, Run]:
+    """Run both for so long, each on its core."""
+    bad.begin(cores[0], seconds)
+    good.begin(cores[1], seconds)
+    return bad.end(), good.end()
+
+
 def compared(kind: str, bad: Program, good: Program, seconds: float) -> bool:
     """Run both with their viewers, change cores, print; gives whether the bounds are kept."""
     with bad.viewed(kind), good.viewed(READS):
-        runs = []
-        for warm, cores in ((True, (0, 1)), (False, (0, 1)), (False, (1, 0))):
-            # At first the trees are recorded: one forward is slower.
-            length = min(3.0, seconds) if warm else seconds / 2
-            bad.begin(cores[0], length)
-            good.begin(cores[1], length)
-            runs.append((bad.end(), good.end()))
-    ratio = 1.0
-    for with_bad, with_good in runs[1:]:
-        ratio *= (with_bad.per_second / with_good.per_second) ** 0.5
-    longest = max(one.longest_gap for one, _ in runs[1:])
-    beside = max(one.longest_gap for _, one in runs[1:])
-    grown = sum(one.grown_bytes for one, _ in runs[1:])
+        side_by_side(bad, good, (0, 1), min(3.0, seconds))  # Trees are recorded: one is slower.
+        runs = [
+            side_by_side(bad, good, cores, SLICE_SECONDS)
+            for _ in range(max(round(seconds / SLICE_SECONDS / 2), 1))
+            for cores in ((0, 1), (1, 0))
+        ]
+    ratios = [one.per_second / other.per_second for one, other in runs]
+    pairs = [sqrt(first * second) for first, second in zip(ratios[::2], ratios[1::2], strict=True)]
+    ratio, interval = median(pairs), interval_of_median(pairs)
+    known = "" if interval is None else f" [{interval[0]:6.1%}, {interval[1]:6.1%}]"
+    longest = max(one.longest_gap for one, _ in runs)
+    beside = max(one.longest_gap for _, one in runs)
+    grown = sum(one.grown_bytes for one, _ in runs)
     is_kept = longest <= beside + 0.05 and ratio >= 0.97 and grown <= 16e6
     print(
         f"  {kind:16} gap {longest * 1e3:6.1f} ms, beside it {beside * 1e3:6.1f} ms"
-        f"  throughput {ratio:6.1%}  {grown / 1e6:+6.1f} MB  {runs[-1][0].dropped:5} dropped"
+        f"  throughput {ratio:6.1%}{known}  {grown / 1e6:+6.1f} MB  {runs[-1][0].dropped:5} dropped"
         f"  {'' if is_kept else 'OVER'}".rstrip(),
         flush=True,
     )

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import var
+from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 
 from tui_profiler.canvas import Glyphs
@@ -86,14 +87,25 @@ class BaseApp(ThemedApp[int]):
         self.rate = self.habits.config.settings.rate
         self.given_keys = self.habits.config.settings.keys
         self._redrawing: Timer | None = None
+        self._on_top: Screen[object] | None = None
 
     def on_mount(self) -> None:
         """Begin to redraw. Textual calls the handler of each class of ours, the last one first."""
         self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
         self.set_rate(self.rate)
+        self.screen_change_signal.subscribe(self, self._leave, immediate=True)
         if not self.is_headless:
             end_on_signals(self._end)
             end_on_hang_up(0, self._end)
+
+    def _leave(self, now_on_top: Screen[object]) -> None:
+        """Take away what lies over a screen: it would lie over the next one, and speak of that.
+
+        At once, not when the screen hears of it: what is said in between is of the next one.
+        """
+        left, self._on_top = self._on_top, now_on_top
+        if not isinstance(left, ModalScreen):  # These lie over a screen, and say nothing so.
+            self.clear_notifications()
 
     def set_rate(self, rate: float) -> None:
         """Redraw so many times a second from now on."""

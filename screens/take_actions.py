@@ -29,10 +29,6 @@ class TakeActions(AskingScreen[_Result]):
     has_rows: ClassVar[bool] = False
     """Whether there are rows of nodes to write as CSV."""
 
-    def on_screen_suspend(self) -> None:
-        """Take away what lies over it: it would lie over the next screen, and speak of this one."""
-        self.app.clear_notifications()
-
     def say(self, text: str) -> None:
         """Tell the user."""
         raise NotImplementedError

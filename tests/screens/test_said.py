@@ -22,6 +22,17 @@ async def test_what_is_said_over_a_screen_does_not_lie_over_the_next(key: str) -
         assert len(stage.app._notifications) == 0
 
 
+async def test_what_is_said_as_a_screen_changes_stays() -> None:
+    async with on_stage(recorded(), (60, 15)) as (stage, pilot):
+        await pilot.press("m")
+        await pilot.pause()
+        stage.app.pop_screen()
+        stage.app.notify("said of the next one")
+        await pilot.pause()
+        assert stage.app.screen is stage.explorer
+        assert [one.message for one in stage.app._notifications] == ["said of the next one"]
+
+
 async def test_below_100_columns_it_takes_the_width_and_few_rows() -> None:
     async with on_stage(recorded(), (60, 15)) as (stage, pilot):
         await pilot.press("i")
