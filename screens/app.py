@@ -13,25 +13,17 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from tui_profiler.messages import (
-    Ended,
-    Failed,
     LoadSpec,
-    LoopState,
-    ModelFacts,
-    Playback,
     Request,
     SetBatch,
-    StageDone,
-    StageStarted,
-    TraceDone,
 )
 from tui_profiler.queries.difference import kept
 from tui_profiler.queries.prepared import prepared
-from tui_profiler.session import EMPTY, Jump, Remembered, Session, apply
+from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.source.script import Script
 
-from .base_app import BaseApp
+from .base_app import AT_ONCE, BaseApp
 from .explorer import ExplorerScreen
 from .habits import Habits, habits_of
 from .look_options import NO_WISH, Wish
@@ -44,10 +36,6 @@ MOST_SECONDS = 4.0
 """Without new ones, however long it takes; after 5 s they would be said to be old."""
 STEP_SECONDS, PAUSE_SECONDS = 0.001, 0.002
 """What takes long is worked at for about so long, then keys have so long to be painted in."""
-AT_ONCE = (
-    *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
-    *(Playback, Jump, Remembered),
-)
 
 
 class ProfilerApp(BaseApp):

@@ -15,7 +15,17 @@ from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 
 from tui_profiler.canvas import Glyphs
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.messages import (
+    Ended,
+    Failed,
+    LoopState,
+    ModelFacts,
+    Playback,
+    StageDone,
+    StageStarted,
+    TraceDone,
+)
+from tui_profiler.session import EMPTY, Jump, Remembered, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from .appearance import ThemeName
@@ -30,6 +40,12 @@ from .terminal.served import is_served
 from .theme import PREFIX, THEMES, roles_for
 
 _Result = TypeVar("_Result")
+
+AT_ONCE = (
+    *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
+    *(Playback, Jump, Remembered),
+)
+"""What screens see as it comes, not at the rate: it changes them as a whole."""
 
 
 class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):

@@ -14,7 +14,7 @@ from tui_profiler.text import safe
 from tui_profiler.verbs.compare import Begin, compare
 from tui_profiler.verbs.outcome import complaint
 
-from .app import AT_ONCE
+from .base_app import AT_ONCE
 from .headless_compare import Opened
 from .widgets.compare_cells import SideLook
 
