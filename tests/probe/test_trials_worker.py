@@ -57,7 +57,7 @@ async def test_a_worker_tries_in_another_process_within_its_limits() -> None:
         refused = await tried(talk, Wish("inference-mode", node=10_000))
         assert (refused.outcome, refused.why) == ("impossible", "there is no such node")
 
-        memory = await tried(talk, Wish("bf16-autocast", most_bytes=40 << 20))
+        memory = await tried(talk, Wish("larger-batch", most_bytes=40 << 20))
         assert memory.outcome == "memory"
         assert memory.why.endswith("GiB of the 0.04 allowed, and was ended")
         late = await tried(talk, Wish("bf16-autocast", most_seconds=0.2))
