@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 import torch
@@ -238,8 +238,17 @@ def test_a_bare_pickle_tells_what_it_would_import(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps({"a": Path("x"), "b": print}, 4))
     found = look(path)
     assert found.kind == "raw-pickle"
-    assert found.globals == ("builtins.print", "pathlib.PosixPath")
+    posix_path = f"{PosixPath.__module__}.PosixPath"
+    assert found.globals == ("builtins.print", posix_path)
     assert found.dangerous_globals == ("builtins.print",)
+
+
+def test_a_path_that_python_3_13_wrote_is_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "p.pt"
+    path.write_bytes(b"\x80\x04cpathlib._local\nPosixPath\n(X\x01\x00\x00\x00xtR.")
+    found = look(path)
+    assert found.globals == ("pathlib._local.PosixPath",)
+    assert found.dangerous_globals == ()
 
 
 def test_checksums_are_compared_where_there_are_any(seeds: dict[str, Path], tmp_path: Path) -> None:

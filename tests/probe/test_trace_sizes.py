@@ -49,13 +49,15 @@ def test_what_python_itself_cannot_call_is_told_with_a_remedy() -> None:
     assert "setrecursionlimit" in caught.value.failed.remedies[0].command
 
 
-def test_what_python_can_call_three_thousand_deep_is_traced() -> None:
+def test_what_python_can_call_thousands_deep_is_traced() -> None:
+    # Python 3.13 calls some 1,200 deep through C whatever the limit is.
+    depth = 3_000 if sys.version_info < (3, 12) else 1_000
     with recursion_limit(20_000):
-        made = trace(nested(3_000), (inputs_of(X),))
+        made = trace(nested(depth), (inputs_of(X),))
 
         assert sys.getrecursionlimit() == 20_000
     assert made.method == "dispatch:fake"
-    assert len(made.nodes) == 3_002
+    assert len(made.nodes) == depth + 2
     assert made.costs[0].flops == 8
 
 

@@ -74,7 +74,8 @@ _HARMLESS_IN_THEM = _words("""
     builtins.complex builtins.dict builtins.float builtins.frozenset builtins.int builtins.list
     builtins.object builtins.range builtins.set builtins.slice builtins.str builtins.tuple
     pathlib.Path pathlib.PosixPath pathlib.PurePath pathlib.PurePosixPath pathlib.PureWindowsPath
-    pathlib.WindowsPath
+    pathlib.WindowsPath pathlib._local.Path pathlib._local.PosixPath pathlib._local.PurePath
+    pathlib._local.PurePosixPath pathlib._local.PureWindowsPath pathlib._local.WindowsPath
 """)
 _REACHING_OUT = _words("""
     __builtins__ __getattribute__ __globals__ __import__ __reduce__ __subclasses__ builtins ctypes
