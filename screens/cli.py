@@ -25,6 +25,7 @@ from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import (
     BUDGET_HELP,
+    FILE,
     Chosen,
     Share,
     check_option,
@@ -228,7 +229,12 @@ def _models(pattern: str, debug: bool) -> int:
     help="Without the explorer: the terminal is the script's, and a report follows at its end.",
 )
 @click.option(
-    "--output", metavar="FILE", default="", callback=named, help="Write the report there."
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    default="",
+    callback=named,
+    help="Write the report there.",
 )
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @look_options

@@ -24,6 +24,9 @@ BUDGET_HELP = "What watching may cost."
 STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
 """Environment variable with which Textual draws by itself (``terminal/output.py``)."""
 
+FILE = click.Path(readable=False)
+"""A word that shells complete as a file, and that is checked where it is used."""
+
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -149,6 +152,7 @@ _OPTIONS = (
     click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
     click.option(
         "--weights",
+        type=FILE,
         default="",
         metavar="FILE|NAME|DEFAULT",
         callback=named,
@@ -210,6 +214,7 @@ check_option = click.option(
 )
 output_option = click.option(
     "--output",
+    type=FILE,
     metavar="FILE",
     default="",
     callback=named,
