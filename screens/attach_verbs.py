@@ -22,6 +22,16 @@ attach_to = click.option(
 )
 
 
+def require_remote(who: str, remote_python: str) -> None:
+    """Refuse ``--remote-python`` where nothing is looked at on another host.
+
+    Raises:
+        UsageError: it was typed, and ``who`` is no ``ssh://`` address.
+    """
+    if remote_python and not _is_remote(who):
+        raise click.UsageError("--remote-python goes with ssh://HOST, which is not there.")
+
+
 @click.command("attach", short_help="Look into a running program, on screen.")
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
@@ -37,6 +47,9 @@ def attach(started_at: float, /, who: str, only_list: bool, remote_python: str, 
     """
     from .attaching import list_programs, run_attached  # noqa: PLC0415
 
+    require_remote(who, remote_python)
+    if only_list and _is_remote(who):
+        raise click.UsageError("--list is of this host: ssh HOST tui-profiler attach --list.")
     if only_list:
         return list_programs(who)
     require_terminal('try "tui-profiler report --attach NAME --measure 10"')
@@ -51,3 +64,9 @@ def relay(who: str, stdio: bool) -> int:
     from .relaying import run_relay  # noqa: PLC0415
 
     return run_relay(who)
+
+
+def _is_remote(who: str) -> bool:
+    from tui_profiler.source.remote import SCHEME  # noqa: PLC0415 # most never need it
+
+    return who.startswith(SCHEME)

@@ -17,7 +17,7 @@ from tui_profiler.messages import ListModels
 from tui_profiler.recording.kind import is_recording
 
 from .as_it_was import PROGRAM, RECORDING, refuse_options, require_models
-from .attach_verbs import attach, attach_to, relay, remote_python
+from .attach_verbs import attach, attach_to, relay, remote_python, require_remote
 from .compare_verb import compare
 from .findings_option import findings_option
 from .finite import Finite
@@ -25,10 +25,12 @@ from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import (
     BUDGET_HELP,
+    FILE,
     Chosen,
     Share,
     check_option,
     model_options,
+    named,
     output_option,
     stock_output,
     table_or_json,
@@ -37,6 +39,7 @@ from .output import require_terminal
 from .parameter_options import parameters_option, require_parameters
 from .record_verbs import open_verb, played, record
 from .setup_verbs import completion, config
+from .streams import mend_streams
 from .sweep_verb import sweep
 from .terminal.served import is_served, to_browsers
 from .trial_verbs import try_verb
@@ -161,6 +164,7 @@ def _report(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     options = msgspec.convert(typed, ReportOptions)
     if bool(options.names) == bool(options.attach):
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
+    require_remote(options.attach, options.remote_python)
     if options.measure is not None and not chosen.run:
         raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
     if options.measure is not None and any(map(is_recording, options.names)):
@@ -224,7 +228,14 @@ def _models(pattern: str, debug: bool) -> int:
     type=click.Choice(["table", "json"]),
     help="Without the explorer: the terminal is the script's, and a report follows at its end.",
 )
-@click.option("--output", metavar="FILE", default="", help="Write the report there.")
+@click.option(
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    default="",
+    callback=named,
+    help="Write the report there.",
+)
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @look_options
 @stock_output
@@ -264,6 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None takes those of this process.
     """
     started_at = time.time()
+    mend_streams()
     try:
         result = _verbs.main(
             args=None if arguments is None else list(arguments),

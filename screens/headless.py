@@ -123,5 +123,6 @@ def run_models(request: ListModels, *, debug: bool) -> int:
     put("".join(f"{safe(name)}\n" for _, name in session.listed.names))
     if not session.listed.names:
         say("models", f'no model has "{safe(request.pattern)}" in its name')
+        say("models", "try tui-profiler models: lists all of them")
         return 1
     return 0

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.text import safe
 
 from .grid_option import GridIntensity, Typed
 
@@ -22,6 +23,9 @@ BUDGET_HELP = "What watching may cost."
 
 STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
 """Environment variable with which Textual draws by itself (``terminal/output.py``)."""
+
+FILE = click.Path(readable=False)
+"""A word that shells complete as a file, and that is checked where it is used."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -52,7 +56,11 @@ class Chosen(Struct, frozen=True):
             model: as typed.
             started_at: Unix time at which the command was started.
             seconds: stop after running for so long; None runs until asked.
+
+        Raises:
+            UsageError: the name or the working directory cannot be told to a worker.
         """
+        _require_text("The name of the model", model)
         grid = self.grid_intensity
         return LoadSpec(
             model=model,
@@ -70,9 +78,26 @@ class Chosen(Struct, frozen=True):
             budget=self.budget,
             grid_grams_per_kwh=None if grid is None else grid.grams_per_kwh,
             grid_named="" if grid is None else grid.named,
-            folder=os.getcwd(),
+            folder=_folder(),
             started_at=started_at,
         )
+
+
+def _folder() -> str:
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        raise click.UsageError("The working directory is gone: change to one that is.") from None
+    _require_text("The path of the working directory", folder)
+    return folder
+
+
+def _require_text(what: str, written: str) -> None:
+    # Bytes of a path that are no UTF-8 come as lone surrogates, which no message can hold.
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{what} is no UTF-8 ({safe(written)}): rename it.") from None
 
 
 class Share(click.ParamType[float]):
@@ -96,6 +121,18 @@ class Share(click.ParamType[float]):
         return share
 
 
+def named(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Refuse an empty word, such as a variable of the shell's that is not set.
+
+    Raises:
+        BadParameter: one was typed.
+    """
+    source = context.get_parameter_source(option.name or "")
+    if value or source is not ParameterSource.COMMANDLINE:
+        return value
+    raise click.BadParameter("it is empty: name something, or leave the option out.")
+
+
 _OPTIONS = (
     click.option(
         "--args",
@@ -115,13 +152,19 @@ _OPTIONS = (
     click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
     click.option(
         "--weights",
+        type=FILE,
         default="",
         metavar="FILE|NAME|DEFAULT",
+        callback=named,
         help="Values of the parameters; random ones without it. Only this ever downloads.",
     ),
     click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]"),
     click.option(
-        "--dtype", default="", metavar="DTYPE", help="Cast the model: float16, bfloat16, …"
+        "--dtype",
+        default="",
+        metavar="DTYPE",
+        callback=named,
+        help="Cast the model: float16, bfloat16, …",
     ),
     click.option(
         "--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator."
@@ -170,7 +213,12 @@ check_option = click.option(
     " does not hold. May be repeated.",
 )
 output_option = click.option(
-    "--output", metavar="FILE", default="", help="Write there instead of to stdout."
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    default="",
+    callback=named,
+    help="Write there instead of to stdout.",
 )
 table_or_json = click.option(
     "--format",

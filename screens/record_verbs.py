@@ -6,10 +6,10 @@ import click
 import msgspec
 
 from .as_it_was import PROGRAM, refuse_options, require_models
-from .attach_verbs import attach_to, remote_python
+from .attach_verbs import attach_to, remote_python, require_remote
 from .finite import Finite
 from .look_options import Wish, look_options
-from .options import Chosen, model_options, stock_output
+from .options import FILE, Chosen, model_options, named, stock_output
 from .output import require_terminal
 from .verb_group import models_and_files
 
@@ -18,7 +18,15 @@ from .verb_group import models_and_files
 @click.argument("model", default="", shell_complete=models_and_files)
 @attach_to
 @remote_python
-@click.option("--output", "-o", metavar="FILE", required=True, help="Where to record to.")
+@click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="FILE",
+    required=True,
+    callback=named,
+    help="Where to record to.",
+)
 @click.option(
     "--seconds",
     type=Finite(min=0, min_open=True),
@@ -39,6 +47,7 @@ def record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     options = msgspec.convert(typed, RecordOptions)
     if bool(options.model) == bool(options.attach):
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
+    require_remote(options.attach, options.remote_python)
     if options.seconds is not None and not chosen.run:
         raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
     require_models([options.model], "recorded again")

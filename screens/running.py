@@ -98,3 +98,5 @@ def _require_script(options: RunOptions) -> None:
             raise click.UsageError(f"There is no module called {safe(options.script)!r}.")
     elif not Path(options.script).exists():
         raise click.UsageError(f"There is no file {safe(options.script)!r}.")
+    elif Path(options.script).is_dir() and not Path(options.script, "__main__.py").exists():
+        raise click.UsageError(f"{safe(options.script)!r} is a folder without a __main__.py.")

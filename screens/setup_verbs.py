@@ -4,6 +4,30 @@ from __future__ import annotations
 
 import click
 
+_WHOLE_WORDS = r"""
+# Bash cuts words at ":", and a name such as demo:cnn holds one: the pieces are put together for the
+# question, and what is on the line already is taken off the answers.
+_tui_profiler_whole_words() {
+    local whole=() former= word
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ ${#whole[@]} -gt 0 && ( $word == :* || $former == *: ) ]]; then
+            whole[-1]+=$word
+        else
+            whole+=("$word")
+        fi
+        former=$word
+    done
+    local COMP_WORDS=("${whole[@]}") COMP_CWORD=$((${#whole[@]} - 1))
+    _tui_profiler_completion "$1"
+    if [[ ${whole[-1]} == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        local begun=${whole[-1]%"${whole[-1]##*:}"}
+        COMPREPLY=("${COMPREPLY[@]#"$begun"}")
+    fi
+}
+
+complete -o nosort -F _tui_profiler_whole_words tui-profiler
+"""
+
 
 @click.command("config", short_help="Print the settings that hold, as a file to begin from.")
 def config() -> int:
@@ -41,5 +65,6 @@ def completion(context: click.Context, shell: str) -> int:
     script = get_completion_class(shell)
     assert script is not None  # Those of click's that the argument names.
     name = "tui-profiler"
-    put(script(context.find_root().command, {}, name, "_TUI_PROFILER_COMPLETE").source() + "\n")
+    source = script(context.find_root().command, {}, name, "_TUI_PROFILER_COMPLETE").source()
+    put(source + (_WHOLE_WORDS if shell == "bash" else "\n"))
     return 0

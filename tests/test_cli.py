@@ -120,6 +120,15 @@ def test_a_terminal_that_cannot_move_its_cursor_is_refused(term: str) -> None:
         (["onnx", "resnet18", "-o", "/dev/null", "--force"], "no file"),
         (["explore"], "MODEL"),
         (["resnet18", "resnet50"], "resnet50"),
+        (["report", "resnet18", "--output", ""], "it is empty"),
+        (["report", "resnet18", "--weights", ""], "it is empty"),
+        (["record", "resnet18", "-o", ""], "it is empty"),
+        (["report", "resnet18", "--remote-python", "/usr/bin/python"], "--remote-python"),
+        (["report", "--attach", "net", "--remote-python", "/usr/bin/python"], "--remote-python"),
+        (["record", "--attach", "net", "-o", "x.rec", "--remote-python", "p"], "--remote-python"),
+        (["attach", "ssh://host/net", "--list"], "ssh HOST tui-profiler attach --list"),
+        (["report", "net\udcff.py:build"], "no UTF-8"),
+        (["run", "--format", "table", "/"], "__main__.py"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_starts(
@@ -129,6 +138,51 @@ def test_bad_arguments_are_refused_before_anything_starts(
     captured = capsys.readouterr()
     assert word in captured.err
     assert captured.out == ""
+
+
+def test_a_working_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["report", "resnet18"]) == 2
+    assert "The working directory is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_crash_and_its_number_is_nobody_else_s(closed: int) -> None:
+    program = """
+import os, sys
+os.close(int(sys.argv[1]))
+sys.stdin, sys.stdout, sys.stderr = (
+    None if at == int(sys.argv[1]) else stream
+    for at, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
+)
+from screens.cli import main
+code = main(["config"])
+null = os.stat(os.devnull)
+found = os.fstat(int(sys.argv[1]))
+sys.exit(code or (found.st_rdev != null.st_rdev))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(closed)], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert bool(done.stdout) == (closed != 1)
+
+
+def test_a_locale_without_the_characters_gets_them_spelled_out() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "screens", "config"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"\\x" in done.stdout
 
 
 def test_a_mistake_of_ours_is_exit_code_70_and_a_file(

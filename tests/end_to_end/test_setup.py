@@ -55,8 +55,9 @@ def completed(words: list[str], folder: Path) -> list[str]:
     typed = " ".join(word or "''" for word in words)
     asks = (
         f"{script}\n"
+        "compopt() { printf '%s\\n' compopt; }\n"  # Only Readline itself may be told.
         f"COMP_WORDS=({typed}) COMP_CWORD={len(words) - 1}\n"
-        "_tui_profiler_completion tui-profiler\n"
+        "_tui_profiler_whole_words tui-profiler\n"
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
     environment = {**os.environ, "PATH": f"{binary}:{os.environ['PATH']}"}
@@ -82,6 +83,9 @@ def completed(words: list[str], folder: Path) -> list[str]:
         (["tui-profiler", "completion", "z"], "zsh"),
         (["tui-profiler", "demo"], "demo:cnn"),
         (["tui-profiler", "report", "demo"], "demo:decoder"),
+        (["tui-profiler", "demo", ":", "cn"], "cnn"),
+        (["tui-profiler", "report", "demo", ":"], "decoder"),
+        (["tui-profiler", "report", "--output", "z"], "compopt"),
     ],
 )
 def test_bash_completes(words: list[str], expected: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 from tui_profiler.messages import Exported, ExportOnnx, LoadSpec
+from tui_profiler.probe.failures import StageError
 from tui_profiler.probe.load.errors import LoadError
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.onnx import export_onnx
@@ -131,6 +132,14 @@ def test_what_cannot_be_exported_is_one_sentence_and_leaves_no_file(folder: Path
     assert "\n" not in failed.what
     assert (folder / "kept.onnx").read_bytes() == b"what was there"
     assert not [one for one in folder.iterdir() if one.name.startswith(".onnx-")]
+
+
+def test_a_version_that_torch_does_not_write_is_refused(folder: Path) -> None:
+    asked = ExportOnnx(request(folder, "net", "").spec, "old.onnx", 99)
+    with pytest.raises(StageError, match="has no opset 99 for this model: it wrote") as error:
+        export_onnx(asked, Quiet())
+    assert error.value.failed.bad_argument
+    assert not (folder / "old.onnx").exists()
 
 
 @pytest.mark.parametrize("absent", ["onnx", "onnxscript"])

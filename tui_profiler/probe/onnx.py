@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import torch
 
-from tui_profiler.messages import Exported, ExportOnnx, Failed, LoadSpec
+from tui_profiler.messages import Exported, ExportOnnx, Failed, LoadSpec, Remedy
 from tui_profiler.probe.failures import StageError, failure
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.extras import library
@@ -45,6 +45,7 @@ def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
             program = _program(model, inputs, request.opset)
             in_graph, missing = _compared(model, program)
             program.optimize()
+            _require_opset(request.opset, program)
             files = _saved(program, path, onnx)
         # The exporter is not ours: whatever it raises is told in one sentence.
         except (Exception, SystemExit) as error:
@@ -95,6 +96,19 @@ def _program(model: torch.nn.Module, inputs: Inputs, opset: int | None) -> Any:
     return program
 
 
+def _require_opset(asked: int | None, program: Any) -> None:
+    """Refuse another version than the one asked for: torch.onnx only warns where it has none.
+
+    Raises:
+        StageError: it is another.
+    """
+    written = _opset(program)
+    if asked is not None and written != asked:
+        what = f"torch.onnx has no opset {asked} for this model: it wrote {written}"
+        remedies = (Remedy(f"--opset {written}", "the nearest that it can write"),)
+        raise StageError(Failed("export", what, remedies=remedies, bad_argument=True))
+
+
 def _compared(model: torch.nn.Module, program: Any) -> tuple[int, tuple[str, ...]]:
     """Give how many of the model's parameters the graph holds, and the names of the others."""
     there = program.model.graph.initializers
@@ -142,7 +156,7 @@ def _failed(error: BaseException, model: torch.nn.Module) -> Failed:
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    if isinstance(cause, OSError):
+    if isinstance(cause, OSError | StageError):
         return failure(cause, "export")
     told = failure(cause, "export", model)
     what = f"torch.onnx could not write this model: {one_line(cause)}"

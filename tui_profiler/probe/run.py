@@ -281,14 +281,19 @@ class Run:
         return False
 
     def _ceilings(self) -> None:
-        from tui_profiler.probe.measure.ceilings import BUSY_CORES, ceilings  # noqa: PLC0415
+        from tui_profiler.probe.measure.ceilings import (  # noqa: PLC0415
+            BUSY_CORES,
+            ceilings,
+            kept_ceilings,
+        )
 
         with self._stages.stage("ceilings", "will give the bounds") as details:
             found = ceilings(self._spec.device, torch.get_num_threads())
             self._link.send(found)
             kept = f"kept from {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
             if found.seconds > 0:
-                kept = "measured, kept for this host"
+                is_kept = kept_ceilings(found.device, found.threads) is not None
+                kept = f"measured, {'kept for this host' if is_kept else 'could not be kept'}"
             if found.busy > BUSY_CORES:
                 kept += f"; other programs kept {found.busy:.1f} cores busy, roofs may be low"
             details.append(kept)
