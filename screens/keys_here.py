@@ -29,14 +29,14 @@ def explorer_bar(
         taken = [key for key, _ in play]
         left = (*play, *((key, label) for key, label in left if key not in taken))
     elif trouble(session) is not None:
-        left = _restarts(keys, "try", "restart")
+        left = _restarts(keys, "try", "restart", "log")
     elif session.tree is None:
         left = _restarts(keys, "restart")
     return key_bar(left, footer(keys, "right", narrow=narrow), cells, glyphs)
 
 
 def _restarts(keys: tuple[Key, ...], *actions: str) -> Keys:
-    labels = {"try": "try this", "restart": "restart"}
+    labels = {"try": "try this", "restart": "restart", "log": "traceback and log"}
     return tuple((_key_of(keys, action), labels[action]) for action in actions)
 
 
