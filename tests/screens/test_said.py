@@ -38,7 +38,7 @@ async def test_below_100_columns_it_takes_the_width_and_few_rows() -> None:
         await pilot.press("i")
         await pilot.pause()
         [toast] = stage.explorer.query("Toast")
-        assert toast.region.width >= 56
+        assert toast.region.width == 60
         assert toast.region.height <= 5
 
 
