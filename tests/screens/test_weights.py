@@ -230,7 +230,7 @@ def test_what_is_refused_is_said_in_the_place_of_figures() -> None:
 
 
 def test_what_nobody_reads_is_not_awaited() -> None:
-    others = folded((Hello(1, 1, ("Observe",), refusal="it is another's"), *TRACED))
+    others = folded((*TRACED, Hello(1, 1, ("Observe",), refusal="it is another's")))
     shown = drawn(others, node=1)
     assert "it is another's" in "\n".join(shown)
     # Up to the divider: the panel beside has a mark of its own.
