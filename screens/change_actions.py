@@ -7,6 +7,7 @@ import re
 from msgspec.structs import replace
 
 from tui_profiler.messages import LoadSpec, SetBatch
+from tui_profiler.queries.accepts import refusal
 from tui_profiler.text import safe
 
 from .options import MOST_BATCH
@@ -26,6 +27,9 @@ class ChangeActions(RunActions):
 
     def action_batch(self) -> None:
         """Ask for a batch size, or the shapes of inputs."""
+        if why_not := refusal(self.session, "SetBatch"):
+            self.say(why_not)
+            return
         hint = "8  or  1,3,96,96  or  tokens=1,16:int64"
         self.open_prompt(
             Prompt("batch or input ", "", lambda text: None, self.change_input, lambda text: hint)
@@ -33,6 +37,9 @@ class ChangeActions(RunActions):
 
     def action_device(self) -> None:
         """Ask for a device, a dtype, or both."""
+        if why_not := refusal(self.session, "Start"):
+            self.say(why_not)
+            return
         now = f"{self.spec.device} {self.spec.dtype}".strip()
         hint = f"cpu cuda cuda:1  {' '.join(DTYPES.values())}"
         self.open_prompt(

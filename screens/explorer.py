@@ -130,6 +130,9 @@ class ExplorerScreen(ExplorerParts):
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
+        if self.is_narrow and width(text) > self.size.width - 2:
+            self.tell(text)  # The last row is all there is, and too short for it.
+            return
         # By a clock of its own: a recording that stands still has another now.
         self._said, self._said_at = text, time.monotonic()
         self._draw_panels()

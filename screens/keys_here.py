@@ -26,17 +26,19 @@ def explorer_bar(
         left = ((_key_of(keys, "phase"), other_phase(session)), *left)
     if session.playback is not None:
         play = footer(keys, "play", narrow=narrow)
+        if not session.playback.is_playing:
+            play = tuple((key, "play" if label == "halt" else label) for key, label in play)
         taken = [key for key, _ in play]
         left = (*play, *((key, label) for key, label in left if key not in taken))
     elif trouble(session) is not None:
-        left = _restarts(keys, "try", "restart")
+        left = _restarts(keys, "try", "restart", "log")
     elif session.tree is None:
         left = _restarts(keys, "restart")
     return key_bar(left, footer(keys, "right", narrow=narrow), cells, glyphs)
 
 
 def _restarts(keys: tuple[Key, ...], *actions: str) -> Keys:
-    labels = {"try": "try this", "restart": "restart"}
+    labels = {"try": "try this", "restart": "restart", "log": "traceback and log"}
     return tuple((_key_of(keys, action), labels[action]) for action in actions)
 
 

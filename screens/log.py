@@ -60,7 +60,7 @@ def _said(text: str, role: str, look: Look) -> Line:
     return row(((text, role),), BLANK, look)
 
 
-class LogScreen(ScrollingScreen):
+class LogScreen(ScrollingScreen[None]):
     """Shows the log; follows its end until the reader scrolls up."""
 
     CSS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tui_profiler.canvas import Glyphs
 from tui_profiler.messages import ReplayNode
@@ -17,6 +18,9 @@ from .take_actions import TakeActions
 from .tree_actions import TreeActions
 from .view_pause import ViewPause
 from .widgets.lines import LinesWidget, text
+
+if TYPE_CHECKING:
+    from .side_screen import Left
 
 PANELS = "#failure, #compact, #inspector"
 """Of these one is shown."""
@@ -55,24 +59,25 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
 
     def action_side(self, name: str) -> None:
         """Open a view of the selected node beside the explorer."""
-        from .side_screens import Left, side_screen  # noqa: PLC0415
+        from .side_screens import side_screen  # noqa: PLC0415
 
         if self.session.tree is None:
             self.say(f"{name} needs the tree, which is not known yet")
             return
 
-        async def come_back(left: Left | None) -> None:
-            if left is not None:
-                self.tree_widget.select(left.node)
-                if left.then in ("node", "palette"):
-                    await self.run_action(left.then)
-                elif left.then:
-                    self.action_side(left.then)
-
         view = side_screen(name)
         screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.view_pause)
         screen.send = self._send
-        self.app.push_screen(screen.data_bind(BaseApp.session), come_back)
+        self.app.push_screen(screen.data_bind(BaseApp.session), self._come_back)
+
+    async def _come_back(self, left: Left | None) -> None:
+        """Select what was selected where one comes from, and go on to where one wants to."""
+        if left is not None:
+            self.tree_widget.select(left.node)
+            if left.then in ("node", "palette"):
+                await self.run_action(left.then)
+            elif left.then:
+                self.action_side(left.then)
 
     def action_node(self) -> None:
         """Open the node screen."""
@@ -83,7 +88,7 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
             return
         selected = self.tree_widget.view.selected
         screen = NodeScreen(selected, self.glyphs, self.now, self.view_pause)
-        self.app.push_screen(screen.data_bind(BaseApp.session))
+        self.app.push_screen(screen.data_bind(BaseApp.session), self._come_back)
 
     def action_machine(self) -> None:
         """Open the machine screen."""
@@ -111,7 +116,7 @@ class LookActions(TakeActions[None], TreeActions, CompareActions, PlayActions):
         """Go to the ranks of the run."""
         app = self.app
         if not isinstance(app, BaseApp) or not app.show_ranks():
-            self.say("this is no rank of a run that was attached to on this host")
+            self.say("one process only: ranks are those of a torchrun that is attached to")
 
     def action_keys(self) -> None:
         """Open the list of keys."""

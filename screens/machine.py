@@ -21,7 +21,7 @@ from .widgets.scrolled import ScrolledLines
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
 
 
-class MachineScreen(ScrollingScreen):
+class MachineScreen(ScrollingScreen[None]):
     """Shows the machine until it is left."""
 
     CSS = """

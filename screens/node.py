@@ -16,9 +16,12 @@ from tui_profiler.queries.panel_edges import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
 from tui_profiler.text import printable, safe
 
-from .base_app import redraw_seconds
+from .base_app import own_keys, redraw_seconds
+from .keys import SIDE_SCREENS
+from .keys import shown as written
 from .room import is_narrow
 from .scrolling import ScrollingScreen
+from .side_screen import Left
 from .source_text import read_source
 from .taking import copy_text
 from .view_pause import ViewPause
@@ -43,7 +46,7 @@ WIDE_COLUMNS = 160
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("p", "pause"), ("y", "copy"))
 
 
-class NodeScreen(ScrollingScreen):
+class NodeScreen(ScrollingScreen[Left]):
     """Shows one node until it is left."""
 
     CSS = """
@@ -61,6 +64,12 @@ class NodeScreen(ScrollingScreen):
         Binding("right_square_bracket", "sibling(1)", show=False, id="next-sibling"),
         Binding("p", "pause", show=False, id="pause"),
         Binding("y", "copy", show=False, id="copy"),
+        Binding("question_mark", "keys", show=False, id="keys"),
+        Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
+        *(
+            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
+            for key in SIDE_SCREENS
+        ),
     ]
 
     def __init__(
@@ -134,7 +143,8 @@ class NodeScreen(ScrollingScreen):
         self.query_one(Inspector).show(session, self._node, now)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
-        last = key_bar(_KEYS, (), self.size.width, self._glyphs)
+        views = tuple((written(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        last = key_bar(_KEYS, (*views, ("?", "keys")), self.size.width, self._glyphs)
         if self._is_narrow and said:  # There is no other row for it.
             cells = replace(look, cells=max(self.size.width, 3))
             [last] = finished((row(((safe(said), "ink"),), (), cells),), cells)
@@ -177,6 +187,22 @@ class NodeScreen(ScrollingScreen):
         if said := self._view_pause.press(self.session, self._now()):
             self.say(said)
         self._draw()
+
+    def action_back(self) -> None:
+        """Go back; the node that is shown is the selected one then."""
+        self.dismiss(Left(self._node))
+
+    def action_leave_for(self, name: str) -> None:
+        """Go to another view of this node."""
+        self.dismiss(Left(self._node, name))
+
+    def action_keys(self) -> None:
+        """List the keys of this screen; leaving the list leads back here."""
+        from .help import KeysScreen  # noqa: PLC0415 # as in the explorer
+        from .side_keys import OF_NODE  # noqa: PLC0415
+
+        keys = own_keys(self.app, OF_NODE)
+        self.app.push_screen(KeysScreen(self.session, keys, self._glyphs, "node"))
 
     def action_copy(self) -> None:
         """Copy the node's path."""

@@ -120,7 +120,7 @@ class RanksScreen(Screen[None]):
             self.app.push_screen(screen.data_bind(BaseApp.workspace))
 
 
-class DifferenceScreen(ScrollingScreen):
+class DifferenceScreen(ScrollingScreen[None]):
     """Two ranks, module by module."""
 
     DEFAULT_CSS = _CSS.format("DifferenceScreen")

@@ -6,7 +6,7 @@ here as well.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.reactive import var
@@ -16,8 +16,10 @@ from tui_profiler.session import EMPTY, Session
 
 from .widgets.scrolled import ScrolledLines
 
+_Result = TypeVar("_Result")
 
-class ScrollingScreen(Screen[None]):
+
+class ScrollingScreen(Screen[_Result]):
     """Moves through the one ``ScrolledLines`` that it holds."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

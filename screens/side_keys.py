@@ -79,6 +79,16 @@ MEMORY: tuple[Key, ...] = (
     Key("g,home", "end(0)", "first", "the first step", _HERE, "g"),
     Key("G,end", "end(-1)", "last", "the last step", _HERE, "G"),
 )
+NODE: tuple[Key, ...] = (
+    Key("right_square_bracket", "sibling(1)", "sibling", "the next sibling", _HERE, "]"),
+    Key("left_square_bracket", "sibling(-1)", "sibling", "the former sibling", _HERE, "["),
+    Key("down,j", "scroll_by(1)", "scroll", "one row down", _HERE, "↓ j"),
+    Key("up,k", "scroll_by(-1)", "scroll", "one row up", _HERE, "↑ k"),
+    *_pages("page", "half a page"),
+    Key("g,home", "start", "top", "the first row", _HERE, "g"),
+    Key("G,end", "end", "bottom", "the last row", _HERE, "G"),
+    Key("y", "copy", "copy", "copy the node's path", _HERE),
+)
 EVERY: tuple[Key, ...] = (
     Key("escape,backspace", "back", "back", "back to the explorer", "screens", "esc"),
     Key("q", "leave", "back", "back to the explorer", "screens"),
@@ -94,6 +104,8 @@ EVERY: tuple[Key, ...] = (
     Key("e", "export", "export", "write the screen, the rows or a report to a file", "look"),
 )
 """What every view has; bound by what they have in common."""
+OF_NODE = (*NODE, *(key for key in EVERY if key.action not in ("node", "copy", "export")))
+"""Every key of the node screen."""
 
 
 def own_bindings(keys: tuple[Key, ...]) -> list[Binding]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .side_screen import Left, SideScreen
-
-__all__ = ["Left", "side_screen"]
+from .side_screen import SideScreen
 
 _CLASSES = {
     "timeline": "TimelineScreen",

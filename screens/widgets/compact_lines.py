@@ -60,19 +60,17 @@ def _title(look: Look, section: str | None) -> Line:
         return ((rule * cells, "hairline"),)
     right: Line = verdict(bound(look.session, look.node), look)
     if section:
-        right = ((section, "strong accent"), ("  ", "ink"), *right) if right else right
+        gap: Line = (("  ", "ink"),) if right else EMPTY
+        right = ((section, "strong accent"), *gap, *right)
     room = max(cells - line_width(right) - 8, 1)
     path = middle(title_of(tree, look.node), room, look.glyphs.ellipsis)
     left: Line = ((path, "strong ink"), (f"  {detail_of(tree, look.node)}", "muted"))
     left = cut(left, room, look.glyphs.ellipsis)
-    between = cells - line_width(left) - line_width(right) - 6
-    return (
-        (f"{rule} ", "hairline"),
-        *left,
-        (f" {rule * max(between, 0)} ", "hairline"),
-        *right,
-        (f" {rule}", "hairline"),
-    )
+    between = max(cells - line_width(left) - line_width(right) - 6, 0)
+    named: Line = ((f"{rule} ", "hairline"), *left)
+    if not right:
+        return (*named, (f" {rule * (between + 3)}", "hairline"))
+    return (*named, (f" {rule * between} ", "hairline"), *right, (f" {rule}", "hairline"))
 
 
 def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:

@@ -119,7 +119,7 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
         key = " · P lets it run" if is_by_key else ""
         how: Line = ((f" {now.detail}", "ink"), (key, "muted"))
         return ((*head, *how), (*head, *how), (*head, how[0]), head)
-    wide = "   " if now.kind == "loading" else " "
+    wide = "   " if now.kind in ("loading", "finished") else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
     if is_remembered(look.session):
         since: Line = ((f"remembered from {age(look.session)}   ", "muted"),)

@@ -12,6 +12,8 @@ from .machine_lines import machine_lines
 from .parts import LABEL, Look, finished, row, words
 
 _NO_WEIGHTS = "random (--weights for trained)"
+_WITH_RANDOM = ("timm", "hf")
+"""Sources whose architectures have random weights unless others are asked for."""
 
 
 def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
@@ -45,7 +47,10 @@ def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ..
     device = device_text(session) or _device(session, asked)
     return (
         ("source", safe(model.source) if model is not None else _source(asked.model)),
-        ("weights", safe(model.weights if model is not None else asked.weights) or _NO_WEIGHTS),
+        (
+            "weights",
+            safe(model.weights if model is not None else asked.weights) or _weights(asked.model),
+        ),
         (
             "input",
             shapes + why
@@ -55,6 +60,11 @@ def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ..
         ("device", device),
         ("tracer", safe(asked.tracer)),
     )
+
+
+def _weights(model: str) -> str:
+    is_named = model.isidentifier() or model.partition(":")[0] in _WITH_RANDOM
+    return _NO_WEIGHTS if is_named else "…  known once it is loaded"
 
 
 def _source(model: str) -> str:
@@ -68,4 +78,5 @@ def _source(model: str) -> str:
 
 def _device(session: Session, spec: LoadSpec) -> str:
     threads = session.environment.threads if session.environment is not None else spec.threads
-    return safe(spec.device) + (f", {threads} threads" if threads else "")
+    counted = f", {threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    return safe(spec.device) + counted

@@ -219,7 +219,7 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
     """Say how much lies far below its roof."""
     now = view.now
     if now is None or now.whole is None or not now.judged:
-        return ((("no node is placed yet", "muted"),),)
+        return ((("no node is placed", "muted"),),)
     spent, whole = (column_time(each, view.unit) for each in (now.below_seconds, now.whole))
     counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below half of their roof"
     together = f"  together {spent} of {whole} {view.unit}"

@@ -37,7 +37,7 @@ def status_lines(look: Look, said: str = "", standing: tuple[str, ...] = ()) -> 
 
 
 def _costs(session: Session) -> tuple[Line, ...]:
-    if session.tree is None:
+    if session.tree is None or not session.tree.has_forward:
         return ()
     cost: Line = (("profiling costs ", "muted"), (overhead_text(session), "ink"))
     lost: Line = (("  dropped ", "muted"), (thousands(dropped(session)), "ink"))

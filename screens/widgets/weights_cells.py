@@ -7,6 +7,7 @@ import math
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import TensorStatistics
 from tui_profiler.queries.weights import Column, WeightRow, figure, is_exact, is_measurable
+from tui_profiler.queries.weights_state import why_not_measured, why_not_read
 from tui_profiler.units import PENDING, ZERO, count, dtype, share_cell
 
 from .parts import Look
@@ -84,12 +85,18 @@ def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
     found = figure(row, column)
     if column == "int8" and found is not None and is_exact(found):
         return (EXACT, "ink")
+    if isinstance(found, Unknown) or (found is None and _never_comes(column, look)):
+        return (look.glyphs.dash, "faint")
     if found is None:
         return (PENDING, "faint")
-    if isinstance(found, Unknown):
-        return (look.glyphs.dash, "faint")
     text = _text(row, column, found)
     return (text, "faint" if text == ZERO else "ink")
+
+
+def _never_comes(column: Column, look: Look) -> bool:
+    """Tell whether nobody would look at what a column without figures says."""
+    is_measured = column in ("predicted", "error")
+    return bool((why_not_measured if is_measured else why_not_read)(look.session))
 
 
 def _text(row: WeightRow, column: Column, found: float) -> str:

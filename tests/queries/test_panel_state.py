@@ -8,6 +8,7 @@ from tests.screens.panel_session import LOADING, TRACED, folded, live
 from tui_profiler.messages import Ended, Failed, LoopState, StageStarted
 from tui_profiler.queries.panel_failure import still_known, trouble
 from tui_profiler.queries.panel_state import is_stale, state
+from tui_profiler.queries.panel_words import last_events
 from tui_profiler.session import EMPTY
 
 
@@ -60,3 +61,10 @@ def test_the_stage_under_way_is_named_once_the_tree_is_known():
     loading = folded((*LOADING, *TRACED, StageStarted("first run", 3.9)))
     found = state(loading, 4.4)
     assert (found.kind, found.words, found.detail) == ("loading", "first run", "0.50 s")
+
+
+def test_what_was_never_run_has_not_finished():
+    session = folded((LoopState("finished", 9.0, None, "not run: parameters only"),), live())
+    shown = state(session, 9.0)
+    assert (shown.words, shown.detail) == ("not run", "parameters only")
+    assert last_events(session) == ("not run: parameters only",)

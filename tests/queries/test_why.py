@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tests.small_model import CONV, DONE, ROOT, TRACED, folded, tick
+from tests.small_model import CEILINGS, CONV, DONE, ROOT, TRACED, folded, tick
 from tui_profiler.messages import Node, Nodes, TraceDone
 from tui_profiler.queries.why import why
 
@@ -10,7 +10,7 @@ from tui_profiler.queries.why import why
 def test_a_module_without_times_was_not_called() -> None:
     session = folded((*TRACED, tick({ROOT: (0.001, 0.001)})))
 
-    assert why(session, CONV).startswith("ms: not called since the model runs ·")
+    assert why(session, CONV).startswith("time: not called since the model runs ·")
 
 
 def test_a_module_without_times_may_have_been_left_out() -> None:
@@ -18,7 +18,13 @@ def test_a_module_without_times_may_have_been_left_out() -> None:
 
     said = why(folded((*TRACED, few)), CONV)
 
-    assert said.startswith("ms: not called, or one of 9,001 with the least time, left out ·")
+    assert said.startswith("time: not called, or one of 9,001 with the least time, left out ·")
+
+
+def test_the_words_for_little_of_a_roof_are_those_of_the_roofline() -> None:
+    session = folded((*TRACED, CEILINGS, tick({ROOT: (10.0, 10.0), CONV: (10.0, 10.0)})))
+
+    assert "bound: far below every roof" in why(session, CONV)
 
 
 def test_figures_that_depend_on_the_data_are_called_a_bound() -> None:

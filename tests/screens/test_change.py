@@ -9,7 +9,7 @@ from screens.change_actions import placed
 from tests.fixtures.record import recorded
 from tests.screens.screen_text import screen_text
 from tests.screens.test_explorer import SPEC, on_stage
-from tui_profiler.messages import Hello, LoadSpec, SetBatch, Tick
+from tui_profiler.messages import Hello, LoadSpec, SetBatch, Tick, TraceStarted
 from tui_profiler.source.recorded import Recorded
 
 KEYS = {
@@ -105,9 +105,21 @@ async def test_a_change_that_is_none_starts_nothing() -> None:
 async def test_what_is_not_ours_is_not_started_again() -> None:
     others = [Hello(1, 1, ("Observe",), refusal="it is another's"), *recorded()[1:]]
     async with on_stage(others) as (stage, pilot):
-        await pilot.press("D", "space", *"f16", "enter")
-        assert stage.restarted == []
+        await pilot.press("D")
+        assert stage.explorer.asks is None
         assert "it is another's" in screen_text(stage.app)
+
+
+@pytest.mark.parametrize("key", ["P", "full_stop", "B", "E"])
+async def test_parameters_alone_are_asked_for_nothing_that_needs_a_forward(key: str) -> None:
+    messages = [
+        replace(m, method="parameters") if isinstance(m, TraceStarted) else m for m in recorded()
+    ]
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press(key, key)
+        assert stage.requests == []
+        assert stage.explorer.asks is None
+        assert "no forward pass" in screen_text(stage.app)
 
 
 async def test_another_batch_is_compared_with_the_one_before() -> None:

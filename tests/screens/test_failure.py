@@ -56,7 +56,7 @@ def test_a_failure_is_laid_out_as_drawn():
         " --device meta      costs only, nothing is run      ",
         "                                                    ",
         " still known ────────────────────────────────────── ",
-        " ✓ tree      9 nodes, by dispatch:fake              ",
+        " ✓ tree      6 modules, 3 operators                 ",
         " ✓ costs     every operator counted                 ",
         " – times     unavailable: no forward finished       ",
         " – bound     unavailable: needs times               ",
@@ -112,7 +112,7 @@ def test_a_killed_worker_says_what_is_likely_and_how_to_go_on():
         " --batch 1   the least memory                       ",
         "                                                    ",
         " still known ────────────────────────────────────── ",
-        " ✓ tree      9 nodes, by dispatch:fake              ",
+        " ✓ tree      6 modules, 3 operators                 ",
         " ✓ costs     every operator counted                 ",
     ]
 

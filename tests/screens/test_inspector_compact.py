@@ -7,10 +7,20 @@ import pytest
 from screens.widgets.compact_lines import compact_lines, one_line
 from screens.widgets.lines import line_width, text
 from screens.widgets.parts import Look
-from tests.screens.panel_session import BN2, CONV2, CONV_OP, H200, LOADING, TRACED, folded, live
+from tests.screens.panel_session import (
+    BN2,
+    CONV2,
+    CONV_OP,
+    H200,
+    LOADING,
+    NODES,
+    TRACED,
+    folded,
+    live,
+)
 from tests.screens.panel_session import sample as sampled
 from tui_profiler.canvas import ASCII
-from tui_profiler.messages import Ceilings
+from tui_profiler.messages import Ceilings, Cost, Nodes
 from tui_profiler.session import EMPTY, Session
 
 CALLS = [0.9e-3] * 34 + [0.92e-3]
@@ -47,6 +57,14 @@ def test_one_section_in_full_takes_the_same_rows(section, second):
     assert len(lines) == 6
     assert f" {section}  ▲ compute-bound ─" in lines[0]
     assert lines[1].startswith(second)
+
+
+def test_the_rule_of_what_has_no_class_has_no_gap():
+    nothing = Cost(*[0] * len(Cost.__struct_fields__))
+    idle = Nodes(tuple(node for node, _ in NODES), (nothing,) * len(NODES))
+    never = folded((*LOADING, *(idle if isinstance(m, Nodes) else m for m in TRACED)))
+    assert panel(never, BN2)[0] == "─ layer3.2.bn2  BatchNorm2d " + "─" * 52
+    assert panel(never, BN2, 6, "work")[0].endswith("── work ─")
 
 
 def test_what_is_still_to_come_says_what_it_waits_for():

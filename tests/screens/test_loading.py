@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from screens.widgets.lines import Line, line_width, text
 from screens.widgets.loading import loading_body, stages_of
 from screens.widgets.parts import Look
+from screens.widgets.request_lines import request_lines
 from tests.screens.panel_session import LOADING, NODES, folded
 from tui_profiler.canvas import ASCII
 from tui_profiler.messages import (
@@ -57,6 +58,13 @@ def test_the_stages_stand_beside_what_was_asked_for():
             ("", ""),
         )
     ]
+
+
+def test_of_a_users_own_model_no_weights_are_claimed_and_one_thread_is_one():
+    look = Look(EMPTY, 0, 1.0, 48)
+    told = [text(line) for line in request_lines(look, 20, LoadSpec("net.py:Net", threads=1))]
+    assert " weights  … known once it is loaded" in [line.rstrip() for line in told]
+    assert " device   cpu, 1 thread" in [line.rstrip() for line in told]
 
 
 def test_at_80_columns_the_machine_stands_below_the_stages():

@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from textual.app import App
+from textual.binding import Binding
 from textual.reactive import var
 
+from screens.keys import Key
 from screens.node import NodeScreen, look_around
+from screens.roofline import RooflineScreen
+from screens.side_keys import NODE
 from screens.source_text import read_source
 from screens.theme import DARK, roles_for
 from screens.widgets.lines import line_width, text
@@ -279,3 +283,40 @@ def test_operators_say_whether_their_times_are_of_windows() -> None:
     assert "need an operator window" in on_paper
     assert "ms in operator windows; % of the node's median" in measured
     assert "need an operator window" not in measured
+
+
+async def test_another_view_takes_the_node_along():
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("3", "j", "o", "right_square_bracket")
+        screen = stage.app.screen
+        assert isinstance(screen, NodeScreen)
+        node = screen.node
+        assert node != stage.explorer.tree_widget.view.selected
+        await pilot.press("r")
+        await pilot.pause()
+        assert isinstance(stage.app.screen, RooflineScreen)
+        assert stage.app.screen.node == node
+        await pilot.press("escape")
+        await pilot.pause()
+        assert stage.explorer.tree_widget.view.selected == node
+
+
+async def test_its_keys_are_listed_and_lead_back():
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("o", "question_mark")
+        await pilot.pause()
+        assert "the former sibling" in screen_text(stage.app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert isinstance(stage.app.screen, NodeScreen)
+
+
+@pytest.mark.parametrize("key", NODE, ids=lambda key: key.action)
+def test_every_key_that_is_listed_is_bound(key: Key):
+    bound = {one: each.action for each in bindings_of(NodeScreen) for one in each.key.split(",")}
+    assert {bound.get(one) for one in key.keys.split(",")} == {key.action}
+
+
+def bindings_of(screen: type[NodeScreen]) -> list[Binding]:
+    found = [each for kind in reversed(screen.__mro__) for each in vars(kind).get("BINDINGS", ())]
+    return [each for each in found if isinstance(each, Binding)]

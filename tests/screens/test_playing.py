@@ -80,6 +80,20 @@ async def test_a_seek_keeps_what_is_unfolded_and_selected(recording: Path) -> No
         assert tree.view == before
 
 
+async def test_the_last_row_says_what_the_key_does_next(recording: Path) -> None:
+    async with played(recording) as (app, _, pilot):
+        for _ in range(2):
+            playback = app.session.playback
+            assert playback is not None
+            label = " p halt " if playback.is_playing else " p play "
+            assert label in await shown(app, pilot)
+            await pilot.press("p")
+            await pilot.pause(0.1)
+            playback_now = app.session.playback
+            assert playback_now is not None
+            assert playback_now.is_playing != playback.is_playing
+
+
 async def test_what_needs_a_model_is_refused_with_the_reason(recording: Path) -> None:
     async with played(recording) as (app, _, pilot):
         for keys in ("P", "full_stop", "ctrl+r"):

@@ -38,8 +38,18 @@ async def test_below_100_columns_it_takes_the_width_and_few_rows() -> None:
         await pilot.press("i")
         await pilot.pause()
         [toast] = stage.explorer.query("Toast")
-        assert toast.region.width >= 56
+        assert toast.region.width == 60
         assert toast.region.height <= 5
+
+
+async def test_what_the_last_row_is_too_short_for_lies_over_the_screen() -> None:
+    async with on_stage(recorded(), (60, 15)) as (stage, pilot):
+        stage.explorer.say("w" * 57)
+        await pilot.pause()
+        assert len(stage.app._notifications) == 0
+        stage.explorer.say("w" * 59)
+        await pilot.pause()
+        assert [one.message for one in stage.app._notifications] == ["w" * 59]
 
 
 @pytest.mark.parametrize(

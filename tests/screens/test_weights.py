@@ -19,6 +19,7 @@ from tests.small_model import TRACED, folded
 from tui_profiler.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import (
     Ended,
+    Hello,
     ParametersDone,
     ParametersProgress,
     ParametersStarted,
@@ -226,6 +227,14 @@ def test_what_is_refused_is_said_in_the_place_of_figures() -> None:
     told = "\n".join(drawn(refused, node=1))
     assert "not run, as asked" in told
     assert "error %" not in told
+
+
+def test_what_nobody_reads_is_not_awaited() -> None:
+    others = folded((*TRACED, Hello(1, 1, ("Observe",), refusal="it is another's")))
+    shown = drawn(others, node=1)
+    assert "it is another's" in "\n".join(shown)
+    # Up to the divider: the panel beside has a mark of its own.
+    assert not any("…" in line.partition("│")[0] for line in shown)
 
 
 def test_a_worker_that_is_gone_reads_nothing() -> None:

@@ -49,9 +49,10 @@ def fuse_activation(session: Session) -> Finding | None:
         formula = f"they take {found.text}; joined with their product at best nothing"
         gain = found.gain(formula, is_bound=True)
         evidence.append(found.evidence("their time in a forward"))
+    read = "it reads" if len(nodes) == 1 else "they read"
     return Finding(
         kind="fuse-activation",
-        title=f"join {counted(len(nodes), 'activation')} with what they read",
+        title=f"join {counted(len(nodes), 'activation')} with what {read}",
         why=(
             "A product can apply its activation to what it is about to write. Eager PyTorch has no"
             " call for that; a compiler or an inference engine does it."

@@ -44,7 +44,7 @@ def say_tree(
     viewers.forget([StageStarted])
     viewers.say(facts)
     viewers.say(*messages(trace), under=type(trace.done))
-    said = f"{len(trace.nodes):,} nodes, from one of its own forwards{inside}"
+    said = f"{trace.counted}, from one of its own forwards{inside}"
     viewers.say(StageDone("trace", at, took, said))
     found = kept_ceilings(facts.device, torch.get_num_threads())
     if found is not None:

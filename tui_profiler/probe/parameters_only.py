@@ -149,7 +149,7 @@ def messages(found: Found, name: str) -> Iterator[TraceStarted | Nodes | TraceDo
     yield Nodes(tuple(nodes), tuple(costs))
     unknown = Unknown(NO_FORWARD)
     sizes = _sizes(found)
-    peak = PeakMemory(*sizes, unknown, unknown, at=-1, tensors=0, sized=0, kv_cache=unknown)
+    peak = PeakMemory(*sizes, unknown, unknown, at=-1, tensors=0, sized=0)
     yield TraceDone(attempts=(), uncosted=(), bounded=(), peak_memory=peak)
 
 

@@ -195,7 +195,7 @@ class Run:
             first: Phase = "" if step is None else "prefill"
             self._link.send(self._facts(model, loaded, traced.inputs))
             self._take(traced, first)
-            details.append(f"{len(traced.nodes):,} nodes, by {traced.method}")
+            details.append(f"{traced.counted}, by {traced.method}")
             if step is not None:
                 details.append(self._trace_step(model, step))
         if self._phase not in self._traces:

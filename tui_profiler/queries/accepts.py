@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from tui_profiler.messages import NO_FORWARD
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 
 _OF_RECORDINGS = ("Play", "Halt", "SetSpeed", "Seek")
+_OF_FORWARDS = ("Pause", "Resume", "Step", "SetBatch", "SetPhase", "ReplayNode")
+"""What parameters alone cannot be asked for."""
 
 
 def refusal(session: Session, request: str) -> str:
@@ -15,7 +18,9 @@ def refusal(session: Session, request: str) -> str:
         session: what is known.
         request: name of the request; empty for what needs none.
     """
-    hello = session.hello
+    hello, tree = session.hello, session.tree
+    if request in _OF_FORWARDS and tree is not None and not tree.has_forward:
+        return NO_FORWARD
     if not request or hello is None or request in hello.accepts:
         return ""
     if request in _OF_RECORDINGS:

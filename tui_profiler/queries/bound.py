@@ -159,7 +159,7 @@ def _measured(
 
 def _with_reason(found: Bound) -> Bound:
     if not found.confident:
-        reason = "far above every roof: the time goes outside the arithmetic"
+        reason = "far below every roof: the time goes outside the arithmetic"
     elif found.kind == "overhead":
         reason = (
             f"calling its operators takes {(found.overhead_share or 0) * 100:.0f} % of the time"

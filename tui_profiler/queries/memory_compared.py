@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tui_profiler.messages import Allocator, Figure, Unknown
+from tui_profiler.messages import NO_FORWARD, Allocator, Figure, Unknown
 from tui_profiler.queries.totals import known_peak_bytes, peak_bytes
 from tui_profiler.session import Session
 
@@ -69,7 +69,9 @@ def comparison(session: Session) -> Comparison | None:
 
 def _allocator(session: Session) -> Allocator | Unknown:
     """Give the allocator of the model's device."""
-    sample, model = session.sample, session.model
+    sample, model, tree = session.sample, session.model, session.tree
+    if tree is not None and not tree.has_forward:
+        return Unknown(NO_FORWARD)
     if sample is None or model is None:
         return Unknown("no sample of this process yet")
     if isinstance(sample.allocators, Unknown):

@@ -112,8 +112,10 @@ def still_known(session: Session) -> tuple[Fact, ...]:
     counted = "every operator counted"
     if whole.uncosted:
         counted = f"{thousands(whole.uncosted)} of {thousands(whole.ops)} operators uncounted"
+    modules = sum(node.kind == "module" for node in tree.nodes)
+    operators = len(tree) - modules
     return (
-        Fact("tree", True, f"{thousands(len(tree))} nodes, by {tree.method}"),
+        Fact("tree", True, f"{thousands(modules)} modules, {thousands(operators)} operators"),
         Fact("costs", True, counted),
         Fact("times", True, f"of {thousands(tick.forwards)} forwards")
         if tick is not None

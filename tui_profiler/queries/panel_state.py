@@ -83,6 +83,10 @@ def _working(session: Session, now: float) -> State:
     if loop is not None and loop.state == "waiting":
         return State("waiting", "no forward", whole_seconds(now - loop.at))
     if loop is not None and loop.state == "finished":
+        # What was never run has not finished: it says why, and no more.
+        run, _, why = loop.detail.partition(": ")
+        if run == "not run":
+            return State("finished", run, safe(why))
         return State("finished", "finished", safe(loop.detail))
     if loop is not None and session.forward_seconds > STALE_SECONDS:
         # Before the first figures too: a forward may never return.

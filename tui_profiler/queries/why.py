@@ -18,7 +18,7 @@ def why(session: Session, node: int, columns: tuple[ColumnName, ...] = ()) -> st
     if session.tree is None:
         return "nothing is known yet: the model is not traced"
     if not session.tree.has_forward:
-        return f"ms, work and bound: unavailable, {NO_FORWARD}"
+        return f"time, work and bound: unavailable, {NO_FORWARD}"
     since = f"remembered from {age(session)}" if is_remembered(session) else ""
     energy = _energy(session, node) if "energy" in columns else ""
     parts = [since, energy, _time(session, node), _work(session, node), _bound(session, node)]
@@ -37,22 +37,24 @@ def _energy(session: Session, node: int) -> str:
 def _time(session: Session, node: int) -> str:
     assert session.tree is not None
     if session.tree.nodes[node].kind == "op":
-        return f"ms: {operator_time_words(session, node)}"
+        return f"time: {operator_time_words(session, node)}"
     found = session.timings.of(node) if session.timings is not None else None
     if found is not None and session.tick is not None:
         calls = min(found.calls, session.tick.window)
-        words = f"ms: measured, median of a forward over the last {calls:,} calls"
+        words = f"time: measured, median of a forward over the last {calls:,} calls"
         made = parts_share(session, node)
         if made is None or made >= UNEVEN:
             return words
         return f"{words}; its parts' medians make {made * 100:.0f} % of it"
     if session.timings is None:
-        return "ms: needs times, no forward has finished"
+        return "time: needs times, no forward has finished"
     if session.tree.nodes[node].calls == 0:
-        return "ms: not called itself; what is shown is the sum of what is inside"
+        return "time: not called itself; what is shown is the sum of what is inside"
     if session.tick is not None and session.tick.left_out:
-        return f"ms: not called, or one of {session.tick.left_out:,} with the least time, left out"
-    return "ms: not called since the model runs"
+        return (
+            f"time: not called, or one of {session.tick.left_out:,} with the least time, left out"
+        )
+    return "time: not called since the model runs"
 
 
 def operator_time_words(session: Session, node: int) -> str:

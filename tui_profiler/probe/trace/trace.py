@@ -78,6 +78,12 @@ class Trace:
     kept: Kept | None = None
     """The cache that the forward gave back."""
 
+    @property
+    def counted(self) -> str:
+        """How large the tree is, in words."""
+        modules = sum(node.kind == "module" for node in self.nodes)
+        return f"{modules:,} modules, {len(self.nodes) - modules:,} operators"
+
 
 def trace(
     model: torch.nn.Module,
