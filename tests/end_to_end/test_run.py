@@ -22,10 +22,11 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SCHEMA = json.loads(Path("docs/report.schema.json").read_text(encoding="utf-8"))
 
 TRAINS = """
-import multiprocessing, pickle, sys
+import inspect, multiprocessing, os, pickle, sys
 import torch
 
 class Net(torch.nn.Module):
+    width: int = 16
     def __init__(self):
         super().__init__()
         self.features = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
@@ -37,7 +38,7 @@ def length(net):
     return len(pickle.dumps(net))
 
 if __name__ == "__main__":
-    print(sys.argv[1:], __name__, sys.path[0])
+    print(sys.argv[1:], __name__, sys.path[0], __file__, __loader__.name, Net.__annotations__)
     torch.manual_seed(0)
     net = Net()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -48,6 +49,11 @@ if __name__ == "__main__":
     if "spawn" in sys.argv:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             print(pool.map(length, [net]))
+    if not (child := os.fork()):
+        sys.exit("ended in a child")
+    print(os.waitpid(child, 0)[1], flush=True)
+    os.chdir("/")
+    print(inspect.getsource(length))
     sys.exit(5)
 """
 RUNS_ON = """
@@ -97,13 +103,14 @@ def plain(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
-    path, report = script(tmp_path, TRAINS), tmp_path / "report.json"
+    path, report = os.path.relpath(script(tmp_path, TRAINS)), tmp_path / "report.json"
 
     alone = plain(path, "200", "spawn")
     watched = run("--format", "json", "--output", report, path, "200", "spawn")
 
     assert alone.stdout.startswith("['200', 'spawn'] __main__")
     assert watched.stdout == alone.stdout
+    assert "ended in a child" in watched.stderr
     assert watched.returncode == alone.returncode == 5
     found = json.loads(report.read_text(encoding="utf-8"))
     jsonschema.validate(found, SCHEMA)
