@@ -56,6 +56,18 @@ if __name__ == "__main__":
     print(inspect.getsource(length))
     sys.exit(5)
 """
+SAVES = """
+import sys, torch
+net = torch.nn.Linear(8, 8)
+try:
+    net(torch.zeros(1, 8))
+    print("begun")
+    while True:
+        net(torch.zeros(1, 8))
+except KeyboardInterrupt:
+    print("saved")
+    sys.exit(7)
+"""
 RUNS_ON = """
 import sys, time, torch
 net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
@@ -117,6 +129,20 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     assert found["total_macs"] == 4 * (8 * 16 + 16 * 2)
     assert found["inputs"][0]["shape"] == [4, 8]
     assert found["latency"]["p50_s"] > 0
+
+
+def test_without_the_explorer_an_interrupt_is_the_scripts(tmp_path: Path) -> None:
+    path, report = script(tmp_path, SAVES), tmp_path / "report.json"
+    command = [*COMMAND, "run", "--format", "json", "--output", str(report), str(path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        os.killpg(running.pid, signal.SIGINT)  # As the terminal does, to all of them.
+        assert running.stdout.read() == "saved\n"
+    assert running.returncode == 7
+    assert json.loads(report.read_text(encoding="utf-8"))["total_macs"] == 64
 
 
 def test_a_script_is_hung_up_on_when_the_profiler_is_killed(start: Start, tmp_path: Path) -> None:
