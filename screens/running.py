@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 from typing import Literal
@@ -50,6 +51,8 @@ def run_script(options: RunOptions, wish: Wish, *, started_at: float) -> int:
     )
     if options.layout is None:
         return _explored(script, options, wish, started_at)
+    # The terminal is the script's, and so is what ends it: it may save what it has done so far.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     session = asyncio.run(_followed(script))
     _report(session, options)
     return script.exit_code

@@ -22,10 +22,11 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 SCHEMA = json.loads(Path("docs/report.schema.json").read_text(encoding="utf-8"))
 
 TRAINS = """
-import multiprocessing, pickle, sys
+import inspect, multiprocessing, os, pickle, sys
 import torch
 
 class Net(torch.nn.Module):
+    width: int = 16
     def __init__(self):
         super().__init__()
         self.features = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16))
@@ -37,7 +38,7 @@ def length(net):
     return len(pickle.dumps(net))
 
 if __name__ == "__main__":
-    print(sys.argv[1:], __name__, sys.path[0])
+    print(sys.argv[1:], __name__, sys.path[0], __file__, __loader__.name, Net.__annotations__)
     torch.manual_seed(0)
     net = Net()
     optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -48,7 +49,24 @@ if __name__ == "__main__":
     if "spawn" in sys.argv:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             print(pool.map(length, [net]))
+    if not (child := os.fork()):
+        sys.exit("ended in a child")
+    print(os.waitpid(child, 0)[1], flush=True)
+    os.chdir("/")
+    print(inspect.getsource(length))
     sys.exit(5)
+"""
+SAVES = """
+import sys, torch
+net = torch.nn.Linear(8, 8)
+try:
+    net(torch.zeros(1, 8))
+    print("begun")
+    while True:
+        net(torch.zeros(1, 8))
+except KeyboardInterrupt:
+    print("saved")
+    sys.exit(7)
 """
 RUNS_ON = """
 import sys, time, torch
@@ -97,19 +115,34 @@ def plain(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
-    path, report = script(tmp_path, TRAINS), tmp_path / "report.json"
+    path, report = os.path.relpath(script(tmp_path, TRAINS)), tmp_path / "report.json"
 
     alone = plain(path, "200", "spawn")
     watched = run("--format", "json", "--output", report, path, "200", "spawn")
 
     assert alone.stdout.startswith("['200', 'spawn'] __main__")
     assert watched.stdout == alone.stdout
+    assert "ended in a child" in watched.stderr
     assert watched.returncode == alone.returncode == 5
     found = json.loads(report.read_text(encoding="utf-8"))
     jsonschema.validate(found, SCHEMA)
     assert found["total_macs"] == 4 * (8 * 16 + 16 * 2)
     assert found["inputs"][0]["shape"] == [4, 8]
     assert found["latency"]["p50_s"] > 0
+
+
+def test_without_the_explorer_an_interrupt_is_the_scripts(tmp_path: Path) -> None:
+    path, report = script(tmp_path, SAVES), tmp_path / "report.json"
+    command = [*COMMAND, "run", "--format", "json", "--output", str(report), str(path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        os.killpg(running.pid, signal.SIGINT)  # As the terminal does, to all of them.
+        assert running.stdout.read() == "saved\n"
+    assert running.returncode == 7
+    assert json.loads(report.read_text(encoding="utf-8"))["total_macs"] == 64
 
 
 def test_a_script_is_hung_up_on_when_the_profiler_is_killed(start: Start, tmp_path: Path) -> None:

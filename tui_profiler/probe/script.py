@@ -8,20 +8,24 @@ A script of the user's, run as Python itself would, with what looks on beside it
    gone, or another one is run, the next one; what it calls, where its forward goes on and on
    (``whereabouts.py``). It is never called by us.
 3. When it ends, what was measured last is sent, for a second at most.
-4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
+4. A child that it forks ends as it would alone; nothing of ours is told of it.
+5. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import runpy
 import signal
 import socket
 import sys
+import threading
 import time
 import types
 from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import TracebackType
 
@@ -45,6 +49,18 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
     signal_with_parent(signal.SIGHUP)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
     _look_on(link, _name(rest), float(started_at), float(budget))
+    process = os.getpid()
+    try:
+        _run_shown(rest)
+    except SystemExit as ended:
+        if os.getpid() != process:
+            _end_forked(ended.code)
+        raise
+    if os.getpid() != process:
+        _end_forked(None)
+
+
+def _run_shown(rest: Sequence[str]) -> None:
     try:
         _run(rest)
     except SystemExit:
@@ -53,6 +69,22 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
         error = error.with_traceback(_without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+
+
+def _end_forked(code: str | int | None) -> None:
+    """End a child that the script has forked as Python does, but for what C libraries do last.
+
+    The thread of torch's profiler, which we have set up, is not in the child, and its destructor
+    waits for that thread for ever: torch 2.15, also without us once ``torch.profiler`` was used.
+    """
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    threading._shutdown()  # type: ignore[attr-defined]  # As multiprocessing ends its children.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # Closed by the script, or by who read it.
+            stream.flush()
+    os._exit(1 if isinstance(code, str) else (code or 0) & 0xFF)
 
 
 def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
@@ -103,10 +135,20 @@ def _run(rest: Sequence[str]) -> None:
         return
     sys.path.insert(0, str(file.resolve().parent))
     module = types.ModuleType("__main__")
-    vars(module).update(__file__=str(file), __builtins__=__builtins__, __cached__=None)
+    # As Python has it: the script may change its directory.
+    path = os.path.join(os.getcwd(), rest[0])
+    loader = SourceFileLoader("__main__", path)
+    vars(module).update(
+        __annotations__={},
+        __builtins__=__builtins__,
+        __cached__=None,
+        __file__=path,
+        __loader__=loader,
+    )
     # What the script pickles, and what it spawns, finds its classes under this name.
     sys.modules["__main__"] = module
-    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
+    # Without what this file imports from __future__: the script's annotations are its own.
+    exec(compile(file.read_bytes(), path, "exec", dont_inherit=True), vars(module))
 
 
 def _name(rest: Sequence[str]) -> str:
