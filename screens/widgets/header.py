@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.messages import LoadSpec, Playback
+from tui_profiler.messages import LoadSpec, Playback, known
 from tui_profiler.queries.panel_state import State, StateKind, state
 from tui_profiler.queries.panel_words import (
     device_text,
@@ -14,11 +14,11 @@ from tui_profiler.queries.panel_words import (
 )
 from tui_profiler.queries.playback import origin, place, speed
 from tui_profiler.queries.remembered import age, is_remembered
-from tui_profiler.queries.totals import is_estimated_rate
+from tui_profiler.queries.totals import any_rate, is_estimated_rate
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 from tui_profiler.text import middle, safe
-from tui_profiler.units import duration, thousands
+from tui_profiler.units import UNAVAILABLE, duration, thousands
 
 from .lines import Line, LinesWidget, line_width
 from .parts import Look, finished, row
@@ -103,8 +103,7 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     head: Line = ((sign, role), (f" {now.words}", "ink" if plain else role))
     tick = look.session.tick
     if now.kind == "live" and not now.detail and tick is not None:
-        about = "~" if is_estimated_rate(look.session) else ""
-        rate, time = f"{about}{tick.per_second:.1f} it/s", duration(tick.latency_p50)
+        rate, time = _rate(look.session), duration(tick.latency_p50)
         return (
             (*head, ("   " + rate, "ink"), ("   " + time, "ink"), (" p50", "muted")),
             (*head, ("   " + rate, "ink"), ("  " + time, "ink")),
@@ -125,6 +124,12 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
         since: Line = ((f"remembered from {age(look.session)}   ", "muted"),)
         return ((*since, *with_detail), with_detail, head)
     return (with_detail, with_detail, head)
+
+
+def _rate(session: Session) -> str:
+    per_second = known(any_rate(session))
+    about = "~" if is_estimated_rate(session) else ""
+    return f"{UNAVAILABLE if per_second is None else f'{about}{per_second:.1f}'} it/s"
 
 
 def _played(look: Look, playback: Playback) -> tuple[Line, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 from itertools import pairwise
@@ -48,12 +49,14 @@ def rows(tick: Tick) -> dict[int, dict[str, float]]:
     }
 
 
-def forward(*events: tuple[nn.Module, float, float], unit: float = UNIT) -> Forward:
+def forward(
+    *events: tuple[nn.Module, float, float], unit: float = UNIT, since: float | None = None
+) -> Forward:
     """A forward of (module, start, end), given in any order."""
     ended = sorted(events, key=lambda event: event[2])
     starts, ends = [event[1] * unit for event in ended], [event[2] * unit for event in ended]
     times = struct.pack(f"{2 * len(ended)}d", *starts, *ends)
-    return Forward([event[0] for event in ended], times, follows_gap=False)
+    return Forward([event[0] for event in ended], times, since)
 
 
 def block() -> nn.Module:
@@ -320,20 +323,44 @@ def test_the_window_shrinks_for_large_models() -> None:
 def test_throughput_counts_the_time_between_forwards_but_not_gaps() -> None:
     model = nn.Module()
     aggregator = Aggregator(module_nodes(model), model, batch=8)
-    aggregator.add(forward((model, at, at + 0.3), unit=1.0) for at in range(WARM))
-    aggregator.add(forward((model, at, at + 0.3), unit=1.0) for at in range(WARM, WARM + 4))
+    one_a_second = [
+        forward((model, at, at + 0.3), unit=1.0, since=at - 0.7) for at in range(WARM + 4)
+    ]
+    aggregator.add(one_a_second)
     assert aggregator.tick(0.0).per_second == pytest.approx(8.0)
-    after_pause = forward((model, 1000.0, 1000.3), unit=1.0)
-    aggregator.add([after_pause._replace(follows_gap=True)])
-    assert aggregator.tick(0.0).per_second == pytest.approx(5 * 8 / 4.3)
+    assert aggregator.tick(0.0).gaps == 0
+
+    after_gap = forward((model, 1000.0, 1000.3), unit=1.0)
+    next_one = forward((model, 1001.0, 1001.3), unit=1.0, since=1000.3)
+    aggregator.add([after_gap, next_one])
+    assert aggregator.tick(0.0).per_second == pytest.approx(8.0)
+    assert aggregator.tick(0.0).gaps == 1
+
+
+def test_a_forward_that_is_left_out_takes_its_time_along() -> None:
+    model = nn.Module()
+    aggregator = Aggregator(module_nodes(model), model)
+    steps = [forward((model, at, at + 0.3), unit=1.0, since=at - 0.7) for at in range(WARM + 8)]
+    shown = [*steps[: WARM + 3], *steps[WARM + 4 :]]
+    aggregator.add(shown)
+    assert aggregator.tick(0.0).per_second == pytest.approx(1.0)
+
+
+def test_of_forwards_with_gaps_before_each_there_is_no_throughput() -> None:
+    model = nn.Module()
+    aggregator = Aggregator(module_nodes(model), model)
+    aggregator.add(forward((model, at, at + 0.3), unit=1.0) for at in range(WARM + 8))
+    tick = aggregator.tick(0.0)
+    assert (tick.forwards, tick.gaps) == (8, 8)
+    assert math.isnan(tick.per_second)
 
 
 def test_throughput_is_of_the_last_five_seconds() -> None:
     model = nn.Module()
     aggregator = Aggregator(module_nodes(model), model)
-    aggregator.add(forward((model, at, at + 1.0), unit=1.0) for at in range(100))
+    ends = [*range(100), *(99 + at / 100 for at in range(1, 501))]
     aggregator.add(
-        forward((model, 100 + at / 100, 100 + (at + 1) / 100), unit=1.0) for at in range(500)
+        forward((model, since, end), unit=1.0, since=since) for since, end in pairwise(ends)
     )
     assert aggregator.tick(0.0).per_second == pytest.approx(100.0, rel=0.02)
 
@@ -343,7 +370,10 @@ def test_forwards_that_overlap_are_each_counted_once_in_the_time() -> None:
     aggregator = Aggregator(module_nodes(model), model)
     aggregator.add(forward((model, at, at + 1.0), unit=1.0) for at in range(WARM))
     # Two threads: each forward takes 1 s, and one ends every half second.
-    aggregator.add(forward((model, WARM + at / 2, WARM + 1 + at / 2), unit=1.0) for at in range(40))
+    ends = [WARM, *(WARM + 1 + at / 2 for at in range(40))]
+    aggregator.add(
+        forward((model, end - 1, end), unit=1.0, since=since) for since, end in pairwise(ends)
+    )
     assert aggregator.tick(0.0).per_second == pytest.approx(2.0, rel=0.1)
 
 

@@ -126,7 +126,7 @@ def test_modules_nested_deeper_than_python_recurses() -> None:
     # Made up, because so deep a model cannot run: each begins after and ends before the one around.
     starts = [depth / 1e6 for depth in reversed(range(len(chain)))]
     times = struct.pack(f"{2 * len(chain)}d", *starts, *[1 - start for start in starts])
-    forward = Forward(chain[::-1], times, follows_gap=False)
+    forward = Forward(chain[::-1], times, since=None)
     nodes = [node(depth - 1, ".".join(["inner"] * depth)) for depth in range(len(chain))]
     aggregator = Aggregator(nodes, chain[0])
     aggregator.add([forward] * 10)

@@ -47,15 +47,14 @@ def test_no_throughput_before_the_first_forward() -> None:
 
 def test_the_time_since_the_forward_before_counts() -> None:
     throughput = Throughput()
-    throughput.skip(10.0)
-    throughput.add(10.5, 11.0, 4, follows_gap=False)
-    throughput.add(11.5, 12.0, 4, follows_gap=False)
+    throughput.add(10.0, 11.0, 4)
+    throughput.add(11.0, 12.0, 4)
     assert throughput.per_second() == pytest.approx(4.0)
 
 
 def test_memory_does_not_grow_with_fast_forwards() -> None:
     throughput = Throughput()
     for at in range(200_000):
-        throughput.add(at / 1e4, (at + 1) / 1e4, 1, follows_gap=False)
+        throughput.add(at / 1e4, (at + 1) / 1e4, 1)
     assert len(throughput._buckets) < 200
     assert throughput.per_second() == pytest.approx(1e4)

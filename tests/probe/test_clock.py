@@ -6,7 +6,8 @@ import pickle
 import struct
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from time import perf_counter
 
 import pytest
 import torch
@@ -150,7 +151,9 @@ def test_recording_stops_by_itself_when_it_has_seen_enough() -> None:
         for _ in range(3):
             model(X)
         assert not clock.waits
-        assert len(clock.take()) == 1
+        first, second = clock.take()  # One alone does not tell what passes between two.
+        assert first.since is None
+        assert second.since == first.began + first.seconds
 
         clock.record_for(60.0)
         for _ in range(3):
@@ -193,7 +196,7 @@ def test_a_forward_after_a_gap_says_so() -> None:
     clock.recording = False
     clock.recording = True
     model(X)
-    assert [forward.follows_gap for forward in clock.take()] == [True, False, True]
+    assert [forward.since is None for forward in clock.take()] == [True, False, True]
     clock.uninstall()
 
 
@@ -204,8 +207,28 @@ def test_a_gap_can_be_noted() -> None:
     clock.note_gap()
     model(X)
     model(X)
-    assert [forward.follows_gap for forward in clock.take()] == [True, True, False]
+    assert [forward.since is None for forward in clock.take()] == [True, True, False]
     clock.uninstall()
+
+
+def test_what_is_around_a_forward_is_no_time_of_the_next() -> None:
+    model = Leaf()
+    clock = installed(model)
+    closed_at: list[float] = []
+
+    def around(forward: Callable[[], object]) -> object:
+        try:
+            return forward()
+        finally:
+            closed_at.append(perf_counter())
+
+    clock.run_next_in(around)
+    model(X)
+    model(X)
+    _, after = clock.take()
+    clock.uninstall()
+    assert after.since is not None
+    assert closed_at[0] <= after.since <= after.began
 
 
 def test_removed_for_a_while_it_is_really_off_and_keeps_what_it_has() -> None:
@@ -218,7 +241,7 @@ def test_removed_for_a_while_it_is_really_off_and_keeps_what_it_has() -> None:
         assert nn.Module.__call__ is bare
         model(X)
     model(X)
-    assert [forward.follows_gap for forward in clock.take()] == [True, True]
+    assert [forward.since is None for forward in clock.take()] == [True, True]
     clock.uninstall()
 
 
@@ -230,7 +253,8 @@ def test_pending_events_are_bounded_and_whole_forwards_are_dropped() -> None:
     assert clock.dropped == 3
     assert [len(modules(forward)) for forward in clock.take()] == [3, 3]
     model(X)
-    assert len(clock.take()) == 1
+    (after_those,) = clock.take()
+    assert after_those.since is None
     clock.uninstall()
     assert clock.dropped == 3
 

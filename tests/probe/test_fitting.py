@@ -43,7 +43,7 @@ def crowded() -> Tick:
     lasts = np.arange(1, len(model) + 1) * 1e-9
     ends = np.cumsum(lasts)
     times = np.concatenate([ends - lasts, [0.0], ends, ends[-1:]])
-    forward = Forward([*model, model], times.tobytes(), follows_gap=False)
+    forward = Forward([*model, model], times.tobytes(), since=None)
     aggregator = Aggregator(module_nodes(model), model)
     aggregator.add([forward] * 6)
     return aggregator.tick(1.0)

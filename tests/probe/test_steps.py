@@ -221,13 +221,13 @@ def test_waits_of_several_threads_cannot_be_laid_onto_steps(group: None) -> None
 
 def forward(begin: float) -> Forward:
     """One of half a second, as the clock records it."""
-    return Forward([nn.Identity()], pack("2d", begin, begin + 0.5), False)
+    return Forward([nn.Identity()], pack("2d", begin, begin + 0.5), begin - 0.5)
 
 
 def test_a_share_of_the_forwards_makes_no_steps_and_the_reason_is_told(group: None) -> None:
     steps = Steps(nn.Linear(2, 2))
     steps.add([])
-    found = told(steps, [forward(begin)._replace(follows_gap=True) for begin in range(8)])
+    found = told(steps, [forward(begin)._replace(since=None) for begin in range(8)])
     steps.close()
 
     assert isinstance(found.step, Unknown)

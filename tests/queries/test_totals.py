@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import pytest
 from msgspec.structs import replace
 
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
 from tui_profiler.messages import Failed, Message, Overhead, PeakMemory, StageDone, Unknown
 from tui_profiler.queries.totals import (
+    ESTIMATED_RATE,
+    NONE_IN_A_ROW,
     Column,
+    counted_rate,
     known_peak_bytes,
     peak_bytes,
     throughput,
@@ -115,3 +120,15 @@ def test_a_throughput_of_a_share_of_a_programs_forwards_is_an_estimate(
     session = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs, share))
 
     assert throughput(session) == text
+
+
+def test_a_throughput_with_forwards_unseen_is_an_estimate_whatever_is_recorded_by_now() -> None:
+    all_by_now = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs=0, share=1.0))
+    assert all_by_now.timings is not None
+    with_gap = apply(all_by_now, replace(all_by_now.timings.tick, gaps=1))
+    never_in_a_row = apply(all_by_now, replace(all_by_now.timings.tick, per_second=nan))
+
+    assert throughput(with_gap) == "~800 items/s"
+    assert counted_rate(with_gap) == Unknown(ESTIMATED_RATE)
+    assert throughput(never_in_a_row) == "–"
+    assert counted_rate(never_in_a_row) == Unknown(NONE_IN_A_ROW)

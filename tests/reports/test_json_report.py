@@ -203,13 +203,19 @@ def test_an_unknown_peak_is_null_with_its_reason() -> None:
     assert (memory["total"], unavailable["peak_memory.total"]) == (None, "not modelled on cuda")
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_figure_that_is_not_finite_is_null(value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (math.nan, "no forward was seen to follow another"),
+        (math.inf, "the figure is not a finite number"),
+    ],
+)
+def test_a_figure_that_is_not_finite_is_null(value: float, reason: str) -> None:
     found = report(folded((*TRACED, replace(TICK, per_second=value))))
     unavailable = found["unavailable"]
     assert isinstance(unavailable, dict)
     assert found["throughput"] == {"per_s": None, "provenance": "counted"}
-    assert unavailable["throughput.per_s"] == "the figure is not a finite number"
+    assert unavailable["throughput.per_s"] == reason
 
 
 def test_a_hostile_name_is_escaped_and_read_back_exactly() -> None:

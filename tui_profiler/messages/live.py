@@ -145,7 +145,8 @@ class Tick(OnWire, frozen=True):
     """Seconds of one forward, over the last ``window`` forwards."""
     latency_p95: float
     per_second: float
-    """Items (forwards x batch) a second over the last 5 s of running, pauses not counted."""
+    """Items (forwards x batch) a second over the last 5 s of running, pauses not counted; not a
+    number where no forward was seen to follow another."""
     window: int
     """How many of the last calls of a node ``p50``, ``p95`` and ``maximum`` speak of, at most."""
     nodes: bytes
@@ -171,6 +172,9 @@ class Tick(OnWire, frozen=True):
     left_out: int = 0
     """Nodes that were called and are in no column: those with the least total time, where more
     were called than one message holds."""
+    gaps: int = 0
+    """How many times in those 5 s forwards may have run unseen; above 0, ``per_second`` is an
+    estimate from the others."""
 
 
 OPERATOR_WINDOWS = 32

@@ -41,7 +41,7 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.probe.asides import WHY, Aside, Asides
 from tui_profiler.probe.link import Talk
 from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.device_clock import DeviceAggregator, DeviceClock, device_of
 from tui_profiler.probe.measure.energy import EnergyWatch
 from tui_profiler.probe.measure.operator_windows import OperatorWindows
@@ -235,7 +235,7 @@ class Loop:
 
     def _tick(self) -> None:
         began = time.perf_counter()
-        self._aggregator.add(self._clock.take())
+        self._aggregator.add(self._recorded())
         dropped = self._link.dropped + self._clock.dropped
         self._link.send(self._aggregator.tick(self._now(), dropped))
         self._tell_device_times()
@@ -244,6 +244,11 @@ class Loop:
             self._overhead.add_between(ended - began, self._since_tick_seconds)
         self._since_tick_seconds = 0.0
         self._next_tick = ended + seconds_to_next_tick(ended - began, self._spec.budget)
+
+    def _recorded(self) -> list[Forward]:
+        """Take what was recorded: nothing passes between our forwards, after a gap neither."""
+        taken = self._clock.take()
+        return [one if one.since is not None else one._replace(since=one.began) for one in taken]
 
     def _tell_device_times(self) -> None:
         """Add up what the GPU has run; nothing waits for it, and its warm-up is in no figure."""
@@ -255,7 +260,7 @@ class Loop:
         self._link.send(self._device_times.message(self._now(), self._on_device))
 
     def _operator_window(self) -> None:
-        self._aggregator.add(self._clock.take())
+        self._aggregator.add(self._recorded())
         usual = self._last_seconds
         self._link.send(self._windows.run(self._clock, self._forward, usual, self._now()))
         if self._windows.times is not None:

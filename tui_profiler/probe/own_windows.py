@@ -72,6 +72,11 @@ class OwnWindows:
         """Whether a window waits for a forward, or is open on one."""
         return self._open is not None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a forward runs in a window: which one it was is not known yet."""
+        return self._open is not None and self._open.has_begun and not self._open.is_over
+
     def close(self) -> None:
         """Open no more."""
         if self._open is not None:
@@ -137,6 +142,11 @@ class _OneForward:
         self.trouble = ""
         self.is_over = False
         self._begin = self._end = 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the program has called the model."""
+        return self._begin > 0.0
 
     def holds(self, forward: Forward) -> bool:
         """Tell whether a recorded forward is the one that ran in the window."""

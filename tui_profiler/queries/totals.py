@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import nlargest
+from math import isnan
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -15,32 +16,45 @@ from tui_profiler.units import UNAVAILABLE, rate
 
 Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 
+NONE_IN_A_ROW = "no forward was seen to follow another"
 ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
 
 
 def throughput(session: Session) -> str:
     """Give items a second with its unit, or forwards a second where the batch is not known."""
-    if session.tick is None:
+    per_second = known(any_rate(session))
+    if per_second is None:
         return UNAVAILABLE
     has_batch = session.model is not None and session.model.batch is not None
-    figure = rate(session.tick.per_second, "items/s" if has_batch else "forwards/s")
+    figure = rate(per_second, "items/s" if has_batch else "forwards/s")
     return f"~{figure}" if is_estimated_rate(session) else figure
 
 
 def is_estimated_rate(session: Session) -> bool:
     """Tell whether a throughput is put together from a share of a program's own forwards.
 
-    Those are recorded a few at a time: what passes from one to the next is mostly not seen.
+    Those are recorded a few at a time; what passes meanwhile is not seen.
     """
-    found = session.overhead
+    found, tick = session.overhead, session.tick
+    if tick is not None and tick.gaps > 0:
+        return True
     return found is not None and found.pairs == 0 and found.share < 1.0
+
+
+def any_rate(session: Session) -> Figure:
+    """Give items a second, whether counted or estimated."""
+    if session.tick is None:
+        return Unknown(why_no_times(session))
+    per_second = session.tick.per_second
+    return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
 
 
 def counted_rate(session: Session) -> Figure:
     """Give items a second where they were counted: what is set against another run, or a bound."""
-    if session.tick is None:
-        return Unknown(why_no_times(session))
-    return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else session.tick.per_second
+    found = any_rate(session)
+    if isinstance(found, Unknown):
+        return found
+    return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else found
 
 
 class Totals(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui_profiler.messages import Tick
 from tui_profiler.queries.seconds import root_seconds
-from tui_profiler.queries.totals import is_estimated_rate, why_no_times
+from tui_profiler.queries.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.why import operator_time_words
 from tui_profiler.reports.json_energy import energy
 from tui_profiler.reports.json_hardware import hardware
@@ -26,7 +26,7 @@ def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
     else:
         latency = _latency(session, tick, unavailable)
         throughput = {
-            "per_s": unavailable.figure("throughput.per_s", tick.per_second),
+            "per_s": unavailable.figure("throughput.per_s", any_rate(session)),
             "provenance": "estimated" if is_estimated_rate(session) else "counted",
         }
     return {

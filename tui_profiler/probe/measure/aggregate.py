@@ -74,9 +74,8 @@ class Aggregator:
         for forward in forwards:
             start, end = _root_times(forward)
             if self._warm_up.takes(end - start):
-                self._throughput.skip(end)
                 continue
-            self._throughput.add(start, end, self._batch, follows_gap=forward.follows_gap)
+            self._throughput.add(forward.since, end, self._batch)
             self._latencies.append(end - start)
             self._forwards += 1
             pattern = self._pattern(forward)
@@ -95,7 +94,8 @@ class Aggregator:
             dropped: forwards and messages dropped so far.
 
         Returns:
-            A message whose latencies and throughput are not numbers before the steady state.
+            A message whose latencies and throughput are not numbers before the steady state, the
+            throughput before two forwards in a row as well.
         """
         self._patterns.forget_unused()
         self._index.allow_refresh()
@@ -121,6 +121,7 @@ class Aggregator:
             per_forward=columns["per_forward"],
             own_per_forward=columns["own_per_forward"],
             left_out=self._columns.left_out,
+            gaps=self._throughput.gaps,
         )
 
     def let_go(self) -> None:

@@ -72,7 +72,7 @@ class ModuleClock:
             self._record(seconds)
 
     def record_for(self, seconds: float, *, one_at_least: bool = False) -> None:
-        """Record forwards until they have taken so long together, and one at least of any time.
+        """Record forwards until they have taken so long together: one at least, after a gap two.
 
         Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
         """
@@ -150,7 +150,7 @@ class ModuleClock:
     def note_gap(self) -> None:
         """Say that the time until the next forward is not running: the model was held."""
         if self._watching is not None:
-            self._watching.is_after_gap = True
+            self._watching.ended = None
 
     def take(self) -> list[Forward]:
         """Give the forwards that finished since the last time, and forget them."""

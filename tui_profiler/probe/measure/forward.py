@@ -19,8 +19,9 @@ class Forward(NamedTuple):
     times: bytes
     """float64: seconds of ``time.perf_counter`` at which each call began, then at which each
     ended."""
-    follows_gap: bool
-    """Whether the time since the forward before it must not count as running."""
+    since: float | None
+    """Second at which the forward before it ended; None after a gap, in which others may have run
+    unseen. It stands here, so that a forward is left out of a figure with the time before it."""
 
     @property
     def calls(self) -> int:

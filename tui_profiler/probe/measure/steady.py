@@ -50,35 +50,46 @@ class WarmUp:
 
 
 class Throughput:
-    """Items a second over the last seconds of running."""
+    """Items a second over the last seconds of running: each forward with the time before it.
+
+    A forward after a gap is no part of it, because the time before it is not known: counted without
+    it, what a program does between forwards would be lost; with it, the gap would count.
+    """
 
     def __init__(self) -> None:
-        self._buckets: deque[tuple[float, int]] = deque()
+        self._buckets: deque[tuple[float, int, int]] = deque()
         self._seconds = 0.0
         self._items = 0
-        self._previous_end: float | None = None
+        self.gaps = 0
+        """How many times in those seconds forwards may have run unseen; 0: each is counted."""
 
-    def skip(self, end: float) -> None:
-        """Note a forward that must not count, but after which the time counts again."""
-        self._previous_end = end
+    def add(self, since: float | None, end: float, items: int) -> None:
+        """Take in a forward.
 
-    def add(self, start: float, end: float, items: int, *, follows_gap: bool) -> None:
-        """Count one forward and the time since the one before it, unless that was a gap."""
-        since = start if follows_gap or self._previous_end is None else self._previous_end
-        # Of forwards that overlap, the one that ends later adds only what it took longer.
-        seconds = max(end - since, 0.0)
-        self._previous_end = max(end, self._previous_end or end)
+        Args:
+            since: second at which the one before it ended, None after a gap.
+            end: second at which it ended.
+            items: that it worked on.
+        """
+        seconds, gaps = 0.0, 0
+        if since is None:
+            items, gaps = 0, 1
+        else:
+            # Of forwards that overlap, the one that ends later adds only what it took longer.
+            seconds = max(end - since, 0.0)
         self._seconds += seconds
         self._items += items
+        self.gaps += gaps
         if self._buckets and self._buckets[-1][0] < _BUCKET_SECONDS:
-            before, items_before = self._buckets.pop()
-            seconds, items = seconds + before, items + items_before
-        self._buckets.append((seconds, items))
+            before, items_before, gaps_before = self._buckets.pop()
+            seconds, items, gaps = seconds + before, items + items_before, gaps + gaps_before
+        self._buckets.append((seconds, items, gaps))
         while self._seconds - self._buckets[0][0] >= THROUGHPUT_SECONDS:
-            seconds, items = self._buckets.popleft()
+            seconds, items, gaps = self._buckets.popleft()
             self._seconds -= seconds
             self._items -= items
+            self.gaps -= gaps
 
     def per_second(self) -> float:
-        """Give items a second; not a number before the first forward."""
+        """Give items a second; not a number before two forwards in a row."""
         return self._items / self._seconds if self._seconds > 0 else float("nan")

@@ -88,8 +88,8 @@ class Steps:
         """Whether its forwards are those of a DDP module."""
         self._reducer: weakref.ref[object] | None = None
         """Of the DDP module around the model, where the model is not one itself."""
-        self._gaps = 0
-        """Forwards since the last one that followed another."""
+        self._gaps = -1
+        """Forwards so far before which others may have run unseen, but for the first."""
         self._heard: Heard | None = None
         self._before: Interval | None = None
         self._spans: list[Span] = []
@@ -123,7 +123,7 @@ class Steps:
             return
         self._why_not = self._why_not or self._heard.trouble
         for one in forwards:
-            self._gaps = self._gaps + 1 if one.follows_gap else 0
+            self._gaps += one.since is None
         if self._is_wrapped:
             self._steps_of_wrapper(wrapped)
         else:
@@ -145,7 +145,7 @@ class Steps:
 
     def _steps_of_wrapper(self, forwards: Sequence[Span]) -> None:
         assert self._heard is not None
-        if self._heard.unended and self._gaps:
+        if self._heard.unended and self._gaps > 0:
             self._why_not = self._why_not or _UNENDED
         for one in forwards:
             known = [span for span in self._spans if span.thread in (0, one.thread)]
@@ -155,7 +155,7 @@ class Steps:
         if len({span.thread for span in self._spans if span.thread}) > 1:
             self._why_not = self._why_not or _THREADS
         for forward in forwards:
-            if forward.follows_gap:
+            if forward.since is None:
                 self._before = None
             self._step((forward.began, forward.began + forward.seconds), self._spans)
 
@@ -175,7 +175,7 @@ class Steps:
     def messages(self, at: float) -> tuple[StepTimes, ...]:
         """Give the figures, where there are new ones; ``at`` seconds since it is watched."""
         if self._gaps >= LEAST_STEPS and not self._recent:
-            self._gaps = 0
+            self._gaps = 1  # Told; there were some.
             none = Unknown(_SHARE)
             return (self._message(at, none, [none] * 5),)
         if not self._is_new or len(self._recent) < LEAST_STEPS:

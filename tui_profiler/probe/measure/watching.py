@@ -49,7 +49,8 @@ class Watching:
         self.watched: Callable[[], nn.Module | None] = _nobody
         """Gives the root while it is wanted. Nothing here keeps the model alive, but for what was
         recorded and not taken."""
-        self.is_after_gap = True
+        self.ended: float | None = None
+        """Second at which the last forward ended; None where others may have run unseen since."""
         self.dropped = 0
         self.replaced = replaced
         self.device = device
@@ -72,10 +73,11 @@ class Watching:
 
         Args:
             root: whose forwards.
-            seconds: that they may take together before no more are recorded; one always is.
+            seconds: that they may take together before no more are recorded. One always is, and
+                after a gap another: one alone does not tell what passes between two.
         """
         if not self.is_wanted:
-            self.is_after_gap = True
+            self.ended = None
         self._seconds_left = seconds
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
@@ -111,7 +113,10 @@ class Watching:
     ) -> object:
         """Run one forward of the root on this thread, and keep its events if there is room."""
         if self.around_next and (around := self._taken_around()) is not None:
-            return around(partial(self.run_root, root, args, kwargs))
+            try:
+                return around(partial(self.run_root, root, args, kwargs))
+            finally:
+                self.ended = perf_counter()  # What was around it is no time of the next one's.
         device = self.device
         events: list[object] = [] if device is None else device.new_forward()
         is_room = self._pending < self._pending_events
@@ -130,15 +135,17 @@ class Watching:
                 device.end(events, mark)
             self.events.reset(token)
             del self._under_way[id(events)]
+            is_kept = is_room and len(events) < self.longest
             self._seconds_left -= end - start
-            if self._seconds_left <= 0:
+            if self._seconds_left <= 0 and not (is_kept and self.ended is None):
                 self.is_wanted = False
             if not self.is_wanted:
                 self._move_gate()
-            if is_room and len(events) < self.longest:
+            if is_kept:
                 self._finish(events, root, start, end)
             else:
                 self.dropped += 1
+                self.ended = None
                 if device is not None:
                     device.drop(events)
 
@@ -162,9 +169,10 @@ class Watching:
         if len(before) == len(modules) and all(map(is_, modules, before)):
             modules = before
         self._modules_before = modules
-        follows_gap, self.is_after_gap = self.is_after_gap, False
+        since = self.ended
+        self.ended = end if since is None else max(since, end)  # Another thread's may be later.
         self._pending += len(modules)
-        self._finished.append(Forward(modules, times, follows_gap))
+        self._finished.append(Forward(modules, times, since))
         if self.device is not None:
             self.device.finish(events, modules, times)
 
