@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 import torch
@@ -92,6 +94,49 @@ def test_an_interrupt_comes_through_and_the_next_forward_is_whole(model: nn.Modu
     assert [type(one).__name__ for one in interrupted.modules[-2:]] == ["Interrupts", "Sequential"]
     assert whole.modules[-1] is model
     assert len(whole.modules) == len(interrupted.modules) - 1
+
+
+class TimedOut(Exception):
+    """What a handler of a signal raises."""
+
+
+def _raising_after(calls: int) -> Callable[[FrameType, str, object], None]:
+    """Give a profile function that raises where a signal's handler may: after a call of ours."""
+    left = calls
+
+    def after(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if event == "c_return" and "tui_profiler" in frame.f_code.co_filename:
+            left -= 1
+            if left == 0:
+                raise TimedOut
+
+    return after
+
+
+def test_a_signal_that_raises_anywhere_comes_through_and_the_clock_goes_on(
+    model: nn.Module,
+) -> None:
+    clock = watched_by(model)
+    interrupted = 0
+    while True:
+        sys.setprofile(_raising_after(interrupted + 1))
+        try:
+            model(X)
+        except TimedOut:
+            interrupted += 1
+        else:
+            break
+        finally:
+            sys.setprofile(None)
+        assert not clock.is_busy
+        clock.take()
+        model(X)
+        (forward,) = clock.take()
+        assert len(forward.modules) == 9
+    clock.uninstall()
+    assert interrupted > 40  # Five or more in each call of a module, and those around a forward.
+    assert clock.dropped > 10
 
 
 def test_a_hook_that_raises_raises_as_without_a_clock(model: nn.Module) -> None:

@@ -18,13 +18,14 @@ from contextvars import ContextVar
 from functools import partial
 from math import inf
 from operator import is_
+from struct import error as NoTimesError
 from struct import pack
 from time import perf_counter
 from typing import TypeAlias
 
 from torch import nn
 
-from tui_profiler.probe.measure.device_clock import DeviceClock
+from tui_profiler.probe.measure.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.measure.timed_call import Call, timed_call
 from tui_profiler.probe.torch_internals import is_compiled
@@ -120,34 +121,56 @@ class Watching:
         device = self.device
         events: list[object] = [] if device is None else device.new_forward()
         is_room = self._pending < self._pending_events
-        self._under_way[id(events)] = events
-        if not self.is_wanted:
-            # Recording was stopped since the call began: what runs already is not cut.
-            self._move_gate()
-        token = self.events.set(events if is_room else _FULL)
-        mark = None if device is None or not is_room else device.begin(events)
-        start = perf_counter()
+        number, start = id(events), 0.0
+        mark: DeviceEvent | None = None
         try:
+            self._under_way[number] = events
+            if not self.is_wanted:
+                # Recording was stopped since the call began: what runs already is not cut.
+                self._move_gate()
+            self.events.set(events if is_room else _FULL)
+            mark = None if device is None or not is_room else device.begin(events)
+            start = perf_counter()
             return self.replaced(root, *args, **kwargs)
         finally:
-            end = perf_counter()
-            if device is not None:
-                device.end(events, mark)
-            self.events.reset(token)
-            del self._under_way[id(events)]
-            is_kept = is_room and len(events) < self.longest
-            self._seconds_left -= end - start
-            if self._seconds_left <= 0 and not (is_kept and self.ended is None):
-                self.is_wanted = False
-            if not self.is_wanted:
-                self._move_gate()
-            if is_kept:
-                self._finish(events, root, start, end)
-            else:
-                self.dropped += 1
-                self.ended = None
-                if device is not None:
-                    device.drop(events)
+            try:
+                self._note(events, root, mark, (start, perf_counter()), is_room=is_room)
+            finally:
+                # A handler of a signal may raise after any call: before these there is none.
+                del self._under_way[number]
+                self.events.set(None)
+                if not self.is_wanted:
+                    self._move_gate()
+
+    def _note(
+        self,
+        events: list[object],
+        root: nn.Module,
+        mark: DeviceEvent | None,
+        times: tuple[float, float],
+        *,
+        is_room: bool,
+    ) -> None:
+        """Keep what a forward of the root left, if there was room and nothing interrupted it."""
+        start, end = times
+        if self.device is not None:
+            self.device.end(events, mark)
+        if not start:
+            return
+        is_kept = is_room and len(events) < self.longest
+        self._seconds_left -= end - start
+        if self._seconds_left <= 0 and not (is_kept and self.ended is None):
+            self.is_wanted = False
+        if is_kept:
+            self._finish(events, root, start, end)
+        else:
+            self._drop(events)
+
+    def _drop(self, events: list[object]) -> None:
+        self.dropped += 1
+        self.ended = None
+        if self.device is not None:
+            self.device.drop(events)
 
     def _taken_around(self) -> Around | None:
         try:
@@ -163,7 +186,13 @@ class Watching:
         # At once, and not when it is taken: the floats are still in the cache, the next forward
         # uses their memory again, and what waits is a quarter as large.
         modules: list[nn.Module] = [*events[::_FIELDS], root]  # type: ignore[list-item]  # by turns
-        times = pack(f"{2 * len(modules)}d", *events[1::_FIELDS], start, *events[2::_FIELDS], end)
+        try:
+            times = pack(
+                f"{2 * len(modules)}d", *events[1::_FIELDS], start, *events[2::_FIELDS], end
+            )
+        except NoTimesError:  # A handler of a signal raised while a call was noted.
+            self._drop(events)
+            return
         before = self._modules_before
         # By identity, because a user's module may define equality as it likes.
         if len(before) == len(modules) and all(map(is_, modules, before)):
