@@ -33,8 +33,14 @@ MOST_TRIES = 3
 
 
 def warm_up() -> None:
-    """Set torch's profiler up, once a process; elsewhere than on the main thread it would print."""
-    if not why_no_windows() and threading.current_thread() is threading.main_thread():
+    """Set torch's profiler up, once a process; elsewhere than on the main thread it would print.
+
+    Afterwards it stays silent, whatever becomes of the environment.
+    """
+    if why_no_windows():
+        return
+    _silent.set()
+    if threading.current_thread() is threading.main_thread():
         try:
             with Window():
                 pass
@@ -45,12 +51,12 @@ def warm_up() -> None:
 
 def why_no_windows() -> str:
     """Give why no window can be opened in this process; empty where one can."""
-    if os.environ.get(SILENT, "") != "99":
+    if not _silent.is_set() and os.environ.get(SILENT, "") != "99":
         return f"without {SILENT}=99 before torch is imported, they would print into the program"
     return unavailable()
 
 
-_warm = threading.Event()
+_silent, _warm = threading.Event(), threading.Event()
 
 
 class OwnWindows:
@@ -131,7 +137,7 @@ class OwnWindows:
         self._next = time.monotonic() + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
 
 
-_NOT_WARM = "watch was not called on the main thread: torch's profiler would print once"
+_NOT_WARM = "torch's profiler was not set up on the main thread: it would print once"
 
 
 class _OneForward:

@@ -1,15 +1,11 @@
-"""``python -P -m tui_profiler.probe.script FD STARTED_AT BUDGET (FILE | -m MODULE) [ARGUMENTS]``.
+"""A script of the user's, run as Python itself would, with what looks on beside it.
 
-A script of the user's, run as Python itself would, with what looks on beside it.
-
-1. The script sees its own ``sys.argv``, ``sys.path`` and ``__main__``; what it raises is shown
-   without our frames, and its exit code is the process's.
-2. The outermost module with parameters that it calls is the model that is looked at; when that is
-   gone, or another one is run, the next one; what it calls, where its forward goes on and on
-   (``whereabouts.py``). It is never called by us.
-3. When it ends, what was measured last is sent, for a second at most.
-4. A child that it forks ends as it would alone; nothing of ours is told of it.
-5. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
+1. The script sees its own ``sys.argv``, ``sys.path``, ``sys.flags``, environment and ``__main__``;
+   what it raises is shown without our frames, and its exit code is the process's.
+2. torch is imported by the script alone, with what it has set for that; then the looking begins
+   (``alongside.py``).
+3. A child that it forks ends as it would alone; nothing of ours is told of it.
+4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
 """
 
 from __future__ import annotations
@@ -22,33 +18,34 @@ import signal
 import socket
 import sys
 import threading
-import time
 import types
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import TracebackType
 
-from tui_profiler.messages import Hello, StageDone, StageStarted
-from tui_profiler.messages.live import WIRE_VERSION
+from tui_profiler.probe.alongside import Alongside
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.parent import signal_with_parent
 
 _OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
-LISTEN_SECONDS = 2.0
-"""How long the script waits, at most, until its first forward would be seen."""
-FLUSH_SECONDS = 1.0
 
 
 def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
     """Run the script that the arguments name.
+
+    Args:
+        descriptor: number of the socket to the viewer.
+        started_at: Unix time at which the command was started.
+        budget: what watching may cost, as a share of the model's time.
+        rest: the file, or ``-m`` and the module, then the script's own arguments.
 
     Raises:
         SystemExit: as the script ended; with 1 where it raised, 130 where it was interrupted.
     """
     signal_with_parent(signal.SIGHUP)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
-    _look_on(link, _name(rest), float(started_at), float(budget))
+    Alongside(link, _name(rest), float(started_at), float(budget)).listen()
     process = os.getpid()
     try:
         _run_shown(rest)
@@ -87,45 +84,11 @@ def _end_forked(code: str | int | None) -> None:
     os._exit(1 if isinstance(code, str) else (code or 0) & 0xFF)
 
 
-def _look_on(link: Link, name: str, started_at: float, budget: float) -> None:
-    """Begin to look, before the script begins: its very first forward is to be seen."""
-    link.send(Hello(WIRE_VERSION, os.getpid(), ()))
-    link.send(StageStarted("import torch", time.time() - started_at))
-    began = time.time()
-    from msgspec.structs import replace  # noqa: PLC0415
-
-    from tui_profiler.probe import own_windows  # noqa: PLC0415
-    from tui_profiler.probe.observer import Observer  # noqa: PLC0415
-    from tui_profiler.probe.serving import Server  # noqa: PLC0415
-    from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
-    from tui_profiler.probe.watch import program  # noqa: PLC0415
-    from tui_profiler.probe.whereabouts import Whereabouts  # noqa: PLC0415
-
-    warm_up()
-    own_windows.warm_up()
-    link.send(StageDone("import torch", time.time() - started_at, time.time() - began))
-    server = Server()
-    who = replace(program(name), command=name, started_at=started_at)
-    where = Whereabouts()
-    observer = Observer(who, "", where.is_model, budget, server.wake, elsewhere=where)
-    server.add_called(observer, link)
-    deadline = time.monotonic() + LISTEN_SECONDS
-    while not observer.is_active and not link.is_closed and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-    def end() -> None:
-        server.remove(observer, "the script ended")
-        deadline = time.monotonic() + FLUSH_SECONDS
-        while not link.is_closed and time.monotonic() < deadline:
-            time.sleep(0.005)
-
-    atexit.register(end)  # Runs when the script's own threads have ended as well.
-
-
 def _run(rest: Sequence[str]) -> None:
+    sys.orig_argv = [sys.executable, *rest]  # By which some programs start themselves again.
     if rest[0] == "-m":
         sys.argv = list(rest[1:])
-        sys.path.insert(0, os.getcwd())
+        _look_first_in(os.getcwd())
         runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
         return
     file = Path(rest[0])
@@ -133,7 +96,7 @@ def _run(rest: Sequence[str]) -> None:
     if file.is_dir() or file.suffix in (".pyc", ".zip", ".pyz"):
         runpy.run_path(str(file), run_name="__main__")
         return
-    sys.path.insert(0, str(file.resolve().parent))
+    _look_first_in(str(file.resolve().parent))
     module = types.ModuleType("__main__")
     # As Python has it: the script may change its directory.
     path = os.path.join(os.getcwd(), rest[0])
@@ -151,6 +114,11 @@ def _run(rest: Sequence[str]) -> None:
     exec(compile(file.read_bytes(), path, "exec", dont_inherit=True), vars(module))
 
 
+def _look_first_in(folder: str) -> None:
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
+
+
 def _name(rest: Sequence[str]) -> str:
     return rest[1] if rest[0] == "-m" else Path(rest[0]).name
 
@@ -164,7 +132,3 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 def _nothing() -> None:
     """The script goes on when nobody looks any more."""
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

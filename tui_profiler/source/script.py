@@ -21,6 +21,12 @@ from tui_profiler.messages import Ended, Observe
 from tui_profiler.source.spawned import GRACE_SECONDS, READ_BYTES, Spawned
 
 _STOPPED = 128
+_BEGIN = """import sys
+if not sys.flags.safe_path: del sys.path[0]
+from tui_profiler.probe.script import main
+main(*sys.argv[1:])"""
+"""Instead of ``-P``, which the script and its children would have too. What is imported before the
+first folder is gone, which is the user's, is a part of Python's core."""
 
 
 class Script(Spawned):
@@ -43,11 +49,12 @@ class Script(Spawned):
     ) -> None:
         self.is_let_go = False
         """It runs on when this is closed."""
-        command = [sys.executable, "-P", "-u", "-m", "tui_profiler.probe.script"]
+        unbuffered = [] if owns_terminal else ["-u"]  # Else the log would be behind.
         super().__init__(
-            command,
+            [sys.executable, *unbuffered, "-c", _BEGIN],
             [Observe()],
             arguments=[repr(started_at), repr(budget), *arguments],
+            environment={},
             owns_terminal=owns_terminal,
         )
         # A copy, because the event loop closes its own when it ends.

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import IO, Protocol
 
 from tui_profiler.messages import Ended, Failed, Message, Printed, Request
@@ -27,6 +27,8 @@ from tui_profiler.wire import WireError, encode, message_decoder
 READ_BYTES = 256 * 1024
 PRINTED_BYTES_PER_SECOND = 64 * 1024
 GRACE_SECONDS = 2.0
+SILENT = {"KINETO_LOG_LEVEL": "99"}
+"""At any other level torch's profiler prints for each operator window."""
 
 _Item = Message | None
 
@@ -58,6 +60,7 @@ class Spawned:
         first: Sequence[Request] = (),
         *,
         arguments: Sequence[str] = (),
+        environment: Mapping[str, str] = SILENT,
         owns_terminal: bool = False,
     ) -> None:
         """Start a child.
@@ -66,6 +69,7 @@ class Spawned:
             command: what to run; the number of the inherited socket follows it.
             first: requests to send at once.
             arguments: what follows that number.
+            environment: what it has beside ours.
             owns_terminal: it reads, writes and is interrupted as if it had been started by itself;
                 nothing of what it prints comes as a message.
         """
@@ -78,8 +82,7 @@ class Spawned:
                 stdout=None if owns_terminal else subprocess.PIPE,
                 stderr=None if owns_terminal else subprocess.STDOUT,
                 start_new_session=not owns_terminal,
-                # At any other level torch's profiler prints for each operator window.
-                env={**os.environ, "KINETO_LOG_LEVEL": "99"},
+                env={**os.environ, **environment},
             )
 
         self._begin(start, first, owns_terminal=owns_terminal)

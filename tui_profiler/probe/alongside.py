@@ -1,0 +1,146 @@
+"""What looks at the models of a script: from when it has imported torch until it ends.
+
+1. torch is imported by the script, when and as it likes. Before, there is nothing here but what
+   listens for that, and the link to the viewer.
+2. The looking begins before the import returns: the very first forward is to be seen. What it needs
+   is imported on the script's thread, since other threads may wait there for locks of the import.
+3. The outermost module with parameters that is called is the model that is looked at; when that is
+   gone, or another one is run, the next one; what it calls, where its forward goes on and on
+   (``whereabouts.py``). It is never called by us.
+4. When the script ends, what was measured last is sent, for a second at most.
+5. In a child that it forks there is nothing of this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import sys
+import time
+
+from tui_profiler.messages import Failed, Hello, StageDone, StageStarted
+from tui_profiler.messages.live import WIRE_VERSION
+from tui_profiler.probe.first_import import FirstImport
+from tui_profiler.probe.link import Link
+
+LISTEN_SECONDS = 2.0
+"""How long an import of torch waits, at most, until the first forward would be seen."""
+FLUSH_SECONDS = 1.0
+UNSEEN = "torch was loaded otherwise than by Python's import; a plain import torch before is seen"
+BROUGHT = ("platformdirs", "psutil", "resource", "statistics")
+"""What we import and torch does not, whether at once or later. It is imported before the script's
+folder is on the path: a file of that name there is not ours to run."""
+_SILENT = ("KINETO_LOG_LEVEL", "99")
+"""Keeps torch's profiler from printing: it is read when that is set up, and never again."""
+
+
+class Alongside:
+    """Looks at what a script runs.
+
+    Args:
+        link: to the one viewer.
+        name: of the script.
+        started_at: Unix time at which the command was started.
+        budget: what watching may cost, as a share of the model's time.
+    """
+
+    def __init__(self, link: Link, name: str, started_at: float, budget: float) -> None:
+        self._link = link
+        self._name = name
+        self._started_at = started_at
+        self._budget = budget
+        self._import_began: float | None = None
+        self._level_before: str | None = None
+        self._is_looking = False
+
+    def listen(self) -> None:
+        """Wait for the script to import torch. Its folder is not to be on the path yet."""
+        for name in BROUGHT:
+            importlib.import_module(name)
+        self._link.send(Hello(WIRE_VERSION, os.getpid(), ()))
+        waits = "the script has not imported torch yet"
+        self._link.send(StageStarted("worker", 0.0, waits))
+        os.register_at_fork(after_in_child=self._link.abandon)
+        atexit.register(self._say_unseen)
+        if "torch" in sys.modules:  # By what Python runs when it starts.
+            self._begins()
+            self._ended(is_there=True)
+        else:
+            FirstImport("torch", self._begins, self._ended).listen()
+
+    def _now(self) -> float:
+        return time.time() - self._started_at
+
+    def _begins(self) -> None:
+        if self._link.is_closed:  # Nobody looks any more, or this is a child.
+            return
+        now = self._import_began = self._now()
+        self._link.send(StageDone("worker", now, now))
+        self._link.send(StageStarted("import torch", now))
+        name, level = _SILENT
+        self._level_before = os.environ.get(name)
+        os.environ[name] = level
+
+    def _ended(self, is_there: bool) -> None:
+        began, self._import_began = self._import_began, None
+        if began is None:
+            return
+        now = self._now()
+        self._link.send(
+            StageDone("import torch", now, now - began, "" if is_there else "it raised")
+        )
+        try:
+            if is_there and not self._link.is_closed:
+                self._look_on()
+        except Exception as error:  # The border: the script's import is none of our mistakes'.
+            why = f"{type(error).__name__}: {error}"
+            self._link.send(Failed("worker", "the probe could not begin to look", why=why))
+        finally:
+            self._put_level_back()
+
+    def _put_level_back(self) -> None:
+        name, before = _SILENT[0], self._level_before
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+
+    def _look_on(self) -> None:
+        from msgspec.structs import replace  # noqa: PLC0415 # rule 1
+
+        from tui_profiler.probe import own_windows  # noqa: PLC0415
+        from tui_profiler.probe.observer import Observer  # noqa: PLC0415
+        from tui_profiler.probe.serving import Server  # noqa: PLC0415
+        from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
+        from tui_profiler.probe.watch import program  # noqa: PLC0415
+        from tui_profiler.probe.whereabouts import Whereabouts  # noqa: PLC0415
+
+        warm_up()
+        own_windows.warm_up()
+        server = Server()
+        name = self._name
+        who = replace(program(name), command=name, started_at=self._started_at)
+        where = Whereabouts()
+        observer = Observer(who, "", where.is_model, self._budget, server.wake, elsewhere=where)
+        server.add_called(observer, self._link)
+        self._is_looking = True
+        deadline = time.monotonic() + LISTEN_SECONDS
+        while not observer.is_active and not self._link.is_closed and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+        def end() -> None:
+            server.remove(observer, "the script ended")
+            self._flush()
+
+        atexit.register(end)  # Runs when the script's own threads have ended as well.
+
+    def _flush(self) -> None:
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while not self._link.is_closed and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _say_unseen(self) -> None:
+        if not self._is_looking and "torch" in sys.modules and not self._link.is_closed:
+            self._link.send(Failed("import torch", "no model could be looked at", why=UNSEEN))
+            self._link.flush(FLUSH_SECONDS)
