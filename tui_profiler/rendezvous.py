@@ -54,7 +54,7 @@ def candidates() -> Iterator[Path]:
     user = os.geteuid()
     named = os.environ.get(VARIABLE)
     if named:
-        yield Path(named)
+        yield Path(named).absolute()  # The program may go elsewhere before it ends.
         return
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import warnings
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from tests.probe.watched_model import (
     sockets,  # noqa: F401
     waits,
 )
-from tests.viewer import Viewer, place_of
+from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import Failed, Tick, TraceAgain
+from tui_profiler.probe.observer import Observer
+from tui_profiler.probe.serving import Server
+from tui_profiler.probe.watch import program
 
 
 def test_the_budget_bounds_what_is_recorded() -> None:
@@ -63,6 +67,39 @@ def test_a_place_that_cannot_be_trusted_is_a_warning_and_no_more(
     assert is_put_back()
     if place.is_dir():
         assert not list(place.iterdir())
+
+
+def test_a_place_named_from_here_is_cleaned_up_from_elsewhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TUI_PROFILER_DIR", "place")
+    model = Net()
+    with watch(model, "net"):
+        assert list((folder / "place").iterdir())
+        monkeypatch.chdir("/")
+    wait_until(lambda: not list((folder / "place").iterdir()))
+
+
+def test_where_no_thread_can_be_started_it_warns_and_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    server = Server()
+    observer = Observer(program("net"), "net", lambda module: False, 0.02, server.wake)
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        with pytest.warns(UserWarning, match="nobody can attach: can't start new thread"):
+            server.add(observer)
+    assert not list(folder.iterdir())
+    server.add(observer)  # There is room again.
+    with Viewer(place_of("net"), looks=False) as viewer:
+        viewer.until(lambda s: s.hello is not None)
+    server.remove(observer, "")
+    wait_until(lambda: not list(folder.iterdir()))
+    server._end_of_program()
 
 
 def test_sockets_are_the_users_alone(folder: Path) -> None:

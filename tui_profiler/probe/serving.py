@@ -99,9 +99,11 @@ class Server:
         calling = None
         try:
             calling = calling_at(observer.program.name, next(_ORDINALS))
-        except (OSError, NoPlaceError) as error:
+            self._begin_with(_Served(observer, calling, is_called_at=True))
+        except (OSError, NoPlaceError, RuntimeError) as error:  # Or there are too many threads.
+            if calling is not None:
+                calling.close()
             warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=3)
-        self._begin_with(_Served(observer, calling, is_called_at=True))
 
     def add_called(self, observer: Observer, link: Link) -> None:
         """Serve one viewer, who has called already."""
@@ -109,11 +111,11 @@ class Server:
         self._begin_with(_Served(observer, None, is_called_at=False))
 
     def _begin_with(self, served: _Served) -> None:
-        self._watched[served.observer] = served
-        self._orders.append(lambda: self._serve(served))
         with self._starting:
             if self._thread is None:
                 self._start(0.0)
+        self._watched[served.observer] = served
+        self._orders.append(lambda: self._serve(served))
         self.wake()
 
     def remove(self, observer: Observer, why: str) -> None:
@@ -123,10 +125,11 @@ class Server:
         self.wake()
 
     def _start(self, wait_seconds: float) -> None:
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(wait_seconds,), name="tui-profiler", daemon=True
         )
-        self._thread.start()
+        thread.start()
+        self._thread = thread
 
     def _run(self, wait_seconds: float) -> None:
         """Be the thread."""
