@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from tests.probe.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages.device import DeviceTimes
-from tui_profiler.probe.recorded_times import RecordedTimes
+from tui_profiler.probe.recorded_times import MOST_CREDIT_SECONDS, RecordedTimes
 from tui_profiler.queries.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
 from tui_profiler.session.windows import DeviceTimings
@@ -66,6 +67,33 @@ def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
             model(x)
             times.take()
         assert times.forwards <= before + 1
+    finally:
+        times.close()
+
+
+def test_what_was_recorded_before_a_share_was_is_not_charged_to_it() -> None:
+    model = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(20)))
+    x = torch.zeros(1)
+    times = RecordedTimes(model, module_nodes(model), 1e-6)
+
+    def figures() -> bool:
+        model(x)
+        times.take()
+        list(times.messages(1.0, 0))
+        return not times.records_all
+
+    try:
+        wait_until(figures, seconds=60)
+        began = perf_counter()
+        while perf_counter() - began < 3 * MOST_CREDIT_SECONDS:
+            model(x)
+        times.record_next()
+        times.take()
+        times.record_next()
+        before = times.forwards
+        model(x)
+        times.take()
+        assert times.forwards == before + 1
     finally:
         times.close()
 

@@ -49,6 +49,8 @@ class RecordedTimes:
         self._taken_at = time.monotonic()
         self._credit = inf
         """Seconds of forwards that may be recorded; negative where too many were."""
+        self._charged_since = 0.0
+        """Second of ``time.perf_counter`` before which all forwards were recorded, on no credit."""
         self._waits_since = self._taken_at
         self._credited_at = self._taken_at
         self._is_new = False
@@ -104,7 +106,8 @@ class RecordedTimes:
             self._aggregator.let_go()  # A model that is not called may be gone.
         if self._clock.is_busy or not self._clock.waits:
             self._waits_since = now
-        self._credit -= sum(forward.seconds for forward in finished)
+        charged = (one.seconds for one in finished if one.began >= self._charged_since)
+        self._credit -= sum(charged)
         return self.idle_seconds
 
     def record_next(self) -> None:
@@ -115,6 +118,8 @@ class RecordedTimes:
         few are recorded it would be those.
         """
         share, now = self._governor.share, time.monotonic()
+        if self._credit == inf:
+            self._charged_since = time.perf_counter()
         credit = self._credit + share * (now - self._credited_at)
         self._credit = inf if share >= 1.0 else min(credit, MOST_CREDIT_SECONDS)
         self._credited_at = now
