@@ -123,3 +123,26 @@ def test_the_time_of_a_module_is_operators_host_and_others(model: nn.Module) -> 
             if path.startswith((below, f"{node.path}/")) or not node.path
         ]
         assert shares.operators == pytest.approx(sum(met), abs=2e-6)
+
+
+def test_a_module_that_cannot_be_asked_anything_is_none_to_ask() -> None:
+    class Hostile(nn.Module):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(64, 64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)  # type: ignore[no-any-return]
+
+        def refuse(self, *_: object) -> bool:
+            raise RuntimeError("it is not to be asked")
+
+        __bool__ = __eq__ = __repr__ = __len__ = extra_repr = refuse  # type: ignore[assignment]
+
+    model = nn.Sequential(Hostile())
+    traced = trace(model, (Inputs((X,)),))
+    seconds, _ = in_window(model, traced)
+    assert all(path.startswith("0.inner") for path in seconds)
+    assert sum(seconds.values()) > 0

@@ -8,7 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import ACT, CONV, DONE, FC, MEASURED, ROOT, TRACED, folded, tick
-from tui_profiler.messages import Failed, Message, Overhead, PeakMemory, StageDone, Unknown
+from tui_profiler.messages import (
+    Failed,
+    LoopState,
+    Message,
+    Overhead,
+    PeakMemory,
+    StageDone,
+    Unknown,
+)
 from tui_profiler.queries.totals import (
     ESTIMATED_RATE,
     NONE_IN_A_ROW,
@@ -92,6 +100,14 @@ def test_without_a_tree_there_is_none() -> None:
         (
             (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0)),
             "no forward after the warm-up was finished; measure for longer",
+        ),
+        (
+            (*TRACED, LoopState("finished", 3.0, detail="the script ended")),
+            "no forward after the warm-up was finished: the script ended",
+        ),
+        (
+            (*TRACED, Failed("worker", "the probe failed", why="no bool")),
+            "the probe failed: no bool",
         ),
         (MEASURED, ""),
     ],

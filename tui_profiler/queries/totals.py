@@ -103,8 +103,13 @@ def why_no_times(session: Session) -> str:
         return NO_FORWARD
     if session.loop is not None and session.loop.detail.startswith("not run: "):
         return session.loop.detail
+    failure = session.failure
+    if failure is not None and failure.fatal:
+        return f"{failure.what}: {failure.why}" if failure.why else failure.what
     if was_run(session):
         return "no forward after the warm-up was finished; measure for longer"
+    if session.loop is not None and session.loop.state == "finished":
+        return f"no forward after the warm-up was finished: {session.loop.detail}"
     return "not measured; --measure SECONDS does"
 
 

@@ -249,6 +249,8 @@ def _stopped(failure: Failed | None, cells: int) -> list[str]:
     if failure is None:
         return []
     what = f"{safe(failure.stage)}: {safe(failure.what)}"
+    if failure.why:
+        what = f"{what}: {safe(failure.why)}"
     return [
         "",
         heading("stopped early", "what was known until then is above"),

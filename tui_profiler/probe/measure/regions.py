@@ -45,7 +45,9 @@ def opaque_nodes(nodes: Sequence[Node], model: nn.Module) -> dict[int, str]:
             inside.add(index)
             continue
         above = modules.get(node.parent)
-        module = model if node.parent < 0 else above and children_of(above).get(node.name)
+        # Never asked whether it is true: a user's module may answer that as it likes.
+        inside_of = children_of(above) if above is not None else {}
+        module = model if node.parent < 0 else inside_of.get(node.name)
         if module is None:
             continue
         modules[index] = module
