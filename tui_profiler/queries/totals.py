@@ -10,6 +10,7 @@ from msgspec import Struct
 from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
 from tui_profiler.messages.figures import Figure
 from tui_profiler.queries.bound import bytes_moved, intensity
+from tui_profiler.queries.sorts import MIXED, is_mixed
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import UNAVAILABLE, rate
 
@@ -40,6 +41,8 @@ def counted_rate(session: Session) -> Figure:
     """Give items a second where they were counted: what is set against another run, or a bound."""
     if session.tick is None:
         return Unknown(why_no_times(session))
+    if is_mixed(session):
+        return Unknown(MIXED)
     return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else session.tick.per_second
 
 

@@ -21,6 +21,8 @@ class Forward(NamedTuple):
     ended."""
     follows_gap: bool
     """Whether the time since the forward before it must not count as running."""
+    as_traced: bool = True
+    """Whether it had such inputs, and ran in such a mode, as the one that the tree is made of."""
 
     @property
     def calls(self) -> int:
