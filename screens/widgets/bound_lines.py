@@ -5,6 +5,7 @@ from __future__ import annotations
 from tui_profiler.messages import Ceilings, Unknown
 from tui_profiler.queries.bound import PAPER_RIDGE, Bound, BoundKind, bound
 from tui_profiler.queries.panel_state import has_failed
+from tui_profiler.queries.sorts import OTHER_TIMES, times_fit_costs
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import duration, intensity, quantity, rate, share, thousands
@@ -49,6 +50,8 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
         over = has_failed(session) or session.ended is not None
         finished = session.loop is not None and session.loop.state == "finished"
         return not over and not finished, "needs times"
+    if not times_fit_costs(session):
+        return False, OTHER_TIMES
     if session.ceilings is None:
         return True, "this machine's roofs are not measured yet"
     if not session.timings.per_forward(node):

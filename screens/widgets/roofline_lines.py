@@ -16,6 +16,7 @@ from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.panel_state import is_stale
 from tui_profiler.queries.roofline_node import Standing, standing
 from tui_profiler.queries.roofline_view import RooflineView
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session
 from tui_profiler.text import safe, width
 from tui_profiler.units import column_time, thousands
@@ -130,7 +131,7 @@ def reason_lines(look: Look, view: RooflineView) -> tuple[Line, ...]:
     """Say what is missing: roofs, times, or nothing."""
     session = look.session
     reasons = []
-    if not view.order and session.timings is not None:
+    if not view.order and session.timings is not None and times_fit_costs(session):
         reasons.append("nodes cannot be placed: none of those that compute was timed")
     elif not view.order:
         waits, why = why_on_paper(session, look.node)

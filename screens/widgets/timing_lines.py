@@ -7,6 +7,7 @@ from tui_profiler.messages import Node
 from tui_profiler.queries.panel_state import has_failed, running_stage
 from tui_profiler.queries.seconds import UNEVEN, node_seconds, parts_share, share
 from tui_profiler.queries.series import last_calls
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.queries.why import operator_time_words
 from tui_profiler.session import Session, Timing
 from tui_profiler.text import safe
@@ -47,7 +48,8 @@ def provenance(session: Session, timing: Timing) -> str:
     """Say what the figures speak of: at most the last calls in the window."""
     window = session.tick.window if session.tick is not None else 0
     calls = min(window, timing.calls) if window else timing.calls
-    return "measured, 1 call" if calls == 1 else f"measured, last {thousands(calls)} calls"
+    of = "measured" if times_fit_costs(session) else "of other inputs"
+    return f"{of}, 1 call" if calls == 1 else f"{of}, last {thousands(calls)} calls"
 
 
 def unit_of(timing: Timing) -> str:

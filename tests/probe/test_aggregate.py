@@ -401,3 +401,31 @@ def test_modules_that_say_they_equal_others_are_told_apart() -> None:
     aggregator.add([first, second, second])
     found = rows(aggregator.tick(1.0))
     assert (found[1]["calls"], found[2]["calls"]) == (1, 2)
+
+
+def test_times_are_of_forwards_as_traced_and_the_others_are_counted() -> None:
+    model = block()
+    long = simple(model, scale=8)._replace(as_traced=False)
+    aggregator = warmed(model, simple(model))
+    aggregator.add([simple(model), long, simple(model), long, long, simple(model)])
+    tick = aggregator.tick(1.0)
+    assert (tick.as_traced, tick.forwards, tick.others) == (True, 3, 3)
+    assert tick.others_share == 240 / 270
+    assert (tick.latency_p50, tick.latency_p95) == (10 * UNIT, 10 * UNIT)
+    assert {row["calls"] for row in rows(tick).values()} == {3}
+    assert {row["maximum"] for row in rows(tick).values()} == {10, 6, 1, 2}
+
+
+def test_where_forwards_as_traced_are_next_to_nothing_times_are_of_the_others() -> None:
+    model = block()
+    other = simple(model, scale=2)._replace(as_traced=False)
+    aggregator = warmed(model, simple(model))
+    aggregator.add([simple(model), *[other] * 10])
+    tick = aggregator.tick(1.0)
+    assert (tick.as_traced, tick.forwards, tick.others) == (False, 10, 1)
+    assert tick.latency_p50 == 20 * UNIT
+    assert {row["calls"] for row in rows(tick).values()} == {10}
+    aggregator.add([simple(model)] * 9)
+    tick = aggregator.tick(2.0)
+    assert (tick.as_traced, tick.forwards, tick.others) == (True, 10, 10)
+    assert tick.latency_p50 == 10 * UNIT

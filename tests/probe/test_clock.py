@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tui_profiler.probe.call_kind import kind_of
 from tui_profiler.probe.measure.clock import Forward, ModuleClock
 
 
@@ -483,3 +484,40 @@ def test_symbolic_tracing_works_while_watched() -> None:
     assert nn.Module.__call__ is call
     assert [node.op for node in graph.graph.nodes].count("call_module") == 2
     clock.uninstall()
+
+
+def test_forwards_as_traced_are_told_from_others_and_only_they_run_in_what_is_asked_for() -> None:
+    model, inside = nn.Sequential(Leaf()), list[object]()
+
+    def around(forward: Callable[[], object]) -> object:
+        inside.append(forward())
+        return inside[-1]
+
+    clock = ModuleClock(model, traced=kind_of(model, (X,), {}))
+    clock.install()
+    clock.run_next_in(around)
+    with torch.no_grad():
+        model(X)
+    model(X[:1])
+    assert not inside
+    model(X)
+    model.eval()(X)
+    found = clock.take()
+    assert clock.asking_seconds > 0
+    clock.uninstall()
+    assert [forward.as_traced for forward in found] == [False, False, True, False]
+    assert len(inside) == 1
+
+
+def test_modules_called_while_the_root_does_not_run_are_told_once() -> None:
+    model, other, met = nn.Sequential(Leaf()), nn.Sequential(Leaf()), list[nn.Module]()
+    clock = ModuleClock(model, strangers=met.append)
+    clock.install()
+    for _ in range(3):
+        model(X)
+        other(X)
+    clock.uninstall()
+    other(X)
+    assert len(met) == 2
+    assert met[0] is other
+    assert met[1] is other[0]

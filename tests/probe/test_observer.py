@@ -16,6 +16,7 @@ from tui_profiler.probe.link import Link
 from tui_profiler.probe.observer import Observer
 from tui_profiler.probe.watch import program
 from tui_profiler.probe.whereabouts import Whereabouts
+from tui_profiler.queries.sorts import models_words, other_models
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.wire import encode, message_decoder
 
@@ -47,6 +48,7 @@ class Script:
         ours, self._socket = socket.socketpair()
         self._link = Link(ours, on_close=lambda: None)
         self._socket.settimeout(5)
+        self._decoder, self._session = message_decoder(), EMPTY
         self.observer.admit(self._link, "")
 
     def ask(self, request: Observe | TraceAgain) -> None:
@@ -60,10 +62,13 @@ class Script:
         thread.join()
 
     def until_model(self, name: str) -> None:
-        decoder, session = message_decoder(), EMPTY
-        while _model(session) != name:
-            for message in decoder.feed(self._socket.recv(1 << 20)):
-                session = apply(session, message)
+        self.until(lambda session: _model(session) == name)
+
+    def until(self, is_reached: Callable[[Session], bool]) -> Session:
+        while not is_reached(self._session):
+            for message in self._decoder.feed(self._socket.recv(1 << 20)):
+                self._session = apply(self._session, message)
+        return self._session
 
     def close(self) -> None:
         self.observer.close()
@@ -105,3 +110,44 @@ def test_a_forward_that_is_recorded_is_waited_for(is_deleted: bool) -> None:
     finally:
         script.close()
     assert nn.Module.__call__ is TORCHS_OWN
+
+
+def test_of_forwards_with_other_inputs_no_time_is_taken_for_the_traced_one_s() -> None:
+    script, model = Script(), First(lambda: None)
+    try:
+        script.ask(Observe())
+        model(X)
+        script.step()  # Its tree, and the clock.
+        for _ in range(30):
+            model(X)
+            model(X.expand(64, 2))
+        script.step()
+        session = script.until(lambda session: session.tick is not None)
+    finally:
+        script.close()
+    tick = session.tick
+    assert tick is not None
+    assert tick.as_traced
+    assert tick.forwards + tick.others + tick.warmup_forwards == 60
+    assert tick.others >= 25
+
+
+def test_other_models_that_are_run_are_told_and_parts_are_not() -> None:
+    script, inner, other = Script(), First(lambda: None), Second(lambda: None)
+    model = nn.Sequential(inner)
+    try:
+        script.ask(Observe())
+        model(X)
+        script.step()
+        for one in (model, other, inner, nn.ReLU(), other):
+            one(X)
+        script.step()
+        session = script.until(lambda session: session.loop is not None)
+        assert other_models(session) == ("Second",)
+        script.observer.close("the script ended")
+        session = script.until(
+            lambda session: session.loop is not None and session.loop.state == "finished"
+        )
+        assert models_words(session) == "also ran Second, not shown"
+    finally:
+        script.close()

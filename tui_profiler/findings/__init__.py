@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from tui_profiler.findings.alignment import alignment
 from tui_profiler.findings.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.channels_last import channels_last
@@ -31,6 +33,7 @@ from tui_profiler.findings.upcast import upcast
 from tui_profiler.findings.verdict import Advice, advice
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.trials import TrialKind
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session
 
 Check: TypeAlias = Callable[[Session], Finding | None]
@@ -66,7 +69,10 @@ def findings(session: Session) -> tuple[Finding, ...]:
 
     After them bounds, then gains of memory, then what is not known.
     """
-    found = [finding for check in CHECKS.values() if (finding := check(session)) is not None]
+    asked = session
+    if not times_fit_costs(session):  # What is found then is on paper.
+        asked = replace(session, timings=None, operators=None, windows=None, device=None)
+    found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
     return tuple(sorted(with_energy(session, found), key=_rank))
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tui_profiler.findings.finding import Finding, Gain
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.energy import forward_energy
+from tui_profiler.queries.sorts import is_mixed
 from tui_profiler.session import Session
 from tui_profiler.units import energy
 
@@ -17,7 +18,7 @@ _OTHER_POWER = ("threads", "input-idle")
 def with_energy(session: Session, found: list[Finding]) -> list[Finding]:
     """Add to each finding that saves time what it saves of a forward's measured energy."""
     measured = forward_energy(session)
-    if isinstance(measured, Unknown):
+    if isinstance(measured, Unknown) or is_mixed(session):
         return found
     formula = (
         f"that share of {energy(measured.joules)} a forward, if {measured.name} draws"

@@ -115,6 +115,8 @@ class LoopState(OnWire, frozen=True):
     detail: str = ""
     phase: Phase = ""
     """Which forward is run, of a model that has two."""
+    others: tuple[str, ...] = ()
+    """Classes of the models that the program ran beside the one that is looked at."""
 
 
 class Heartbeat(OnWire, frozen=True):
@@ -175,6 +177,14 @@ class Tick(OnWire, frozen=True):
     gaps: int = 0
     """How many times in those 5 s forwards may have run unseen; above 0, ``per_second`` is an
     estimate from the others."""
+    as_traced: bool = True
+    """Whether it speaks of forwards with inputs and in a mode as of the one that the tree is made
+    of; else of all others, where those as traced are next to none of the time. ``per_second`` is
+    of both."""
+    others: int = 0
+    """Forwards in the steady state of the other sort, in no figure but ``per_second``."""
+    others_share: float = 0.0
+    """Of the time of all forwards."""
 
 
 OPERATOR_WINDOWS = 32

@@ -37,6 +37,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.live import WIRE_VERSION, State
 from tui_profiler.probe.breath import in_small_steps
+from tui_profiler.probe.call_kind import Kind
 from tui_profiler.probe.link import Link
 from tui_profiler.probe.listener import Listener
 from tui_profiler.probe.measure.device_clock import device_of
@@ -91,12 +92,15 @@ class Observer:
         self._name = name
         self.program = program
         self._search = Search(wanted, name, wake, elsewhere)
+        self._elsewhere = elsewhere
+        self._others: tuple[str, ...] = ()
         self._budget = budget
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
         self._posted: deque[Sample] = deque(maxlen=1)
         self._tree: Trace | None = None
+        self._kind: Kind | None = None
         self._has_failed = False
         self._is_again_wanted = False
         self._next_trace = 0.0
@@ -264,7 +268,9 @@ class Observer:
             self._viewers.say(Failed("trace", what, why=why))
             self._has_failed = True
             return
-        self._root, self._tree = root, trace
+        self._root, self._tree, self._kind = root, trace, hearing.kind
+        if self._elsewhere is not None:
+            self._elsewhere.note(model)
         self._viewers.drop_who_is_behind()
         facts = facts_of(model, trace, self._name, self.program.command)
         took, inside = hearing.seconds, self._search.inside
@@ -277,7 +283,14 @@ class Observer:
         if model is not None and self._tree is not None:
             with in_small_steps():
                 device = device_of(model)
-                self._times = RecordedTimes(model, self._tree.nodes, self._budget, device)
+                self._times = RecordedTimes(
+                    model,
+                    self._tree.nodes,
+                    self._budget,
+                    device,
+                    traced=self._kind,
+                    strangers=self._elsewhere.meet if self._elsewhere is not None else None,
+                )
 
     def _tick(self, times: RecordedTimes) -> None:
         idle = times.take()
@@ -287,13 +300,18 @@ class Observer:
             self._viewers.say(message)
 
     def _become(self, state: State, idle: float) -> None:
-        if state != self._state:
-            self._state = state
+        root = self._root() if self._root is not None else None
+        before = self._state, self._others
+        if self._elsewhere is not None and root is not None:
+            self._others = self._elsewhere.others(root)
+        self._state = state
+        if before != (state, self._others):
             since = idle if state == "waiting" else 0.0
-            self._viewers.say(LoopState(state, self.now() - since))
+            self._viewers.say(LoopState(state, self.now() - since, others=self._others))
 
     def _end(self, why: str) -> None:
         if self._state != "finished":
             self._let_go()
             self._state = "finished"
-            self._viewers.say(LoopState("finished", self.now(), detail=why))
+            state = LoopState("finished", self.now(), detail=why, others=self._others)
+            self._viewers.say(state)

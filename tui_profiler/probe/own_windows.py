@@ -30,6 +30,7 @@ EVENT_SECONDS = 0.6e-6
 """What a window adds to each operator, beside opening and closing: about this on torch 2.15."""
 FIRST_SECONDS = 1.0
 MOST_TRIES = 3
+PATIENCE = 8
 
 
 def warm_up() -> None:
@@ -67,6 +68,8 @@ class OwnWindows:
         self._budget = budget
         self._next = time.monotonic() + FIRST_SECONDS
         self._open: _OneForward | None = None
+        self._patience = 0
+        """Times that others may come before no forward is recorded for the window's sake."""
         self._tries = 0
         self._why_none = why_no_windows() or ("" if _warm.is_set() else _NOT_WARM)
         self._is_told = False
@@ -75,8 +78,11 @@ class OwnWindows:
 
     @property
     def is_open(self) -> bool:
-        """Whether a window waits for a forward, or is open on one."""
-        return self._open is not None
+        """Whether forwards are to be recorded for a window that waits for one, or is open on one.
+
+        It waits for one as traced, which may never come: after a while it only takes what comes.
+        """
+        return self._open is not None and self._patience > 0
 
     @property
     def is_under_way(self) -> bool:
@@ -93,6 +99,7 @@ class OwnWindows:
         """Give the forwards that ran in no window; one that did is taken in here."""
         window = self._open
         if window is None or not window.is_over:
+            self._patience -= bool(forwards)
             return forwards
         self._open = None
         self._take(window, [one for one in forwards if window.holds(one)])
@@ -105,7 +112,7 @@ class OwnWindows:
 
     def open(self, clock: ModuleClock) -> None:
         """Open a window on the next forward that the clock records."""
-        self._open = _OneForward()
+        self._open, self._patience = _OneForward(), PATIENCE
         clock.run_next_in(self._open.run)
 
     def messages(self, at: float) -> Sequence[Message]:

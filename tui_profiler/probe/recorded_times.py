@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 import torch
 
 from tui_profiler.messages import Message, Node
+from tui_profiler.probe.call_kind import Kind
 from tui_profiler.probe.measure.aggregate import Aggregator
 from tui_profiler.probe.measure.clock import ModuleClock
 from tui_profiler.probe.measure.device_clock import Device, DeviceAggregator, DeviceClock
@@ -29,6 +30,8 @@ class RecordedTimes:
         nodes: of its tree.
         budget: what watching may cost, as a share.
         device: where its kernels run, None where they run on the host.
+        traced: what tells forwards like the one that the tree is made of from others.
+        strangers: told of each module called while the model does not run, on its thread.
     """
 
     def __init__(
@@ -37,10 +40,14 @@ class RecordedTimes:
         nodes: Sequence[Node],
         budget: float,
         device: Device | None = None,
+        *,
+        traced: Kind | None = None,
+        strangers: Callable[[torch.nn.Module], None] | None = None,
     ) -> None:
         self._on_device = DeviceClock(device) if device is not None else None
         self._device_times = DeviceAggregator(nodes, model)
-        self._clock = ModuleClock(model, device=self._on_device)
+        self._clock = ModuleClock(model, device=self._on_device, traced=traced, strangers=strangers)
+        self._asked_before = 0.0
         self._aggregator = Aggregator(nodes, model)
         self._cost = EstimatedCost()
         self._governor = Governor(budget)
@@ -95,7 +102,10 @@ class RecordedTimes:
             cpu, before = time.thread_time(), self._cpu_before
             self._cpu_before = cpu
             self.pause = seconds_to_next_tick(cpu - before, self._budget)
+            asking, asked_before = self._clock.asking_seconds, self._asked_before
+            self._asked_before = asking
             self._cost.add(
+                asking_seconds=asking - asked_before,
                 calls=sum(forward.calls for forward in forwards),
                 forward_seconds=sum(forward.seconds for forward in forwards),
                 thread_seconds=cpu - before,

@@ -17,6 +17,8 @@ a forward that never ends is recorded all along |
 told from forwards |
 | ``torch.autograd.profiler._is_profiler_enabled`` | the program profiles itself | its profiles \
 hold one slow forward |
+| ``torch._C.DisableTorchFunction`` | reading a shape without the code of a subclass or a mode | \
+that code is run |
 | ``torch.cuda._initialized`` | whether a CUDA graph may be captured | the same |
 | ``torch.nn.Module._call_impl``, ``_wrapped_call_impl`` | which modules' calls a thread is in | \
 ``run`` stays with the first model that it met |
@@ -24,13 +26,18 @@ hold one slow forward |
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 
 import torch
 from torch.autograd import profiler
 from torch.fx import _symbolic_trace
 from torch.utils._python_dispatch import TorchDispatchMode
+
+_WITHOUT_TORCH_FUNCTION: Callable[[], AbstractContextManager[object]] = getattr(
+    torch._C, "DisableTorchFunction", nullcontext
+)
 
 
 def push_mode(mode: TorchDispatchMode) -> None:
@@ -40,6 +47,11 @@ def push_mode(mode: TorchDispatchMode) -> None:
         AttributeError: this version of torch does it otherwise.
     """
     torch._C._push_on_torch_dispatch_stack(mode)
+
+
+def without_torch_function() -> AbstractContextManager[object]:
+    """Read attributes of tensors without what a subclass or a mode does about it."""
+    return _WITHOUT_TORCH_FUNCTION()
 
 
 def pop_mode() -> None:

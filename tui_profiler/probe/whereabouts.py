@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import sys
 import time
+import weakref
 
 from torch import nn
 
 from tui_profiler.probe.listener import Loop
 from tui_profiler.probe.modules import has_parameters
 from tui_profiler.probe.thread_internals import modules_called
+from tui_profiler.probe.trace.places import class_name
+from tui_profiler.probe.trace.weights import all_modules
 
+MOST_MET = 64
+"""Models that are told apart."""
 SETTLED_SECONDS = 2.0
 """A model that was called sooner than this ago is still the one that is run."""
 WAIT_SECONDS = 10.0
@@ -37,12 +42,32 @@ class Whereabouts:
         self._rested = False
         """Whether it was noticed by what is looked at not being called."""
         self._loops: tuple[Loop, ...] = ()
+        self._met: list[tuple[weakref.ref[nn.Module], str]] = []
+        """Models that were called, by any thread, with their classes."""
 
     def is_model(self, module: nn.Module) -> bool:
         """Tell whether a call that begins on this thread is one of a model, not of its part."""
         if not has_parameters(module) or self._is_loop(module):
             return False
         return self._outermost([*modules_called(sys._getframe())]) is None
+
+    def meet(self, module: nn.Module) -> None:
+        """Take note of a call that begins on this thread, where it is one of a model."""
+        if self.is_model(module):
+            self.note(module)
+
+    def note(self, model: nn.Module) -> None:
+        """Take note of a model that is run."""
+        if len(self._met) < MOST_MET and all(ref() is not model for ref, _ in list(self._met)):
+            self._met.append((weakref.ref(model), class_name(model)))
+
+    def others(self, root: nn.Module) -> tuple[str, ...]:
+        """Give the classes of the models that were met, but for ``root`` and its parts."""
+        met = list(self._met)
+        if all(ref() is root for ref, _ in met):
+            return ()
+        own = {id(module) for module in all_modules(root)}
+        return tuple({name: None for ref, name in met if id(ref()) not in own})
 
     def pass_over(self, loop: Loop) -> None:
         """Take what a module calls for models, and itself for none."""

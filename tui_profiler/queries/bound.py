@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from tui_profiler.messages import Ceilings, Cost, known
 from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype as short_dtype
 
@@ -82,7 +83,10 @@ def bound(session: Session, node: int) -> Bound | None:
 
 def bound_of(session: Session, node: int, cost: Cost, seconds: float | None) -> Bound | None:
     """Give the class of what costs and takes so much, in the dtype of a node."""
-    if seconds and session.ceilings is not None and session.tree is not None:
+    is_known = session.ceilings is not None and session.tree is not None
+    if seconds and is_known and times_fit_costs(session):
+        assert session.ceilings is not None
+        assert session.tree is not None
         ceiling = _ceiling(session.ceilings, node_dtype(session.tree, node))
         return _measured(cost, seconds, session.ceilings, ceiling)
     return on_paper(cost)
@@ -180,6 +184,8 @@ def mix(session: Session, node: int) -> dict[BoundKind, float]:
     tree, timings = session.tree, session.timings
     seconds: dict[BoundKind, float] = dict.fromkeys(KINDS, 0.0)
     if tree is None or timings is None or session.ceilings is None:
+        return seconds
+    if not times_fit_costs(session):
         return seconds
     for inside in _modules(tree, node):
         own = timings.own_per_forward(inside)

@@ -15,6 +15,7 @@ from tui_profiler.queries.columns import MEASURED, ColumnName, summed_figure
 from tui_profiler.queries.energy import replay_of
 from tui_profiler.queries.runs import Steps, Sums, members
 from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.queries.steady import Steady
 from tui_profiler.session import Bounded, Session, Timings, Tree
 from tui_profiler.units import TimeUnit, keep_time_unit
@@ -229,7 +230,7 @@ class Figures:
         if not 0 <= since < REFRESH_SECONDS:
             self._ticks = trend.spaced(ticks)
             self._found_trends.clear()
-        if timings is None or ceilings is None:
+        if timings is None or ceilings is None or not times_fit_costs(session):
             self._mixes = None
             return
         since = timings.tick.at - self._mixed_at

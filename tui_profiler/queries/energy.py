@@ -17,6 +17,7 @@ from msgspec import Struct
 from tui_profiler.messages import Account, EnergyTotals, Figure, Replayed, Sample, Unknown
 from tui_profiler.messages.energy import LEAST_SECONDS, LEAST_STEPS, EnergySource
 from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.sorts import MIXED, is_mixed
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import three_digits
@@ -158,6 +159,8 @@ def node_energy(session: Session, node: int) -> NodeEnergy | Unknown:
     whole = forward_energy(session)
     if isinstance(whole, Unknown):
         return whole
+    if is_mixed(session):
+        return Unknown(f"it is that of an average forward: {MIXED}")
     seconds, all_seconds = node_seconds(session, node), root_seconds(session)
     if seconds is None or all_seconds is None:
         return Unknown("this node is not timed by itself")
@@ -218,6 +221,8 @@ def _flops_per_joule(session: Session, joules: float) -> Figure:
     tree = session.tree
     if tree is None or not len(tree) or not tree.has_forward:
         return Unknown("its FLOPs are not known")
+    if is_mixed(session):
+        return Unknown(f"the joules are those of an average forward: {MIXED}")
     if joules <= 0:
         return Unknown("the counter did not move")
     return tree.costs[0].flops / joules

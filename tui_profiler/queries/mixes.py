@@ -26,6 +26,7 @@ from tui_profiler.queries.bound import (
 )
 from tui_profiler.queries.in_steps import STEP, InSteps, sums_in_steps
 from tui_profiler.queries.runs import Steps, summed
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session, Timings, Tree
 
 REFRESH_SECONDS = 1.0
@@ -84,7 +85,7 @@ class NewestMixes:
         tree, timings, ceilings = session.tree, session.timings, session.ceilings
         if self._of[0] is not tree or self._of[1] is not ceilings:
             self._of, self._limits, self._mixes = (tree, ceilings), None, None
-        if tree is None or timings is None or ceilings is None:
+        if tree is None or timings is None or ceilings is None or not times_fit_costs(session):
             self._mixes = None
             return
         if self._mixes is not None and 0 <= timings.tick.at - self._at < REFRESH_SECONDS:

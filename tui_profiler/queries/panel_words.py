@@ -12,6 +12,7 @@ from tui_profiler.queries.panel_state import (
 from tui_profiler.queries.phases import inputs, phase
 from tui_profiler.queries.playback import damage, origin
 from tui_profiler.queries.remembered import age, is_remembered, until_replaced
+from tui_profiler.queries.sorts import notes
 from tui_profiler.session import Session
 from tui_profiler.text import safe
 from tui_profiler.units import PENDING, count, dtype, quantity, shape, thousands
@@ -79,7 +80,9 @@ def last_events(session: Session) -> tuple[str, ...]:
     if is_remembered(session) and session.failure is None:
         since = f"remembered from {age(session)}"
         return (f"{since}  {until_replaced(session)}", since)
-    return (_last_event(session),)
+    # What figures leave out matters more than what happened last.
+    has_failed_before = session.failure is not None
+    return (() if has_failed_before else notes(session)) or (_last_event(session),)
 
 
 def _last_event(session: Session) -> str:

@@ -26,6 +26,7 @@ from tui_profiler.queries.bound import (
     node_dtype,
 )
 from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import dtype as short_dtype
 
@@ -198,6 +199,8 @@ def _seconds(session: Session, found: Parts) -> list[float]:
     """Give ``node_seconds`` of all parts; a part is timed itself or not at all."""
     tree, timings, operators = session.tree, session.timings, session.operators
     seconds = [0.0] * len(found.nodes)
+    if not times_fit_costs(session):
+        return seconds
     if tree is not None and timings is not None:
         spent: list[float] = list(memoryview(timings.tick.per_forward).cast("f"))
         spent.append(0.0)  # Of parts without a position.

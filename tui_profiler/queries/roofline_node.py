@@ -13,6 +13,7 @@ from msgspec import Struct
 from tui_profiler.queries.bound import Bound, BoundKind, bound, bytes_moved, intensity
 from tui_profiler.queries.roofline import Parts, Reached
 from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.queries.sorts import OTHER_TIMES, times_fit_costs
 from tui_profiler.session import Bounded, Session, Tree
 from tui_profiler.text import safe
 
@@ -72,7 +73,8 @@ def standing(session: Session, found: Parts, now: Reached, node: int) -> Standin
     tree = session.tree
     assert tree is not None
     cost = tree.costs[node]
-    seconds = node_seconds(session, node) or None
+    fits = times_fit_costs(session)
+    seconds = (node_seconds(session, node) or None) if fits else None
     rates = cost.flops or bytes_moved(cost)
     least = _least(tree, found, now, node)
     judged = bound(session, node) if seconds else None
@@ -92,7 +94,7 @@ def standing(session: Session, found: Parts, now: Reached, node: int) -> Standin
         roof_name=_roof_name(measured) if is_part else "mixed",
         least_seconds=least,
         gain=_gain(seconds, least, now.whole),
-        why=_why(measured, seconds, rates),
+        why=_why(measured, seconds, rates) if fits else OTHER_TIMES,
     )
 
 

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left
 from functools import lru_cache
 
+from tui_profiler.queries.sorts import times_fit_costs
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.timing import Timings
 
@@ -22,7 +23,9 @@ def node_seconds(session: Session, node: int) -> float | None:
     if tree is None:
         return None
     if tree.nodes[node].kind == "op":
-        return session.operators.per_forward(node) if session.operators is not None else None
+        # Operators are timed in forwards as traced.
+        fits = session.operators is not None and times_fit_costs(session)
+        return session.operators.per_forward(node) if session.operators and fits else None
     if timings is None:
         return None
     seconds = timings.per_forward(node)

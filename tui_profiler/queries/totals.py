@@ -11,6 +11,7 @@ from msgspec import Struct
 from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
 from tui_profiler.messages.figures import Figure
 from tui_profiler.queries.bound import bytes_moved, intensity
+from tui_profiler.queries.sorts import MIXED, is_mixed
 from tui_profiler.session import Session, Tree
 from tui_profiler.units import UNAVAILABLE, rate
 
@@ -54,6 +55,8 @@ def counted_rate(session: Session) -> Figure:
     found = any_rate(session)
     if isinstance(found, Unknown):
         return found
+    if is_mixed(session):
+        return Unknown(MIXED)
     return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else found
 
 

@@ -9,6 +9,7 @@ from tui_profiler.queries.columns import ColumnName
 from tui_profiler.queries.energy import node_energy
 from tui_profiler.queries.remembered import age, is_remembered
 from tui_profiler.queries.seconds import UNEVEN, parts_share
+from tui_profiler.queries.sorts import OTHER_TIMES, times_fit_costs
 from tui_profiler.session import Session, Tree
 from tui_profiler.text import safe
 
@@ -60,6 +61,8 @@ def _time(session: Session, node: int) -> str:
 def operator_time_words(session: Session, node: int) -> str:
     """Say where the time of an operator comes from, or why there is none."""
     operators = session.operators
+    if not times_fit_costs(session):
+        return "unavailable: operators are timed in forwards with inputs as those that were traced"
     if operators is not None and operators.times.why_none and not operators.times.windows:
         return f"unavailable: {safe(operators.times.why_none)}"
     if operators is None or not operators.times.windows:
@@ -99,6 +102,8 @@ def _bound(session: Session, node: int) -> str:
     if found.measured:
         return f"bound: {found.reason}"
     ceilings = session.ceilings
+    if not times_fit_costs(session):
+        return f"bound: {found.reason}; {OTHER_TIMES}"
     if ceilings is not None and isinstance(ceilings.bytes_per_second, Unknown):
         return f"bound: on paper, {ceilings.bytes_per_second.reason}"
     return f"bound: {found.reason}; ceilings are not measured yet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.messages import Tick
-from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.queries.seconds import node_seconds, root_seconds
 from tui_profiler.queries.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.why import operator_time_words
 from tui_profiler.reports.json_energy import energy
@@ -67,7 +67,7 @@ def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
 
 def _operator(session: Session, node: int, unavailable: Unavailable) -> Json:
     operators = session.operators
-    seconds = operators.per_forward(node) if operators is not None else None
+    seconds = node_seconds(session, node)
     if operators is None or seconds is None:
         reason = why_no_times(session) or operator_time_words(session, node)
         return unavailable.missing("layers[kind=op].timing", reason)
@@ -97,6 +97,9 @@ def _latency(session: Session, tick: Tick, unavailable: Unavailable) -> Json:
         "mean_s": figure("latency.mean_s", root.mean if root is not None else None),
         "forwards": tick.forwards,
         "warmup_forwards": tick.warmup_forwards,
+        "as_traced": tick.as_traced,
+        "other_forwards": tick.others,
+        "other_time_share": figure("latency.other_time_share", tick.others_share),
     }
 
 

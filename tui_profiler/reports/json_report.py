@@ -14,6 +14,7 @@ import json
 from tui_profiler.messages import Failed, InputSpec, ModelFacts, TraceDone
 from tui_profiler.queries.bound import bound, bytes_moved, intensity
 from tui_profiler.queries.breakdown import bound_shares
+from tui_profiler.queries.sorts import OTHER_TIMES, other_models, times_fit_costs
 from tui_profiler.queries.totals import (
     dearest_modules,
     was_run,
@@ -68,6 +69,7 @@ def as_json(session: Session, *, top: int | None = None, advises: bool = False) 
         "schema": SCHEMA,
         "environment": _environment(session, tree, unavailable),
         **_model(session.model),
+        "other_models": list(other_models(session)),
         "file": file_section(session),
         "tracer": _tracer(session, tree, done, unavailable),
         "stages": _stages(session, unavailable),
@@ -232,7 +234,8 @@ def _real_run(session: Session, done: TraceDone, unavailable: Unavailable) -> Js
 def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
     shares = bound_shares(session)
     by_time = "only times show overhead, and these are counted on paper"
-    not_timed = "needs times and this machine's ceilings"
+    fits = times_fit_costs(session)
+    not_timed = "needs times and this machine's ceilings" if fits else OTHER_TIMES
     return {
         kind: {
             "ops": unavailable.figure(f"bottlenecks.{kind}.ops", share.ops, by_time),

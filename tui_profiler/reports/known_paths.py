@@ -9,7 +9,8 @@ from functools import lru_cache
 
 _PATHS = """
 AP unavailable
-: schema model type source weights device training batch total_parameters total_parameter_bytes
+: schema model type source weights device training batch other_models[] total_parameters
+  total_parameter_bytes
   total_macs total_flops total_memory arithmetic_intensity architecture
 environment: python torch torchvision cuda cpu cores threads memory_bytes
 inputs[]: name shape[] dtype why
@@ -41,7 +42,8 @@ layers[]: name path kind type depth calls parameters macs flops uncosted bounded
   bottleneck_measured
 layers[].timing: calls mean_s p50_s p95_s max_s self_s per_forward_s share
 layers[].energy: provenance joules low high replays closure
-latency: p50_s p95_s mean_s forwards warmup_forwards
+latency: p50_s p95_s mean_s forwards warmup_forwards as_traced other_forwards
+  other_time_share
 throughput: per_s provenance
 overhead: ratio interval[] pairs
 hardware.ceilings: device threads bytes_per_s op_s measured_at

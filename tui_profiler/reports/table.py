@@ -10,6 +10,7 @@ from __future__ import annotations
 from tui_profiler.messages import Failed, ModelFacts, PeakMemory, RealCost, TraceDone, Unknown
 from tui_profiler.queries.bound import KINDS
 from tui_profiler.queries.breakdown import architecture, bound_shares, breakdown
+from tui_profiler.queries.sorts import HOW_TO_CHOOSE, forwards_words, models_words
 from tui_profiler.queries.totals import (
     Totals,
     known_peak_bytes,
@@ -69,6 +70,7 @@ def table(session: Session, *, columns: int, top: int | None = None) -> tuple[st
         return tuple(part for line in lines for part in folded(line, cells))
     lines = [
         *_identity(session.model),
+        *_others(session),
         *table_file.file_lines(session.file),
         *_summary(found, tree, tree.done, session.real),
         *phase_lines(session),
@@ -99,6 +101,11 @@ def _identity(model: ModelFacts | None) -> list[str]:
         *(field("input" if first else "", text) for text, first in _with_first(inputs)),
         *_published(model),
     ]
+
+
+def _others(session: Session) -> list[str]:
+    words = models_words(session)
+    return [field("other models", f"{words}; {HOW_TO_CHOOSE}")] if words else []
 
 
 def _published(model: ModelFacts) -> list[str]:
@@ -192,6 +199,7 @@ def _measured(session: Session) -> list[str]:
     return [
         "",
         heading("measured", "on this machine"),
+        *(field("of", words) for words in forwards_words(session)[:1]),
         field("latency", latency),
         field("throughput", throughput(session)),
         field("forwards", counted),

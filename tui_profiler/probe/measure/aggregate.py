@@ -5,6 +5,8 @@
    to the inclusive time, and nothing is counted twice.
 2. Warm-up forwards are in no figure.
 3. Memory is bounded by the number of nodes, not by how long the model runs.
+4. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
+   time, of all others. The two are never mixed.
 """
 
 from __future__ import annotations
@@ -34,12 +36,30 @@ TURN = 1 / 8
 shape and then all of the next would leave only the last in the windows of what they share.
 """
 UNSEEN_NAMES = 1_000
+LEAST_SHARE = 1 / 20
+"""Of the time of all forwards: where those as traced took less, a tick speaks of the others."""
 
 Floats = NDArray[np.float64]
 
-_Groups: TypeAlias = dict[int, tuple[Pattern, list[Forward]]]
+_Groups: TypeAlias = dict[tuple[int, bool], tuple[Pattern, list[Forward]]]
 
 _SECONDS = Struct("d")
+
+
+class _Sort:
+    """What was measured of forwards of one sort, in the steady state."""
+
+    def __init__(self, nodes: int, window: int, latencies: int) -> None:
+        self.forwards = 0
+        self.seconds = 0.0
+        self.latencies: deque[float] = deque(maxlen=latencies)
+        self.columns = Columns(nodes, window)
+
+    def add(self, seconds: float) -> None:
+        """Count one forward."""
+        self.forwards += 1
+        self.seconds += seconds
+        self.latencies.append(seconds)
 
 
 class Aggregator:
@@ -58,14 +78,12 @@ class Aggregator:
         self._patterns = Patterns(self._index)
         self._warm_up = WarmUp()
         self._throughput = Throughput()
-        self._latencies: deque[float] = deque(maxlen=window)
-        self._forwards = 0
-        self._columns = Columns(len(nodes), self.window)
+        self._as_traced, self._others = (_Sort(len(nodes), self.window, window) for _ in range(2))
 
     @property
     def is_warm(self) -> bool:
         """Whether a forward of the steady state was taken in."""
-        return self._forwards > 0
+        return self._as_traced.forwards + self._others.forwards > 0
 
     def add(self, forwards: Iterable[Forward]) -> None:
         """Take in forwards, in the order in which they ended."""
@@ -76,10 +94,10 @@ class Aggregator:
             if self._warm_up.takes(end - start):
                 continue
             self._throughput.add(forward.since, end, self._batch)
-            self._latencies.append(end - start)
-            self._forwards += 1
+            self._sort(forward).add(end - start)
             pattern = self._pattern(forward)
-            groups.setdefault(id(pattern), (pattern, []))[1].append(forward)
+            key = id(pattern), forward.as_traced
+            groups.setdefault(key, (pattern, []))[1].append(forward)
             taken += 1
             if len(groups) > 1 and taken >= self.window * TURN:
                 self._measure_groups(groups)
@@ -99,11 +117,14 @@ class Aggregator:
         """
         self._patterns.forget_unused()
         self._index.allow_refresh()
-        columns = self._columns.packed()
-        p50, p95 = _quantiles(sorted(self._latencies), (0.5, 0.95))
+        shown, rest = self._as_traced, self._others
+        if shown.seconds < LEAST_SHARE * (shown.seconds + rest.seconds):
+            shown, rest = rest, shown
+        columns = shown.columns.packed()
+        p50, p95 = _quantiles(sorted(shown.latencies), (0.5, 0.95))
         return Tick(
             at=at,
-            forwards=self._forwards,
+            forwards=shown.forwards,
             warmup_forwards=self._warm_up.forwards,
             dropped=dropped,
             latency_p50=p50,
@@ -120,13 +141,19 @@ class Aggregator:
             maximum=columns["maximum"],
             per_forward=columns["per_forward"],
             own_per_forward=columns["own_per_forward"],
-            left_out=self._columns.left_out,
+            left_out=shown.columns.left_out,
             gaps=self._throughput.gaps,
+            as_traced=shown is self._as_traced,
+            others=rest.forwards,
+            others_share=rest.seconds / (shown.seconds + rest.seconds) if rest.forwards else 0.0,
         )
 
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""
         self._patterns.forget()
+
+    def _sort(self, forward: Forward) -> _Sort:
+        return self._as_traced if forward.as_traced else self._others
 
     def _pattern(self, forward: Forward) -> Pattern:
         for pattern in self._patterns.like(forward.modules):
@@ -149,7 +176,7 @@ class Aggregator:
                 self._measure_otherwise_nested(recorded[forward])
             times = times[fits]
         if len(times):
-            self._columns.add(pattern, times[:, 1] - times[:, 0])
+            self._sort(recorded[0]).columns.add(pattern, times[:, 1] - times[:, 0])
             self._count_unseen(pattern, len(times))
 
     def _measure_otherwise_nested(self, forward: Forward) -> None:

@@ -18,12 +18,13 @@ What runs inside of each call is in ``timed_call.py``, what it records in ``watc
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
 from torch import nn
 
+from tui_profiler.probe.call_kind import Kind
 from tui_profiler.probe.measure.device_clock import DeviceClock
 from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.measure.watching import Around, Watching
@@ -39,17 +40,29 @@ SHORTEST_SECONDS = 1e-9
 
 
 class ModuleClock:
-    """Times the calls of one model's modules, from install to uninstall."""
+    """Times the calls of one model's modules, from install to uninstall.
+
+    Args:
+        root: the model.
+        pending_events: how many wait to be taken, at most.
+        device: sets marks on a GPU's stream around each call.
+        traced: what forwards as traced have in common, None: all have.
+        strangers: told of each module called while the model does not run, on its thread.
+    """
 
     def __init__(
         self,
         root: nn.Module,
         pending_events: int = PENDING_EVENTS,
         device: DeviceClock | None = None,
+        traced: Kind | None = None,
+        strangers: Callable[[nn.Module], None] | None = None,
     ) -> None:
         self._root = weakref.ref(root)
         self._pending_events = pending_events
         self._device = device
+        self._traced = traced
+        self._strangers = strangers
         self._watching: Watching | None = None
         self._seconds = inf
         """Of forwards that were asked to be recorded; 0: none."""
@@ -98,10 +111,21 @@ class ModuleClock:
         """Forwards that were not kept so far, because nothing took those before them."""
         return self._dropped_before + (self._watching.dropped if self._watching else 0)
 
+    @property
+    def asking_seconds(self) -> float:
+        """What it took in this period to tell forwards as traced from others."""
+        return self._watching.asking_seconds if self._watching else 0.0
+
     def install(self) -> None:
         """Begin a watching period; nothing happens where one has begun."""
         if self._watching is None:
-            self._watching = Watching(present_call(), self._pending_events, self._device)
+            self._watching = Watching(
+                present_call(),
+                self._pending_events,
+                self._device,
+                self._traced,
+                self._strangers,
+            )
             self._record(self._seconds)
             put_call(self._watching.call)
 
@@ -140,7 +164,7 @@ class ModuleClock:
             self._record(seconds_before)
 
     def run_next_in(self, around: Around) -> None:
-        """Have the next recorded forward run inside of ``around``, by whichever thread runs it.
+        """Have the next recorded forward as traced run inside of ``around``, on any thread.
 
         Nothing is assigned for it (rule 1).
         """

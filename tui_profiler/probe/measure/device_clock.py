@@ -144,6 +144,11 @@ class DeviceClock:
         if isinstance(events, Marks):
             self.captured += events.is_captured
             self.dropped += not events.is_captured and not self.why_none
+        self.leave_out(events)
+
+    def leave_out(self, events: list[object]) -> None:
+        """Take in a forward that is to be in no figure."""
+        if isinstance(events, Marks):
             self._give_back(events.pairs)
 
     def read(self) -> list[DeviceForward]:

@@ -22,6 +22,8 @@ class Forward(NamedTuple):
     since: float | None
     """Second at which the forward before it ended; None after a gap, in which others may have run
     unseen. It stands here, so that a forward is left out of a figure with the time before it."""
+    as_traced: bool = True
+    """Whether it had such inputs, and ran in such a mode, as the one that the tree is made of."""
 
     @property
     def calls(self) -> int:

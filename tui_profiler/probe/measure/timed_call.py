@@ -33,6 +33,12 @@ class Recorder(Protocol):
     """Of the forward that runs on this thread: module, start and end of each call in turn."""
     watched: Callable[[], nn.Module | None]
     """Gives the root while it is wanted."""
+    met: set[int]
+    """Ids of modules that were called while no forward of the root ran on their thread."""
+
+    def meet(self, module: nn.Module) -> None:
+        """Take note of one that is not in ``met``."""
+        ...
 
     def run_root(
         self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
@@ -68,6 +74,7 @@ running: Callable[[], list[object] | None]
 replaced: Call
 longest: int
 device: DeviceClock
+met: set[int]
 
 
 def _direct_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
@@ -86,6 +93,8 @@ def _direct_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     if (events := running()) is None:
         if self is watching.watched():
             return watching.run_root(self, args, kwargs)
+        if id(self) not in met:
+            watching.meet(self)
         if self._compiled_call_impl is None:
             return self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch
         return replaced(self, *args, **kwargs)
@@ -108,6 +117,8 @@ def _chained_open(self: nn.Module, /, *args: object, **kwargs: object) -> object
     if (events := running()) is None:
         if self is watching.watched():
             return watching.run_root(self, args, kwargs)
+        if id(self) not in met:
+            watching.meet(self)
         return replaced(self, *args, **kwargs)
     start = perf_counter()
     try:
@@ -126,6 +137,8 @@ def _device_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     if (events := running()) is None:
         if self is watching.watched():
             return watching.run_root(self, args, kwargs)
+        if id(self) not in met:
+            watching.meet(self)
         return replaced(self, *args, **kwargs)
     mark = device.begin(events)
     start = perf_counter()
@@ -158,6 +171,7 @@ def timed_call(owner: Recorder) -> tuple[FunctionType, CodeType, CodeType]:
         "replaced": owner.replaced,
         "longest": owner.longest,
         "device": owner.device,
+        "met": owner.met,
         "is_dynamo_compiling": is_dynamo_compiling,
         "perf_counter": perf_counter,
     }

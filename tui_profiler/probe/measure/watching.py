@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from torch import nn
 
+from tui_profiler.probe.call_kind import Kind, kind_of
 from tui_profiler.probe.measure.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.forward import Forward
 from tui_profiler.probe.measure.timed_call import Call, timed_call
@@ -33,6 +34,8 @@ from tui_profiler.probe.torch_internals import is_compiled
 Around: TypeAlias = Callable[[Callable[[], object]], object]
 """Runs what it is given, once, and gives what that gave."""
 
+MOST_MET = 10_000
+"""Modules called elsewhere: a program may make them by the million."""
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
 
@@ -41,7 +44,12 @@ class Watching:
     """What one watching period replaced, put in its place, and recorded."""
 
     def __init__(
-        self, replaced: Call, pending_events: int, device: DeviceClock | None = None
+        self,
+        replaced: Call,
+        pending_events: int,
+        device: DeviceClock | None = None,
+        traced: Kind | None = None,
+        strangers: Callable[[nn.Module], None] | None = None,
     ) -> None:
         self.is_wanted = False
         """Whether forwards that begin now are recorded."""
@@ -60,7 +68,14 @@ class Watching:
         """Items that the events of one forward may take."""
         self.events: ContextVar[list[object] | None] = ContextVar("events", default=None)
         self.around_next: deque[Around] = deque(maxlen=1)
-        """What the next forward runs in, whichever thread it is on: taken off when it begins."""
+        """What the next forward as traced runs in, whichever thread it is on: taken off when it
+        begins."""
+        self.asking_seconds = 0.0
+        """What it took so far to tell forwards as traced from others."""
+        self._traced = traced
+        self.met: set[int] = set()
+        """As in ``Recorder``; nothing here keeps them alive."""
+        self._strangers = strangers
         self._pending_events = pending_events
         self._pending = 0
         self._is_open = True
@@ -100,6 +115,13 @@ class Watching:
         if self.device is not None:
             self.device.close()
 
+    def meet(self, module: nn.Module) -> None:
+        """Tell of a module that is called while the root does not run; once, and of so many."""
+        if len(self.met) < MOST_MET:
+            self.met.add(id(module))
+            if self._strangers is not None:
+                self._strangers(module)
+
     def take(self) -> list[Forward]:
         """Give what finished since the last time."""
         # Each step is atomic under the interpreter's lock: a lock of our own could be held by
@@ -113,7 +135,9 @@ class Watching:
         self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
         """Run one forward of the root on this thread, and keep its events if there is room."""
-        if self.around_next and (around := self._taken_around()) is not None:
+        # Before the call: what is given may change in it.
+        as_traced = self._traced is None or self._is_as_traced(root, args, kwargs)
+        if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
                 return around(partial(self.run_root, root, args, kwargs))
             finally:
@@ -134,7 +158,14 @@ class Watching:
             return self.replaced(root, *args, **kwargs)
         finally:
             try:
-                self._note(events, root, mark, (start, perf_counter()), is_room=is_room)
+                self._note(
+                    events,
+                    root,
+                    mark,
+                    (start, perf_counter()),
+                    is_room=is_room,
+                    as_traced=as_traced,
+                )
             finally:
                 # A handler of a signal may raise after any call: before these there is none.
                 del self._under_way[number]
@@ -150,6 +181,7 @@ class Watching:
         times: tuple[float, float],
         *,
         is_room: bool,
+        as_traced: bool,
     ) -> None:
         """Keep what a forward of the root left, if there was room and nothing interrupted it."""
         start, end = times
@@ -162,7 +194,7 @@ class Watching:
         if self._seconds_left <= 0 and not (is_kept and self.ended is None):
             self.is_wanted = False
         if is_kept:
-            self._finish(events, root, start, end)
+            self._finish(events, root, start, end, as_traced)
         else:
             self._drop(events)
 
@@ -178,7 +210,17 @@ class Watching:
         except IndexError:
             return None  # Another thread was sooner.
 
-    def _finish(self, events: list[object], root: nn.Module, start: float, end: float) -> None:
+    def _is_as_traced(
+        self, root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> bool:
+        began = perf_counter()
+        found = kind_of(root, args, kwargs) == self._traced
+        self.asking_seconds += perf_counter() - began
+        return found
+
+    def _finish(
+        self, events: list[object], root: nn.Module, start: float, end: float, as_traced: bool
+    ) -> None:
         if not self._is_open:
             if self.device is not None:
                 self.device.close()
@@ -201,9 +243,11 @@ class Watching:
         since = self.ended
         self.ended = end if since is None else max(since, end)  # Another thread's may be later.
         self._pending += len(modules)
-        self._finished.append(Forward(modules, times, since))
-        if self.device is not None:
+        self._finished.append(Forward(modules, times, since, as_traced))
+        if self.device is not None and as_traced:
             self.device.finish(events, modules, times)
+        elif self.device is not None:
+            self.device.leave_out(events)
 
     def _move_gate(self) -> None:
         # Another thread may begin to watch between the question and the answer: it has said so

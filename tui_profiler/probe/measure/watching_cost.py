@@ -2,8 +2,9 @@
 
 Our own worker compares watched with bare forwards. A program that is not ours runs none for us, and
 its forwards differ from one another, so the cost is put together: recorded calls times what one
-costs, as a share of the time that the forwards take, and the processor time of the thread that adds
-them up, as a share of all time: it may hold up whatever else the program does.
+costs and what telling their inputs apart took, as a share of the time that the forwards take, and
+the processor time of the thread that adds them up, as a share of all time: it may hold up whatever
+else the program does.
 """
 
 from __future__ import annotations
@@ -75,10 +76,16 @@ class EstimatedCost:
 
     def __init__(self) -> None:
         self._call_seconds = call_seconds()
-        self._intervals: deque[tuple[int, float, float, float]] = deque(maxlen=_INTERVALS)
+        self._intervals: deque[tuple[int, float, float, float, float]] = deque(maxlen=_INTERVALS)
 
     def add(
-        self, calls: int, forward_seconds: float, thread_seconds: float, elapsed_seconds: float
+        self,
+        calls: int,
+        forward_seconds: float,
+        thread_seconds: float,
+        elapsed_seconds: float,
+        *,
+        asking_seconds: float = 0.0,
     ) -> None:
         """Take in one interval.
 
@@ -87,29 +94,35 @@ class EstimatedCost:
             forward_seconds: of the forwards that they were in.
             thread_seconds: processor time of the thread that adds up and sends.
             elapsed_seconds: how long the interval was.
+            asking_seconds: before the forwards, what it took to tell their inputs apart.
         """
-        self._intervals.append((calls, forward_seconds, thread_seconds, elapsed_seconds))
+        self._intervals.append(
+            (calls, forward_seconds, thread_seconds, elapsed_seconds, asking_seconds)
+        )
 
     @property
     def between(self) -> float:
         """What is paid beside the calls, as a share of all time."""
-        return interval_of_share([(cpu, of) for _, _, cpu, of in self._intervals])[0]
+        return interval_of_share([(cpu, of) for _, _, cpu, of, _ in self._intervals])[0]
 
     def recording(self) -> Overhead | None:
         """Give what recording every forward costs, and nothing else; None before there are any."""
-        running = sum(seconds for _, seconds, _, _ in self._intervals)
+        running = sum(seconds for _, seconds, *_ in self._intervals)
         if running <= 0:
             return None
         low = self._call_seconds * sum(calls for calls, *_ in self._intervals) / running
         high = CACHE_FACTOR * low
-        return Overhead((low + high) / 2, low, high, pairs=0)
+        asking = sum(asking for *_, asking in self._intervals) / running
+        return Overhead((low + high) / 2 + asking, low + asking, high + asking, pairs=0)
 
     def overhead(self, share: float = 1.0) -> Overhead | None:
         """Give the estimate where a share of forwards is recorded; None before there are any."""
         recording = self.recording()
         if recording is None:
             return None
-        between, least, most = interval_of_share([(cpu, of) for _, _, cpu, of in self._intervals])
+        between, least, most = interval_of_share(
+            [(cpu, of) for _, _, cpu, of, _ in self._intervals]
+        )
         return Overhead(
             share * recording.ratio + between,
             share * recording.low + least,

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from tui_profiler.messages import Attempt, InputSpec
+from tui_profiler.probe.call_kind import Kind, kind_of
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.thread_internals import is_compiled_module
@@ -76,6 +77,8 @@ class Hearing:
         self._recorder: CarefulRecorder | None = None
         self.seconds = 0.0
         """What the forward took."""
+        self.kind: Kind | None = None
+        """What forwards that cost the same have in common with it."""
         self.trouble = ""
         """Why nothing, or not all, was recorded."""
         self.nested: Forward | None = None
@@ -88,6 +91,8 @@ class Hearing:
             BaseException: whatever the forward raises; then nothing is recorded.
         """
         try:
+            assert self._root is not None
+            self.kind = kind_of(self._root, args, kwargs)  # As it is before it runs.
             with ExitStack() as around:  # Whatever interrupts us, it is left again.
                 place = self._begin(around, forward, args, kwargs)
                 began = time.perf_counter()

@@ -7,6 +7,7 @@ from tui_profiler.queries.bound import KINDS, bound
 from tui_profiler.queries.breakdown import bound_shares
 from tui_profiler.queries.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.queries.sorts import forwards_words
 from tui_profiler.queries.totals import throughput, top_modules, why_no_times
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
 from tui_profiler.reports.sections import words
@@ -49,6 +50,7 @@ def _times(session: Session, tick: Tick) -> list[tuple[str, str]]:
         cost = f"{'' if overhead.pairs else '~'}{share(overhead.ratio)}{spread}"
     counted = f"{thousands(tick.forwards)}, and {thousands(tick.warmup_forwards)} to warm up"
     return [
+        *(("of", said) for said in forwards_words(session)[:1]),
         ("latency", f"p50 {duration(tick.latency_p50)}, p95 {duration(tick.latency_p95)}"),
         ("throughput", throughput(session)),
         ("forwards", counted),
