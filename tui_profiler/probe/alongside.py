@@ -59,7 +59,7 @@ class Alongside:
         for name in BROUGHT:
             importlib.import_module(name)
         self._link.send(Hello(WIRE_VERSION, os.getpid(), ()))
-        waits = "the script has not imported torch yet"
+        waits = "torch not imported yet"
         self._link.send(StageStarted("worker", 0.0, waits))
         os.register_at_fork(after_in_child=self._link.abandon)
         atexit.register(self._say_unseen)
