@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -34,3 +36,12 @@ def _nobody_at_home(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture
+def interrupts_arrive() -> Iterator[None]:
+    """Heed them: whoever runs tests in the background of a script has them ignored, and children
+    inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -173,9 +173,8 @@ def test_a_model_that_there_is_not_leaves_no_file(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("interrupts_arrive")
 def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
-    # Whoever runs tests in the background has interrupts ignored, and children inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     path = tmp_path / "a.rec"
     program = begin(path)
     try:
@@ -185,7 +184,6 @@ def test_an_interrupt_ends_it_in_order(tmp_path: Path) -> None:
         said = program.communicate(timeout=240)[1]
     finally:
         program.kill()
-        signal.signal(signal.SIGINT, before)
     recording = open_recording(path)
     assert program.returncode == 0, said
     assert f"{path}: wrote {len(recording.entries)} frames" in said

@@ -137,6 +137,7 @@ def test_a_script_does_under_us_what_it_does_alone(tmp_path: Path) -> None:
     assert found["latency"]["p50_s"] > 0
 
 
+@pytest.mark.usefixtures("interrupts_arrive")
 def test_without_the_explorer_an_interrupt_is_the_scripts(tmp_path: Path) -> None:
     path, report = script(tmp_path, SAVES), tmp_path / "report.json"
     command = [*COMMAND, "run", "--format", "json", "--output", str(report), str(path)]

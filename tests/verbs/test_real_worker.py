@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +117,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert "Traceback" not in said
 
 
-@pytest.fixture
-def _interrupts_arrive() -> Iterator[None]:
-    """Heed them: whoever runs tests in the background of a script has them ignored, and children
-    inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interrupts_arrive")
+@pytest.mark.usefixtures("interrupts_arrive")
 def test_an_interrupt_stops_the_worker_too_and_keeps_what_was_finished(tmp_path: Path) -> None:
     recording, output = write(tmp_path / "a.rec", timed(TRACED)), tmp_path / "out.json"
     program = subprocess.Popen(
