@@ -1,6 +1,6 @@
 """A viewer can never stop the model: what bad viewers do to a program that is watched.
 
-``python benchmarks/viewers.py [SECONDS] [MODEL]``
+``python benchmarks/viewers.py [SECONDS] [MODEL] [KIND...]``
 
 Two programs run the same model side by side, each on a core of its own: one with a viewer that
 reads, one with a viewer of some kind: stopped by SIGSTOP, killed by SIGKILL, reading a byte a
@@ -8,7 +8,8 @@ second, sending rubbish, asking without end, coming and going. They change cores
 SECONDS (default 60), so that a slower core counts for both; two such slices give one ratio of their
 throughputs. Bounds: the longest gap between forwards is at most 50 ms more than beside the viewer
 that reads, throughput at least 97 % of it (the median of the ratios; its 95 % interval stands
-beside it), memory at most 16 MB more; what was dropped is counted. Two viewers that read come
+beside it), memory at most 16 MB more; what was dropped is counted. Viewers have the lowest
+priority: what one takes of two cores by itself is not what it does to a program. Two that read come
 first: how far apart two equal programs are on this machine. Where memray is installed, its live
 mode with a viewer that stops to read is run beside it.
 """
@@ -52,6 +53,7 @@ CALL = """
 import os, signal, socket, sys, time
 from tui_profiler.messages import Observe, TraceAgain
 from tui_profiler.wire import encode
+os.nice(19)
 ask = encode(TraceAgain())
 def call():
     global s
@@ -234,15 +236,16 @@ def main() -> None:
     """Measure every kind."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     name = sys.argv[2] if len(sys.argv) > 2 else "mobilenet_v3_small"
+    kinds = sys.argv[3:] or list(VIEWERS)
     with tempfile.TemporaryDirectory() as folder:
         bad, good = (Program(name, Path(folder) / which) for which in ("bad", "good"))
         print(f"{name}, {seconds:g} s each, {os.cpu_count()} cores", flush=True)
         try:
-            kept = [compared(kind, bad, good, seconds) for kind in VIEWERS]
+            kept = [compared(kind, bad, good, seconds) for kind in kinds]
         finally:
             bad.close()
             good.close()
-    if importlib.util.find_spec("memray") is not None:
+    if kinds == list(VIEWERS) and importlib.util.find_spec("memray") is not None:
         memray(name, min(seconds, 20.0))
     raise SystemExit(0 if all(kept) else 1)
 
