@@ -12,11 +12,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    LoadSpec,
-    Request,
-    SetBatch,
-)
+from tui_profiler.messages import LoadSpec, Request, SetBatch
 from tui_profiler.queries.difference import kept
 from tui_profiler.queries.prepared import prepared
 from tui_profiler.session import EMPTY, Session, apply

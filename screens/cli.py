@@ -25,12 +25,11 @@ from .look_options import Wish, look_options
 from .onnx_verb import onnx
 from .options import (
     BUDGET_HELP,
-    FILE,
     Chosen,
     Share,
     check_option,
+    file_option,
     model_options,
-    named,
     output_option,
     stock_output,
     table_or_json,
@@ -228,14 +227,7 @@ def _models(pattern: str, debug: bool) -> int:
     type=click.Choice(["table", "json"]),
     help="Without the explorer: the terminal is the script's, and a report follows at its end.",
 )
-@click.option(
-    "--output",
-    type=FILE,
-    metavar="FILE",
-    default="",
-    callback=named,
-    help="Write the report there.",
-)
+@file_option("--output", default="", help="Write the report there.")
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @look_options
 @stock_output

@@ -41,7 +41,6 @@ from .widgets.strip import ForwardStrip
 from .widgets.timing_lines import timing_lines
 
 SAID_SECONDS = 8.0
-"""Below either the inspector's sections follow in the body."""
 WIDE_COLUMNS = 160
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("p", "pause"), ("y", "copy"))
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 import click
 
 from .as_it_was import require_models
-from .options import FILE, Chosen, model_options, named
+from .options import Chosen, file_option, model_options
 from .verb_group import models_and_files
 
 
 @click.command("onnx", short_help="Write a model as an ONNX file.")
 @click.argument("model", shell_complete=models_and_files)
-@click.option(
-    "--output",
-    "-o",
-    type=FILE,
-    metavar="FILE",
-    required=True,
-    callback=named,
-    help="Where to write it.",
-)
+@file_option("--output", "-o", required=True, help="Where to write it.")
 @click.option(
     "--opset",
     type=click.IntRange(1, 100),

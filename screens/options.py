@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -23,9 +23,6 @@ BUDGET_HELP = "What watching may cost."
 
 STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
 """Environment variable with which Textual draws by itself (``terminal/output.py``)."""
-
-FILE = click.Path(readable=False)
-"""A word that shells complete as a file, and that is checked where it is used."""
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -133,6 +130,12 @@ def named(context: click.Context, option: click.Parameter, value: str) -> str:
     raise click.BadParameter("it is empty: name something, or leave the option out.")
 
 
+def file_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    """Give an option that names a file: shells complete it, and it is checked where it is used."""
+    named_file = {"type": click.Path(readable=False), "metavar": "FILE", "callback": named}
+    return click.option(*names, **{**named_file, **settings})
+
+
 _OPTIONS = (
     click.option(
         "--args",
@@ -150,12 +153,10 @@ _OPTIONS = (
         " May be repeated.",
     ),
     click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
-    click.option(
+    file_option(
         "--weights",
-        type=FILE,
         default="",
         metavar="FILE|NAME|DEFAULT",
-        callback=named,
         help="Values of the parameters; random ones without it. Only this ever downloads.",
     ),
     click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]"),
@@ -212,14 +213,7 @@ check_option = click.option(
     help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
     " does not hold. May be repeated.",
 )
-output_option = click.option(
-    "--output",
-    type=FILE,
-    metavar="FILE",
-    default="",
-    callback=named,
-    help="Write there instead of to stdout.",
-)
+output_option = file_option("--output", default="", help="Write there instead of to stdout.")
 table_or_json = click.option(
     "--format",
     "layout",

@@ -9,7 +9,7 @@ from .as_it_was import PROGRAM, refuse_options, require_models
 from .attach_verbs import attach_to, remote_python, require_remote
 from .finite import Finite
 from .look_options import Wish, look_options
-from .options import FILE, Chosen, model_options, named, stock_output
+from .options import Chosen, file_option, model_options, stock_output
 from .output import require_terminal
 from .verb_group import models_and_files
 
@@ -18,15 +18,7 @@ from .verb_group import models_and_files
 @click.argument("model", default="", shell_complete=models_and_files)
 @attach_to
 @remote_python
-@click.option(
-    "--output",
-    "-o",
-    type=FILE,
-    metavar="FILE",
-    required=True,
-    callback=named,
-    help="Where to record to.",
-)
+@file_option("--output", "-o", required=True, help="Where to record to.")
 @click.option(
     "--seconds",
     type=Finite(min=0, min_open=True),

@@ -83,12 +83,9 @@ def bound(session: Session, node: int) -> Bound | None:
 
 def bound_of(session: Session, node: int, cost: Cost, seconds: float | None) -> Bound | None:
     """Give the class of what costs and takes so much, in the dtype of a node."""
-    is_known = session.ceilings is not None and session.tree is not None
-    if seconds and is_known and times_fit_costs(session):
-        assert session.ceilings is not None
-        assert session.tree is not None
-        ceiling = _ceiling(session.ceilings, node_dtype(session.tree, node))
-        return _measured(cost, seconds, session.ceilings, ceiling)
+    tree, ceilings = session.tree, session.ceilings
+    if seconds and ceilings is not None and tree is not None and times_fit_costs(session):
+        return _measured(cost, seconds, ceilings, _ceiling(ceilings, node_dtype(tree, node)))
     return on_paper(cost)
 
 

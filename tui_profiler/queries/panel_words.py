@@ -108,8 +108,9 @@ def _worker(session: Session) -> str:
 def _last_stage(session: Session) -> str:
     loop = session.loop
     if loop is not None and loop.state == "finished":
-        is_said = not loop.detail or loop.detail.startswith("not run")
-        return safe(loop.detail) or "finished" if is_said else f"finished: {safe(loop.detail)}"
+        if loop.detail.startswith("not run"):
+            return safe(loop.detail)
+        return f"finished: {safe(loop.detail)}" if loop.detail else "finished"
     stage = running_stage(session)
     if stage is not None and not has_failed(session):
         detail = f"  {safe(stage.detail)}" if stage.detail else ""

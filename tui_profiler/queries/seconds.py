@@ -24,8 +24,8 @@ def node_seconds(session: Session, node: int) -> float | None:
         return None
     if tree.nodes[node].kind == "op":
         # Operators are timed in forwards as traced.
-        fits = session.operators is not None and times_fit_costs(session)
-        return session.operators.per_forward(node) if session.operators and fits else None
+        operators = session.operators if times_fit_costs(session) else None
+        return operators.per_forward(node) if operators is not None else None
     if timings is None:
         return None
     seconds = timings.per_forward(node)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO
 
 from tui_profiler.messages import Request
-from tui_profiler.source.spawned import Spawned
+from tui_profiler.source.spawned import SILENT, Spawned
 
 _READY = b"ready"
 _PID = b"pid "
@@ -47,7 +47,7 @@ class Template:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 # The threads of numpy's own library would be there before a fork.
-                env={**os.environ, "KINETO_LOG_LEVEL": "99", "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, **SILENT, "OPENBLAS_NUM_THREADS": "1"},
             )
 
     def __enter__(self) -> Template:
