@@ -99,8 +99,8 @@ def test_shapes_beyond_their_storage_are_not_listed(looker: Looker, tmp_path: Pa
 
 
 def test_reading_agrees_with_pickle_on_plain_values(tmp_path: Path) -> None:
-    from tui_profiler.archive.pickle_reader import read_pickle
-    from tui_profiler.archive.region import open_file
+    from tui_profiler.archive.pickles.reader import read_pickle
+    from tui_profiler.archive.reading.file_region import open_file
 
     value = [1, -1, 2**40, 1.5, "text", ("a", (), [None, True, False]), "é", 300, -70_000]
     for protocol in range(6):
@@ -111,9 +111,9 @@ def test_reading_agrees_with_pickle_on_plain_values(tmp_path: Path) -> None:
 
 
 def test_calling_nothing_is_no_ordered_dict(tmp_path: Path) -> None:
-    from tui_profiler.archive.pickle_reader import read_pickle
-    from tui_profiler.archive.pickle_values import Made
-    from tui_profiler.archive.region import open_file
+    from tui_profiler.archive.pickles.reader import read_pickle
+    from tui_profiler.archive.pickles.values import Made
+    from tui_profiler.archive.reading.file_region import open_file
 
     path = tmp_path / "p"
     path.write_bytes(b"\x80\x02N)R.")

@@ -114,6 +114,12 @@ def test_tied_weights_share_a_storage_and_count_once(seeds: dict[str, Path]) -> 
     assert found.bytes == sum(v.nbytes for v in (*model.parameters(), *model.buffers()))
 
 
+def test_an_expanded_axis_counts_once(tmp_path: Path) -> None:
+    torch.save({"w": torch.zeros(3, 1).expand(3, 1000)}, tmp_path / "w.pt")
+    found = look(tmp_path / "w.pt")
+    assert (found.parameters, found.bytes) == (3, 12)
+
+
 def test_a_pickled_module_gives_its_tree_with_class_names_and_roles(tmp_path: Path) -> None:
     model = net()
     torch.save(model, tmp_path / "m.pt")

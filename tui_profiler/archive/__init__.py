@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from tui_profiler.archive.errors import ArchiveError
-from tui_profiler.archive.found import (
+from tui_profiler.archive.inspection import look
+from tui_profiler.archive.reading.errors import ArchiveError
+from tui_profiler.archive.reading.file_contents import (
     Checksum,
     Content,
     Found,
@@ -18,7 +19,6 @@ from tui_profiler.archive.found import (
     TensorEntry,
     Verdict,
 )
-from tui_profiler.archive.look import look
 from tui_profiler.archive.verify import Progress, verify
 
 __all__ = [

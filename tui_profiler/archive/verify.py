@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tui_profiler.archive.found import Problem, Verdict
-from tui_profiler.archive.look import look
-from tui_profiler.archive.region import Region, open_file
-from tui_profiler.archive.zip_directory import STORED, Member, Zip, read_zip
+from tui_profiler.archive.inspection import look
+from tui_profiler.archive.reading.file_contents import Problem, Verdict
+from tui_profiler.archive.reading.file_region import Region, open_file
+from tui_profiler.archive.zips.directory import STORED, Member, Zip, read_zip
 
 Progress = Callable[[int, int], None]
 """Is told the bytes read so far and the bytes that there are."""

@@ -1,0 +1,168 @@
+"""Weights in several files, with an index that says which tensor is in which.
+
+Source: ``load_sharded_checkpoint`` in transformers/modeling_utils.py, for the form of the index:
+``{"metadata": {…}, "weight_map": {tensor: file}}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from tui_profiler.archive.formats.totals import bytes_of_storages, parameters_of, with_known_buffers
+from tui_profiler.archive.reading import limits
+from tui_profiler.archive.reading.errors import ArchiveError
+from tui_profiler.archive.reading.file_contents import Checksum, Found, Kind, Problem, TensorEntry
+from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.reading.strict_json import Json, read_json
+
+_MAP = "weight_map"
+_MOST_MISSING = 20
+
+LookInto = Callable[[Path], Found]
+"""Looks into one file."""
+
+
+def read_index(region: Region) -> dict[str, str] | None:
+    """Give the file of each tensor, by an index; None where the JSON text is something else.
+
+    Raises:
+        ArchiveError: It is an index, and names files outside of its folder.
+    """
+    entries = read_json(region)
+    weight_map = entries.get(_MAP) if isinstance(entries, dict) else None
+    if not isinstance(weight_map, dict):
+        return None
+    for name, file in weight_map.items():
+        if not _is_plain(file):
+            raise region.error(
+                f"places {name[:200]!a} in {str(file)[:200]!a}, which is no file beside it"
+            )
+    return {name: str(file) for name, file in weight_map.items()}
+
+
+def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto) -> Found:
+    """Give what all the files of an index hold together.
+
+    Args:
+        path: Of the index.
+        weight_map: File of each tensor, beside the index.
+        look_into: Looks into one file.
+
+    Raises:
+        ArchiveError: There are more files or tensors than any model has.
+    """
+    files = list(dict.fromkeys(weight_map.values()))
+    found = joined(path, [path.parent / file for file in files], look_into)
+    held: dict[str, list[str]] = {}
+    names = {file: Path(file).name for file in found.files}
+    for tensor in found.tensors:
+        held.setdefault(tensor.name, []).append(names[tensor.file])
+    problems = [
+        *_misplaced(path, weight_map, held, found),
+        *(
+            Problem(str(path), f"tensor {name[:200]!a}", "is in a file, and not in the index")
+            for name in [name for name in held if name not in weight_map][:_MOST_MISSING]
+        ),
+    ]
+    return structs.replace(
+        found, problems=(*found.problems, *problems), files=(str(path), *found.files)
+    )
+
+
+def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
+    """Give what several files hold together. A file that cannot be read becomes a problem.
+
+    Raises:
+        ArchiveError: There are more files or tensors than any model has, or not one can be read.
+    """
+    if len(files) > limits.SHARDS:
+        raise ArchiveError(f"is of {len(files)} files, more than any model has", str(path))
+    parts: list[Found] = []
+    problems: list[Problem] = []
+    total = 0
+    for file in files:
+        try:
+            part = look_into(file)
+        except ArchiveError as error:
+            problems.append(Problem(error.file, error.where, error.what))
+            continue
+        parts.append(part)
+        problems += part.problems
+        total += len(part.tensors)
+        if total > limits.TENSORS:
+            raise ArchiveError(f"has more than {limits.TENSORS} tensors", str(path))
+    if not parts and problems:
+        first = problems[0]
+        raise ArchiveError(first.what, first.file, first.where)
+    tensors = tuple(with_known_buffers([tensor for part in parts for tensor in part.tensors]))
+    problems += _twice(tensors)
+    return Found(
+        kind=_kind(parts),
+        path=str(path),
+        content="parameters" if tensors else "nothing",
+        tensors=tensors,
+        globals=_union(part.globals for part in parts),
+        untrusted_globals=_union(part.untrusted_globals for part in parts),
+        dangerous_globals=_union(part.dangerous_globals for part in parts),
+        problems=tuple(problems),
+        checksum=_checksum(parts),
+        metadata=parts[0].metadata if parts else {},
+        files=tuple(file for part in parts for file in part.files),
+        bytes=bytes_of_storages(tensors),
+        parameters=parameters_of(tensors),
+    )
+
+
+def _is_plain(file: Json) -> bool:
+    return (
+        isinstance(file, str)
+        and 0 < len(file) <= 255
+        and not any(mark in file for mark in ("/", "\\", "\0"))
+        and file not in (".", "..")
+    )
+
+
+def _misplaced(
+    path: Path, weight_map: dict[str, str], held: dict[str, list[str]], found: Found
+) -> list[Problem]:
+    # Tensors of a file that could not be read are told by that file's own problem.
+    read = {Path(file).name for file in found.files}
+    wrong = [
+        (name, file)
+        for name, file in weight_map.items()
+        if file in read and file not in held.get(name, [])
+    ]
+    return [
+        Problem(str(path), f"tensor {name[:200]!a}", f"is not in {file[:200]!a}, as the index says")
+        for name, file in wrong[:_MOST_MISSING]
+    ]
+
+
+def _twice(tensors: Iterable[TensorEntry]) -> list[Problem]:
+    seen: dict[str, str] = {}
+    problems: list[Problem] = []
+    for tensor in tensors:
+        if tensor.name in seen and len(problems) < _MOST_MISSING:
+            what = f"is also in {seen[tensor.name][-200:]!a}"
+            problems.append(Problem(tensor.file, f"tensor {tensor.name[:200]!a}", what))
+        seen.setdefault(tensor.name, tensor.file)
+    return problems
+
+
+def _kind(parts: Sequence[Found]) -> Kind:
+    kinds = {part.kind for part in parts}
+    if kinds == {"safetensors"}:
+        return "safetensors-sharded"
+    return "torch-sharded" if kinds else "unknown"
+
+
+def _checksum(parts: Sequence[Found]) -> Checksum:
+    has_some = any(part.checksum == "not checked" for part in parts)
+    return "not checked" if has_some else "none in this format"
+
+
+def _union(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted({name for names in lists for name in names}))

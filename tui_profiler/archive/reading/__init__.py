@@ -1,0 +1,1 @@
+"""Bounded reading of files that may be hostile, and what was found in them."""

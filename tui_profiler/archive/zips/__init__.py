@@ -1,0 +1,1 @@
+"""Zip files as torch writes them, read by strict rules."""

@@ -1,0 +1,245 @@
+"""The directory of a zip file as torch writes them, read by stricter rules than zip's own.
+
+1. One directory, at the end, that accounts for the whole file; no parts on other disks.
+2. Names are relative, without empty parts, ``.`` and ``..``, at most as long as torch's reader
+   keeps (it cuts longer ones), and unique after case folding and Unicode normalisation: torch
+   finds members by ``mz_zip_reader_locate_file``, which folds ASCII case.
+3. Members lie before the directory and do not overlap; what is stored has the size that it claims.
+4. Every member's own header agrees with the directory on its name and method.
+
+Source: PKWARE APPNOTE 6.3.10, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16
+(ends), 4.5.3 (zip64 field); caffe2/serialize/inline_container.cc for what torch reads and writes.
+"""
+
+from __future__ import annotations
+
+import struct
+import unicodedata
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from tui_profiler.archive.reading.errors import ArchiveError
+from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.zips.end import directory_region
+
+STORED = 0
+DEFLATED = 8
+
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+_ENTRY_SIGNATURE = b"PK\x01\x02"
+_LOCAL = struct.Struct("<4s5H3I2H")
+_LOCAL_SIGNATURE = b"PK\x03\x04"
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+_UTF8 = 0x800
+_IN_ZIP64 = 0xFFFFFFFF
+_ZIP64_FIELD = 1
+_LONGEST_NAME = 511
+"""Bytes: ``MZ_ZIP_MAX_ARCHIVE_FILENAME_SIZE`` less the zero at the end."""
+
+
+class Member(Struct, frozen=True, gc=False):
+    """One member of a zip file, as the directory has it."""
+
+    name: str
+    method: int
+    crc: int
+    stored_bytes: int
+    """In the file, compressed or not."""
+    bytes: int
+    """Once read."""
+    header: int
+    """Offset of its own header in the region of the zip."""
+    room: int
+    """Offset of whatever comes behind it: no byte of it may lie there."""
+
+
+class Zip(Struct, frozen=True):
+    """A zip file whose directory was read and found sound."""
+
+    region: Region
+    members: dict[str, Member]
+    """By name without the root folder, in the order of the directory."""
+    root: str
+    """The folder that all members lie in, with its slash; empty where there is none."""
+
+    def values(self, member: Member) -> Region:
+        """Give the bytes of a member as they lie in the file.
+
+        Raises:
+            ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
+        """
+        return self.region.part(self.start(member), member.stored_bytes, self.place(member))
+
+    def start(self, member: Member) -> int:
+        """Give the offset in the region of the zip of a member's first byte.
+
+        Raises:
+            ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
+        """
+        name = member.name.encode()
+        if member.header + _LOCAL.size + len(name) > member.room:
+            raise self.error(member, "has no room for its header")
+        head = self.region.read(member.header, _LOCAL.size + len(name))
+        signature, _, _, method, _, _, _, _, _, name_bytes, extra_bytes = _LOCAL.unpack_from(head)
+        if signature != _LOCAL_SIGNATURE:
+            raise self.error(member, f"has no header at byte {member.header}")
+        if name_bytes != len(name) or head[_LOCAL.size :] != name or method != member.method:
+            raise self.error(member, "has a header that disagrees with the directory")
+        start: int = member.header + _LOCAL.size + len(name) + extra_bytes
+        if start + member.stored_bytes > member.room:
+            raise self.error(member, "overlaps what comes behind it")
+        return start
+
+    def place(self, member: Member) -> str:
+        """Give the member as the place of an error."""
+        outer = f"{self.region.where}, " if self.region.where else ""
+        return f"{outer}member {member.name[:200]!a}"
+
+    def error(self, member: Member, what: str) -> ArchiveError:
+        """Give the error that says ``what`` is wrong with a member."""
+        return self.region.part(0, 0, self.place(member)).error(what)
+
+
+def read_zip(region: Region) -> Zip:
+    """Give the directory of a zip file.
+
+    Raises:
+        ArchiveError: It breaks one of the rules above.
+    """
+    directory, count = directory_region(region)
+    data = directory.read(0, directory.size)
+    entries = list(_entries(data, count, directory))
+    _check_names([entry.name for entry in entries], directory)
+    end = directory.start - region.start
+    members = _with_room(entries, end, directory)
+    root = _root(entries)
+    archive = Zip(region, {member.name[len(root) :]: member for member in members}, root)
+    for member in members:
+        archive.start(member)
+    return archive
+
+
+def _entries(data: bytes, count: int, directory: Region) -> Iterator[Member]:
+    at = 0
+    for _ in range(count):
+        if at + _ENTRY.size > len(data):
+            raise directory.error(f"ends before its {count} entries", at)
+        fields = _ENTRY.unpack_from(data, at)
+        if fields[0] != _ENTRY_SIGNATURE:
+            raise directory.error("has something else where an entry should be", at)
+        name_at = at + _ENTRY.size
+        extra_at = name_at + fields[10]
+        behind = extra_at + fields[11] + fields[12]
+        if behind > len(data):
+            raise directory.error("ends within an entry", at)
+        yield _member(
+            fields, data[name_at:extra_at], data[extra_at : extra_at + fields[11]], at, directory
+        )
+        at = behind
+    if at != len(data):
+        raise directory.error(f"holds more than the {count} entries that it claims", at)
+
+
+def _member(
+    fields: tuple[int, ...], name: bytes, extra: bytes, at: int, directory: Region
+) -> Member:
+    _, _, _, flags, method, _, _, crc, stored, size, _, _, _, disk, _, _, header = fields
+    try:
+        text = name.decode("utf-8" if flags & _UTF8 else "ascii")
+    except UnicodeDecodeError as error:
+        raise directory.error("has a name that is no text", at) from error
+    if flags & _ENCRYPTED:
+        raise directory.error(f"says that {text[:200]!a} is encrypted", at)
+    if disk not in (0, 0xFFFF):
+        raise directory.error(f"says that {text[:200]!a} lies in another file", at)
+    if method not in (STORED, DEFLATED):
+        raise directory.error(f"says that {text[:200]!a} is compressed by method {method}", at)
+    if _IN_ZIP64 in (stored, size, header):
+        size, stored, header = _zip64(extra, size, stored, header)
+    if method == STORED and stored != size:
+        raise directory.error(
+            f"gives {text[:200]!a} {stored} bytes in the file and {size} once read, uncompressed",
+            at,
+        )
+    return Member(text, method, crc, stored, size, header, 0)
+
+
+def _zip64(extra: bytes, size: int, stored: int, header: int) -> tuple[int, int, int]:
+    at = 0
+    while at + 4 <= len(extra):
+        tag, length = struct.unpack_from("<HH", extra, at)
+        if tag == _ZIP64_FIELD:
+            field = extra[at + 4 : at + 4 + length]
+            wide = iter(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
+            # Present in this order, and only those that did not fit. A missing one stays 2**32 - 1.
+            size = next(wide, size) if size == _IN_ZIP64 else size
+            stored = next(wide, stored) if stored == _IN_ZIP64 else stored
+            header = next(wide, header) if header == _IN_ZIP64 else header
+            break
+        at += 4 + length
+    return size, stored, header
+
+
+def _check_names(names: list[str], directory: Region) -> None:
+    seen: set[str] = set()
+    for name in names:
+        fault = _fault_of(name)
+        if fault:
+            raise directory.error(f"has the name {name[:200]!a}, which {fault}")
+        # Generated code may have classes Foo and foo; no other names differ by case alone. All
+        # code is read, so that it does not matter which of the two torch finds.
+        parts = name.split("/", 2)
+        is_code = len(parts) > 2 and parts[1] == "code" and name.isascii()
+        folded = name if is_code else unicodedata.normalize("NFKC", name).casefold()
+        if len(folded) > 2 * _LONGEST_NAME:
+            raise directory.error(f"has the name {name[:200]!a}, which normalises to a longer one")
+        if folded in seen:
+            raise directory.error(
+                f"has the name {name[:200]!a} twice, ignoring case and Unicode form"
+            )
+        seen.add(folded)
+
+
+def _fault_of(name: str) -> str:
+    if not name or "\\" in name or name.startswith("/") or ":" in name[:2]:
+        return "is not a relative path"
+    if len(name.encode()) > _LONGEST_NAME:
+        return f"is longer than the {_LONGEST_NAME} bytes that torch reads"
+    is_plain = name.isascii() and name.isprintable()
+    if not is_plain and any(unicodedata.category(character)[0] == "C" for character in name):
+        return "contains a control character"
+    parts = name.split("/")
+    if ".." in parts:
+        return "leads out of the archive"
+    if "." in parts or "" in parts:
+        return "is not written as torch writes names"
+    return ""
+
+
+def _with_room(entries: list[Member], end: int, directory: Region) -> list[Member]:
+    behind = end
+    room: dict[str, int] = {}
+    for entry in sorted(entries, key=_header, reverse=True):
+        least = entry.header + _LOCAL.size + len(entry.name.encode()) + entry.stored_bytes
+        if least > behind:
+            what = "the directory" if behind == end else "the next member"
+            raise directory.error(f"says that {entry.name[:200]!a} overlaps {what}")
+        room[entry.name] = behind
+        behind = entry.header
+    return [
+        Member(e.name, e.method, e.crc, e.stored_bytes, e.bytes, e.header, room[e.name])
+        for e in entries
+    ]
+
+
+def _header(entry: Member) -> int:
+    return entry.header
+
+
+def _root(entries: list[Member]) -> str:
+    if not entries:
+        return ""
+    root, slash, _ = entries[0].name.partition("/")
+    root += slash
+    return root if slash and all(entry.name.startswith(root) for entry in entries) else ""
