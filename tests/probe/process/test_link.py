@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 
+from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import Heartbeat, Hello, Message, Pause, Resume
-from tui_profiler.probe.link import Link
-from tui_profiler.wire import encode, message_decoder
+from tui_profiler.probe.process.link import Link
 
 
 def link_with_peer(small: bool = False) -> tuple[Link, socket.socket, threading.Event]:
@@ -52,6 +53,17 @@ def test_requests_come_one_by_one() -> None:
     assert link.next_request(120) == Pause()
     assert link.next_request(120) == Resume()
     assert link.next_request() is None
+
+
+def test_requests_beyond_the_first_16_kib_are_read_at_16_kib_per_second() -> None:
+    link, peer, _ = link_with_peer()
+    one = encode(Pause())
+    began = time.monotonic()
+    peer.sendall(one * (3 * 16384 // len(one)) + encode(Resume()))
+    while link.next_request(120) != Resume():  # The oldest are dropped, the last one never is.
+        assert time.monotonic() - began < 120
+    # The third piece of 16 KiB is read after the second was paid for.
+    assert time.monotonic() - began > 0.9
 
 
 def test_a_viewer_that_hangs_up_closes_the_link() -> None:

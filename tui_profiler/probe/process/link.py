@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 import time
@@ -19,11 +18,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from tui_profiler.connection.wire import MAX_REQUEST_BYTES, WireError, encode, request_decoder
 from tui_profiler.messages import (
     DeviceTimes,
     Heartbeat,
     LoopState,
     Message,
+    ModeSeen,
     OperatorTimes,
     Overhead,
     ParametersProgress,
@@ -34,10 +35,13 @@ from tui_profiler.messages import (
     TrialProgress,
     WindowTimes,
 )
-from tui_profiler.wire import WireError, encode, request_decoder
+from tui_profiler.probe.process.memory_limit import lift
+from tui_profiler.probe.process.own_socket import OwnSocket
+from tui_profiler.probe.process.yielding import pause
 
 _REPLACEABLE = (
     *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
+    ModeSeen,
     *(Sample, Heartbeat, Overhead, LoopState, TrialProgress, ParametersProgress),
 )
 MAX_REQUESTS = 1000
@@ -62,6 +66,38 @@ class Talk(Protocol):
         ...
 
 
+def _encoded(message: Message) -> bytes:
+    """Return a frame, also when the model has used up the memory limit."""
+    try:
+        return encode(message)
+    except MemoryError:
+        lift()
+        return encode(message)
+
+
+def first_request(connected: socket.socket) -> Request | None:
+    """Wait for the first request, before there is a link, and so before there are threads.
+
+    Nothing that comes after it is read. Returns None where the viewer hung up, or sent something
+    else.
+    """
+    try:
+        header = _exactly(connected, 4)
+        length = int.from_bytes(header, "big")
+        body = _exactly(connected, length) if length <= MAX_REQUEST_BYTES else b""
+        return next(request_decoder().feed(header + body), None)
+    except (OSError, WireError):
+        return None
+
+
+def _exactly(connected: socket.socket, count: int) -> bytes:
+    """Read so many bytes; fewer where the viewer hung up."""
+    received = b""
+    while len(received) < count and (data := connected.recv(count - len(received))):
+        received += data
+    return received
+
+
 class Link:
     """A conversation with one viewer over a connected socket."""
 
@@ -70,21 +106,23 @@ class Link:
         connected: socket.socket,
         on_close: Callable[[], None],
         on_request: Callable[[], None] | None = None,
+        first: Request | None = None,
     ) -> None:
         """Begin to talk.
 
         Args:
             connected: is the link's from now on.
-            on_close: called once when there is no one to talk to any more, on a thread of the link.
+            on_close: called once when the viewer is gone, on a thread of the link.
             on_request: called when requests have come, on a thread of the link.
+            first: a request that was read already.
         """
-        self._socket = connected
+        self._socket = OwnSocket(connected)
         self._on_close = on_close
         self._on_request = on_request
         self._changed = threading.Condition()
         self._outgoing: deque[Message] = deque()
         self._sending = False
-        self._requests: deque[Request] = deque(maxlen=MAX_REQUESTS)
+        self._requests: deque[Request] = deque(() if first is None else (first,), MAX_REQUESTS)
         self.is_closed = False
         self.dropped = 0
         """Messages that a newer one replaced before the viewer took them."""
@@ -122,6 +160,11 @@ class Link:
             return self._requests.popleft() if self._requests else None
 
     @property
+    def has_requests(self) -> bool:
+        """Whether the viewer has asked for something that was not taken yet."""
+        return bool(self._requests)
+
+    @property
     def waiting(self) -> int:
         """How many messages the viewer has not taken yet."""
         return len(self._outgoing)
@@ -135,8 +178,7 @@ class Link:
 
     def close(self) -> None:
         """Hang up."""
-        with contextlib.suppress(OSError):  # The other end may have hung up first.
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.hang_up()
         self._closed()
 
     def abandon(self) -> None:
@@ -170,7 +212,7 @@ class Link:
                 message = self._outgoing.popleft()
                 self._sending = True
             try:
-                self._socket.sendall(encode(message))
+                self._socket.send_all(_encoded(message))
             except WireError:
                 self.dropped += 1  # Longer than a frame may be: names or a text without end.
             except OSError:
@@ -181,14 +223,14 @@ class Link:
         decoder, allowance = request_decoder(), float(READ_BYTES)
         read_at = time.monotonic()
         try:
-            while data := self._socket.recv(READ_BYTES):
+            while data := self._socket.receive(READ_BYTES):
                 self._take(list(decoder.feed(data)))
                 now = time.monotonic()
                 earned = (now - read_at) * REQUEST_BYTES_PER_SECOND
                 allowance = min(allowance + earned, READ_BYTES) - len(data)
                 read_at = now
                 if allowance < 0:
-                    time.sleep(-allowance / REQUEST_BYTES_PER_SECOND)
+                    pause(-allowance / REQUEST_BYTES_PER_SECOND)
         except (OSError, WireError):
             pass  # Either way there is no one to talk to any more.
         self.close()  # Who only listens no more may still hold up a write.

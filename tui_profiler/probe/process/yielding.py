@@ -7,10 +7,12 @@ it away at once. Elsewhere, on a thread that was not told so, nothing rests.
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 WORK_SECONDS = 0.0005
 REST_SECONDS = 0.002
@@ -33,8 +35,29 @@ def in_small_steps() -> Iterator[None]:
         _told.rests_at = None
 
 
+def pause(seconds: float) -> None:
+    """Sleep, also under ``libfaketime``.
+
+    There ``time.sleep`` raises or timed locks never end, by its settings (0.9.10, Python 3.11).
+    """
+    select.select((), (), (), seconds)
+
+
+def free(*containers: list[Any] | dict[Any, Any]) -> None:
+    """Empty containers one item at a time, and rest.
+
+    Dropping the last reference to thousands of objects is one call into C: 6 to 11 ms for the
+    recording of 2,000 modules, during which no other thread runs Python.
+    """
+    for container in containers:
+        empty = container.popitem if isinstance(container, dict) else container.pop
+        while container:
+            empty()
+            rest()
+
+
 def rest() -> None:
     """Let other threads run, where this one was told to and has worked for long enough."""
     if _told.rests_at is not None and time.perf_counter() >= _told.rests_at:
-        time.sleep(REST_SECONDS)
+        pause(REST_SECONDS)
         _told.rests_at = time.perf_counter() + WORK_SECONDS
