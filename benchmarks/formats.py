@@ -28,15 +28,15 @@ from pathlib import Path
 import jsonschema
 
 from tests.reports.reading import cells, read_trace
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import LoadSpec, Start
-from tui_profiler.reports.csv_nodes import COLUMNS, csv_model
-from tui_profiler.reports.full import full_markdown, full_text
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.perfetto import perfetto_trace
-from tui_profiler.reports.table import table
+from tui_profiler.reports.csv.nodes import COLUMNS, csv_model
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.perfetto.trace import perfetto_trace
+from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.text import width
 from tui_profiler.verbs.report import report
 
 ROOT = Path(__file__).resolve().parents[1]

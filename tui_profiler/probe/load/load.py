@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.errors import wrong_request
-from tui_profiler.probe.load.files import is_file, looked_into, path_of, refusal
-from tui_profiler.probe.load.loaded import Loaded
-from tui_profiler.probe.load.own_code import is_own_code, load_own_code
-from tui_profiler.probe.load.settings import Settings, set_threads, settings_of
+from tui_profiler.probe.load.common.errors import wrong_request
+from tui_profiler.probe.load.common.initialisation import limited_modules
+from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.settings import Settings, set_threads, settings_of
+from tui_profiler.probe.load.files.inspection import is_file, looked_into, path_of, refusal
+from tui_profiler.probe.load.python.models import is_own_code, load_own_code
 
 
 def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Loaded:
@@ -33,21 +34,23 @@ def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Load
     if is_file(spec):
         return _load_file(spec, settings)
     if spec.model.startswith("hf:"):
-        from tui_profiler.probe.load.hugging_face import load_hugging_face  # noqa: PLC0415
+        from tui_profiler.probe.load.hugging_face.model import load_hugging_face  # noqa: PLC0415
 
-        return load_hugging_face(spec, settings)
+        with limited_modules():
+            return load_hugging_face(spec, settings)
     if spec.model.startswith("timm:"):
-        from tui_profiler.probe.load.timm_models import load_timm  # noqa: PLC0415
+        from tui_profiler.probe.load.architectures.timm_models import load_timm  # noqa: PLC0415
 
         return load_timm(spec, settings)
     if spec.model.endswith((".yaml", ".yml")):
-        from tui_profiler.probe.load.ultralytics_models import load_ultralytics_yaml  # noqa: PLC0415
+        from tui_profiler.probe.load.ultralytics.models import load_ultralytics_yaml  # noqa: PLC0415
 
-        return load_ultralytics_yaml(spec, settings, tell)
+        with limited_modules():
+            return load_ultralytics_yaml(spec, settings, tell)
     if is_own_code(spec.model):
         return load_own_code(spec, settings)
     # Importing torchvision takes two seconds, which the user's own code need not wait for.
-    from tui_profiler.probe.load.named import load_named  # noqa: PLC0415
+    from tui_profiler.probe.load.architectures.torchvision_models import load_named  # noqa: PLC0415
 
     return load_named(spec, settings)
 
@@ -61,15 +64,15 @@ def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
     path = path_of(spec)
     # Each is imported where it is needed: torch.export alone takes a second.
     if found.kind == "torchscript":
-        from tui_profiler.probe.load.torchscript import load_torchscript  # noqa: PLC0415
+        from tui_profiler.probe.load.files.torchscript import load_torchscript  # noqa: PLC0415
 
         return load_torchscript(path, spec, settings)
     if found.kind == "exported-program":
-        from tui_profiler.probe.load.exported import load_exported  # noqa: PLC0415
+        from tui_profiler.probe.load.files.export_archive import load_exported  # noqa: PLC0415
 
         return load_exported(path, spec, settings)
     if found.content == "parameters":
         raise wrong_request(f"{spec.model} holds parameters only: there is no forward pass")
-    from tui_profiler.probe.load.pickled import load_pickled  # noqa: PLC0415
+    from tui_profiler.probe.load.python.pickled import load_pickled  # noqa: PLC0415
 
     return load_pickled(path, found, spec, settings)

@@ -1,0 +1,1 @@
+"""Models by the name of an architecture: torchvision's and timm's."""

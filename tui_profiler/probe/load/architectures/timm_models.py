@@ -1,0 +1,247 @@
+"""timm's architectures, by name: ``timm:vit_tiny_patch16_224``, with or without the tag of weights.
+
+1. Nothing is downloaded but by ``--weights DEFAULT`` or ``--weights TAG``. Names by which timm
+   itself would fetch a model (``hf-hub:``) are none of its architectures, and are refused.
+2. A model that does not fit into memory is built on meta, and only traced.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.errors import (
+    in_words,
+    model_failed,
+    nearest,
+    reason,
+    wrong_request,
+)
+from tui_profiler.probe.load.common.factory import parse_arguments
+from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
+from tui_profiler.probe.load.common.input_tensors import Call, Candidates, Wish
+from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.memory_check import why_it_does_not_fit
+from tui_profiler.probe.load.common.optional_libraries import library
+from tui_profiler.probe.load.common.settings import Settings, place
+from tui_profiler.probe.load.common.signature import forward_parameters
+from tui_profiler.probe.load.downloads import (
+    DownloadError,
+    download_of,
+    fetched,
+    offline,
+    timm_weights,
+)
+from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
+from tui_profiler.probe.load.inputs.guesses import guesses
+from tui_profiler.probe.load.inputs.input_candidates import candidates_for
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+
+PREFIX = "timm:"
+
+_REGISTERED = re.compile(r"^@register_model\s+def (\w+)\(", re.MULTILINE)
+_RESERVED = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path")
+
+
+@dataclass(frozen=True)
+class _Architecture:
+    """What was asked for."""
+
+    name: str
+    """timm's, with the tag of weights behind a point where there is one."""
+    keywords: Mapping[str, object]
+    """For its builder."""
+    is_pretrained: bool = False
+    """With published weights, downloaded where they are not kept from before."""
+
+
+@lru_cache(maxsize=1)
+def timm_names() -> tuple[str, ...]:
+    """Name timm's architectures, without the prefix; none where it is not installed.
+
+    They are read from its source: importing timm takes seconds. A test holds them equal to what
+    ``timm.list_models`` gives.
+    """
+    found = importlib.util.find_spec("timm")
+    if found is None or found.origin is None:
+        return ()
+    files = (Path(found.origin).parent / "models").glob("*.py")
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    return tuple(sorted(name for text in texts for name in _REGISTERED.findall(text)))
+
+
+def load_timm(spec: LoadSpec, settings: Settings) -> Loaded:
+    """Build one of timm's architectures.
+
+    Raises:
+        LoadError: timm is not there, it has none of that name, or what goes with it cannot be had.
+    """
+    timm: Any = library("timm", "timm models", "timm")
+    wanted, file = _wanted(spec)
+    make = partial(_build, timm, wanted)
+    sketch = _sketch(partial(_build, timm, replace(wanted, is_pretrained=False)))
+    cannot_run = "" if sketch is None else why_it_does_not_fit(sketch, settings.device)
+    if sketch is not None and cannot_run:
+        return _loaded(sketch.eval(), wanted, spec, settings, cannot_run=cannot_run)
+    if wanted.is_pretrained:
+        _fetch(timm, wanted, spec)
+        # Without trust nothing is downloaded once a file is open.
+        with nullcontext() if spec.trust else offline():
+            model = place(make(), settings)
+        return _loaded(model, wanted, spec, settings, weights=_tag(model) or wanted.name)
+    with without_random_values():
+        model = make()
+    if file is not None:
+        bind_file(file, spec.weights, model, spec.model)
+        return _loaded(place(model, settings), wanted, spec, settings, weights=spec.weights)
+    initialise = None if settings.device.type == "meta" else initialiser(make, settings)
+    return _loaded(place(model, settings), wanted, spec, settings, initialise=initialise)
+
+
+def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
+    """Give the architecture, and the file that its values are in, where there is one."""
+    name, point, tag = spec.model.removeprefix(PREFIX).partition(".")
+    names = timm_names()
+    if name not in names:
+        folded = name.casefold().replace("-", "_")
+        likely = [folded] if folded in names else nearest(name, names)
+        raise wrong_request(
+            f'timm has no architecture "{name}"',
+            *((f"tui-profiler {PREFIX}{near}", "a name like it") for near in likely),
+            (f"tui-profiler models '{PREFIX}*'", "lists the names there are"),
+        )
+    positional, keywords = parse_arguments(spec.arguments)
+    if positional or any(key in _RESERVED for key in keywords):
+        raise wrong_request(
+            f"{spec.model} takes keywords only, and its weights through --weights",
+            ("--args '{\"num_classes\": 10}'", "an object of keywords"),
+        )
+    if not spec.weights:
+        return _Architecture(f"{name}{point}{tag}", keywords), None
+    file = file_of_weights(spec.weights, spec.folder)
+    if file is not None:
+        return _Architecture(f"{name}{point}{tag}", keywords), file
+    return _Architecture(timm_weights(f"{name}{point}{tag}", spec.weights), keywords, True), None
+
+
+def _fetch(timm: Any, wanted: _Architecture, spec: LoadSpec) -> None:
+    """Have published weights fetched.
+
+    Raises:
+        LoadError: They cannot be had.
+    """
+    download = download_of(spec)
+    if download is None:
+        return
+    try:
+        fetched(download)
+    except DownloadError as error:
+        plain = wanted.name.partition(".")[0]
+        raise model_failed(
+            f"the weights of {wanted.name} cannot be had as safetensors: {error};"
+            f" {plain} has {_tags(timm, plain)}",
+            (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
+            (f"tui-profiler {spec.model} --weights {spec.weights} --trust", "if you trust pickles"),
+            error=error,
+        ) from error
+
+
+def _build(timm: Any, wanted: _Architecture) -> torch.nn.Module:
+    try:
+        model = timm.create_model(wanted.name, pretrained=wanted.is_pretrained, **wanted.keywords)
+    except Exception as error:
+        plain = wanted.name.partition(".")[0]
+        if wanted.is_pretrained:
+            raise model_failed(
+                f"the weights of {wanted.name} cannot be had: {reason(error)};"
+                f" {plain} has {_tags(timm, plain)}",
+                (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
+                error=error,
+            ) from error
+        asked = " with these --args" if wanted.keywords else ""
+        raise wrong_request(
+            f"{wanted.name} cannot be built{asked}: {reason(error)}",
+            (f"tui-profiler {PREFIX}{plain}", "without --args" if asked else "without the tag"),
+        ) from error
+    if not isinstance(model, torch.nn.Module):
+        raise model_failed(f"timm gave a {type(model).__name__} for {wanted.name}")
+    return model
+
+
+def _tags(timm: Any, plain: str) -> str:
+    tags = [full.partition(".")[2] for full in timm.list_pretrained(plain)]
+    return in_words(tags) or "none"
+
+
+def _sketch(make: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:
+    """Build a model on meta, to know its size; None where it can only be built with values."""
+    try:
+        with torch.device("meta"), torch.random.fork_rng(devices=[]):
+            return make()
+    except Exception:
+        return None  # Building it for real tells what is wrong, or that nothing is.
+
+
+def _tag(model: torch.nn.Module) -> str:
+    """Give the tag of the weights that a model was built with."""
+    config = getattr(model, "pretrained_cfg", None)
+    return str(config.get("tag") or "") if isinstance(config, Mapping) else ""
+
+
+def _loaded(
+    model: torch.nn.Module,
+    wanted: _Architecture,
+    spec: LoadSpec,
+    settings: Settings,
+    *,
+    weights: str = "random",
+    initialise: Callable[[], torch.nn.Module] | None = None,
+    cannot_run: str = "",
+) -> Loaded:
+    def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
+        return _candidates(model, wanted, spec, settings)
+
+    return Loaded(
+        model=model,
+        facts_source="timm",
+        weights=weights,
+        candidates=made(model, settings),
+        initialise=initialise,
+        published_gmacs=None,
+        published_parameters=None,
+        remake=lambda model, batch: made(model, replace(settings, batch=batch)),
+        cannot_run=cannot_run,
+    )
+
+
+def _candidates(
+    model: torch.nn.Module, wanted: _Architecture, spec: LoadSpec, settings: Settings
+) -> Sequence[Inputs]:
+    """Give the image that its ``pretrained_cfg`` states, changed as the user's keywords say."""
+    config = getattr(model, "pretrained_cfg", None)
+    size = config.get("input_size") if isinstance(config, Mapping) else None
+    if spec.inputs or not isinstance(size, (tuple, list)) or len(size) != 3:
+        return candidates_for(model, None, spec, settings)
+    channels, height, width = (int(axis) for axis in size)
+    why = "its pretrained_cfg"
+    match wanted.keywords.get("in_chans"):
+        case int() as given:
+            channels, why = given, f"{why}, with --args"
+    match wanted.keywords.get("img_size"):
+        case int() as side:
+            height, width, why = side, side, "its img_size in --args"
+        case [int() as high, int() as wide]:
+            height, width, why = high, wide, "its img_size in --args"
+    parameter = forward_parameters(model).name_at(0)
+    stated = Call(((parameter, Wish((1, channels, height, width), why)),))
+    others = guesses(model) if wanted.keywords else ()
+    return Candidates((stated, *others), settings)

@@ -1,0 +1,1 @@
+"""What every source of models needs: settings, errors, layers, first values."""

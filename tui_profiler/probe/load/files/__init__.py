@@ -1,0 +1,1 @@
+"""Models and weights in files: looked into, checked, then loaded."""

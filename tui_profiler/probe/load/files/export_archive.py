@@ -1,0 +1,274 @@
+"""A torch.export archive: its program, with the modules that it was made from put back."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import Parameter, Signature
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram, unflatten
+from torch.export.passes import move_to_device_pass
+
+from tui_profiler.archive.reading.errors import ArchiveError
+from tui_profiler.archive.reading.file_region import open_file
+from tui_profiler.archive.zips.directory import read_zip
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.errors import model_failed, needs_trust, reason, wrong_request
+from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
+from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.settings import Settings, place
+from tui_profiler.probe.load.files.export_safety import dangers, unpicklable
+from tui_profiler.probe.load.held import held
+from tui_profiler.probe.load.inputs.typed_inputs import typed_call
+from tui_profiler.probe.load.weights_only import weights_only
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+
+_EXAMPLE = "its example inputs"
+_SPECIFIED = "its graph's inputs"
+_FREE_AXIS = 8
+"""Size of an axis that is free and has no example, where its range allows it."""
+
+
+def load_exported(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
+    """Load an exported program and restore its module hierarchy.
+
+    Raises:
+        LoadError: Loading it would run code and nobody said that it may, or torch cannot read it.
+    """
+    if spec.trust:
+        program = _load(path, spec.model, settings)
+    else:
+        with held(path, spec.model) as same:
+            _refuse_dangers(same, spec.model)
+            with weights_only():
+                program = _load(same, spec.model, settings)
+    model = place(_with_modules(program), settings)
+    return Loaded(
+        model=model,
+        facts_source="torch.export archive",
+        weights="its own",
+        candidates=_candidates(program, spec, settings),
+        initialise=None,
+        published_gmacs=None,
+        published_parameters=None,
+        remake=lambda _, batch: _candidates(program, spec, replace(settings, batch=batch)),
+    )
+
+
+def _refuse_dangers(path: Path, shown: str) -> None:
+    try:
+        found = list(dangers(path))
+        if not found:
+            with open_file(path) as region:
+                found += unpicklable(read_zip(region), _refused_by_weights_only)
+    except (ArchiveError, ValueError, RecursionError) as error:
+        what = f"{shown} is a torch.export archive that cannot be read: {reason(error)}"
+        raise model_failed(what, error=error) from error
+    if found:
+        raise needs_trust(shown, found)
+
+
+def _refused_by_weights_only(pickled: bytes) -> str:
+    try:
+        torch.load(io.BytesIO(pickled), map_location="meta", weights_only=True)
+    except Exception as error:
+        return reason(error)
+    return ""
+
+
+def _load(path: Path, shown: str, settings: Settings) -> ExportedProgram:
+    try:
+        # As a stream: a path must end in .pt2, and what a file is its name does not say.
+        with _silenced(), path.open("rb") as stream:
+            program = torch.export.load(stream)
+            if settings.device.type == "cuda":
+                program = move_to_device_pass(program, settings.device)
+    except Exception as error:
+        what = f"{shown} is a torch.export archive that torch cannot load: {reason(error)}"
+        raise model_failed(what, error=error) from error
+    # Texts of Python in the file, which ``module()`` would evaluate; the graph itself has checks.
+    program._guards_code = []
+    return program
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Silence warnings of torch's, which say nothing about the file that the error does not."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _with_modules(program: ExportedProgram) -> nn.Module:
+    with _silenced():
+        try:
+            model: nn.Module = unflatten(program)
+        except Exception:
+            # Some graphs cannot be cut into modules again; their operators stand under the root.
+            return program.module(check_guards=False)
+    name = _root_type(program)
+    if name:
+        # The class is where the name of a module's class is looked for.
+        model.__class__ = type(name, (type(model),), {})
+    return model
+
+
+def _root_type(program: ExportedProgram) -> str:
+    """Give the class name of the model that was exported, where its graph remembers it."""
+    for node in program.graph.nodes:
+        for path, type_ in (node.meta.get("nn_module_stack") or {}).values():
+            name = str(type_).rpartition(".")[2]
+            if not path and name.isidentifier():
+                return name
+    return ""
+
+
+def _candidates(program: ExportedProgram, spec: LoadSpec, settings: Settings) -> Sequence[Inputs]:
+    if spec.inputs:
+        return Candidates((typed_call(spec.inputs, _likeness(program), settings),), settings)
+    example = program.example_inputs
+    args, kwargs = example if example is not None else (_specified(program), {})
+    return (_inputs(program, tuple(args), dict(kwargs), settings, has_example=example is not None),)
+
+
+def _inputs(
+    program: ExportedProgram,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    settings: Settings,
+    *,
+    has_example: bool,
+) -> Inputs:
+    leaves, structure = torch.utils._pytree.tree_flatten((args, dict(kwargs)))
+    shapes = _shapes(program)
+    batch_axis = _batch_axis(leaves, shapes)
+    if settings.batch is not None:
+        _check_batch(program, batch_axis, settings.batch)
+    fitted = [
+        _fitted(leaf, shape, batch_axis, settings)
+        for leaf, shape in zip(leaves, shapes, strict=True)
+    ]
+    given, named = torch.utils._pytree.tree_unflatten(fitted, structure)
+    names = program.graph_signature.user_inputs
+    flat = len(names) == len(given) + len(named)
+    why = _EXAMPLE if has_example else _SPECIFIED
+    return Inputs(
+        args=tuple(given),
+        kwargs=named,
+        specs=tuple(
+            part
+            for index, value in enumerate(given)
+            for part in specs_of(value, str(names[index]) if flat else f"args[{index}]", why)
+        )
+        + tuple(part for name, value in named.items() for part in specs_of(value, name, why)),
+        batch=next((x.shape[0] for x in fitted if isinstance(x, torch.Tensor) and x.dim()), None),
+    )
+
+
+def _shapes(program: ExportedProgram) -> list[tuple[int | torch.SymInt, ...]]:
+    """Give the axes of every user input, in the order of the flattened arguments."""
+    wanted = set(map(str, program.graph_signature.user_inputs))
+    found: list[tuple[int | torch.SymInt, ...]] = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and (node.name in wanted):
+            value = node.meta.get("val")
+            found.append(tuple(value.shape) if isinstance(value, torch.Tensor) else ())
+    # Constants among the arguments have no placeholder of their own name.
+    missing = len(program.graph_signature.user_inputs) - len(found)
+    return found + [()] * missing
+
+
+def _batch_axis(
+    leaves: Sequence[object], shapes: Sequence[tuple[int | torch.SymInt, ...]]
+) -> int | torch.SymInt | None:
+    """Give the leading axis of the first tensor; None where there is none."""
+    for leaf, shape in zip(leaves, shapes, strict=True):
+        if isinstance(leaf, torch.Tensor) and shape:
+            return shape[0]
+    return None
+
+
+def _check_batch(program: ExportedProgram, axis: int | torch.SymInt | None, batch: int) -> None:
+    if isinstance(axis, torch.SymInt):
+        bounds = program.range_constraints.get(axis.node.expr)
+        if bounds is None or bounds.lower <= batch <= bounds.upper:
+            return
+        what = f"it was exported for batches of {bounds.lower} to {bounds.upper}, not {batch}"
+        raise wrong_request(what, (f"--batch {bounds.upper}", "the largest that it takes"))
+    if axis != batch:
+        has = f"a fixed batch of {axis}" if axis is not None else "inputs without a batch axis"
+        remedy = (f"--batch {axis}", "as it was exported") if axis is not None else None
+        raise wrong_request(f"it was exported with {has}", *([remedy] if remedy else []))
+
+
+def _fitted(
+    value: object,
+    shape: tuple[int | torch.SymInt, ...],
+    batch_axis: int | torch.SymInt | None,
+    settings: Settings,
+) -> object:
+    """Move and cast a tensor, and repeat its items to the batch size that was asked for."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    tensor = value.detach()
+    if settings.batch is not None and isinstance(batch_axis, torch.SymInt):
+        for axis, size in enumerate(shape):
+            if isinstance(size, torch.SymInt) and size.node.expr == batch_axis.node.expr:
+                places = torch.arange(settings.batch) % max(tensor.shape[axis], 1)
+                tensor = tensor.index_select(axis, places.to(tensor.device))
+    dtype = settings.dtype if tensor.is_floating_point() else None
+    return tensor.to(device=settings.device, dtype=dtype or tensor.dtype)
+
+
+def _specified(program: ExportedProgram) -> tuple[object, ...]:
+    """Make inputs of the shapes that the graph takes, where the archive holds no example."""
+    made: list[object] = []
+    wanted = set(map(str, program.graph_signature.user_inputs))
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and node.name in wanted and isinstance(value, torch.Tensor):
+            sizes = [_size(program, axis) for axis in value.shape]
+            generator = torch.Generator().manual_seed(len(made))
+            if value.dtype.is_floating_point:
+                made.append(torch.randn(sizes, generator=generator).to(value.dtype))
+            else:
+                made.append(torch.zeros(sizes, dtype=value.dtype))
+    return tuple(made)
+
+
+def _size(program: ExportedProgram, axis: int | torch.SymInt) -> int:
+    if not isinstance(axis, torch.SymInt):
+        return axis
+    bounds = program.range_constraints.get(axis.node.expr)
+    if bounds is None:
+        return _FREE_AXIS
+    return int(min(max(_FREE_AXIS, bounds.lower), bounds.upper))
+
+
+def _likeness(program: ExportedProgram) -> nn.Module:
+    """Give a module with the signature of the program, for what the user types to be bound to."""
+    likeness = nn.Module()
+    likeness.forward = _with_signature([str(name) for name in program.graph_signature.user_inputs])
+    return likeness
+
+
+def _with_signature(names: Sequence[str]) -> Callable[..., object]:
+    def forward(*_args: object, **_kwargs: object) -> object:
+        raise NotImplementedError("only its signature is asked for")
+
+    forward.__signature__ = Signature(  # type: ignore[attr-defined] # inspect reads it
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    )
+    return forward

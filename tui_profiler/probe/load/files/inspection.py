@@ -1,0 +1,218 @@
+"""A file or folder that the user named: looked into, before anything in it is loaded.
+
+No torch here: what a look alone can say is said before torch is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import stat
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from tui_profiler.archive import ArchiveError, Found, look, verify
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.errors import (
+    LoadError,
+    in_words,
+    model_failed,
+    nearest,
+    wrong_request,
+)
+
+_SUFFIXES = (".pt", ".pth", ".pt2", ".safetensors", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
+_FORMATS = "torch.save, TorchScript, torch.export and safetensors files can be opened"
+_OTHERS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+           stat.S_IFBLK: "a device"}  # fmt: skip
+_MOST_NAMED = 4
+_REGISTERED = re.compile(
+    r'^@register_model\((?:name=)?(?:"(?P<name>[^"]+)")?.*\n(?:[@ )].*\n)*def (?P<function>\w+)',
+    re.MULTILINE,
+)
+"""A function that builds an architecture of torchvision's; its name, unless another is given."""
+MOST_CHECKED_BYTES = 8 << 30
+"""On disk: some eight seconds of reading."""
+
+
+class _Over(Exception):
+    """Nobody waits for the verdict any more."""
+
+
+def is_file(spec: LoadSpec) -> bool:
+    """Say whether what the user named is a file or folder to be looked into.
+
+    A plain word that is the name of an architecture is that, whatever lies in the folder:
+    ``./resnet50`` is the file. Python files are the user's own code, YAML files are YOLO models.
+    """
+    name = spec.model
+    if not name or name.endswith((".py", ".yaml", ".yml")):
+        return False
+    if os.path.lexists(_path(spec)):
+        return name.casefold() not in _architectures()
+    is_plain = ":" not in name
+    return is_plain and ("/" in name or Path(name).suffix.casefold() in _SUFFIXES)
+
+
+@lru_cache(maxsize=1)
+def _architectures() -> frozenset[str]:
+    """Return the names of torchvision's architectures; importing it to ask takes seconds."""
+    spec = importlib.util.find_spec("torchvision")
+    folders = spec.submodule_search_locations if spec is not None else None
+    sources = (file for folder in folders or () for file in Path(folder).glob("models/**/*.py"))
+    found = (match for file in sources for match in _REGISTERED.finditer(file.read_text("utf-8")))
+    return frozenset(match["name"] or match["function"] for match in found)
+
+
+@lru_cache(maxsize=1)
+def looked_into(spec: LoadSpec) -> Found:
+    """Give what a look into the named file or folder tells; nothing in it is loaded or run.
+
+    Raises:
+        LoadError: It is not there, cannot be read, or is nothing that is known here.
+    """
+    path = _path(spec)
+    _check_readable(path, spec.model)
+    try:
+        found = look(path)
+    except ArchiveError as error:
+        place = f" ({error.where})" if error.where else ""
+        what = f"{spec.model} cannot be read: {error.what}{place}"
+        raise model_failed(what, _another()) from error
+    if found.kind == "unknown":
+        raise model_failed(f"{spec.model} is no model that is known here: {_FORMATS}", _another())
+    return found
+
+
+def refusal(found: Found, spec: LoadSpec) -> LoadError | None:
+    """Give the error for what cannot be opened, or not without trust; None where it can."""
+    shown = spec.model
+    if found.kind == "hugging-face-directory" and found.content == "nothing":
+        what = f"{shown} is a Hugging Face folder without weights"
+        return model_failed(what, (f"tui-profiler hf:{shown}", "builds it from its config"))
+    if found.content in ("parameters", "program"):
+        return None
+    if found.content == "nothing":
+        because = f": {found.problems[0].what}" if found.problems else ""
+        return model_failed(f"{shown} holds no weights{because}", _another())
+    return None if spec.trust else _untrusted(found, shown)
+
+
+def checked(found: Found, is_over: Callable[[], bool] = lambda: False) -> Found:
+    """Give the same with the verdict of the file's checksums, where it has some.
+
+    Every byte is read: a file larger than ``MOST_CHECKED_BYTES`` stays unchecked.
+
+    Args:
+        found: What a look told.
+        is_over: Asked between pieces; once true, the rest is not read.
+    """
+    on_disk = sum(Path(file).stat().st_size for file in found.files if Path(file).is_file())
+    if found.checksum != "not checked" or on_disk > MOST_CHECKED_BYTES:
+        return found
+
+    def goes_on(_done: int, _total: int) -> None:
+        if is_over():
+            raise _Over
+
+    try:
+        verdict = verify(Path(found.path), goes_on)
+    except (_Over, ArchiveError):
+        return found
+    return replace(found, checksum=verdict.checksum, problems=(*found.problems, *verdict.problems))
+
+
+def imports(found: Found) -> str:
+    """Say what loading a file imports, what can run commands first."""
+    names = worst_first(found) or list(found.globals)
+    dangerous = in_words(found.dangerous_globals, _MOST_NAMED)
+    warning = f" ({dangerous} can run commands: no model needs that)" if dangerous else ""
+    return f"it imports {in_words(names, _MOST_NAMED)}{warning}"
+
+
+def worst_first(found: Found) -> list[str]:
+    """Give what needs trust: first what can run commands, last what is torch's own."""
+
+    def order(name: str) -> tuple[bool, bool]:
+        return name not in found.dangerous_globals, name.startswith("torch.")
+
+    return sorted(found.untrusted_globals, key=order)
+
+
+def damaged(found: Found, shown: str) -> LoadError:
+    """Give the error for a file whose checksums failed: torch would load wrong values."""
+    problem = found.problems[-1]
+    place = f" ({problem.where})" if problem.where else ""
+    return model_failed(
+        f"{shown} is damaged, its bytes are not those that were written{place}",
+        (f"cp or download {shown} again", "compare its size with the original's"),
+    )
+
+
+def path_of(spec: LoadSpec) -> Path:
+    """Give the file's path."""
+    return _path(spec)
+
+
+def _untrusted(found: Found, shown: str) -> LoadError:
+    kind = {
+        "module": "is a pickled module",
+        "other": "holds something else than weights",
+    }[found.content]
+    said = f": {imports(found)}" if found.globals else ""
+    return model_failed(
+        f"{shown} {kind}, and loading it runs code{said}",
+        (f"tui-profiler {shown} --trust", "if you trust who made it"),
+    )
+
+
+def _path(spec: LoadSpec) -> Path:
+    return Path(spec.folder or ".") / Path(spec.model).expanduser()
+
+
+def _another() -> tuple[str, str]:
+    return ("tui-profiler models", "lists the models that have names")
+
+
+def _check_readable(path: Path, shown: str) -> None:
+    """Refuse what is not there or would hang."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise model_failed(f"{shown} is a link to a file that is gone", _another()) from None
+        raise _missing(path, shown) from None
+    except OSError as error:
+        raise model_failed(f"{shown} cannot be read: {error.strerror}", _another()) from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        what = _OTHERS.get(stat.S_IFMT(mode), "no ordinary file")
+        raise model_failed(f"{shown} is {what}: a model is a file or a folder", _another())
+    if stat.S_ISREG(mode) and not path.stat().st_size:
+        raise model_failed(f"{shown} is empty", _another())
+    if not os.access(path, os.R_OK):
+        remedy = (f"chmod u+r {shown}", "if it is yours")
+        raise model_failed(f"{shown} cannot be read: permission denied", remedy)
+
+
+def _missing(path: Path, shown: str) -> LoadError:
+    folder = path.parent
+    if not folder.is_dir():
+        what = f"there is no file {shown}, nor the folder {folder}"
+        return wrong_request(what, _another())
+    beside = sorted(
+        other.name
+        for other in folder.iterdir()
+        if other.suffix.casefold() in _SUFFIXES and other.is_file()
+    )
+    typed = shown.rpartition("/")[0]
+    prefix = f"{typed}/" if typed else ""
+    remedies = [
+        (f"tui-profiler {prefix}{near}", "takes this file")
+        for near in nearest(path.name, beside) or beside[:2]
+    ]
+    what = f"there is no file {path.name} in {folder}"
+    return wrong_request(what, *(remedies or [_another()]))

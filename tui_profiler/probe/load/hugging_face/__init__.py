@@ -1,0 +1,1 @@
+"""Hugging Face models, built from their config, offline."""

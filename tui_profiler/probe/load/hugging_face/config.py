@@ -1,0 +1,211 @@
+"""A Hugging Face config: found and read, nothing in it run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.errors import (
+    LoadError,
+    in_words,
+    model_failed,
+    nearest,
+    reason,
+    wrong_request,
+)
+from tui_profiler.probe.load.downloads import (
+    DEFAULT,
+    DownloadError,
+    download_of,
+    fetched,
+    folder_of_repository,
+    is_repository,
+)
+
+PREFIX = "hf:"
+
+_SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
+_MOST_BYTES = 16 << 20
+_LAYERS = ("layers", "n_layer", "num_layer", "depth")
+_MOST_LAYERS = 10_000
+"""More than any model has; a config that states more would be built for hours."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a config file says, and where it lies."""
+
+    value: Any
+    """transformers' own config object."""
+    shown: str
+    """The model as the user typed it, without ``hf:``."""
+    folder: Path | None
+    """Where its other files lie; None for a name that is to be downloaded."""
+    auto_map: Mapping[str, object]
+    """Classes that its own code has, by the class of transformers that they stand for."""
+    has_own_code: bool
+    """transformers has no class of its own for it."""
+
+
+def read_config(library: ModuleType, spec: LoadSpec, fetched: Path | None) -> Config:
+    """Read the config that the user named.
+
+    Args:
+        library: transformers.
+        spec: What the user typed.
+        fetched: The folder of what was downloaded; None where nothing was.
+
+    Raises:
+        LoadError: There is none, it is no config, or of a kind that transformers does not know.
+    """
+    shown = spec.model.removeprefix(PREFIX)
+    path = fetched / "config.json" if fetched is not None else _path(spec, shown)
+    if path is None:
+        return _config(library, shown, shown, None, {}, trust=spec.trust)
+    content = _content(path, shown)
+    _check_layers(content, shown)
+    # Code beside a config is found by its folder only.
+    source = path.parent if path.name == "config.json" else path
+    return _config(library, str(source), shown, path.parent, content, trust=spec.trust)
+
+
+def _path(spec: LoadSpec, shown: str) -> Path | None:
+    """Give the config file; None for a name of the Hub's that may be downloaded."""
+    try:
+        path = Path(spec.folder or ".") / Path(shown).expanduser()
+        if path.is_dir() and shown:
+            path = path / "config.json"
+            if not path.is_file():
+                raise wrong_request(f"{shown} holds no config.json")
+        if path.is_file():
+            return path
+    except (OSError, RuntimeError, ValueError) as error:
+        raise wrong_request(f"{shown!r} cannot be a path: {reason(error)}") from error
+    if not is_repository(shown):
+        raise wrong_request(f"there is no folder or config file {shown!r}")
+    if spec.weights == DEFAULT:
+        return None
+    raise wrong_request(
+        f"there is no folder {shown!r}, and a model of the Hub's is not downloaded unasked",
+        (f"--weights {DEFAULT}", "downloads its config and its weights, once"),
+        (f"tui-profiler {PREFIX}DIR", "takes the config.json in that folder, random weights"),
+    )
+
+
+def fetched_folder(spec: LoadSpec) -> Path | None:
+    """Fetch config and safetensors of a repository; give their folder, None if none are asked for.
+
+    Raises:
+        LoadError: They cannot be had.
+    """
+    download = download_of(spec)
+    if download is None:
+        return None
+    name = download.name
+    try:
+        fetched(download)
+        folder = folder_of_repository(name)
+    except DownloadError as error:
+        raise model_failed(
+            f"{name} cannot be downloaded: {error}",
+            (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
+        ) from error
+    if not (folder / "config.json").is_file():
+        raise model_failed(f"{name} has no config.json")
+    if not any((folder / one).is_file() for one in _SAFETENSORS):
+        raise model_failed(
+            f"{name} has no model.safetensors; other files, such as pickles, are not downloaded",
+            (f"tui-profiler {PREFIX}{name} --weights {DEFAULT} --trust", "if you trust them"),
+            (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
+        )
+    return folder
+
+
+def _content(path: Path, shown: str) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise wrong_request(f"{shown} is larger than any config")
+        content: object = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise model_failed(
+            f"{shown} cannot be read as JSON: {reason(error)}", at=str(path)
+        ) from error
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        raise model_failed(
+            f"{shown} is not the config of a model: it has no model_type",
+            ('"model_type": "bert"', "in that file names the architecture"),
+            at=str(path),
+        )
+    return content
+
+
+def _check_layers(content: Mapping[str, object], shown: str) -> None:
+    """Refuse what could not be built in reasonable time."""
+    pending: list[Mapping[str, object]] = [content]
+    while pending:
+        for key, value in pending.pop().items():
+            if isinstance(value, Mapping):
+                pending.append(value)
+            elif isinstance(value, int) and key.endswith(_LAYERS) and value > _MOST_LAYERS:
+                raise model_failed(f"{shown} states {value:,} as {key}: no model has so many")
+
+
+def _config(
+    library: ModuleType,
+    source: str,
+    shown: str,
+    folder: Path | None,
+    content: Mapping[str, Any],
+    *,
+    trust: bool,
+) -> Config:
+    known = library.models.auto.configuration_auto.CONFIG_MAPPING_NAMES
+    kind = str(content.get("model_type", ""))
+    auto_map = content.get("auto_map")
+    auto_map = auto_map if isinstance(auto_map, dict) else {}
+    has_own_code = bool(content) and kind not in known
+    if has_own_code and not (trust and auto_map):
+        raise _unknown_kind(kind, shown, known, code=_files_of_code(auto_map))
+    try:
+        value = library.AutoConfig.from_pretrained(
+            source,
+            trust_remote_code=trust and has_own_code,
+            local_files_only=folder is not None,
+        )
+    except Exception as error:  # whatever its checks, or its own code, raise
+        raise model_failed(
+            f"{shown} is not a usable config: {reason(error)}", error=error
+        ) from error
+    return Config(value, shown, folder, auto_map, has_own_code)
+
+
+def _files_of_code(auto_map: Mapping[str, object]) -> tuple[str, ...]:
+    """Name the files that an ``auto_map`` takes classes from; ``OTHER--`` is another repository."""
+    named = (
+        value
+        for given in auto_map.values()
+        for value in (given if isinstance(given, list) else [given])
+        if isinstance(value, str)
+    )
+    return tuple(sorted({f"{name.rpartition('.')[0]}.py" for name in named}))
+
+
+def _unknown_kind(
+    kind: str, shown: str, known: Mapping[str, str], *, code: tuple[str, ...]
+) -> LoadError:
+    if code:
+        return wrong_request(
+            f'transformers has no "{kind}" of its own, and {shown} brings code for it'
+            f" ({in_words(code, 4)}), which is not run unasked",
+            ("--trust", "runs that code: read it first"),
+        )
+    return model_failed(
+        f'transformers here does not know a model of type "{kind}"',
+        *((f'"model_type": "{near}"', "a type like it") for near in nearest(kind, known)),
+        ("pip install -U transformers", "a newer one may know it"),
+    )

@@ -1,0 +1,1 @@
+"""Which inputs a model is called with: typed, its own examples, or guessed."""

@@ -1,0 +1,1 @@
+"""Models from the user's own Python code, or pickled."""

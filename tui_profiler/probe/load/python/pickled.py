@@ -1,0 +1,98 @@
+"""A pickled model: refused, with what it would import, unless the user trusts it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from tui_profiler.archive import Found
+from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.errors import LoadError, model_failed, reason
+from tui_profiler.probe.load.common.layers import is_lazy
+from tui_profiler.probe.load.common.lazy_layers import give_shapes
+from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.settings import Settings, as_the_model, place
+from tui_profiler.probe.load.inputs.input_candidates import candidates_for
+from tui_profiler.probe.load.python.modules import put_first_on_path
+from tui_profiler.probe.load.ultralytics.library import NAME as ULTRALYTICS
+from tui_profiler.probe.load.ultralytics.library import ultralytics_tasks
+
+_INNER_NAMES = ("ema", "model", "module", "net", "network")
+"""Where training scripts put a whole model beside their optimizer's state, likeliest first."""
+
+
+def load_pickled(path: Path, found: Found, spec: LoadSpec, settings: Settings) -> Loaded:
+    """Unpickle a model; code of whoever made the file runs. The user has said that it may.
+
+    The user's folder goes first on Python's path, as their own classes may be needed.
+
+    Raises:
+        LoadError: What it needs cannot be imported, or it holds no model.
+    """
+    assert spec.trust
+    put_first_on_path(Path(spec.folder or "."), path.parent)
+    model = place(_module_in(_unpickled(path, found, spec.model), spec.model), settings)
+    settings = as_the_model(model, settings)
+    candidates = candidates_for(model, None, spec, settings)
+    if is_lazy(model):
+        candidates = (give_shapes(model, candidates),)
+    return Loaded(
+        model=model,
+        facts_source="pickled module",
+        weights="its own",
+        candidates=candidates,
+        initialise=None,
+        published_gmacs=None,
+        published_parameters=None,
+        remake=lambda model, batch: candidates_for(
+            model, None, spec, replace(settings, batch=batch)
+        ),
+    )
+
+
+def _unpickled(path: Path, found: Found, shown: str) -> object:
+    if any(name.startswith(f"{ULTRALYTICS}.") for name in found.globals):
+        ultralytics_tasks()  # Unpickling would import it as well, but not quietly.
+    try:
+        if found.kind == "raw-pickle":
+            with path.open("rb") as stream:
+                return pickle.load(stream)
+        return torch.load(path, map_location="cpu", weights_only=False)
+    except (Exception, SystemExit) as error:
+        raise _failed(error, shown) from error
+
+
+def _failed(error: BaseException, shown: str) -> LoadError:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        return model_failed(
+            f"{shown} needs the Python module {error.name}, which is not here",
+            (f"pip install {package}", "if that is the package that has it"),
+            ("tui-profiler from the folder that holds it", "it goes first on Python's path"),
+            error=error,
+        )
+    if isinstance(error, AttributeError):
+        what = f"{shown} needs something that the code here does not have: {reason(error)}"
+        return model_failed(what, error=error)
+    return model_failed(f"{shown} cannot be unpickled: {reason(error)}", error=error)
+
+
+def _module_in(content: object, shown: str) -> nn.Module:
+    """Give the model: what was pickled, or what lies under a usual name in a checkpoint."""
+    if isinstance(content, nn.Module):
+        return content
+    if isinstance(content, Mapping):
+        for name in (*_INNER_NAMES, *content):
+            inner = content.get(name)
+            if isinstance(inner, nn.Module):
+                return inner
+    name = type(content).__name__
+    raise model_failed(
+        f"{shown} holds a {name} without a torch.nn.Module in it",
+        (f"tui-profiler {shown}", "without --trust: shows its parameters, if it has some"),
+    )

@@ -1,0 +1,1 @@
+"""YOLO models of Ultralytics."""
