@@ -20,7 +20,7 @@ _LEFT_BEHIND: weakref.WeakKeyDictionary[Call, Call] = weakref.WeakKeyDictionary(
 
 def present_call() -> Call:
     """Give what calls go through now, what was left behind apart."""
-    return _alive(nn.Module.__call__)
+    return alive(nn.Module.__call__)
 
 
 def is_present(call: Call) -> bool:
@@ -36,12 +36,13 @@ def put_call(call: Call) -> None:
 def take_off(call: Call, replaced: Call) -> None:
     """Put back what ``call`` replaced; below another replacement, leave it as passing through."""
     if is_present(call):
-        put_call(_alive(replaced))
+        put_call(alive(replaced))
     else:
         _LEFT_BEHIND[call] = replaced
 
 
-def _alive(call: Call) -> Call:
+def alive(call: Call) -> Call:
+    """Return what a call goes through, without what was left behind."""
     while (below := _LEFT_BEHIND.get(call)) is not None:
         call = below
     return call

@@ -6,6 +6,7 @@ that this needs is here; where one is gone, ``unavailable`` says so and operator
 1. A window is opened and closed on the thread that runs the model: elsewhere it sees nothing.
 2. It is not opened while another profiler runs: that one would lose its events.
 3. ``KINETO_LOG_LEVEL=99`` must be in the environment before torch is imported, or it prints.
+4. Allocations are read from ``experimental_event_tree``; where it is gone, none is measured.
 """
 
 from __future__ import annotations
@@ -45,6 +46,40 @@ class Seen(NamedTuple):
     end: float
 
 
+class Allocation(NamedTuple):
+    """One event of an allocator."""
+
+    size_bytes: int
+    """Below 0 where memory is given back."""
+    address: int
+    mark: int | None
+    """Identifies the innermost mark around it; None outside of all marks."""
+    at: float = 0.0
+    """Second of the profiler's clock, the time of day."""
+
+
+def allocations(events: Any, mark: str) -> list[Allocation]:
+    """Give what was allocated and freed in a profile with memory events, in order of time.
+
+    Args:
+        events: of Kineto, of a profile that has ended.
+        mark: name of the ``record_function`` that allocations are told apart by.
+    """
+    tree: list[Any] = events.experimental_event_tree()
+    pending: list[tuple[Any, int | None]] = [(event, None) for event in tree]
+    found: list[tuple[int, Allocation]] = []
+    while pending:
+        event, around = pending.pop()
+        if event.name == "[memory]":
+            extra = event.extra_fields
+            size, address = int(extra.alloc_size), int(extra.ptr or 0)
+            began = event.start_time_ns
+            found.append((began, Allocation(size, address, around, began / 1e9)))
+        inside = event.id if event.name == mark else around
+        pending.extend((child, inside) for child in event.children)
+    return [allocation for _, allocation in sorted(found, key=lambda pair: pair[0])]
+
+
 class WindowError(Exception):
     """A window could not be opened or closed; says why."""
 
@@ -52,8 +87,16 @@ class WindowError(Exception):
 class Window:
     """Around one forward; afterwards it holds what was seen."""
 
-    def __init__(self, *, reads_later: bool = False) -> None:
-        """Make one; with ``reads_later`` what was seen is read by ``read``, on any thread."""
+    def __init__(self, *, reads_later: bool = False, with_memory: bool = False) -> None:
+        """Make one.
+
+        Args:
+            reads_later: what was seen is read by ``read``, on any thread.
+            with_memory: what is allocated and freed is seen as well; operators take longer by it.
+        """
+        self._with_memory = with_memory
+        self.allocations: list[Allocation] | None = None
+        """In order of time, in seconds of ``time.perf_counter``; None where they were not read."""
         self._reads_later = reads_later
         self._result: Any = None
         self.seen: list[Seen] = []
@@ -68,9 +111,15 @@ class Window:
             raise WindowError(reason)
         began = time.perf_counter()
         activities = {ProfilerActivity.CPU}
-        # What is asked for: no shapes, no memory, no stacks, no FLOPs, no modules.
+        # What is asked for: no shapes, memory or not, no stacks, no FLOPs, no modules.
         config = ProfilerConfig(
-            ProfilerState.KINETO, False, False, False, False, False, _ExperimentalConfig()
+            ProfilerState.KINETO,
+            False,
+            self._with_memory,
+            False,
+            False,
+            False,
+            _ExperimentalConfig(),
         )
         try:
             _prepare_profiler(config, activities)
@@ -97,6 +146,10 @@ class Window:
         """Read what was seen, once."""
         result, self._result = self._result, None
         self.seen = [] if result is None else _read(result, self._offset)
+        if self._with_memory and hasattr(result, "experimental_event_tree"):
+            self.allocations = [
+                one._replace(at=one.at + self._offset / 1e9) for one in allocations(result, "")
+            ]
         return self.seen
 
 

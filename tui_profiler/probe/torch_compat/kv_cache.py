@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from tui_profiler.probe.inputs import TensorMaker
+from tui_profiler.probe.torch_compat.forward_inputs import TensorMaker
 
-NAMES = ("past_key_values", "cache_params")
+NAMES = ("past_key_values", "cache_params", "state")
 """Under which a forward gives its cache back, and takes it."""
 
 ENCODED = "encoder_last_hidden_state"
@@ -46,7 +46,7 @@ def kept_in(output: object) -> Kept | None:
             encoded = output.get(ENCODED)
             return Kept(
                 name,
-                _template(cache),
+                template(cache),
                 size_bytes,
                 _without_memory(encoded) if isinstance(encoded, torch.Tensor) else None,
             )
@@ -75,7 +75,8 @@ def remade(value: object, make: TensorMaker) -> object:
     return _remade(value, make, {})
 
 
-def _template(cache: object) -> object:
+def template(cache: object) -> object:
+    """Return the same with tensors that take no memory, to make others from."""
     return remade(cache, _without_memory)
 
 
@@ -97,7 +98,14 @@ def _remade(value: object, make: TensorMaker, known: dict[int, object]) -> objec
         return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
         inside = {key: _remade(part, make, known) for key, part in value.items()}
-        return value if all(inside[key] is value[key] for key in value) else inside
+        if all(inside[key] is value[key] for key in value):
+            return value
+        if type(value) is dict:
+            return inside
+        same = copy.copy(value)  # An output of transformers' has attributes as well.
+        for key, part in inside.items():
+            same[key] = part
+        return same
     attributes = getattr(value, "__dict__", None)
     if not isinstance(attributes, dict) or isinstance(value, type):
         return value

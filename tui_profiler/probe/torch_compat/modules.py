@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tui_profiler.probe.torch_internals import children_of, parameters_of
+from tui_profiler.probe.torch_compat.internals import children_of, parameters_of
 
 
 def each_module(model: torch.nn.Module) -> Iterator[torch.nn.Module]:

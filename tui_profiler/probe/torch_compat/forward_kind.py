@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from tui_profiler.probe.thread_internals import without_torch_function
+from tui_profiler.probe.torch_compat.threads import without_torch_function
 
 Kind: TypeAlias = tuple[object, ...]
 

@@ -10,13 +10,17 @@ import torch._dynamo
 from torch import nn
 
 from benchmarks.self_timing import watched
-from tui_profiler.messages import Node
+from tui_profiler.messages import Node, Unknown
 from tui_profiler.messages.windows import COMPILED_CODE, WindowTimes
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.kineto import Window
-from tui_profiler.probe.measure.operators import OperatorClock
-from tui_profiler.probe.opaque import CAPTURED, COMPILED, SCRIPTED, why_opaque
+from tui_profiler.probe.measure.operators.operators import OperatorClock
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.kineto import Window
+from tui_profiler.probe.torch_compat.opaque_modules import CAPTURED, COMPILED, SCRIPTED, why_opaque
+from tui_profiler.probe.trace.record_foreign_forward import BESIDE_COMPILED
+from tui_profiler.probe.trace.record_foreign_forward import COMPILED as HEARD_COMPILED
 from tui_profiler.probe.trace.trace import Trace, trace
+from tui_profiler.probe.watch.listener import Listener
+from tui_profiler.queries.cost.bound import known_macs
 from tui_profiler.session.windows import Windows, window_columns_agree
 
 X = torch.rand(8, 64)
@@ -24,6 +28,13 @@ X = torch.rand(8, 64)
 
 def block() -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+
+
+class Own(nn.Sequential):
+    """Has code that is not torch's: up to 2.13 Dynamo compiles no other in place."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x)  # type: ignore[no-any-return]
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +46,10 @@ def _fresh_compiler() -> Iterator[None]:
 
 @pytest.fixture
 def model() -> nn.Module:
-    in_place = block()
+    in_place = Own(*block())
     in_place.compile(backend="aot_eager")
     optimised = torch.compile(block(), backend="aot_eager")
-    with pytest.warns(FutureWarning):
+    with pytest.warns((FutureWarning, DeprecationWarning)):  # the latter up to torch 2.10
         scripted = torch.jit.script(block())
     return nn.Sequential(block(), in_place, optimised, scripted).eval()
 
@@ -88,6 +99,21 @@ def test_a_module_whose_forward_replays_a_captured_graph_is_opaque() -> None:
     assert why_opaque(module) == ""
     vars(module)["forward"] = forward
     assert why_opaque(module) == CAPTURED
+
+
+def test_a_model_that_was_traced_is_compiled_afterwards_as_before() -> None:
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    model = Own(*block()).eval()
+    model.compile(backend=backend)
+    trace(model, (Inputs((X,)),))
+    with torch.no_grad():
+        model(X)
+    assert len(graphs) == 1
 
 
 def test_a_window_opens_what_is_timed_as_a_whole(model: nn.Module) -> None:
@@ -146,3 +172,20 @@ def test_a_module_that_cannot_be_asked_anything_is_none_to_ask() -> None:
     seconds, _ = in_window(model, traced)
     assert all(path.startswith("0.inner") for path in seconds)
     assert sum(seconds.values()) > 0
+
+
+def test_of_a_programs_compiled_model_no_work_and_no_activations_are_claimed() -> None:
+    model = nn.Sequential(torch.compile(block(), backend="eager"), nn.Linear(64, 8)).eval()
+    listener = Listener(lambda module: module is model, "", lambda: None)
+    listener.install()
+    with torch.no_grad():
+        model(X)
+    listener.uninstall()
+    heard = listener.hearing.trace() if listener.hearing is not None else None
+    assert heard is not None
+    assert (heard.costs[0].ops, heard.costs[0].uncosted) == (2, 2)
+    assert not any(known_macs(cost) for cost in heard.costs)
+    of_head = next(i for i, node in enumerate(heard.nodes) if node.path == "1")
+    assert known_macs(heard.costs[of_head]) is None
+    assert heard.nodes[of_head].note == BESIDE_COMPILED
+    assert heard.done.peak_memory.activations == Unknown(HEARD_COMPILED)

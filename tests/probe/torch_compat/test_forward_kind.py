@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tui_profiler.probe.call_kind import Kind, kind_of
+from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 
 MODEL = nn.Linear(2, 2)
 

@@ -27,8 +27,6 @@ models fail |
 flex attention does | those models fail |
 | ``torch._C._dynamo.eval_frame._debug_get_cache_entry_list`` | whether Dynamo holds something \
 compiled for a code object | what passes through the clock costs 1 % instead of nothing |
-| ``profile.profiler.kineto_results.experimental_event_tree`` | allocations by operator \
-| no measured peak of memory on the CPU |
 | ``torch.utils._pytree.tree_map``, ``tree_map_only`` | making arguments fake | only the real \
 run is left |
 """
@@ -54,7 +52,6 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_on
 
 __all__ = [
     "DATA_DEPENDENT",
-    "Allocation",
     "DispatchKeys",
     "FakeTensor",
     "FakeTensorMode",
@@ -62,7 +59,6 @@ __all__ = [
     "OpOverload",
     "Operator",
     "TorchDispatchMode",
-    "allocations",
     "buffers_of",
     "children_of",
     "convolution_backend",
@@ -261,35 +257,3 @@ def without_address(tensor: torch.Tensor) -> torch.Tensor:
     """
     torch._C._set_throw_on_mutable_data_ptr(tensor)
     return tensor
-
-
-class Allocation(NamedTuple):
-    """One event of an allocator."""
-
-    size_bytes: int
-    """Below 0 where memory is given back."""
-    address: int
-    mark: int | None
-    """Identifies the innermost mark around it; None outside of all marks."""
-
-
-def allocations(events: torch.profiler.profile, mark: str) -> list[Allocation]:
-    """Give what was allocated and freed in a profile with memory events, in order of time.
-
-    Args:
-        events: a profile that has ended.
-        mark: name of the ``record_function`` that allocations are told apart by.
-    """
-    results: Any = events.profiler
-    tree: list[Any] = results.kineto_results.experimental_event_tree()
-    pending: list[tuple[Any, int | None]] = [(event, None) for event in tree]
-    found: list[tuple[int, Allocation]] = []
-    while pending:
-        event, around = pending.pop()
-        if event.name == "[memory]":
-            extra = event.extra_fields
-            size, address = int(extra.alloc_size), int(extra.ptr or 0)
-            found.append((event.start_time_ns, Allocation(size, address, around)))
-        inside = event.id if event.name == mark else around
-        pending.extend((child, inside) for child in event.children)
-    return [allocation for _, allocation in sorted(found, key=lambda pair: pair[0])]

@@ -1,0 +1,109 @@
+"""What differs between the releases of torch that are supported, 2.10 to 2.15.
+
+| since | what | before it |
+|---|---|---|
+| 2.15 | ``FlopCounterMode(skip_unsupported=True)``, ``get_unsupported_ops()`` | operators \
+that take functions (``cond`` apart) raise under the counter: they are run and noted here |
+| 2.15 | ``FlopCounterMode`` counts ``_scaled_dot_product_flash_attention_for_cpu`` | it counts 0, \
+and ``verify`` names the operator and leaves it out of the comparison |
+| 2.15 | ``torch.load`` needs trust for ``torch._utils._rebuild_nested_tensor`` | it is loaded \
+without; ``tui_profiler.archive.pickles.trust`` asks for trust with every release |
+| 2.14 | Dynamo traces the call of a module of torch's that was compiled in place (``Sequential``) \
+| it compiles each frame of other code that is met inside, so ours as well, and with \
+``fullgraph=True`` raises at the ninth: ``COMPILES_PARTS_ALONE`` |
+| 2.14 | code that Dynamo meets under a dispatch mode is compiled later | it is passed \
+over for ever: compiled modules are traced as if they were not, ``uncompiled`` |
+| 2.14 | no operator takes the names of dimensions (``aten::size.Dimname``) | most operators have \
+an overload that does: ``DIMENSION_NAMES`` are allowed in files that need no trust |
+
+Only what is the same in all of them stands elsewhere: ``torch_internals`` for private names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.utils.flop_counter import FlopCounterMode
+
+RELEASE = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+"""Of the torch that is imported: (2, 10)."""
+
+COMPILES_PARTS_ALONE = RELEASE < (2, 14)
+"""Whether what takes the place of ``nn.Module.__call__`` must not be met in a module that was
+compiled in place: torch's own code, which Dynamo passes over there, stands in for it meanwhile."""
+
+DIMENSION_NAMES = (
+    "dim dim0 dim1 dim2 dims end_dim names out_dim outdim start_dim" if RELEASE < (2, 14) else ""
+)
+"""Arguments of operators that name dimensions."""
+
+
+def uncompiled() -> AbstractContextManager[object]:
+    """Run what was compiled as it was before, while the block runs; nothing since torch 2.14.
+
+    The tracer is a dispatch mode: before 2.14 Dynamo remembers code that it passed over under one,
+    and the model would never be compiled again in this process.
+    """
+    # Importing Dynamo takes two seconds; where nothing was compiled, it is not imported.
+    if RELEASE >= (2, 14) or "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
+
+
+_SKIPS = "skip_unsupported" in inspect.signature(FlopCounterMode).parameters
+"""Whether the counter runs what it has no formula for; torch 2.15 and later."""
+
+
+class FlopCounter(FlopCounterMode):
+    """``FlopCounterMode`` that runs every operator, and notes how often each came by."""
+
+    def __init__(self) -> None:
+        options: dict[str, Any] = {"skip_unsupported": True} if _SKIPS else {}
+        super().__init__(display=False, **options)
+        self.calls: Counter[object] = Counter()
+        self._skipped: Counter[str] = Counter()
+
+    def __enter__(self) -> FlopCounter:
+        super().__enter__()  # type: ignore[no-untyped-call] # torch has no types here
+        if not _SKIPS:
+            self._run_higher_order_operators()
+        return self
+
+    def skipped(self) -> dict[str, int]:
+        """Return the calls of each operator that has no formula, by name."""
+        found = {str(op): n for op, n in self.calls.items() if op not in self.flop_registry}
+        unsupported = getattr(self, "get_unsupported_ops", lambda: self._skipped)
+        return found | dict(unsupported())
+
+    # Private, but what it sees is what is left after the counter's own decompositions. Where the
+    # name is gone the counts stay right, and the skipped operators are not named.
+    def _count_flops(self, func_packet: object, out: Any, args: Any, kwargs: Any) -> Any:
+        self.calls[func_packet] += 1
+        return super()._count_flops(func_packet, out, args, kwargs)  # type: ignore[no-untyped-call] # torch has no types here
+
+    def _run_higher_order_operators(self) -> None:
+        """Do as torch 2.15 does: count those with a formula, run the others."""
+        handled = getattr(self.mode, "_handle_higher_order_ops", None)
+        if handled is None:
+            return
+
+        def handle(
+            func: HigherOrderOperator, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> Any:
+            made = handled(func, types, args, kwargs)
+            if made is not NotImplemented:
+                return made
+            out = func(*args, **kwargs)
+            if func in self.flop_registry:
+                return self._count_flops(func, out, args, kwargs)
+            self._skipped[str(func)] += 1
+            return out
+
+        vars(self.mode)["_handle_higher_order_ops"] = handle
