@@ -8,10 +8,10 @@ import traceback
 import torch
 
 from tui_profiler.messages import Attempt, Failed, Remedy
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.trace.frames import raising_line
-from tui_profiler.probe.trace.programs import Way
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.graphs.traced_programs import Way
+from tui_profiler.probe.trace.tree.source_line import raising_line
 
 _MOST_CHARACTERS = 300
 _WANTED = re.compile(r"(?:allocate (\d+) bytes|Tried to allocate ([\d.]+ [KMG]i?B))")

@@ -22,15 +22,15 @@ from torch.fx import GraphModule, Interpreter
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.torch_internals import (
+from tui_profiler.probe.torch_compat.internals import (
     FakeTensor,
     HigherOrderOperator,
     Operator,
     OpOverload,
     TorchDispatchMode,
 )
-from tui_profiler.probe.trace.calls import ModuleStack
-from tui_profiler.probe.trace.graph_run import Body
+from tui_profiler.probe.trace.graphs.graph_run import Body
+from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 
 _MOST_LISTED = 8
 

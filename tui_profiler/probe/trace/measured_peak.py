@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.torch_internals import (
-    Allocation,
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import (
     Operator,
     TorchDispatchMode,
-    allocations,
     storage_key,
 )
+from tui_profiler.probe.torch_compat.kineto import Allocation, allocations
 from tui_profiler.probe.trace.record import ForwardError
 from tui_profiler.probe.trace.snapshot import Snapshot
+from tui_profiler.probe.trace.tree.weights import held_bytes, weight_storages
 
 MARK = "tui-profiler: operator"
 """Name of the marks around operators in the profiler's events."""
@@ -50,11 +50,13 @@ class MeasuredPeak:
     """Of ``allocated_bytes``, what scratch adds to the tensors; None where it is not known."""
     allocations: int | None
     """Allocations made; None where only the peak is counted."""
+    kept_bytes: int = 0
+    """Of caches that the first forward makes and the model keeps."""
 
     @property
     def peak_bytes(self) -> int:
         """Inputs, activations and workspace: what stands beside a prediction's last two terms."""
-        return self.inputs_bytes + self.allocated_bytes
+        return self.inputs_bytes + self.kept_bytes + self.allocated_bytes
 
 
 def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
@@ -79,7 +81,7 @@ def measured_peak(model: torch.nn.Module, inputs: Inputs) -> MeasuredPeak:
         with torch.no_grad():
             if device.type == "cuda":
                 return MeasuredPeak(str(device), size, _peak_on_cuda(forward, device), None, None)
-            return _on_cpu(forward, str(device), size)
+            return _on_cpu(model, forward, str(device), size)
     except (Exception, SystemExit) as error:
         raise ForwardError(error, "") from error
     finally:
@@ -111,8 +113,11 @@ def _peak_on_cuda(forward: _Forward, device: torch.device) -> int:
     return torch.cuda.max_memory_allocated(device) - before
 
 
-def _on_cpu(forward: _Forward, device: str, inputs_bytes: int) -> MeasuredPeak:
+def _on_cpu(
+    model: torch.nn.Module, forward: _Forward, device: str, inputs_bytes: int
+) -> MeasuredPeak:
     forward()
+    kept = held_bytes(model) - sum(sum(storages.values()) for storages in weight_storages(model))
     plain = _events(forward)
 
     def marked() -> object:
@@ -126,6 +131,7 @@ def _on_cpu(forward: _Forward, device: str, inputs_bytes: int) -> MeasuredPeak:
         allocated_bytes=(peak := _most_alive(plain)),
         workspace_bytes=max(0, peak - _most_alive(events, without=_scratch(events))),
         allocations=sum(event.size_bytes > 0 for event in plain),
+        kept_bytes=kept,
     )
 
 
@@ -147,7 +153,8 @@ def _events(forward: _Forward) -> list[Allocation]:
     """Give what a forward allocates and frees, in order of time; its output is kept until then."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as events:
         output = forward()
-    found = allocations(events, MARK)
+    results: Any = events.profiler
+    found = allocations(results.kineto_results, MARK)
     del output
     return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from tui_profiler.messages import RealCost
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import one_line
-from tui_profiler.probe.trace.nodes import Frozen
 from tui_profiler.probe.trace.record import ForwardError, record
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.trace.ways import DISPATCH_REAL
+from tui_profiler.probe.trace.tracers import DISPATCH_REAL
+from tui_profiler.probe.trace.tree.messages import Frozen
 
 
 def real_cost(model: torch.nn.Module, traced: Trace) -> RealCost | None:

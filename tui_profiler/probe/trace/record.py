@@ -8,22 +8,29 @@ from dataclasses import dataclass
 
 import torch
 
-from tui_profiler.archive.collector import without_collector
+from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages.model import Method
-from tui_profiler.probe.cache import Kept, kept_in, tensors_of
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.torch_internals import fake_inputs, fake_like
-from tui_profiler.probe.trace.bounds import Bounds
-from tui_profiler.probe.trace.calls import ModuleStack, watched
-from tui_profiler.probe.trace.lifetimes import Lifetimes
-from tui_profiler.probe.trace.meta import as_if_on_cpu, has_fakes
-from tui_profiler.probe.trace.places import Places
-from tui_profiler.probe.trace.programs import BrokenGraphError, Program, Way
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
+from tui_profiler.probe.torch_compat.kv_cache import Kept, kept_in, tensors_of
+from tui_profiler.probe.torch_compat.opaque_modules import COMPILED, why_opaque
+from tui_profiler.probe.torch_compat.versions import uncompiled
+from tui_profiler.probe.trace.fake.bounds import Bounds
+from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
+from tui_profiler.probe.trace.graphs.traced_programs import BrokenGraphError, Program, Way
+from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
-from tui_profiler.probe.trace.scripted import ScriptWalker, has_scripted
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trace.weights import all_modules, own_tensors, weight_storages
+from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, has_scripted
+from tui_profiler.probe.trace.tree.growing_tree import Places
+from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
+from tui_profiler.probe.trace.tree.weights import (
+    all_modules,
+    kept_tensors,
+    own_tensors,
+    weight_storages,
+)
 
 
 class ForwardError(Exception):
@@ -72,8 +79,10 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
 def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
     """Record; where a boolean was read and the model raised, once more with the other one."""
     bounds = Bounds(truth=False)
+    is_compiled = any(why_opaque(module) == COMPILED for module in all_modules(model))
     try:
-        return _record(model, inputs, way, name, Recorder, bounds)
+        with uncompiled() if is_compiled else nullcontext():
+            return _record(model, inputs, way, name, Recorder, bounds)
     except ForwardError as error:
         if asks_for_compiler(error.error):
             return _record(model, inputs, way, name, RecorderAroundCompiler, bounds)
@@ -162,12 +171,14 @@ def _record_once(
         tensors = [tensor for module in all_modules(model) for _, tensor, _ in own_tensors(module)]
         lifetimes = Lifetimes(tensors, tensors_in((given.args, given.kwargs)))
         lifetimes.enter(tensors_of(given.kwargs))
+        lifetimes.hold(kept_tensors(model))
         snapshot = Snapshot(model)
         recorder = kind(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
         try:
             with torch.no_grad(), watched(stack, places.depth, walker), recorder:
                 output = program.run(given, stack)
             recorder.note_strangers(output, places.root)
+            lifetimes.keep(kept_tensors(model))
         except (Exception, SystemExit) as error:
             where = stack.raised_in.path if stack.raised_in is not None else ""
             raise ForwardError(error, where) from error

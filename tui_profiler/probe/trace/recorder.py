@@ -19,7 +19,7 @@ from tui_profiler.probe.cost.call import Call, signature_of
 from tui_profiler.probe.cost.cost import op_cost, op_workspace
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.torch_internals import (
+from tui_profiler.probe.torch_compat.internals import (
     DATA_DEPENDENT,
     FakeTensor,
     HigherOrderOperator,
@@ -29,17 +29,17 @@ from tui_profiler.probe.torch_internals import (
     passing,
     storage_key,
 )
-from tui_profiler.probe.trace.bounds import ANSWERED_BEFOREHAND, Bounds
-from tui_profiler.probe.trace.calls import ModuleStack
-from tui_profiler.probe.trace.dataflow import Dataflow
+from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
+from tui_profiler.probe.trace.fake.quick_fakes import quick_fake
+from tui_profiler.probe.trace.fake.shortcuts import shortcut
+from tui_profiler.probe.trace.fake.written_buffers import Twins
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
-from tui_profiler.probe.trace.lifetimes import Lifetimes
-from tui_profiler.probe.trace.places import Place
-from tui_profiler.probe.trace.quick_fakes import quick_fake
-from tui_profiler.probe.trace.shortcuts import shortcut
+from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trace.tensors import described, described_by_name
-from tui_profiler.probe.trace.twins import Twins
+from tui_profiler.probe.trace.tree.dataflow import Dataflow
+from tui_profiler.probe.trace.tree.growing_tree import Place
+from tui_profiler.probe.trace.tree.module_stack import ModuleStack
+from tui_profiler.probe.trace.tree.tensors import described, described_by_name
 
 UNSEEN = "operators that were not seen (of another thread?)"
 """Among those without a formula: what made a tensor that no operator seen here has made."""
@@ -99,6 +99,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         result = self._twins.take_out(result, written)
         self._record(func, call, written, result)
         return result
+
+    def free(self) -> None:
+        """Drop what was recorded, a few places at a time."""
+        self.dataflow.free()
+        self.lifetimes.free()
 
     def _run(self, operator: Operator, call: Call) -> object:
         if call.signature.name in ANSWERED_BEFOREHAND and isinstance(call.first(), FakeTensor):

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from tui_profiler.probe.torch_internals import (
+from tui_profiler.probe.torch_compat.internals import (
     FakeTensor,
     buffers_of,
     children_of,

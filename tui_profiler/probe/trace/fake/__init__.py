@@ -1,0 +1,1 @@
+"""Running on fake tensors: shapes without values."""

@@ -1,0 +1,1 @@
+"""Graphs that a tracer made: torch.fx and torch.export, run node by node."""

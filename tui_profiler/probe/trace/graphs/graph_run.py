@@ -1,0 +1,173 @@
+"""A graph that a tracer made, run node by node, with the modules that its nodes came from.
+
+1. Each node tells its modules (``nn_module_stack``): path by path they are the modules of the real
+   model, so that the tree is the one that the model's own forward gives.
+2. A key of that stack is one call of a module. What belongs to one call may stand apart in the
+   graph; it meets in the same frame.
+3. What goes in and out of a call is what its nodes read from outside, and what is read from them.
+4. Nodes of a module that is called as a whole (fx's leaves) need none of this: it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.node import Argument, Target
+
+from tui_profiler.messages import Tensor
+from tui_profiler.probe.trace.graphs.names import module_at, resolved
+from tui_profiler.probe.trace.tree.growing_tree import Frame
+from tui_profiler.probe.trace.tree.messages import code_of_forward
+from tui_profiler.probe.trace.tree.module_stack import ModuleStack
+from tui_profiler.probe.trace.tree.source_line import Line, lines_in, lines_of_calls
+from tui_profiler.probe.trace.tree.tensors import described
+
+_STACK = "nn_module_stack"
+_MOST_INTERFACE = 64
+"""Tensors shown of what goes into or out of a call."""
+
+
+class GraphRun(Interpreter):
+    """Runs one graph; the recorder sees what its nodes dispatch."""
+
+    def __init__(self, graph: Graph, held: Mapping[str, object], stack: ModuleStack) -> None:
+        """Take a graph, and what its ``get_attr`` nodes stand for by their targets."""
+        super().__init__(torch.nn.Module(), garbage_collect_values=True, graph=graph)
+        self._held = held
+        self._stack = stack
+        self._base = len(stack.frames)
+        self._read, self._given = _interfaces(self.graph)
+        self._wanted = {
+            n for nodes in chain(self._read.values(), self._given.values()) for n in nodes
+        }
+        self._described: dict[Node, tuple[Tensor, ...]] = {}
+        self._frames: dict[str, Frame] = {}
+        self._modules: dict[str, torch.nn.Module | None] = {}
+        self._lines: list[Line] = []
+        self.extra_traceback = False
+
+    def go(self, *args: object) -> object:
+        """Run the graph on what its placeholders stand for, in order."""
+        line = self._stack.line
+        self._stack.line = self._line
+        try:
+            result: object = self.run(*args, enable_io_processing=False)
+        finally:
+            self._stack.line = line
+            del self._stack.frames[self._base :]
+        for key, frame in self._frames.items():
+            self._show(key, frame)
+        return result
+
+    def run_node(self, n: Node) -> object:
+        """Run one node among the modules that it came from."""
+        if n.op not in ("placeholder", "get_attr", "output"):
+            self._lines = lines_in(n.stack_trace or "")
+            self._stand_in(n)
+        result: object = super().run_node(n)
+        if n in self._wanted and n.op != "get_attr" and id(result) not in self._stack.weights:
+            self._described[n] = described(result)
+        return result
+
+    def get_attr(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> object:
+        """Give what was held when the graph was made; a graph, as something to call."""
+        value = self._held[str(target)]
+        return Body(value, self._stack) if isinstance(value, GraphModule) else value
+
+    def call_module(
+        self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
+    ) -> object:
+        """Call a module of the real model."""
+        model = self._stack.places.root.module
+        assert model is not None
+        module = module_at(model, str(target))
+        assert module is not None
+        result: object = module(*args, **kwargs)
+        return result
+
+    def _line(self) -> str:
+        return str(self._lines[-1]) if self._lines else ""
+
+    def _stand_in(self, node: Node) -> None:
+        """Put the calls that a node was traced in on the stack, in place of the node's before."""
+        del self._stack.frames[self._base :]
+        calls = [(key, module) for key, path in _calls(node) if (module := self._module(path))]
+        missing = any(key not in self._frames for key, _ in calls)
+        codes = [code_of_forward(module) for _, module in calls] if missing else []
+        called_from = lines_of_calls(self._lines, codes) if missing else [""] * len(calls)
+        for (key, module), line in zip(calls, called_from, strict=True):
+            if key not in self._frames:
+                self._frames[key] = self._stack.begin(module, line)
+            self._stack.frames.append(self._frames[key])
+
+    def _module(self, path: str) -> torch.nn.Module | None:
+        """Give the real module of a tracer's path; None for the root, which is running already."""
+        if path not in self._modules:
+            model = self._stack.places.root.module
+            assert model is not None
+            real = resolved(model, path)
+            self._modules[path] = module_at(model, real) if real else None
+        return self._modules[path]
+
+    def _show(self, key: str, frame: Frame) -> None:
+        place = frame.place
+        for nodes, show in ((self._read, "inputs"), (self._given, "outputs")):
+            tensors = (t for node in nodes.get(key, ()) for t in self._described.get(node, ()))
+            if not getattr(place, show):
+                setattr(place, show, tuple(tensors)[:_MOST_INTERFACE])
+
+
+class Body:
+    """A graph inside of an operator, run with the modules that its nodes came from."""
+
+    def __init__(self, graph_module: GraphModule, stack: ModuleStack) -> None:
+        self.graph_module = graph_module
+        self._stack = stack
+
+    def __call__(self, *operands: object) -> object:
+        """Run it."""
+        graph = self.graph_module.graph
+        return GraphRun(graph, held_by(self.graph_module, graph), self._stack).go(*operands)
+
+
+def held_by(owner: torch.nn.Module, graph: Graph) -> dict[str, object]:
+    """Give what the ``get_attr`` nodes of a graph stand for."""
+    targets = {str(node.target) for node in graph.nodes if node.op == "get_attr"}
+    return {target: attrgetter(target)(owner) for target in targets}
+
+
+def _calls(node: Node) -> Iterator[tuple[str, str]]:
+    """Give (key, path) of the calls around a node; a module that is called whole makes its own."""
+    stack = list(node.meta.get(_STACK, {}).items())
+    if node.op == "call_module" and stack and stack[-1][1][0] == node.target:
+        stack.pop()
+    for key, (path, *_) in stack:
+        yield key, path
+
+
+def _interfaces(graph: Graph) -> tuple[dict[str, list[Node]], dict[str, list[Node]]]:
+    """Give, for each call, the nodes outside that it reads, and its nodes that are read outside."""
+    read: dict[str, dict[Node, None]] = {}
+    given: dict[str, dict[Node, None]] = {}
+    around: dict[Node, dict[str, None]] = {}
+    for node in graph.nodes:
+        around[node] = {key: None for key, _ in _calls(node)}
+        for other in node.all_input_nodes:
+            for key in around[node]:
+                if key not in around[other]:
+                    read.setdefault(key, {})[other] = None
+            for key in around[other]:
+                if key not in around[node]:
+                    given.setdefault(key, {})[other] = None
+    return _lists(read), _lists(given)
+
+
+def _lists(nodes: dict[str, dict[Node, None]]) -> dict[str, list[Node]]:
+    return {key: list(found) for key, found in nodes.items()}

@@ -1,0 +1,1 @@
+"""Lives of tensors during a trace, and the peak they make."""

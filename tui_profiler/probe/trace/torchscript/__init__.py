@@ -1,0 +1,1 @@
+"""TorchScript, walked node by node."""

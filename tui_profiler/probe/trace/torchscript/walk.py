@@ -1,0 +1,308 @@
+"""A scripted module walked node by node, so that each call of a submodule is seen.
+
+TorchScript's interpreter calls submodules without Python: nobody is told which one runs. Here the
+saved graph is carried out in Python instead: its operators are the ones that the interpreter would
+call, and a submodule is called through ``nn.Module.__call__``, where the stack of modules is kept.
+
+1. Only the graph is read; nothing is compiled, and no Python code of the file's is run.
+2. A module whose graph holds something that is not known here is run as a whole: its operators
+   then belong to it, not to its submodules.
+3. What a graph assigns to a module's attributes is put back when the outermost call ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+import torch
+
+from tui_profiler.probe.torch_compat.scripted import (
+    Argument,
+    Graph,
+    Node,
+    attribute,
+    function_of,
+    method_of,
+    operator_of,
+    schema_of,
+    set_attribute,
+)
+from tui_profiler.probe.trace.torchscript.program import (
+    Block,
+    Program,
+    Step,
+    Values,
+    last_uses,
+    made_in,
+    names,
+    then_dropped,
+)
+from tui_profiler.probe.trace.torchscript.values import function_on_values
+
+_NOT_TIMED = "TorchScript calls it by itself: only the model around it is timed"
+_MOST_STEPS = 5_000_000
+"""Nodes carried out in one call; a loop that never ends must not hang the trace."""
+
+
+class NotWalkable(Exception):
+    """A graph holds something that only TorchScript's own interpreter can do."""
+
+
+class ScriptWalker:
+    """Carries out scripted modules; keeps what it has read of each."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[tuple[int, str], Program | None] = {}
+        self._kept: list[object] = []
+        """Graphs and modules whose ``id`` is used above."""
+        self._before: list[tuple[object, str, object]] = []
+        self._depth = 0
+        self._steps = 0
+
+    def can_walk(self, module: torch.nn.Module) -> bool:
+        """Say whether a call of ``module`` can be carried out here."""
+        is_scripted = isinstance(module, torch.jit.ScriptModule)
+        return is_scripted and self._program(module, "forward") is not None
+
+    @property
+    def note(self) -> str:
+        """Give what is to be said of a module called now: inside another it has no times."""
+        return _NOT_TIMED if self._depth else ""
+
+    def call(
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Carry out ``module.forward``; its submodules are called by ``nn.Module.__call__``."""
+        program = self._program(module, "forward")
+        assert program is not None
+        self._depth += 1
+        try:
+            return self._run(program, (module, *program.bound(args, kwargs)))
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._put_back()
+
+    def _run(self, program: Program, given: tuple[object, ...]) -> object:
+        values: Values = dict(zip(program.inputs, given, strict=True))
+        self.count(len(program.steps))
+        for step in program.steps:
+            step(values)
+        outputs = [values[name] for name in program.outputs]
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _program(self, module: torch.nn.Module, method: str) -> Program | None:
+        key = (id(module), method)
+        if key not in self._compiled:
+            self._kept.append(module)
+            try:
+                graph, arguments = method_of(module, method)
+                self._compiled[key] = _Compiler(self).program(graph, arguments)
+            except (NotWalkable, AttributeError, RuntimeError, TypeError):
+                self._compiled[key] = None  # rule 2
+        return self._compiled[key]
+
+    def _put_back(self) -> None:
+        for module, name, value in reversed(self._before):
+            set_attribute(module, name, value)
+        self._before.clear()
+        self._steps = 0
+
+    def count(self, steps: int) -> None:
+        """Count steps.
+
+        Raises:
+            NotWalkable: They are too many.
+        """
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise NotWalkable(f"more than {_MOST_STEPS:,} steps")
+
+    def call_method(self, owner: object, name: str, args: tuple[object, ...]) -> object:
+        """Call a method of a scripted module: ``forward`` as a call of the module itself."""
+        if not isinstance(owner, torch.jit.ScriptModule):
+            raise NotWalkable(f"a method of a {type(owner).__name__}")
+        if name == "forward":
+            return owner(*args)
+        program = self._program(owner, name)
+        if program is None:
+            return getattr(owner, name)(*args)
+        return self._run(program, (owner, *args))
+
+    def call_function(self, program: Program, args: tuple[object, ...]) -> object:
+        """Call a function of the file's."""
+        return self._run(program, args)
+
+    def assign(self, owner: object, name: str, value: object) -> None:
+        """Assign to an attribute, for as long as the outermost call lasts."""
+        self._before.append((owner, name, attribute(owner, name)))
+        set_attribute(owner, name, value)
+
+
+class _Compiler:
+    """Turns graphs into steps."""
+
+    def __init__(self, walker: ScriptWalker) -> None:
+        self._walker = walker
+
+    def program(self, graph: Graph, arguments: tuple[Argument, ...] = ()) -> Program:
+        """Read a whole graph.
+
+        Raises:
+            NotWalkable: Something in it is not known here.
+        """
+        inputs, outputs = tuple(names(graph.inputs())), tuple(names(graph.outputs()))
+        nodes = list(graph.nodes())
+        steps = self._steps(nodes, made_in(nodes, inputs), outputs)
+        return Program(inputs, steps, outputs, arguments)
+
+    def _steps(
+        self, nodes: Sequence[Node], made_here: frozenset[str], outputs: Sequence[str]
+    ) -> tuple[Step, ...]:
+        ends = last_uses(nodes, made_here, outputs)
+        steps = (
+            then_dropped(self._step(node), ended) for node, ended in zip(nodes, ends, strict=True)
+        )
+        return tuple(step for step in steps if step is not None)
+
+    def _step(self, node: Node) -> Step | None:
+        match node.kind():
+            case "prim::Constant":
+                return _constant(node)
+            case "prim::GetAttr":
+                return _get_attribute(node)
+            case "prim::SetAttr":
+                return self._set_attribute(node)
+            case "prim::CallMethod":
+                return self._method(node)
+            case "prim::CallFunction":
+                return self._function(node)
+            case "prim::If":
+                return self._if(node)
+            case "prim::Loop":
+                return self._loop(node)
+            case "prim::Print" | "aten::warn" | "aten::_record_function_exit":
+                return None
+            case _:
+                return _operator(node)
+
+    def _set_attribute(self, node: Node) -> Step:
+        owner, value = names(node.inputs())
+        name, walker = node.s("name"), self._walker
+        return lambda values: walker.assign(values[owner], name, values[value])
+
+    def _method(self, node: Node) -> Step:
+        owner, *inputs = names(node.inputs())
+        name, output, walker = node.s("name"), node.output().debugName(), self._walker
+
+        def step(values: Values) -> None:
+            given = tuple(values[key] for key in inputs)
+            values[output] = walker.call_method(values[owner], name, given)
+
+        return step
+
+    def _function(self, node: Node) -> Step:
+        program, walker = self.program(function_of(node)), self._walker
+        inputs, output = names(node.inputs())[1:], node.output().debugName()
+
+        def step(values: Values) -> None:
+            given = tuple(values[key] for key in inputs)
+            values[output] = walker.call_function(program, given)
+
+        return step
+
+    def _block(self, block: Node) -> Block:
+        inputs, outputs = tuple(names(block.inputs())), tuple(names(block.outputs()))
+        nodes = list(block.nodes())
+        made_here = made_in(nodes, inputs)
+        return Block(inputs, self._steps(nodes, made_here, outputs), outputs, made_here)
+
+    def _if(self, node: Node) -> Step:
+        (condition,) = names(node.inputs())
+        chosen = [self._block(block) for block in node.blocks()]
+        outputs = names(node.outputs())
+
+        def step(values: Values) -> None:
+            block = chosen[0 if values[condition] else 1]
+            values.update(zip(outputs, block.run(values), strict=True))
+
+        return step
+
+    def _loop(self, node: Node) -> Step:
+        most, condition, *carried = names(node.inputs())
+        (block,) = (self._block(block) for block in node.blocks())
+        outputs = names(node.outputs())
+        walker = self._walker
+
+        def step(values: Values) -> None:
+            trips, goes_on = int(str(values[most])), bool(values[condition])
+            now = [values[name] for name in carried]
+            index = 0
+            while goes_on and index < trips:
+                walker.count(len(block.steps))
+                values.update(zip(block.inputs, (index, *now), strict=True))
+                now.clear()  # Or it would keep what the turn lets go of.
+                again, *now = block.run(values)
+                goes_on = bool(again)
+                index += 1
+            values.update(zip(outputs, now, strict=True))
+
+        return step
+
+
+def _constant(node: Node) -> Step | None:
+    output = node.output()
+    if str(output.type().kind()) == "FunctionType":
+        return None  # read where it is called
+    name = output.debugName()
+    if not node.attributeNames():
+        return lambda values: values.update({name: None})
+    value = output.toIValue()
+    is_list = isinstance(value, list | dict)
+    # Each time anew: a constant list may be appended to.
+    return lambda values: values.update({name: copy(value) if is_list else value})
+
+
+def _get_attribute(node: Node) -> Step:
+    (owner,) = names(node.inputs())
+    name, output = node.s("name"), node.output().debugName()
+    return lambda values: values.update({output: attribute(values[owner], name)})
+
+
+def _operator(node: Node) -> Step:
+    """Give a step for an operator: on values, in Python, or one of the dispatcher's.
+
+    Raises:
+        NotWalkable: It is not known.
+    """
+    inputs, outputs = names(node.inputs()), names(node.outputs())
+    schema = schema_of(node)
+    function = function_on_values(node, schema)
+    if function is None:
+        if schema is None or node.kind().startswith("prim::"):
+            raise NotWalkable(node.kind())
+        function = operator_of(node, schema)
+    carried_out = function
+
+    def step(values: Values) -> None:
+        made = carried_out(*[values[name] for name in inputs])
+        if len(outputs) == 1 and not is_unpacked:
+            values[outputs[0]] = made
+        elif outputs:
+            assert isinstance(made, Sequence)
+            values.update(zip(outputs, made, strict=True))
+
+    is_unpacked = node.kind() in ("prim::ListUnpack", "prim::TupleUnpack")
+    return step
+
+
+def has_scripted(modules: Iterable[torch.nn.Module]) -> bool:
+    """Say whether any of these modules is a scripted one."""
+    return any(isinstance(module, torch.jit.ScriptModule) for module in modules)
+
+
+def run_as_a_whole(module: torch.nn.Module) -> str:
+    """Give the note for a scripted module that is not walked and holds others; else empty."""
+    holds_others = isinstance(module, torch.jit.ScriptModule) and any(module.children())
+    return "TorchScript runs it as a whole: operators inside are all its own" * holds_others

@@ -1,0 +1,1 @@
+"""The tree of nodes that a trace grows, and its messages."""
