@@ -8,7 +8,8 @@
    quantised numbers, which stand for real ones (``quantised.py``). A complex addition is 2, a
    complex multiplication 6, other complex operations twice the real ones.
 4. Constants of a channel or row (epsilon, scale of a running variance) are not counted, nor is the
-   arithmetic of addresses: reading, moving, padding and choosing values costs 0, see ``free.py``.
+   arithmetic of addresses: reading, moving, padding and choosing values costs 0, see
+   ``zero_cost.py``.
 5. What is in none of the three tables is uncosted, and listed by name.
 
 | what | FLOP |

@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-from tui_profiler.probe.torch_internals import Operator, OpOverload, shape_of
+from tui_profiler.probe.torch_compat.internals import Operator, OpOverload, shape_of
 
 Shape = tuple[int, ...]
 

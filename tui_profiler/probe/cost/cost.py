@@ -14,14 +14,14 @@ import tui_profiler.probe.cost.quantised
 import tui_profiler.probe.cost.scattering  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call, Signature, signature_of
-from tui_profiler.probe.cost.decomposed import Count, decomposed_count
-from tui_profiler.probe.cost.free import is_free
+from tui_profiler.probe.cost.decomposition import Count, decomposed_count
 from tui_profiler.probe.cost.macs import macs_formula
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.table import Formula
 from tui_profiler.probe.cost.traffic import bytes_moved, tensors_in
 from tui_profiler.probe.cost.workspace import workspace_bytes
-from tui_profiler.probe.torch_internals import Operator
+from tui_profiler.probe.cost.zero_cost import is_free
+from tui_profiler.probe.torch_compat.internals import Operator
 
 _UNEXPECTED = (
     ArithmeticError,

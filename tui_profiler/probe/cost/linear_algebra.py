@@ -13,7 +13,7 @@ from math import prod
 
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call
-from tui_profiler.probe.torch_internals import shape_of
+from tui_profiler.probe.torch_compat.internals import shape_of
 
 
 def _square(call: Call) -> tuple[int, int]:

@@ -6,7 +6,7 @@
 2. What ``torch.utils.flop_counter`` has a formula for is counted by it, halved (its multiply-add is
    two FLOP). The table here is asked first, and holds what that registry does not.
 3. torchvision publishes the same count as ``weights.meta["_ops"]`` (GMACs); ``tests/probe/
-   test_published.py`` holds ours equal to it.
+   trace/test_published.py`` holds ours equal to it.
 
 Letters in the docstrings: B batch, L target length, S source length, E width, H hidden width.
 """
@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from tui_profiler.probe.cost.call import Call, Shape
 from tui_profiler.probe.cost.table import Formula, FormulaTable
-from tui_profiler.probe.torch_internals import Operator, OpOverload
+from tui_profiler.probe.torch_compat.internals import Operator, OpOverload
 
 MACS = FormulaTable()
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from tui_profiler.messages import Cost
-from tui_profiler.probe.breath import rest
+from tui_profiler.probe.process.yielding import rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,7 @@ class Held:
     nodes: tuple[int, ...]
 
 
-@dataclass(slots=True)
-class Own:
+class Own(Struct, gc=False):
     """Cost of one node without its children."""
 
     macs: int = 0

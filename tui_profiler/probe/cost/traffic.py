@@ -20,7 +20,7 @@ from collections.abc import Container, Iterator
 import torch
 
 from tui_profiler.probe.cost.call import Call, Signature
-from tui_profiler.probe.torch_internals import storage_key
+from tui_profiler.probe.torch_compat.internals import storage_key
 
 
 def _named(names: str, ending: str = "") -> frozenset[str]:

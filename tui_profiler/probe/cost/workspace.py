@@ -20,13 +20,14 @@ import torch
 
 from tui_profiler.probe.cost.call import Call
 from tui_profiler.probe.cost.table import FormulaTable
-from tui_profiler.probe.torch_internals import convolution_backend, shape_of
+from tui_profiler.probe.torch_compat.internals import convolution_backend, shape_of
 
 WORKSPACE = FormulaTable()
 
 _PLAIN_CHANNELS = 3
 """Up to so many input channels oneDNN reads an image as it is."""
 _ATTENTION_KEYS = 512
+_CONVOLUTION_ARGUMENTS = 9
 _FLOAT = 4
 
 
@@ -43,14 +44,15 @@ def workspace_bytes(call: Call) -> int | None:
         return 0  # arguments that the formula was not written for, such as a fourth dimension
 
 
-@WORKSPACE.register("aten::convolution")
+@WORKSPACE.register("aten::convolution", "aten::_convolution")
 def _convolution(call: Call) -> int:
     """Columns of the direct kernels; copies in oneDNN's formats.
 
     Source: ``aten/src/ATen/native/Convolution.cpp`` (``use_mkldnn`` and the choice of kernel),
     ``ConvolutionMM2d.cpp`` (``finput``), ``NaiveDilatedConvolution.cpp`` (``columns``).
     """
-    backend = convolution_backend(call.args)
+    # What ``torch.jit.trace`` leaves has the same nine arguments, and flags of cuDNN after them.
+    backend = convolution_backend(call.args[:_CONVOLUTION_ARGUMENTS])
     output, weight = call.output(), call.shape("weight")
     columns = prod(weight[1:]) * prod(output[2:]) * _itemsize(call)
     if backend in ("Slow2d", "Slow3d"):

@@ -24,10 +24,10 @@ from tui_profiler.messages import (
     ParametersStarted,
     TensorStatistics,
 )
-from tui_profiler.probe.measure.machine import allowed_cores
+from tui_profiler.probe.measure.devices.machine import allowed_cores
 from tui_profiler.probe.parameters.subject import Subject
 from tui_profiler.probe.parameters.tensor import StoppedError, described, statistics
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.process.wire_names import writable
 
 PROGRESS_SECONDS = 0.1
 MOST_TENSORS = 20_000

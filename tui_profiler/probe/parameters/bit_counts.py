@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from tui_profiler.moments import Sums, joined
+from tui_profiler.figures.moments import Sums, joined
 from tui_profiler.probe.parameters.distribution import Distribution, Numbers, distribution
 from tui_profiler.probe.parameters.moments import sums_of
 from tui_profiler.probe.parameters.values import Values
@@ -32,7 +32,9 @@ def count_bits(values: Values, read: Callable[[int], None]) -> tuple[Sums, Distr
     apart = Sums(
         nans=int(found[np.isnan(table)].sum()), infinities=int(found[np.isinf(table)].sum())
     )
-    return joined(sums, apart), distribution(table, table, found)
+    # Bins of whole numbers may be narrower than one: a value apart from the next keeps its bin.
+    known = np.unique(table[finite]) if values.dtype.is_floating_point else None
+    return joined(sums, apart), distribution(table, table, found, representable=known)
 
 
 def _places(piece: torch.Tensor) -> torch.Tensor:

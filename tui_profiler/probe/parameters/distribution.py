@@ -31,6 +31,17 @@ class Distribution:
     """(rows,): values in each, none of them 0."""
     step: Step | None = None
     """Rows are steps of the magnitude of this type; None where each is one value."""
+    representable: Numbers | None = None
+    """Every finite value of a narrow floating type, rising; None of others."""
+
+    def representable_towards_0(self, values: Numbers) -> Numbers:
+        """Return the nearest values towards 0 that the type has, where those are known."""
+        known = self.representable
+        if known is None:
+            return self.parted(values)
+        down = known[np.maximum(np.searchsorted(known, values, "right") - 1, 0)]
+        up = known[np.minimum(np.searchsorted(known, values, "left"), known.size - 1)]
+        return np.where(values < 0, up, down)
 
     def parted(self, values: Numbers) -> Numbers:
         """Give the nearest places towards 0 at which rows can be told apart."""
@@ -44,14 +55,18 @@ class Distribution:
 
 
 def distribution(
-    near: Numbers, far: Numbers, counts: Counts, step: Step | None = None
+    near: Numbers,
+    far: Numbers,
+    counts: Counts,
+    step: Step | None = None,
+    representable: Numbers | None = None,
 ) -> Distribution:
     """Give a table of rows in any order; empty rows and what is not finite are left out."""
     kept = (counts > 0) & np.isfinite(near)
     near, far, counts = near[kept], far[kept], counts[kept]
     # Two rows begin at 0, one of either sign: the far ends tell which is the lower.
     order = np.lexsort((far, near))
-    return Distribution(near[order], far[order], counts[order], step)
+    return Distribution(near[order], far[order], counts[order], step, representable)
 
 
 def of_values(values: Numbers) -> Distribution:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from tui_profiler.archive import Found, TensorEntry
-from tui_profiler.probe.load.parameters_tree import is_buffer, parts_of
+from tui_profiler.probe.load.files.parameters_tree import is_buffer, parts_of
 from tui_profiler.probe.parameters.subject import Subject, alignment_of
 from tui_profiler.probe.parameters.values import (
     MOST_WHOLE_BYTES,
@@ -16,7 +16,7 @@ from tui_profiler.probe.parameters.values import (
     Values,
     in_file_with_strides,
 )
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.process.wire_names import writable
 
 
 class FileSubjects:

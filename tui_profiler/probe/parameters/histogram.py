@@ -28,7 +28,7 @@ def _edges(table: Distribution, minimum: float, maximum: float) -> Numbers:
     # Halves first: the range of the largest numbers is more than a number can be.
     shares = np.linspace(0.0, 1.0, HISTOGRAM_BINS + 1)
     wanted = minimum * (1 - shares) + maximum * shares
-    inner = np.unique(table.parted(wanted[1:-1]))
+    inner = np.unique(table.representable_towards_0(wanted[1:-1]))
     inside = inner[(inner > minimum) & (inner < maximum)]
     return np.concatenate([[minimum], inside, [maximum]])
 

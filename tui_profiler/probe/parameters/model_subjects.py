@@ -10,11 +10,11 @@ from torch.nn.parameter import is_lazy
 
 from tui_profiler.probe.parameters.subject import Subject, alignment_of
 from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InMemory, Values
-from tui_profiler.probe.torch_internals import children_of, storage_key
-from tui_profiler.probe.trace.places import joined
-from tui_profiler.probe.trace.tensors import dtype_name
-from tui_profiler.probe.trace.weights import Key, own_tensors, packed_tensors, weight_key
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.torch_compat.internals import children_of, storage_key
+from tui_profiler.probe.trace.tree.growing_tree import joined
+from tui_profiler.probe.trace.tree.tensors import dtype_name
+from tui_profiler.probe.trace.tree.weights import Key, own_tensors, packed_tensors, weight_key
 
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads")
 """Attributes by which attentions of torch, timm and transformers name their heads."""

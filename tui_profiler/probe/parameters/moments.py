@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from tui_profiler.figures.moments import Sums
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import Moments
-from tui_profiler.moments import Sums
 from tui_profiler.probe.parameters.distribution import Counts, Distribution, Numbers
 
 NEAR_ZERO = 1e-3

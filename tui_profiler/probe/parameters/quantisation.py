@@ -45,7 +45,6 @@ _FLOAT8: dict[Format, torch.dtype] = {
     "float8_e4m3fn": torch.float8_e4m3fn,
     "float8_e5m2": torch.float8_e5m2,
 }
-_GRANULARITIES: tuple[Granularity, ...] = ("tensor", "channel", "group")
 
 
 @dataclass
@@ -71,8 +70,7 @@ def quantised(
     for whole in picked(values, rows):
         check()
         for block in torch.split(whole, MOST_VALUES, dim=1):
-            _add(tally, block.float(), largest)
-    granularities = _GRANULARITIES if values.rows > 1 else ("tensor", "group")
+            _add(tally, block.float(), largest, _granularities(values))
     found = tuple(
         Quantised(
             format=form,
@@ -82,9 +80,16 @@ def quantised(
             group=GROUP if granularity == "group" else 0,
         )
         for form in _LARGEST
-        for granularity in granularities
+        for granularity in _granularities(values)
     )
     return found, Sampled(tally.values, of)
+
+
+def _granularities(values: Values) -> tuple[Granularity, ...]:
+    """Return those that differ: one row is the tensor, one group is its row."""
+    rows: tuple[Granularity, ...] = ("channel",) if values.rows > 1 else ()
+    groups: tuple[Granularity, ...] = ("group",) if values.columns > GROUP else ()
+    return ("tensor", *rows, *groups)
 
 
 def _scale_bits(granularity: Granularity, values: Values) -> float:
@@ -93,13 +98,15 @@ def _scale_bits(granularity: Granularity, values: Values) -> float:
     return SCALE_BITS * scales / (values.rows * values.columns)
 
 
-def _add(tally: _Tally, block: torch.Tensor, largest: float) -> None:
+def _add(
+    tally: _Tally, block: torch.Tensor, largest: float, granularities: tuple[Granularity, ...]
+) -> None:
     """Add rows, with what each way of storing them loses."""
     tally.values += block.numel()
     tally.signal += float(block.square().sum(dtype=torch.float64))
     room, back = torch.empty_like(block), torch.empty_like(block)
     of_row = block.abs().amax(1, keepdim=True)
-    for granularity in _GRANULARITIES:
+    for granularity in granularities:
         magnitudes = torch.full_like(of_row, largest) if granularity == "tensor" else of_row
         if granularity == "group":
             magnitudes = _of_groups(block)

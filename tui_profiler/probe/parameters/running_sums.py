@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from tui_profiler.moments import Sums, joined
+from tui_profiler.figures.moments import Sums, joined
 from tui_profiler.probe.parameters.distribution import (
     Distribution,
     Numbers,

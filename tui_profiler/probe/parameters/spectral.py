@@ -47,7 +47,7 @@ def spectral(values: Values, check: Callable[[], None]) -> Spectral | None:
         whole = torch.cat([block.double().flatten().cpu() for _, block in finite_blocks(values)])
         return Spectral(float(whole.norm()), "vector", rows, columns)
     if values.dtype.is_complex:
-        reason = Unknown("of complex matrices it is not computed")
+        reason = Unknown("not computed for complex matrices")
         return Spectral(reason, "svd", rows, columns)
     if rows * columns <= MOST_EXACT_VALUES:
         matrix = real(values.block(0, rows)).double().cpu()

@@ -21,9 +21,9 @@ from tui_profiler.messages.sensitivity import (
     SensitivityDone,
     SensitivityStarted,
 )
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.parameters.changed import changed
-from tui_profiler.probe.parameters.sensitivity import Meter
+from tui_profiler.probe.parameters.sensitivity.changed_weights import changed
+from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 
 INT8 = Scheme("int8")
@@ -268,6 +268,8 @@ def test_what_has_no_figure_says_why() -> None:
             return self.inner(x) if torch.equal(self.kept, self.inner.weight) else self.inner(x[:1])
 
     found = measured(asked(Chosen(), inputs=inputs))
-    assert found["inner.weight"].output_error == Unknown("the output has another shape then")
+    assert found["inner.weight"].output_error == Unknown(
+        "the output has a different shape with the change"
+    )
     assert found["unused"].output_error == Unknown("NaN or infinite values in it")
     assert found["unused"].weight_error == Unknown("NaN or infinite values in it")

@@ -1,7 +1,7 @@
 """What the model's output loses when the weights of one layer change: measured, weight by weight.
 
-1. A weight is changed by giving it other memory (``replaced.py``), one forward runs on the inputs
-   of the live run, and it gets its own memory back.
+1. A weight is changed by giving it other memory (``replaced_weight.py``), one forward runs on the
+   inputs of the live run, and it gets its own memory back.
 2. Each forward begins from the same state of the model and of the random generators.
 3. It ends after a bounded time, and at once when anything else is asked; nothing but the state of
    the model before is left, also after an exception.
@@ -26,19 +26,24 @@ from tui_profiler.messages.sensitivity import (
     SensitivityDone,
     SensitivityStarted,
 )
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.parameters.changed import changed, channel_axis_of
-from tui_profiler.probe.parameters.first_order import predicted_errors
-from tui_profiler.probe.parameters.outputs import (
+from tui_profiler.probe.parameters.sensitivity.changed_weights import changed, channel_axis_of
+from tui_profiler.probe.parameters.sensitivity.first_order import predicted_errors
+from tui_profiler.probe.parameters.sensitivity.outputs import (
     Distance,
     Outputs,
     distance,
     largest_of,
     norm_of,
 )
-from tui_profiler.probe.parameters.replaced import Aliases, Storages, aliases_of, replaced
-from tui_profiler.probe.torch_internals import parameters_of
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.parameters.sensitivity.replaced_weight import (
+    Aliases,
+    Storages,
+    aliases_of,
+    replaced,
+)
+from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import parameters_of
 
 MOST_SAVED_BYTES = 2 << 30
 """Of what operators write in one forward: about what a pass backwards needs to be kept."""

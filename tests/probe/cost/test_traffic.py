@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tests.probe.test_cost_macs import Function
-from tests.probe.traced import at, cost_at, total, traced
+from tests.probe.cost.test_macs import Function
+from tests.probe.trace.traced import at, cost_at, total, traced
 
 FLOAT = 4
 

@@ -9,7 +9,7 @@ from torch import nn
 from benchmarks.sensitivity import cost, elsewhere, measured, most, spearman
 from tui_profiler.messages import known
 from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 
 def test_spearman_by_hand() -> None:

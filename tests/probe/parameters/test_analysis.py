@@ -28,8 +28,8 @@ from tui_profiler.probe.parameters.analysis import Analysis
 from tui_profiler.probe.parameters.file_subjects import FileSubjects
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
 from tui_profiler.probe.parameters.subject import Subject
-from tui_profiler.probe.parameters_only import messages
-from tui_profiler.queries.parameters import rolled_up
+from tui_profiler.probe.worker.parameters_only import messages
+from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.session import EMPTY, Session, apply
 
 Parts = TraceStarted | Nodes | TraceDone
@@ -115,7 +115,7 @@ def test_what_is_stopped_says_so_and_keeps_what_came() -> None:
 
 def test_progress_comes_at_once() -> None:
     large = nn.Module()
-    large.weight = nn.Parameter(torch.zeros(6_000, 6_000))
+    large.weight = nn.Parameter(torch.zeros(10_000, 10_000))
     said = analysed(subjects_of_model(large), AnalyseParameters(parts=(), threads=1))
     first = next(one for one in said if isinstance(one, ParametersProgress))
     assert first.tensors == 0

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import torch
 
-from tui_profiler.probe.torch_internals import (
+from tui_profiler.probe.torch_compat.internals import (
     FakeTensor,
     FakeTensorMode,
     Operator,

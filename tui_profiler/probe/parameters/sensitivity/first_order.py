@@ -38,7 +38,7 @@ def predicted_errors(
     with torch.enable_grad(), _differentiable(weights):
         outputs = [output for output in run() if output.requires_grad]
         if not outputs:
-            return [Unknown("its forward keeps no derivatives")] * len(weights)
+            return [Unknown("its forward records no gradients")] * len(weights)
         for probe in range(PROBES):
             if is_over():
                 return [Unknown("stopped before it was known")] * len(weights)

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from tui_profiler.figures.moments import joined
 from tui_profiler.messages import TensorStatistics, Unknown, known
-from tui_profiler.messages.parameters import ALL_PARTS, ParameterPart
+from tui_profiler.messages.parameters import ALL_PARTS, ParameterPart, Quantised
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
+from tui_profiler.probe.parameters.moments import sums_of
+from tui_profiler.probe.parameters.quantisation import width
 from tui_profiler.probe.parameters.spectral import MOST_EXACT_VALUES
 from tui_profiler.probe.parameters.tensor import statistics
 
@@ -90,6 +93,29 @@ def test_a_histogram_counts_every_value_between_its_edges(tensor: torch.Tensor) 
     assert np.array_equal(counts, np.diff([0, *below, values.size]))
     shares = counts[counts > 0] / values.size
     assert found.entropy_bits == pytest.approx(-(shares * np.log2(shares)).sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn])
+def test_edges_of_a_narrow_type_are_values_that_it_has(dtype: torch.dtype) -> None:
+    tensor = torch.randn(300, 300, generator=torch.Generator().manual_seed(1)).to(dtype)
+    found = looked_at(tensor).histogram
+    assert found is not None
+    edges = torch.frombuffer(bytearray(found.edges), dtype=torch.float64)
+    assert torch.equal(edges.float().to(dtype).double(), edges)
+    counts = np.frombuffer(found.counts, "<u8").astype(int)
+    # Many values lie on an edge: below 0 they are in the bin below it, else in the one above.
+    values = tensor.float().numpy().ravel()
+    at_edge = np.isin(values, edges[1:-1].numpy()).sum()
+    assert at_edge > 0
+    bins = [
+        ((low < values) & (values <= high) if high < 0 else (low < values) & (values < high))
+        if low < 0
+        else (low <= values) & (values < high)
+        for low, high in zip(edges.tolist(), edges.tolist()[1:], strict=False)
+    ]
+    bins[0] |= values == float(edges[0])
+    bins[-1] |= values == float(edges[-1])
+    assert counts.tolist() == [int(inside.sum()) for inside in bins]
 
 
 @pytest.mark.parametrize("tensor", TENSORS[::3], ids=lambda one: f"{one.dtype}{list(one.shape)}")
@@ -187,6 +213,22 @@ def test_signal_over_noise_is_that_of_rounding() -> None:
     assert found.quantised_on.values == weights.size
 
 
+@pytest.mark.parametrize(
+    ("shape", "ways"),
+    [
+        ((64, 64), {"tensor", "channel"}),
+        ((64, 128), {"tensor", "channel"}),
+        ((64, 129), {"tensor", "channel", "group"}),
+        ((1, 64), {"tensor"}),
+        ((1, 300), {"tensor", "group"}),
+    ],
+)
+def test_a_row_of_one_group_is_per_channel(shape: tuple[int, int], ways: set[str]) -> None:
+    found = looked_at(torch.randn(shape), ("quantisation",)).quantised
+    assert {one.granularity for one in found} == ways
+    assert {one.group for one in found} == ({0, 128} if "group" in ways else {0})
+
+
 def test_the_recommended_width_is_the_narrowest_that_is_good_enough() -> None:
     model = torch.nn.Linear(256, 64)
     subject = next(one for one in subjects_of_model(model) if one.name == "weight")
@@ -198,6 +240,36 @@ def test_the_recommended_width_is_the_narrowest_that_is_good_enough() -> None:
         10 ** (-max(known(one.sqnr_db) or 0 for one in good if one.bits == found.width.bits) / 20)
     )
     assert 0 < found.width.saved_bytes < found.bytes
+
+
+def test_scales_of_groups_are_stored_for_each_row() -> None:
+    """A float32 scale for each of 128 values: 32 / 128 bits per value, however many rows."""
+    found = looked_at(torch.randn(6, 512), ("quantisation",))
+    bits = {(one.format, one.granularity): one.bits for one in found.quantised}
+    assert bits["int8", "group"] == 8 + 32 / 128
+    assert bits["int8", "channel"] == 8 + 32 / 512
+    assert bits["int8", "tensor"] == 8 + 32 / (6 * 512)
+
+
+def test_what_is_stored_in_few_bits_is_not_advised_to_take_more() -> None:
+    ways = tuple(
+        Quantised(form, "channel", sqnr_db=db, bits=bits, group=0)
+        for form, bits, db in (("int8", 8.1, 40.0), ("int4", 4.1, 20.0))
+    )
+    assert width(ways, "float16", 2000, 1000).bits == 8.1
+    stays = width(ways, "int8", 1000, 1000)
+    assert (stays.bits, stays.saved_bytes) == (8.0, 0)
+    assert stays.why == "the best has 20.0 dB: it stays as it is"
+
+
+@pytest.mark.parametrize("cut", [1, 37, 500])
+def test_moments_of_unequal_pieces_are_those_of_the_whole(cut: int) -> None:
+    values = np.random.default_rng(3).gamma(2.0, 1.0, 1000) - 7.0
+    found = joined(sums_of(values[:cut]), sums_of(values[cut:]))
+    away = values - values.mean()
+    assert found.mean == pytest.approx(values.mean())
+    for name, power in (("second", 2), ("third", 3), ("fourth", 4)):
+        assert getattr(found, name) == pytest.approx((away**power).sum()), name
 
 
 def test_channels_that_are_dead_doubled_or_far_out_are_found() -> None:

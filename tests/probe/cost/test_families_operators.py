@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.probe.test_cost_macs import Function
-from tests.probe.traced import total, traced
+from tests.probe.cost.test_macs import Function
+from tests.probe.trace.traced import total, traced
 from tui_profiler.probe.cost.cost import op_cost
 
 X = torch.zeros(2, 4, 6, 6)

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tests.probe.test_cost_macs import Function
-from tests.probe.traced import total, traced
+from tests.probe.cost.test_macs import Function
+from tests.probe.trace.traced import total, traced
 from tui_profiler.messages import Cost
 from tui_profiler.probe.cost.cost import op_cost
 

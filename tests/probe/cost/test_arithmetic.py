@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.probe.test_cost_macs import Function
-from tests.probe.traced import total, traced
+from tests.probe.cost.test_macs import Function
+from tests.probe.trace.traced import total, traced
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC, PER_INPUT, PER_OUTPUT
-from tui_profiler.probe.cost.free import is_free
 from tui_profiler.probe.cost.macs import MACS
+from tui_profiler.probe.cost.zero_cost import is_free
 
 SHAPE = (2, 4, 6, 6)
 ELEMENTS = 2 * 4 * 6 * 6

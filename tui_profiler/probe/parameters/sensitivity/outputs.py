@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Unknown
-from tui_profiler.probe.cache import NAMES, remade, tensors_of
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.kv_cache import NAMES, remade, tensors_of
 from tui_profiler.probe.trace.snapshot import Snapshot
 
 _CHUNK = 1 << 20
@@ -69,7 +69,7 @@ def distance(
 ) -> Distance | Unknown:
     """Compare two outputs, all their tensors together, in float64."""
     if [one.shape for one in reference] != [one.shape for one in found]:
-        return Unknown("the output has another shape then")
+        return Unknown("the output has a different shape with the change")
     squares, squared_errors, largest = 0.0, 0.0, 0.0
     for one, other in zip(reference, found, strict=True):
         for before, after in zip(_parts(one), _parts(other), strict=True):
@@ -81,7 +81,7 @@ def distance(
     if not math.isfinite(squares) or not math.isfinite(squared_errors):
         return Unknown("the output holds NaN or infinite values")
     if not squares:
-        return Unknown("the output is nothing but zeros")
+        return Unknown("the output is all zeros")
     return Distance(math.sqrt(squared_errors / squares), largest)
 
 

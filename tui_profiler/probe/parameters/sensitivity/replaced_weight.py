@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from tui_profiler.messages import Unknown
-from tui_profiler.probe.torch_internals import storage_key
+from tui_profiler.probe.torch_compat.internals import storage_key
 
 
 class Aliases(NamedTuple):

@@ -1,0 +1,1 @@
+"""How much the output depends on each weight."""
