@@ -6,9 +6,9 @@ import torch
 
 from tui_profiler.messages import SecondOpinion
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.measured_peak import measured_peak
-from tui_profiler.probe.trace.weights import weight_storages
+from tui_profiler.probe.trace.tree.weights import weight_storages
 
 
 def allocated(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:

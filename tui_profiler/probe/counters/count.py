@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,15 +20,11 @@ from tui_profiler.messages import Counter, LoadSpec, SecondOpinion
 from tui_profiler.probe.counters.allocated import allocated
 from tui_profiler.probe.counters.fvcore import by_fvcore
 from tui_profiler.probe.counters.torch_counter import by_torch
-from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.measure.machine import environment_cpu
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import one_line, wanted_memory
 from tui_profiler.probe.trace.record import ForwardError
 from tui_profiler.probe.trace.trace import trace
-
-_MEMORY_SHARE = 0.9
-"""Of the machine's memory, or of its control group's."""
 
 _COUNTERS: Mapping[Counter, Callable[[torch.nn.Module, Inputs], SecondOpinion]] = {
     "flop_counter": by_torch,
@@ -44,7 +39,6 @@ def count_with(counter: Counter, spec: LoadSpec) -> SecondOpinion:
     Raises:
         LoadError, TraceError: the model could not be had, or takes none of its inputs.
     """
-    limit_memory(spec.device)
     return count(counter, spec)
 
 
@@ -64,17 +58,6 @@ def count(counter: Counter, spec: LoadSpec) -> SecondOpinion:
     except (Exception, SystemExit) as error:
         opinion = SecondOpinion(counter, "", 0.0, error=_told(error))
     return replace(opinion, seconds=time.perf_counter() - began)
-
-
-def limit_memory(device: str) -> None:
-    """Let this process take no more memory than the machine has, where ``device`` is not CUDA's."""
-    # CUDA maps far more than it takes, so that a limit would hit it at once.
-    if device.startswith("cuda"):
-        return
-    most = int(environment_cpu().memory_bytes * _MEMORY_SHARE)
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard == resource.RLIM_INFINITY or most < hard:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _model_with_values(spec: LoadSpec) -> tuple[torch.nn.Module, Inputs]:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from tui_profiler.messages import Counted, SecondOpinion, Unknown
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 MISSING = "fvcore is not installed: pip install 'tui-profiler[fvcore]'"
 

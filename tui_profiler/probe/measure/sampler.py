@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 
 from tui_profiler.messages import Figure, Sample, Unknown
-from tui_profiler.probe.measure.allocator import allocators, cuda_uuids
-from tui_profiler.probe.measure.cores import CoreMeter, frequency_hertz
-from tui_profiler.probe.measure.disk_network import TrafficMeter
-from tui_profiler.probe.measure.energy import EnergyWatch
-from tui_profiler.probe.measure.gpus import GpuWatch
-from tui_profiler.probe.measure.machine import allowed_cores, memory, memory_group
-from tui_profiler.probe.measure.perf_counters import PerfMeter
-from tui_profiler.probe.measure.rapl import Rapl
+from tui_profiler.probe.measure.devices.allocator import allocators, cuda_uuids
+from tui_profiler.probe.measure.devices.cores import CoreMeter, frequency_hertz
+from tui_profiler.probe.measure.devices.disk_network import TrafficMeter
+from tui_profiler.probe.measure.devices.gpus import GpuWatch
+from tui_profiler.probe.measure.devices.machine import allowed_cores, memory, memory_group
+from tui_profiler.probe.measure.devices.perf_counters import PerfMeter
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
+from tui_profiler.probe.measure.energy.rapl import Rapl
 
 # Over less than this, reading the two clocks one after the other would be in the quotient.
 _LEAST_SECONDS = 0.01
@@ -46,7 +46,7 @@ class Sampler:
         device_indices: Sequence[int] | None = None,
         energy: EnergyWatch | None = None,
     ) -> None:
-        self._started_at = started_at
+        self._began = time.monotonic() - (time.time() - started_at)
         self._energy = energy
         self._cores = allowed_cores()
         self._meter = CoreMeter(self._cores)
@@ -67,7 +67,7 @@ class Sampler:
         used_bytes, total_bytes = memory(self._group)
         resident_bytes, threads = self._process_figures()
         return Sample(
-            at=time.time() - self._started_at,
+            at=time.monotonic() - self._began,
             cores=self._meter.utilisation(),
             frequency_hertz=frequency_hertz(self._cores),
             memory_bytes=used_bytes,
@@ -119,4 +119,4 @@ def peak_bytes(status: Path = _STATUS) -> Figure:
                 return float(value.removesuffix(" kB")) * 1024
     except (OSError, ValueError):
         pass  # not Linux, or a sandbox that writes it its own way
-    return Unknown("the kernel does not tell the peak of this process")
+    return Unknown("the kernel does not report the peak of this process")

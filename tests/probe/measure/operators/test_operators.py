@@ -1,0 +1,154 @@
+"""Operators of a window on the tree: drawn by hand, and of real models beside torch.profiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from demo_models import cnn, decoder, shared
+from tui_profiler.messages import OperatorTimes
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.operators.operators import OperatorClock, Span, join
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.kineto import Seen, Window, WindowError, unavailable
+from tui_profiler.probe.trace.trace import Trace, trace
+
+ROOT, BLOCK, CONV, RELU, MM, ADD = range(6)
+NAMES = {CONV: "aten::convolution", RELU: "aten::relu", MM: "aten::mm", ADD: "aten::add"}
+EXPECTED = {BLOCK: [CONV, RELU], ROOT: [MM, ADD]}
+
+
+def met(spans: list[Span], *seen: tuple[str, float, float]) -> dict[int, float]:
+    operators = [Seen(f"aten::{name}", start, end) for name, start, end in seen]
+    return join(spans, operators, EXPECTED, NAMES).seconds
+
+
+def test_an_operator_belongs_to_the_innermost_module_that_runs() -> None:
+    spans = [Span(0, 100, ROOT), Span(10, 50, BLOCK)]
+    found = met(spans, ("convolution", 11, 20), ("relu", 21, 24), ("mm", 60, 70), ("add", 80, 81))
+    assert found == {CONV: 9, RELU: 3, MM: 10, ADD: 1}
+
+
+def test_what_the_trace_saw_is_looked_for_inside_of_what_it_did_not() -> None:
+    spans = [Span(0, 100, ROOT)]
+    found = met(spans, ("linear", 1, 30), ("t", 2, 3), ("mm", 4, 29), ("add", 40, 44))
+    assert found == {MM: 25, ADD: 4}
+
+
+def test_what_a_met_operator_calls_is_its_own() -> None:
+    spans = [Span(0, 100, ROOT)]
+    found = met(spans, ("mm", 1, 30), ("add", 2, 20), ("add", 40, 44))
+    assert found == {MM: 29, ADD: 4}
+
+
+def test_every_call_of_a_module_begins_anew_and_all_calls_add_up() -> None:
+    spans = [Span(0, 100, ROOT), Span(1, 10, BLOCK), Span(20, 30, BLOCK)]
+    seen = [("convolution", 2, 4), ("relu", 5, 6), ("convolution", 21, 24), ("relu", 25, 26)]
+    found = join(spans, [Seen(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
+    assert found.seconds == {CONV: 5, RELU: 2}
+    assert found.calls == {CONV: 2, RELU: 2}
+
+
+def test_what_no_node_stands_for_is_counted_once_with_all_that_it_calls() -> None:
+    spans = [Span(0, 100, ROOT)]
+    seen = [Seen("aten::sort", 1, 9), Seen("aten::copy", 2, 3), Seen("aten::mm", 10, 12)]
+    assert join(spans, seen, EXPECTED, NAMES).unmatched == 1
+
+
+def test_what_runs_outside_of_the_model_is_not_its_own() -> None:
+    found = join([Span(10, 20, ROOT)], [Seen("aten::mm", 1, 5)], EXPECTED, NAMES)
+    assert found.seconds == {}
+    assert found.unmatched == 0
+
+
+def windowed(model: nn.Module, inputs: Inputs, windows: int = 3) -> tuple[Trace, OperatorTimes]:
+    traced = trace(model, (inputs,))
+    clock = ModuleClock(model)
+    operators = OperatorClock(traced.nodes, model)
+    clock.install()
+    try:
+        with torch.no_grad():
+            for _ in range(windows):
+                clock.take()
+                with Window() as window:
+                    model(*inputs.args, **inputs.kwargs)
+                (forward,) = clock.take()
+                operators.add(forward, window.seen)
+    finally:
+        clock.uninstall()
+    return traced, operators.message(at=1.0, forward_seconds=0.5)
+
+
+@pytest.mark.parametrize("demo", [cnn, decoder, shared])
+def test_every_operator_of_the_tree_has_a_time(demo: ModuleType) -> None:
+    example = demo.example_inputs()
+    inputs = Inputs(example if isinstance(example, tuple) else (example,))
+    traced, times = windowed(demo.build().eval(), inputs)
+    nodes = memoryview(times.nodes).cast("I").tolist()
+    operators = {i: node for i, node in enumerate(traced.nodes) if node.kind == "op"}
+    # The scalars of a fused attention's mask are made by its fake run alone.
+    assert {operators[i].name for i in set(operators) - set(nodes)} <= {"aten::scalar_tensor"}
+    calls = memoryview(times.calls).cast("I").tolist()
+    assert calls == [traced.nodes[i].calls for i in nodes]
+    assert times.windows == 3
+
+
+def test_a_window_sees_what_torchs_own_profiler_sees() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()).eval()
+    x = torch.rand(1, 3, 8, 8)
+    with torch.no_grad():
+        model(x)
+        with Window() as window:
+            model(x)
+        with profile(activities=[ProfilerActivity.CPU]) as theirs:
+            model(x)
+    assert Counter(seen.name for seen in window.seen) == Counter(
+        event.name for event in theirs.events() or () if event.name.startswith("aten::")
+    )
+
+
+def test_times_of_operators_fit_into_the_forward_that_they_are_of() -> None:
+    model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(8)]).eval()
+    inputs = Inputs((torch.rand(64, 256),))
+    traced = trace(model, (inputs,))
+    clock = ModuleClock(model)
+    operators = OperatorClock(traced.nodes, model)
+    clock.install()
+    with torch.no_grad(), Window() as window:
+        model(*inputs.args)
+    (forward,) = clock.take()
+    clock.uninstall()
+    operators.add(forward, window.seen)
+    whole = memoryview(forward.times).cast("d")
+    calls = len(forward.modules)
+    forward_seconds = whole[2 * calls - 1] - whole[calls - 1]
+    spent = sum(memoryview(operators.message(0.0, 0.0).per_forward).cast("f"))
+    assert 0 < spent <= forward_seconds
+
+
+def test_no_window_is_opened_while_another_profiler_runs() -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as theirs:
+        assert unavailable() == "another profiler runs"
+        with pytest.raises(WindowError, match="another profiler runs"), Window():
+            pass
+        torch.ones(3).add(1)
+    assert any(event.name == "aten::add" for event in theirs.events() or ())
+    assert unavailable() == ""
+
+
+def test_where_allocations_cannot_be_read_none_is_measured() -> None:
+    class Result:
+        """What another version of torch may give: without the tree of events."""
+
+        def events(self) -> list[object]:
+            return []
+
+    window = Window(reads_later=True, with_memory=True)
+    window._result = Result()
+    assert window.read() == []
+    assert window.allocations is None

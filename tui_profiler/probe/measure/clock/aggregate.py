@@ -1,0 +1,245 @@
+"""Forwards that the clock recorded, made into running totals for each node.
+
+1. Inclusive time counts only the outermost of calls of one node inside each other; own time counts
+   each of them, less what is called directly inside. So own time and what the children take add up
+   to the inclusive time, and nothing is counted twice.
+2. Warm-up forwards are in no figure of the steady state. Until that begins they are added up, for
+   a tick that is asked for them and says that it is cold; then they are forgotten.
+3. Memory is bounded by the number of nodes, not by how long the model runs.
+4. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
+   time, of all others. The two are never mixed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from tui_profiler.messages import Node, Tick
+from tui_profiler.probe.measure.clock.clock import Forward
+from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
+from tui_profiler.probe.measure.clock.totals_columns import Columns
+from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.measure.clock.warm_up import Throughput, WarmUp
+
+WINDOW = 256
+SAMPLES = 4_000_000
+"""Durations kept at most in one set of rings; 16 MB of float32."""
+LEAST_WINDOW = 8
+TURN = 1 / 8
+"""Of a window: where forwards have several shapes, no more of them are added at once. All of one
+shape and then all of the next would leave only the last in the windows of what they share.
+"""
+UNSEEN_NAMES = 1_000
+LEAST_SHARE = 1 / 20
+"""Of the time of all forwards: where those as traced took less, a tick speaks of the others."""
+
+Floats = NDArray[np.float64]
+
+_Groups: TypeAlias = dict[tuple[int, bool], tuple[Pattern, list[Forward]]]
+
+_SECONDS = Struct("d")
+
+
+class _Sort:
+    """What was measured of forwards of one sort."""
+
+    def __init__(self, nodes: int, window: int, latencies: int) -> None:
+        self.forwards = 0
+        self.seconds = 0.0
+        self.latencies: deque[float] = deque(maxlen=latencies)
+        self.columns = Columns(nodes, window)
+
+    def add(self, seconds: float) -> None:
+        """Count one forward."""
+        self.forwards += 1
+        self.seconds += seconds
+        self.latencies.append(seconds)
+
+
+class Aggregator:
+    """What was measured of one model since it was traced."""
+
+    def __init__(
+        self, nodes: Sequence[Node], model: nn.Module, window: int = WINDOW, *, batch: int = 1
+    ) -> None:
+        self.unseen: dict[str, int] = {}
+        """Calls of modules that the trace did not see, by path; at most 1,000 paths."""
+        modules = sum(node.kind == "module" for node in nodes)
+        self.window = max(min(window, SAMPLES // max(modules, 1)), LEAST_WINDOW)
+        self._batch = batch
+        """Items that each forward works on."""
+        self._index = TreeIndex(nodes, model)
+        self._patterns = Patterns(self._index)
+        self._warm_up = WarmUp()
+        self._throughput = Throughput()
+        self._early = 0
+        """Forwards before those of which the warm-up is told."""
+        self._sizes = len(nodes), self.window, window
+        self.is_warm = False
+        """Whether a forward of the steady state was taken in."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.unseen.clear()
+        self._as_traced, self._others = _Sort(*self._sizes), _Sort(*self._sizes)
+
+    def add(self, forwards: Iterable[Forward], *, is_early: bool = False) -> None:
+        """Take in forwards, in the order in which they ended.
+
+        Args:
+            forwards: that were recorded.
+            is_early: they ran while their times could not be steady: no warm-up is told of them,
+                and they are in cold figures alone.
+        """
+        groups: _Groups = {}
+        taken = 0
+        for forward in forwards:
+            start, end = _root_times(forward)
+            self._early += is_early
+            if not is_early and not self._warm_up.takes(end - start):
+                if not self.is_warm:
+                    groups.clear()
+                    self._begin()
+                    self.is_warm = True
+                self._throughput.add(forward.since, end, self._batch)
+            elif self.is_warm:
+                continue
+            self._sort(forward).add(end - start)
+            pattern = self._pattern(forward)
+            key = id(pattern), forward.as_traced
+            groups.setdefault(key, (pattern, []))[1].append(forward)
+            taken += 1
+            if len(groups) > 1 and taken >= self.window * TURN:
+                self._measure_groups(groups)
+                taken = 0
+        self._measure_groups(groups)
+        if not self.is_warm:
+            self.let_go()  # A model that is run a few times may be gone at once.
+
+    def tick(self, at: float, dropped: int = 0, *, or_cold: bool = False) -> Tick:
+        """Give everything measured so far.
+
+        Args:
+            at: seconds since the command was started.
+            dropped: forwards and messages dropped so far.
+            or_cold: speak of warm-up forwards where there were no others.
+
+        Returns:
+            A message whose latencies and throughput are not numbers before the steady state, the
+            throughput before two forwards in a row as well.
+        """
+        self._patterns.forget_unused()
+        self._index.allow_refresh()
+        is_cold = (
+            or_cold and not self.is_warm and self._as_traced.forwards + self._others.forwards > 0
+        )
+        shown, rest = self._as_traced, self._others
+        if not self.is_warm and not is_cold:
+            shown = rest = _Sort(0, self.window, 0)
+        is_as_traced = True
+        if shown.seconds < LEAST_SHARE * (shown.seconds + rest.seconds):
+            shown, rest = rest, shown
+            is_as_traced = False
+        columns = shown.columns.packed()
+        p50, p95 = _quantiles(sorted(shown.latencies), (0.5, 0.95))
+        return Tick(
+            at=at,
+            forwards=shown.forwards,
+            warmup_forwards=0 if is_cold else self._early + self._warm_up.forwards,
+            dropped=dropped,
+            latency_p50=p50,
+            latency_p95=p95,
+            per_second=self._throughput.per_second(),
+            window=self.window,
+            nodes=columns["nodes"],
+            calls=columns["calls"],
+            total=columns["total"],
+            own=columns["own"],
+            last=columns["last"],
+            p50=columns["p50"],
+            p95=columns["p95"],
+            maximum=columns["maximum"],
+            per_forward=columns["per_forward"],
+            own_per_forward=columns["own_per_forward"],
+            left_out=shown.columns.left_out,
+            gaps=self._throughput.gaps,
+            as_traced=is_as_traced,
+            others=rest.forwards,
+            others_share=rest.seconds / (shown.seconds + rest.seconds) if rest.forwards else 0.0,
+            cold=is_cold,
+        )
+
+    def let_go(self) -> None:
+        """Keep no module alive: the model may be gone before its next forward."""
+        self._patterns.forget()
+
+    def _sort(self, forward: Forward) -> _Sort:
+        return self._as_traced if forward.as_traced else self._others
+
+    def _pattern(self, forward: Forward) -> Pattern:
+        for pattern in self._patterns.like(forward.modules):
+            return pattern
+        return self._learn(forward)
+
+    def _learn(self, forward: Forward) -> Pattern:
+        return self._patterns.learn(forward.modules, _times([forward])[0, 0])
+
+    def _measure_groups(self, groups: _Groups) -> None:
+        for pattern, recorded in groups.values():
+            self._measure(pattern, recorded)
+        groups.clear()
+
+    def _measure(self, pattern: Pattern, recorded: list[Forward]) -> None:
+        times = _times(recorded)
+        fits = pattern.matches(times[:, 0])
+        if not fits.all():
+            for forward in np.flatnonzero(~fits):
+                self._measure_otherwise_nested(recorded[forward])
+            times = times[fits]
+        if len(times):
+            self._sort(recorded[0]).columns.add(pattern, times[:, 1] - times[:, 0])
+            self._count_unseen(pattern, len(times))
+
+    def _measure_otherwise_nested(self, forward: Forward) -> None:
+        # The same calls ended in the same order, but another one was around them.
+        starts = _times([forward])[:, 0]
+        alike = self._patterns.like(forward.modules)
+        pattern = next((one for one in alike if one.matches(starts)[0]), None)
+        self._measure(pattern or self._learn(forward), [forward])
+
+    def _count_unseen(self, pattern: Pattern, forwards: int) -> None:
+        for name, calls in pattern.unseen.items():
+            if name in self.unseen or len(self.unseen) < UNSEEN_NAMES:
+                self.unseen[name] = self.unseen.get(name, 0) + calls * forwards
+
+
+def _quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Give quantiles with linear interpolation; not numbers where there are no values."""
+    if not ordered:
+        return [float("nan") for _ in shares]
+    found = []
+    for share in shares:
+        below = int(share * (len(ordered) - 1))
+        low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+        found.append(low + (high - low) * (share * (len(ordered) - 1) - below))
+    return found
+
+
+def _root_times(forward: Forward) -> tuple[float, float]:
+    calls = len(forward.modules)
+    (start,) = _SECONDS.unpack_from(forward.times, (calls - 1) * _SECONDS.size)
+    (end,) = _SECONDS.unpack_from(forward.times, (2 * calls - 1) * _SECONDS.size)
+    return start, end
+
+
+def _times(recorded: list[Forward]) -> Floats:
+    """Give (forwards, 2, calls): begin and end of every call. All have the same number of calls."""
+    packed = b"".join([forward.times for forward in recorded])
+    return np.frombuffer(packed, np.float64).reshape(len(recorded), 2, -1)

@@ -1,0 +1,215 @@
+"""The module clock: when every module call of a watched model began and ended.
+
+It replaces ``nn.Module.__call__`` while someone watches, because hooks cost five times more, switch
+fused paths off and break compilation.
+
+1. It is installed once per watching period. An assignment to ``nn.Module.__call__`` costs up to
+   373 us, and CPython >= 3.13 stops caching a class after 1,000 of them: ``recording`` gates
+   instead.
+2. It is removed only if the attribute is still ours; otherwise it stays below the other
+   replacement, passes through for ever, and is peeled off when it surfaces again.
+3. At most ``pending_events`` events wait to be taken. When they are full, whole forwards are
+   dropped and counted: half a forward would be a wrong figure.
+4. No module is kept alive after the period, and none that was not called or is not the root.
+
+What runs inside of each call is in ``timed_call.py``, what it records in ``call_recorder.py``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+
+from torch import nn
+
+from tui_profiler.probe.measure.clock.backward import BackwardPasses
+from tui_profiler.probe.measure.clock.call_recorder import Around, Watching
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock
+from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.torch_compat.entry_method import EntryMethod
+from tui_profiler.probe.torch_compat.forward_kind import Kind
+from tui_profiler.probe.torch_compat.module_call import (
+    Call,
+    alive,
+    is_present,
+    present_call,
+    put_call,
+    take_off,
+)
+
+__all__ = ["PENDING_EVENTS", "Forward", "ModuleClock"]
+
+PENDING_EVENTS = 400_000
+"""At most 10 MB; half a second of a model that does nothing but call empty modules."""
+
+SHORTEST_SECONDS = 1e-9
+"""Less than any forward takes."""
+
+
+class ModuleClock:
+    """Times the calls of one model's modules, from install to uninstall.
+
+    Args:
+        root: the model.
+        pending_events: how many wait to be taken, at most.
+        device: sets marks on a GPU's stream around each call.
+        traced: what forwards as traced have in common, None: all have.
+        strangers: told of each module called while the model does not run, on its thread; tells
+            whether it is another model, whose calls are timed.
+        entry: the method that stands for the model's forward; None: the forward itself.
+        passes: backward passes of the program, observed in the same period; None: they are not.
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        pending_events: int = PENDING_EVENTS,
+        device: DeviceClock | None = None,
+        traced: Kind | None = None,
+        strangers: Callable[[nn.Module], bool] | None = None,
+        entry: EntryMethod | None = None,
+        passes: BackwardPasses | None = None,
+    ) -> None:
+        self._entry = entry
+        self.passes = passes
+        self._root = weakref.ref(root)
+        self._pending_events = pending_events
+        self.device = device
+        self._traced = traced
+        self._strangers = strangers
+        self._watching: Watching | None = None
+        self._seconds = inf
+        """Of forwards that were asked to be recorded; 0: none."""
+        self._dropped_before = 0
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether calls go through this clock."""
+        return self._watching is not None
+
+    @property
+    def recording(self) -> bool:
+        """Whether forwards that begin now are recorded; those that run already are not cut."""
+        return self._seconds > 0
+
+    @recording.setter
+    def recording(self, wanted: bool) -> None:
+        seconds = inf if wanted else 0.0
+        if seconds != self._seconds:
+            self._record(seconds)
+
+    def record_for(self, seconds: float, *, one_at_least: bool = False) -> None:
+        """Record forwards until they have taken so long together: one at least, after a gap two.
+
+        Nobody has to be there to stop it: what is recorded is bounded however seldom they come.
+        """
+        self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next forward that begins is recorded."""
+        return self._watching is not None and self._watching.is_wanted
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a forward that is recorded has begun and not ended."""
+        return self._watching is not None and self._watching.is_busy
+
+    def _record(self, seconds: float) -> None:
+        self._seconds = seconds
+        if self._watching is not None:
+            self._watching.watch(self._root() if seconds > 0 else None, seconds)
+
+    @property
+    def dropped(self) -> int:
+        """Forwards that were not kept so far, because nothing took those before them."""
+        return self._dropped_before + (self._watching.dropped if self._watching else 0)
+
+    @property
+    def model_seconds(self) -> dict[int, float]:
+        """Seconds in calls of this model and of others, by id; of this period."""
+        return dict(self._watching.model_seconds) if self._watching else {}
+
+    @property
+    def asking_seconds(self) -> float:
+        """What it took in this period to tell forwards as traced from others."""
+        return self._watching.asking_seconds if self._watching else 0.0
+
+    def install(self, instead_of: Call | None = None) -> None:
+        """Begin a watching period; nothing happens where one has begun.
+
+        Args:
+            instead_of: what the present replacement of ours replaced, where the clock takes its
+                place; None: the clock replaces what is present.
+        """
+        if self._watching is None:
+            self._watching = Watching(
+                present_call() if instead_of is None else alive(instead_of),
+                self._pending_events,
+                self.device,
+                self._traced,
+                self._strangers,
+            )
+            self._record(self._seconds)
+            put_call(self._watching.call)
+            if self._entry is not None:
+                self._entry.put(self._watching.run_entry)
+            if self.passes is not None:
+                self.passes.listen()
+
+    def uninstall(self) -> None:
+        """End the watching period; what was not taken is forgotten."""
+        if self._watching is None:
+            return
+        self._dropped_before = self.dropped
+        watching, self._watching = self._watching, None
+        watching.close()
+        if self._entry is not None:
+            self._entry.take_off()
+        if self.passes is not None:
+            self.passes.close()
+        take_off(watching.call, watching.replaced)
+
+    @contextmanager
+    def removed(self) -> Iterator[bool]:
+        """Take the clock off for a while, for forwards that are as bare as without it.
+
+        Costs two of the assignments of rule 1: not for ever, and not inside of what is timed. The
+        first forward after each is slower: the interpreter has to learn its short cuts again.
+
+        Yields:
+            False where it could only be gated, because someone else replaced the attribute since.
+        """
+        watching, seconds_before = self._watching, self._seconds
+        if watching is None:
+            yield True
+            return
+        self.recording = False
+        is_ours = is_present(watching.call)
+        if is_ours:
+            put_call(watching.replaced)
+        try:
+            yield is_ours
+        finally:
+            if is_ours and is_present(watching.replaced):
+                put_call(watching.call)
+            self._record(seconds_before)
+
+    def run_next_in(self, around: Around) -> None:
+        """Have the next recorded forward as traced run inside of ``around``, on any thread.
+
+        Nothing is assigned for it (rule 1).
+        """
+        if self._watching is not None:
+            self._watching.around_next.append(around)
+
+    def note_gap(self) -> None:
+        """Say that the time until the next forward is not running: the model was held."""
+        if self._watching is not None:
+            self._watching.ended = None
+
+    def take(self) -> list[Forward]:
+        """Give the forwards that finished since the last time, and forget them."""
+        return self._watching.take() if self._watching else []

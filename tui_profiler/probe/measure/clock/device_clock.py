@@ -1,0 +1,275 @@
+"""What every module call takes on a GPU: an event on the current stream before and after it.
+
+1. Nothing here waits for the device: what has ended is asked with ``query``, later, between
+   forwards.
+2. At most ``most_events`` events exist. When none is free, whole forwards are dropped and counted:
+   half a forward would be a wrong figure.
+3. While a CUDA graph is captured no event is recorded: it would become a part of the graph.
+4. What the device's library raises ends the timing, with its words as the reason; it never reaches
+   the program.
+
+The only lines that touch ``torch.cuda`` are ``device_of`` and the class below it. They were never
+run on hardware; everything else is tested on a simulated device.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from tui_profiler.messages import Node
+from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
+from tui_profiler.probe.measure.clock.totals_columns import Columns
+from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.torch_compat.modules import each_parameter
+
+MOST_EVENTS = 20_000
+"""Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""
+WINDOW = 64
+"""The last forwards that medians speak of."""
+
+
+class DeviceEvent(Protocol):
+    """A mark in a device's stream."""
+
+    def record(self) -> None:
+        """Set the mark behind what was launched so far, on the current stream."""
+        ...
+
+    def query(self) -> bool:
+        """Say whether the device has reached it."""
+        ...
+
+
+class Device(Protocol):
+    """Where a model's kernels run."""
+
+    def event(self) -> DeviceEvent:
+        """Make a mark that is not set yet."""
+        ...
+
+    def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:
+        """Give the time between two marks of its own; both were reached."""
+        ...
+
+    def is_capturing(self) -> bool:
+        """Say whether what is launched now becomes part of a graph, instead of running."""
+        ...
+
+
+class DeviceForward(NamedTuple):
+    """One forward as the device ran it."""
+
+    modules: list[nn.Module]
+    """Of each call, in the order in which the calls ended on the host."""
+    times: bytes
+    """float64: when each call began on the host, then when each ended."""
+    seconds: list[float]
+    """Between the two marks of each call."""
+
+
+class Marks(list[object]):
+    """The host's events of one forward, with the pairs of marks of the same calls beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: list[tuple[DeviceEvent, DeviceEvent]] = []
+        self.is_whole = True
+        self.is_captured = False
+
+
+class _Waiting(NamedTuple):
+    modules: list[nn.Module]
+    times: bytes
+    pairs: list[tuple[DeviceEvent, DeviceEvent]]
+
+
+class DeviceClock:
+    """Sets the marks of one model's calls, and reads those that the device has reached."""
+
+    def __init__(self, device: Device, most_events: int = MOST_EVENTS) -> None:
+        self._device = device
+        self._free: deque[DeviceEvent] = deque()
+        self._left_to_make = most_events
+        self._waiting: deque[_Waiting] = deque()
+        self.dropped = 0
+        """Forwards that could not be timed."""
+        self.captured = 0
+        """Forwards in which a graph was captured."""
+        self.why_none = ""
+        """Why no more forwards are timed; empty while they are."""
+
+    def new_forward(self) -> list[object]:
+        """Give the list for the host's events of a forward that begins."""
+        return [] if self.why_none else Marks()
+
+    def begin(self, events: list[object]) -> DeviceEvent | None:
+        """Set a mark before a call; None where it cannot be."""
+        if not isinstance(events, Marks) or not events.is_whole:
+            return None
+        mark = self._set()
+        if mark is None:
+            events.is_whole = False
+            events.is_captured = self._is_capturing()
+        return mark
+
+    def end(self, events: list[object], began: DeviceEvent | None) -> None:
+        """Set a mark after the call that ``began`` stands before."""
+        if began is None:
+            return
+        assert isinstance(events, Marks)
+        ended = self._set() if events.is_whole else None
+        if ended is None:
+            events.is_captured = events.is_captured or (events.is_whole and self._is_capturing())
+            events.is_whole = False
+            self._free.append(began)
+        else:
+            events.pairs.append((began, ended))
+
+    def finish(self, events: list[object], modules: list[nn.Module], times: bytes) -> None:
+        """Take in a forward that has ended on the host."""
+        if isinstance(events, Marks) and events.is_whole and len(events.pairs) == len(modules):
+            self._waiting.append(_Waiting(modules, times, events.pairs))
+        else:
+            self.drop(events)
+
+    def drop(self, events: list[object]) -> None:
+        """Take in a forward that is not kept."""
+        if isinstance(events, Marks):
+            self.captured += events.is_captured
+            self.dropped += not events.is_captured and not self.why_none
+        self.leave_out(events)
+
+    def leave_out(self, events: list[object]) -> None:
+        """Take in a forward that is to be in no figure."""
+        if isinstance(events, Marks):
+            self._give_back(events.pairs)
+
+    def read(self) -> list[DeviceForward]:
+        """Give the forwards that the device has run since the last time."""
+        found: list[DeviceForward] = []
+        try:
+            while self._waiting and _is_reached(self._waiting[0].pairs):
+                modules, times, pairs = self._waiting.popleft()
+                seconds = [self._device.seconds_between(*pair) for pair in pairs]
+                found.append(DeviceForward(modules, times, seconds))
+                self._give_back(pairs)
+        except RuntimeError as error:
+            self._fail(error)
+        return found
+
+    def close(self) -> None:
+        """Forget every forward; their events are used again."""
+        while self._waiting:
+            self._give_back(self._waiting.popleft().pairs)
+
+    def _set(self) -> DeviceEvent | None:
+        try:
+            if self.why_none or self._device.is_capturing():
+                return None
+            mark = self._take()
+            if mark is not None:
+                mark.record()
+            return mark
+        except RuntimeError as error:
+            self._fail(error)
+            return None
+
+    def _take(self) -> DeviceEvent | None:
+        try:
+            return self._free.popleft()
+        except IndexError:
+            if self._left_to_make <= 0:
+                return None
+            self._left_to_make -= 1
+            return self._device.event()
+
+    def _is_capturing(self) -> bool:
+        try:
+            return not self.why_none and self._device.is_capturing()
+        except RuntimeError as error:
+            self._fail(error)
+            return False
+
+    def _fail(self, error: RuntimeError) -> None:
+        self.why_none = str(error).partition("\n")[0] or type(error).__name__
+        self._waiting.clear()
+        self._free.clear()
+
+    def _give_back(self, pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> None:
+        for pair in pairs:
+            self._free.extend(pair)
+
+
+def _is_reached(pairs: list[tuple[DeviceEvent, DeviceEvent]]) -> bool:
+    # The root's end is the last; a module may have run on another stream, so the others are asked
+    # as well.
+    return pairs[-1][1].query() and all(b.query() and e.query() for b, e in pairs)
+
+
+class DeviceAggregator:
+    """Adds up what the device took, by node."""
+
+    def __init__(self, nodes: Sequence[Node], model: nn.Module) -> None:
+        self._patterns = Patterns(TreeIndex(nodes, model))
+        self._columns = Columns(len(nodes), WINDOW)
+        self._forwards = 0
+
+    def add(self, forwards: Sequence[DeviceForward]) -> None:
+        """Take in forwards."""
+        for forward in forwards:
+            seconds = np.array([forward.seconds], np.float64)
+            self._columns.add(self._pattern(forward), seconds)
+            self._forwards += 1
+
+    def message(self, at: float, clock: DeviceClock) -> DeviceTimes:
+        """Give everything so far, ``at`` seconds since the command was started."""
+        self._patterns.forget_unused()
+        columns = self._columns.packed()
+        return DeviceTimes(
+            at=at,
+            forwards=self._forwards,
+            dropped=clock.dropped,
+            captured=clock.captured,
+            why_none=clock.why_none,
+            nodes=columns["nodes"],
+            calls=columns["calls"],
+            total=columns["total"],
+            per_forward=columns["per_forward"],
+            own_per_forward=columns["own_per_forward"],
+        )
+
+    def _pattern(self, forward: DeviceForward) -> Pattern:
+        starts = np.frombuffer(forward.times, np.float64)[: len(forward.modules)]
+        for pattern in self._patterns.like(forward.modules):
+            if pattern.matches(starts[None])[0]:
+                return pattern
+        return self._patterns.learn(forward.modules, starts)
+
+
+def device_of(model: nn.Module) -> Device | None:
+    """Give the device that a model's kernels run on, None where that is no GPU of CUDA."""
+    parameter = next(each_parameter(model), None)
+    is_on_cuda = parameter is not None and parameter.device.type == "cuda"
+    return _Cuda() if is_on_cuda else None
+
+
+class _Cuda:
+    """The current device of CUDA; never run on hardware so far."""
+
+    def event(self) -> DeviceEvent:
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch
+
+    def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:
+        assert isinstance(began, torch.cuda.Event)
+        assert isinstance(ended, torch.cuda.Event)
+        return float(began.elapsed_time(ended)) / 1e3
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()

@@ -1,0 +1,171 @@
+"""Running totals and recent durations of every node that was ever called, as columns."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tui_profiler.probe.measure.clock.forward_pattern import Pattern
+from tui_profiler.probe.measure.clock.recent_durations import Rings
+from tui_profiler.probe.measure.clock.tick_limit import MOST_NODES, most_time
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+
+_P50, _P95, _MAXIMUM, _PER_FORWARD, _OWN_PER_FORWARD = range(5)
+
+
+class Columns:
+    """One row for each node, in the order in which they were first called."""
+
+    def __init__(self, nodes: int, window: int) -> None:
+        self._row_of_node = np.full(nodes, -1, np.intp)
+        self._nodes = np.zeros(0, np.uint32)
+        self._calls = np.zeros(0, np.uint64)
+        self._total = np.zeros(0, np.float64)
+        self._own = np.zeros(0, np.float64)
+        self._last = np.zeros(0, np.float32)
+        self._recent = np.zeros((5, 0), np.float32)
+        self._is_changed = np.zeros(0, bool)
+        self._is_repeated = np.zeros(0, bool)
+        """Whether the node was ever called twice in one forward; else ``_per_forward`` is not
+        kept, because ``_durations`` says it."""
+        self._is_caller = np.zeros(0, bool)
+        """Whether it ever called another, or is repeated; else ``_own_per_forward`` is not kept."""
+        self._sent = np.zeros(0, np.intp)
+        """Rows that fit into a tick; none while all do."""
+        self._known: WeakKeyDictionary[Pattern, Integers] = WeakKeyDictionary()
+        """Rows of the shapes met so far; what they ask for is set up."""
+        self._durations = Rings(window)
+        self._per_forward = Rings(window)
+        self._own_per_forward = Rings(window)
+
+    def add(self, pattern: Pattern, durations: Floats) -> None:
+        """Add forwards of one shape.
+
+        Args:
+            pattern: their shape.
+            durations: (forwards, events) seconds, of every event of the pattern.
+        """
+        if not len(pattern.calls):
+            return
+        rows = self._known.get(pattern)
+        if rows is None:
+            rows = self._known[pattern] = self._rows(pattern.nodes)
+            self._part(rows, pattern)
+        # (calls, forwards), so that what is summed lies together.
+        calls = np.ascontiguousarray(durations.T[pattern.calls])
+        own = calls.copy()
+        if len(pattern.callers):
+            inside = calls[pattern.nested]
+            own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first, axis=0)
+        outermost = calls
+        if len(pattern.inner):
+            outermost = calls.copy()
+            outermost[pattern.inner] = 0.0
+        is_repeated = len(pattern.nodes) < len(pattern.calls)
+        per_forward, own_per_forward = outermost, own
+        if is_repeated:
+            per_forward = np.add.reduceat(outermost, pattern.first, axis=0)
+            own_per_forward = np.add.reduceat(own, pattern.first, axis=0)
+        self._calls[rows] += (pattern.counts * len(durations)).astype(np.uint64)
+        self._total[rows] += per_forward.sum(axis=1)
+        self._own[rows] += own_per_forward.sum(axis=1)
+        self._last[rows] = calls[pattern.first + pattern.counts - 1, -1]
+        self._is_changed[rows] = True
+        for members, places in pattern.groups:
+            # Oldest first: forward by forward, call by call.
+            values = calls[places].transpose(0, 2, 1).reshape(len(members), -1)
+            self._durations.push(rows[members], values)
+        for is_apart, rings, seconds in (
+            (self._is_repeated[rows], self._per_forward, per_forward),
+            (self._is_caller[rows], self._own_per_forward, own_per_forward),
+        ):
+            if is_apart.any():
+                rings.push(rows[is_apart], seconds[is_apart])
+
+    def _part(self, rows: Integers, pattern: Pattern) -> None:
+        # Of most nodes the three rings would be equal: a leaf has all its time for itself, and what
+        # is called once a forward takes a call's time. The others part when that first shows.
+        is_caller = np.zeros(len(rows), bool)
+        is_caller[np.searchsorted(pattern.first, pattern.callers, side="right") - 1] = True
+        repeated = rows[(pattern.counts > 1) & ~self._is_repeated[rows]]
+        if len(repeated):
+            self._per_forward.copy(repeated, self._durations)
+            self._is_repeated[repeated] = True
+        parted = rows[(is_caller | self._is_repeated[rows]) & ~self._is_caller[rows]]
+        if len(parted):
+            self._own_per_forward.copy(parted, self._durations)
+            self._is_caller[parted] = True
+
+    @property
+    def left_out(self) -> int:
+        """How many nodes do not fit into a tick."""
+        return max(len(self._nodes) - MOST_NODES, 0)
+
+    def packed(self) -> dict[str, bytes]:
+        """Give every column of ``Tick`` as the bytes of a native array."""
+        self._refresh()
+        rows: Integers | slice = slice(None)
+        if self.left_out:
+            rows = self._sent = most_time(self._total, MOST_NODES, self._sent)
+        recent = {
+            name: self._recent[place][rows].tobytes()
+            for place, name in enumerate(
+                ("p50", "p95", "maximum", "per_forward", "own_per_forward")
+            )
+        }
+        return {
+            "nodes": self._nodes[rows].tobytes(),
+            "calls": self._calls[rows].tobytes(),
+            "total": self._total[rows].tobytes(),
+            "own": self._own[rows].tobytes(),
+            "last": self._last[rows].tobytes(),
+            **recent,
+        }
+
+    def _refresh(self) -> None:
+        rows = np.flatnonzero(self._is_changed)
+        if not len(rows):
+            return
+        self._is_changed[:] = False
+        p50, p95, maximum = self._durations.quantiles(rows, (0.5, 0.95, 1.0))
+        self._recent[_P50, rows] = p50
+        self._recent[_P95, rows] = p95
+        self._recent[_MAXIMUM, rows] = maximum
+        self._recent[_PER_FORWARD, rows] = p50
+        self._recent[_OWN_PER_FORWARD, rows] = p50
+        repeated = rows[self._is_repeated[rows]]
+        if len(repeated):
+            self._recent[_PER_FORWARD, repeated] = self._per_forward.quantiles(repeated, (0.5,))[0]
+        callers = rows[self._is_caller[rows]]
+        if len(callers):
+            self._recent[_OWN_PER_FORWARD, callers] = self._own_per_forward.quantiles(
+                callers, (0.5,)
+            )[0]
+
+    def _rows(self, nodes: Integers) -> Integers:
+        rows = self._row_of_node[nodes]
+        new = nodes[rows < 0]
+        if len(new):
+            have = len(self._nodes)
+            self._row_of_node[new] = np.arange(have, have + len(new))
+            self._grow(new)
+            rows = self._row_of_node[nodes]
+        return rows
+
+    def _grow(self, new: Integers) -> None:
+        count = len(new)
+        self._nodes = np.concatenate([self._nodes, new.astype(np.uint32)])
+        self._calls = np.concatenate([self._calls, np.zeros(count, np.uint64)])
+        self._total = np.concatenate([self._total, np.zeros(count)])
+        self._own = np.concatenate([self._own, np.zeros(count)])
+        self._last = np.concatenate([self._last, np.zeros(count, np.float32)])
+        self._recent = np.concatenate([self._recent, np.zeros((5, count), np.float32)], axis=1)
+        self._is_changed = np.concatenate([self._is_changed, np.zeros(count, bool)])
+        self._is_repeated = np.concatenate([self._is_repeated, np.zeros(count, bool)])
+        self._is_caller = np.concatenate([self._is_caller, np.zeros(count, bool)])
+        for rings in (self._durations, self._per_forward, self._own_per_forward):
+            rings.grow(len(self._nodes))

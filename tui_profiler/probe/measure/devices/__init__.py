@@ -1,0 +1,1 @@
+"""Counters of processors, GPUs, memory, disks and network."""

@@ -1,0 +1,1 @@
+"""Energy counters, and a replay of one node to read them."""

@@ -1,0 +1,1 @@
+"""Operator times, from windows of torch's profiler."""

@@ -1,0 +1,129 @@
+"""When a forward is run in an operator window, and what is made of it.
+
+A window costs milliseconds, most of them for reading it. So they are rare: as many as fit into a
+part of the budget. The first one is for warming up: it sets up torch's profiler, once a process.
+In each, a forward that is short runs once beforehand: the window is opened with cold caches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from tui_profiler.messages import MemoryWindow, Node, OperatorTimes
+from tui_profiler.messages.windows import WindowTimes
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.operators.memory_window import Held
+from tui_profiler.probe.measure.operators.operators import OperatorClock
+from tui_profiler.probe.torch_compat.kineto import Window, WindowError
+
+BUDGET = 0.15
+"""The part of the budget of watching that windows may take."""
+FIRST_SECONDS = 0.5
+SHORT_SECONDS = 0.02
+LEAST_SECONDS = 1.0
+MOST_SECONDS = 600.0
+
+
+class OperatorWindows:
+    """Opens windows on one model's forwards now and then."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        model: nn.Module,
+        budget: float,
+        now: Callable[[], float] = time.perf_counter,
+        *,
+        held: Callable[[], Held] | None = None,
+    ) -> None:
+        """Open them as ``budget`` allows, in seconds of ``now``.
+
+        Args:
+            nodes: of the model's tree.
+            model: whose forwards run in them.
+            budget: what watching may cost, as a share.
+            now: a clock.
+            held: tells what lives all the time; None: allocations are not measured.
+        """
+        self._held = held
+        self.memory: MemoryWindow | None = None
+        """What the forward in the last window allocated, None where that was not measured."""
+        self._operators = OperatorClock(nodes, model)
+        self._budget = budget
+        self._now = now
+        self._next = now() + FIRST_SECONDS
+        self._is_warm = False
+        self.why_none = ""
+        """Why no more windows are opened; empty while they are."""
+        self.times: WindowTimes | None = None
+        """Where the time of modules went in the last window, None where it gave nothing."""
+        self.pause_seconds = FIRST_SECONDS
+        """From the last window to the next."""
+        self.cost_seconds = 0.0
+        """Of the last window: what its forward took longer than others, and all around it."""
+
+    @property
+    def share(self) -> float:
+        """What windows cost, as a share of the time: the last one's, until the next is due."""
+        return 0.0 if self.why_none else self.cost_seconds / self.pause_seconds
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next forward is to be run in a window."""
+        return not self.why_none and self._now() >= self._next
+
+    def run(
+        self, clock: ModuleClock, forward: Callable[[], float], usual_seconds: float, at: float
+    ) -> OperatorTimes:
+        """Run one forward in a window; it is in no other figure.
+
+        Args:
+            clock: of the model; nothing waits in it.
+            forward: runs the model once and gives its seconds.
+            usual_seconds: that another forward took.
+            at: seconds since the command was started.
+        """
+        clock.recording = True
+        began = time.perf_counter()
+        seconds = spent = 0.0
+        self.times = self.memory = None
+        # The first one is in no times: it has memory events, which take their time.
+        with_memory = self._held is not None and not self._is_warm
+        try:
+            with Window(with_memory=with_memory) as window:
+                if usual_seconds < SHORT_SECONDS:
+                    spent = forward()
+                seconds = forward()
+            recorded = clock.take()
+            if recorded and self._is_warm:
+                self._operators.add(recorded[-1], window.seen)
+                self.times = self._operators.window_times(at)
+            if recorded and with_memory and self._held is not None:
+                self.memory = self._operators.memory_window(
+                    at, recorded[-1], window.allocations, self._held()
+                )
+        except WindowError as error:
+            self.why_none = str(error)
+        except Exception as error:
+            # The model may use a profiler itself. Should it raise without a window as well, the
+            # next forward says so.
+            self.why_none = f"the model raised {type(error).__name__} in an operator window"
+        finally:
+            clock.take()
+            clock.note_gap()
+        message = self._operators.message(at, seconds, self.why_none)
+        ended = time.perf_counter()
+        if not self._is_warm:
+            self._is_warm = True
+            return message
+        usual = min(usual_seconds, seconds)
+        self.cost_seconds = max(ended - began - (usual if spent == 0.0 else 2 * usual), 0.0)
+        affordable = (
+            self.cost_seconds / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
+        )
+        self.pause_seconds = min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        self._next = self._now() + self.pause_seconds
+        return message

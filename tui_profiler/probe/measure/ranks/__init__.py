@@ -1,0 +1,1 @@
+"""One rank of a distributed run: its steps, and waiting for collectives."""
