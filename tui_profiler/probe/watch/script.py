@@ -1,11 +1,11 @@
-"""A script of the user's, run as Python itself would, with what looks on beside it.
+"""The user's script, run as Python itself would run it, with the probe beside it.
 
 1. The script sees its own ``sys.argv``, ``sys.path``, ``sys.flags``, environment and ``__main__``;
    what it raises is shown without our frames, and its exit code is the process's.
-2. torch is imported by the script alone, with what it has set for that; then the looking begins
-   (``alongside.py``).
-3. A child that it forks ends as it would alone; nothing of ours is told of it.
-4. When the program that started it is gone, it is told as when its terminal is: by SIGHUP.
+2. torch is imported by the script alone, with what it has set for that; then the probe starts
+   (``script_models.py``).
+3. A child that it forks ends as it would alone; the probe ignores it.
+4. The socket to the viewer is not inherited by programs that the script starts.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ import atexit
 import contextlib
 import os
 import runpy
-import signal
 import socket
 import sys
+import sysconfig
 import threading
+import traceback
 import types
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import TracebackType
 
-from tui_profiler.probe.alongside import Alongside
-from tui_profiler.probe.link import Link
-from tui_profiler.probe.parent import signal_with_parent
+from tui_profiler.messages import Failed, Remedy
+from tui_profiler.messages.failure import SCRIPT
+from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.watch.script_models import FLUSH_SECONDS, Alongside
 
 _OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
+_PYTHONS = (sysconfig.get_path("stdlib") + os.sep, "<")
+"""Where code of Python is; what begins with ``<`` is no file."""
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
+
+_LOOK = (Remedy("L", "shows the output of the script"),)
+_MOST_CHARACTERS = 1000
+_MOST_TRACEBACK = 64 * 1024
 
 
 def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
@@ -41,14 +50,16 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
         rest: the file, or ``-m`` and the module, then the script's own arguments.
 
     Raises:
-        SystemExit: as the script ended; with 1 where it raised, 130 where it was interrupted.
+        SystemExit: as the script ended; with 1 where it raised.
+        KeyboardInterrupt: the script was interrupted. It has been shown; Python ends the process by
+            SIGINT for it.
     """
-    signal_with_parent(signal.SIGHUP)
+    os.set_inheritable(int(descriptor), False)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
     Alongside(link, _name(rest), float(started_at), float(budget)).listen()
     process = os.getpid()
     try:
-        _run_shown(rest)
+        _run_shown(rest, link)
     except SystemExit as ended:
         if os.getpid() != process:
             _end_forked(ended.code)
@@ -57,15 +68,59 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
         _end_forked(None)
 
 
-def _run_shown(rest: Sequence[str]) -> None:
+def _run_shown(rest: Sequence[str], link: Link) -> None:
+    process = os.getpid()
     try:
         _run(rest)
-    except SystemExit:
+    except SystemExit as error:
+        if isinstance(error.code, str) and os.getpid() == process:
+            _report(link, Failed(SCRIPT, error.code[:_MOST_CHARACTERS], remedies=_LOOK))
         raise
     except BaseException as error:  # What the script raised, shown as Python shows it.
         error = error.with_traceback(_without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
+        if os.getpid() == process:
+            _report(link, _failed(error))
+        if isinstance(error, KeyboardInterrupt) and os.getpid() == process:
+            sys.excepthook = _shown
+            raise
         raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 1) from None
+
+
+def _failed(error: BaseException) -> Failed:
+    """Return what a script raised, in the words of its traceback."""
+    # A SyntaxError begins with lines of the source, which are indented; notes come last.
+    lines = traceback.format_exception_only(error)
+    what = next((line for line in lines if not line.startswith(" ")), type(error).__name__)
+    return Failed(
+        SCRIPT,
+        " ".join(what.split())[:_MOST_CHARACTERS],  # Messages of torch have several lines.
+        at=_place(error.__traceback__),
+        remedies=_LOOK,
+        traceback="".join(traceback.format_exception(error))[-_MOST_TRACEBACK:],
+    )
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return file and line of the innermost frame of the user's code, else of any."""
+    frames = traceback.extract_tb(trace) if trace is not None else []
+    own = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith(_PYTHONS)
+        and _PACKAGES.isdisjoint(frame.filename.split(os.sep))
+    ]
+    return "".join(f"{frame.filename}:{frame.lineno}" for frame in (own or frames)[-1:])
+
+
+def _report(link: Link, failed: Failed) -> None:
+    if not link.is_closed:
+        link.send(failed)
+        link.flush(FLUSH_SECONDS)
+
+
+def _shown(*error: object) -> None:
+    """Show nothing."""
 
 
 def _end_forked(code: str | int | None) -> None:

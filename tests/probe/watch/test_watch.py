@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.probe.watched_model import (
+from tests.probe.watch.watched_model import (
     Net,
     has_times,
     has_tree,
@@ -22,8 +22,8 @@ from tests.probe.watched_model import (
 )
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
+from tui_profiler.connection.rendezvous import places
 from tui_profiler.messages import Hello
-from tui_profiler.rendezvous import places
 
 
 def test_a_viewer_sees_the_tree_its_macs_and_times() -> None:
@@ -43,22 +43,23 @@ def test_a_viewer_sees_the_tree_its_macs_and_times() -> None:
 
 def test_nothing_is_replaced_before_a_viewer_comes_and_after_the_last_has_left() -> None:
     model, x = Net().eval(), torch.randn(3, 8)
+    before = _threads_beside_the_server()
     with watch(model, "net", grace_seconds=0.05):
         assert is_put_back()
         with Viewer(place_of("net")) as viewer:
             viewer.until(has_times, ran(model, x))
             assert not is_put_back()
         wait_until(is_put_back)
-        wait_until(lambda: not _threads_beside_the_server())
+        wait_until(lambda: _threads_beside_the_server() <= before)
         with Viewer(place_of("net")) as viewer:  # The tree is kept; the figures are new ones.
             session = viewer.until(has_times, ran(model, x))
             assert has_tree(session)
     wait_until(lambda: not list(places()))
 
 
-def _threads_beside_the_server() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name in ("tui-profiler-read", "tui-profiler-write")]
+def _threads_beside_the_server() -> set[int | None]:
+    names = ("tui-profiler-read", "tui-profiler-write")
+    return {thread.ident for thread in threading.enumerate() if thread.name in names}
 
 
 def trained(steps: int, each: Callable[[int], None] = lambda step: None) -> list[torch.Tensor]:

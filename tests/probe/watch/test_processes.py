@@ -6,14 +6,59 @@ import os
 import signal
 import socket
 import subprocess
+import textwrap
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.probe.watched_program import WatchedProgram, sockets_folder
+from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
-from tui_profiler.rendezvous import places
+from tui_profiler.connection.rendezvous import places
+
+TAKES_NUMBERS = """
+import contextlib, socket, warnings
+
+def sockets():
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                found.add(int(name))
+    return found - {0, 1, 2}
+
+def filled(pairs):
+    for pair in pairs:
+        for end in pair:
+            end.setblocking(False)
+            end.send(b"the program's")
+    return pairs
+
+def close_all():
+    '''Close every descriptor, then make sockets, which get the lowest numbers.'''
+    were = sockets()
+    os.closerange(3, 256)
+    return filled([socket.socketpair() for _ in range(max(were))])
+
+def take_all():
+    '''Put a socket under each number of one, which closes that, with no moment between.'''
+    pairs = []
+    for number in sockets():
+        end, other = socket.socketpair()
+        pairs.append((socket.socket(fileno=os.dup2(end.fileno(), number)), other))
+        end.close()
+    return filled(pairs)
+
+def are_as_sent(pairs):
+    '''Whether each end is open, and holds what the other one sent and no more.'''
+    held = [end.recv(4096) for pair in pairs for end in pair]
+    for pair in pairs:
+        for end, other in (pair, pair[::-1]):
+            end.send(b"again")
+            held.append(other.recv(4096))
+    return set(held) == {b"the program's", b"again"}
+"""
 
 
 @pytest.fixture
@@ -189,7 +234,7 @@ def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
     code = """
     del os.environ["TUI_PROFILER_DIR"]
     os.environ.pop("XDG_RUNTIME_DIR", None)
-    from tui_profiler.rendezvous import candidates, places
+    from tui_profiler.connection.rendezvous import candidates, places
     handle = tui_profiler.watch(model := Net(), "anywhere")
     say(*(str(one) for one in candidates()))
     say(*(str(one.path) for one in places() if one.pid == os.getpid()))
@@ -201,3 +246,70 @@ def test_without_a_runtime_directory_there_is_one_in_tmp(folder: Path) -> None:
     assert f"/tmp/tui-profiler-{os.geteuid()}" in usable
     assert str(Path(str(path)).parent) in usable
     assert not Path(str(path)).exists()
+
+
+@pytest.mark.parametrize("way", ["close_all", "take_all"])
+def test_a_program_that_closes_every_descriptor_keeps_its_sockets_and_is_watched(
+    folder: Path, way: str
+) -> None:
+    code = """
+    model, x = Net().eval(), torch.randn(3, 8)
+    handle = tui_profiler.watch(model, "closes")
+    run(model, x, lambda: handle.is_looked_at)
+    run(model, x, lambda: nn.Module.__call__ is not TORCHS_OWN)
+    pairs = WAY()
+    run(model, x, lambda: not handle.is_looked_at)
+    until(lambda: own_threads() == ["tui-profiler"])
+    since = tui_profiler.watch(model, "since")
+    run(model, x, lambda: handle.is_looked_at and since.is_looked_at)
+    run(model, x, lambda: not (handle.is_looked_at or since.is_looked_at))
+    say("left", are_as_sent(pairs))
+    """
+    with WatchedProgram(TAKES_NUMBERS + f"WAY = {way}" + textwrap.dedent(code), folder) as program:
+        with Viewer(place_of("closes")) as viewer:
+            viewer.until(lambda _: viewer.is_hung_up_on)
+        place = place_of("since")  # The other one has its place again by then.
+        with Viewer(place) as since, Viewer(place_of("closes")) as again:
+            since.until(lambda s: s.timings is not None)
+            again.until(lambda s: s.timings is not None)
+        assert program.said() == ["left", True]
+        assert program.complaint() == ""
+    assert not list(folder.iterdir())
+
+
+def test_a_daemon_is_watched_whether_it_was_before_or_is_from_now_on(folder: Path) -> None:
+    code = """
+    model, x = Net().eval(), torch.randn(3, 8)
+    before = tui_profiler.watch(model, "before")
+    run(model, x, lambda: before.is_looked_at)
+    run(model, x, lambda: nn.Module.__call__ is not TORCHS_OWN)
+    warnings.simplefilter("ignore", DeprecationWarning)  # Of forks beside threads.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    pairs = close_all()
+    since = tui_profiler.watch(model, "since")
+    say("daemon", os.getpid())
+    run(model, x, lambda: before.is_looked_at and since.is_looked_at)
+    run(model, x, lambda: not (before.is_looked_at or since.is_looked_at))
+    say("left", are_as_sent(pairs))
+    """
+    with WatchedProgram(TAKES_NUMBERS + textwrap.dedent(code), folder) as program:
+        with Viewer(place_of("before")) as viewer:
+            viewer.until(lambda _: viewer.is_hung_up_on)
+        kind, daemon = program.said()
+        assert kind == "daemon"
+        with ExitStack() as ends:
+            for name in ("before", "since"):
+                wait_until(lambda name=name: (daemon, name) in [(p.pid, p.name) for p in places()])
+                (place,) = (p for p in places() if (p.pid, p.name) == (daemon, name))
+                viewer = ends.enter_context(Viewer(place))
+                session = viewer.until(lambda s: s.hello is not None)
+                assert session.hello is not None
+                assert session.hello.pid == daemon
+                viewer.until(lambda s: s.timings is not None)
+        assert program.said() == ["left", True]
+        assert program.complaint() == ""
+    assert daemon not in [place.pid for place in places()]

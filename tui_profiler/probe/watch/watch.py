@@ -13,14 +13,16 @@ from types import TracebackType
 import torch
 
 from tui_profiler.messages import Program
-from tui_profiler.probe.observer import GRACE_SECONDS, Observer
-from tui_profiler.probe.serving import Server
-from tui_profiler.probe.trace.places import class_name
-from tui_profiler.probe.writable import writable
+from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.watch.observer import GRACE_SECONDS, Observer
+from tui_profiler.probe.watch.preload import warm_up
+from tui_profiler.probe.watch.server import Server
 
 
 @cache
 def _server() -> Server:
+    warm_up()
     return Server()
 
 
@@ -73,7 +75,8 @@ def watch(
     the profiler, and nothing waits for a viewer.
 
     Args:
-        model: its calls are what is shown; it is not kept alive.
+        model: its calls are what is shown; where its program calls only a method of it, such as
+            Lightning's ``training_step``, the calls of that. It is not kept alive.
         name: to choose it by; None for the name of its class.
         budget: what being looked at may cost, as a share of the model's time.
         grace_seconds: how long after the last viewer the program stays as it is looked at, so that
@@ -99,6 +102,7 @@ def watch(
         budget,
         server.wake,
         grace_seconds,
+        watched=root,
     )
     server.add(observer)
     return Watched(observer, server, model)

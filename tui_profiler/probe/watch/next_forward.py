@@ -8,10 +8,12 @@ from typing import TypeAlias
 
 import torch
 
-from tui_profiler.probe.listener import Listener
-from tui_profiler.probe.trace.careful import LOOP_SECONDS
-from tui_profiler.probe.trace.places import class_name
-from tui_profiler.probe.whereabouts import Whereabouts
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.torch_compat.entry_method import holds
+from tui_profiler.probe.trace.guarded_recorder import LOOP_SECONDS
+from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.watch.listener import Listener, MakesClock
+from tui_profiler.probe.watch.model_choice import Whereabouts
 
 Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
 
@@ -26,6 +28,9 @@ class Search:
         elsewhere: what tells that another model is run, or that one is none; None: there is one
             alone.
         loop_seconds: how long a forward that runs one model again and again is recorded.
+        makes_clock: of forwards after the recorded one, where no clock is on another model; None:
+            none is put on here.
+        watched: the one model that is waited for; None where it is any.
     """
 
     def __init__(
@@ -36,7 +41,13 @@ class Search:
         elsewhere: Whereabouts | None,
         *,
         loop_seconds: float = LOOP_SECONDS,
+        makes_clock: MakesClock | None = None,
+        watched: weakref.ref[torch.nn.Module] | None = None,
     ) -> None:
+        self._watched = watched
+        self._makes_clock = makes_clock
+        self._clock: ModuleClock | None = None
+        """On the model that was heard last."""
         self._wanted = wanted
         self._name = name
         self._wake = wake
@@ -70,19 +81,42 @@ class Search:
         """Why the last forward was let alone; empty where none was."""
         return self._listener.waits_because if self._listener is not None else ""
 
-    def begin(self, but: weakref.ref[torch.nn.Module] | None = None) -> None:
-        """Wait for a forward, but for one of the model that is given."""
+    def begin(
+        self, but: weakref.ref[torch.nn.Module] | None = None, *, is_run_by_method: bool = False
+    ) -> None:
+        """Wait for a forward.
+
+        Args:
+            but: not one of this model.
+            is_run_by_method: nor one of its parts, which its program calls.
+        """
 
         def is_wanted(module: torch.nn.Module) -> bool:
-            return (but is None or module is not but()) and self._wanted(module)
+            former = but() if but is not None else None
+            is_part = former is not None and is_run_by_method and holds(former, module)
+            if former is module or is_part:
+                return False
+            return self._wanted(module)
 
         patience = self._elsewhere.patience if self._elsewhere is not None else 1
         seconds = patience * self._loop_seconds
-        self._listener = Listener(is_wanted, self._name, self._wake, seconds)
+        self._listener = Listener(
+            is_wanted,
+            self._name,
+            self._wake,
+            seconds,
+            finds_entries=self._elsewhere is not None,
+            watched=self._watched,
+            is_chosen=self._elsewhere.is_chosen if self._elsewhere is not None else _any,
+            makes_clock=self._makes_clock if but is None else None,
+        )
         self._listener.install()
 
     def end(self) -> None:
-        """Wait no longer."""
+        """Wait no longer; a clock that nobody has taken is taken off."""
+        clock = self.take_clock()
+        if clock is not None:
+            clock.uninstall()
         if self._listener is not None:
             self._listener.uninstall()
             self._listener = None
@@ -92,17 +126,28 @@ class Search:
         listener = self._listener
         if listener is None or not listener.is_over:
             return None
-        self.end()
+        self._listener = None
+        self._clock = listener.take_clock()
         return None if self._passes_over(listener) else listener
 
+    def take_clock(self) -> ModuleClock | None:
+        """Give the clock that is on the model that was heard last, None where there is none."""
+        clock, self._clock = self._clock, None
+        return clock
+
     def heard_elsewhere(
-        self, root: weakref.ref[torch.nn.Module] | None, idle_seconds: float
+        self,
+        root: weakref.ref[torch.nn.Module] | None,
+        idle_seconds: float,
+        *,
+        is_run_by_method: bool = False,
     ) -> Listener | None:
-        """Give who has heard a forward of another model that is run instead; asked now and then.
+        """Return the listener that recorded a forward of another model; polled now and then.
 
         Args:
             root: what is looked at.
             idle_seconds: since its last forward ended.
+            is_run_by_method: whether its program calls its parts from one of its methods.
         """
         listener, elsewhere = self._listener, self._elsewhere
         model = root() if root is not None else None
@@ -110,7 +155,7 @@ class Search:
             return None
         if listener is None:
             if elsewhere.is_elsewhere(model, idle_seconds):
-                self.begin(but=root)
+                self.begin(but=root, is_run_by_method=is_run_by_method)
         elif listener.hearing is not None:
             self.end()
             return listener
@@ -126,3 +171,7 @@ class Search:
             return False
         self._elsewhere.pass_over(listener.loop)
         return True
+
+
+def _any(model: torch.nn.Module) -> bool:
+    return True

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_profiler.probe.first_import import FirstImport
+from tui_profiler.probe.watch.first_import import FirstImport
 
 PACKAGE = "heard_package"
 
@@ -97,7 +97,7 @@ def test_what_it_raises_is_raised_as_without_us_and_the_next_try_is_heard(
     with pytest.raises(OSError, match="no such library") as raised:
         importlib.import_module(PACKAGE)
     shown = "".join(traceback.format_exception(raised.value))
-    assert "probe/first_import.py" not in shown
+    assert "probe/watch/first_import.py" not in shown
     assert heard.told == ["begins", False]
 
     init.write_text("VALUE = 'now it is there'\n")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.probe.watched_program import sockets_folder
+from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, wait_until
 from tui_profiler.messages import StageStarted
 from tui_profiler.session import Session

@@ -4,7 +4,7 @@
    times come from the module clock.
 2. While nobody looks, nothing is replaced in the program; some time after the last viewer has left,
    so that one that comes back finds its figures.
-3. Everything here runs on one thread of the probe's own (``serving.py``), ``post`` apart. It never
+3. Everything here runs on one thread of the probe's own (``server.py``), ``post`` apart. It never
    holds up a forward: what is recorded waits in bounded queues, and what did not fit is counted.
 4. Messages are made once and go to every viewer; a viewer that does not read loses ticks, and holds
    up no one. One that has not taken a tree when the next is made is hung up on.
@@ -26,30 +26,34 @@ from tui_profiler.messages import (
     Hello,
     LoopState,
     Message,
+    ModeSeen,
     Overhead,
     Program,
     Request,
+    RunModel,
     Sample,
+    ShowModel,
     StageStarted,
     StepTimes,
     Tick,
     TraceAgain,
 )
 from tui_profiler.messages.live import WIRE_VERSION, State
-from tui_profiler.probe.breath import in_small_steps
-from tui_profiler.probe.call_kind import Kind
-from tui_profiler.probe.link import Link
-from tui_profiler.probe.listener import Listener
-from tui_profiler.probe.measure.device_clock import device_of
-from tui_profiler.probe.measure.overhead import TICK_SECONDS
-from tui_profiler.probe.own_energy import OwnEnergy
-from tui_profiler.probe.own_facts import facts_of, greeting, say_tree
-from tui_profiler.probe.recorded_times import RecordedTimes
-from tui_profiler.probe.search import Search, Wanted
-from tui_profiler.probe.trace.overheard import warm_up
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import device_of
+from tui_profiler.probe.measure.clock.overhead import TICK_SECONDS
+from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.process.yielding import in_small_steps
+from tui_profiler.probe.torch_compat.entry_method import EntryMethod
+from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.viewers import Viewers
-from tui_profiler.probe.whereabouts import Whereabouts
+from tui_profiler.probe.watch.energy import OwnEnergy
+from tui_profiler.probe.watch.facts import facts_of, greeting, say_tree
+from tui_profiler.probe.watch.listener import Listener
+from tui_profiler.probe.watch.model_choice import Whereabouts
+from tui_profiler.probe.watch.next_forward import Search, Wanted
+from tui_profiler.probe.watch.times import RecordedTimes, clock_on
+from tui_profiler.probe.watch.viewers import Viewers
 
 ACCEPTS = ("Observe", "TraceAgain")
 REFUSAL = "this program is not ours: it can only be looked at"
@@ -60,7 +64,7 @@ IDLE_SECONDS = 2.0
 TRACES_APART_SECONDS = 2.0
 """The least time between two recorded forwards, which are slower than others: viewers may ask for
 as many as they like."""
-_OF_NOW = (Tick, Overhead, LoopState, Sample, StepTimes)
+_OF_NOW = (Tick, Overhead, LoopState, Sample, StepTimes, ModeSeen)
 """What tells of the present: a viewer that comes later must not take it for new."""
 
 
@@ -76,6 +80,7 @@ class Observer:
         grace_seconds: how long after the last viewer the program stays as it is looked at.
         elsewhere: what tells that another model is run, or that one is none; None: there is one
             alone, and with it the looking ends.
+        watched: the model that is alone; None where there may be several.
     """
 
     def __init__(
@@ -88,12 +93,21 @@ class Observer:
         grace_seconds: float = GRACE_SECONDS,
         *,
         elsewhere: Whereabouts | None = None,
+        watched: weakref.ref[torch.nn.Module] | None = None,
     ) -> None:
         self._name = name
         self.program = program
-        self._search = Search(wanted, name, wake, elsewhere)
+        self._began = time.monotonic() - (time.time() - program.started_at)
+        # A program that is watched runs on; a script may have ended before we could put one on.
+        makes_clock = self._clock_on if elsewhere is not None else None
+        self._search = Search(
+            wanted, name, wake, elsewhere, makes_clock=makes_clock, watched=watched
+        )
         self._elsewhere = elsewhere
         self._others: tuple[str, ...] = ()
+        self._shares: tuple[float, ...] = ()
+        """Of the time, of each of those."""
+        self._models: tuple[RunModel, ...] = ()
         self._budget = budget
         self._wake = wake
         self._grace_seconds = grace_seconds
@@ -105,13 +119,15 @@ class Observer:
         self._is_again_wanted = False
         self._next_trace = 0.0
         self._root: weakref.ref[torch.nn.Module] | None = None
+        self._entry: EntryMethod | None = None
+        """The method that stands for the model's forward; None: the forward itself."""
         self._times: RecordedTimes | None = None
         self._state: State = "starting"
         self.energy = OwnEnergy()
 
     def now(self) -> float:
         """Give seconds since the program is watched."""
-        return time.time() - self.program.started_at
+        return time.monotonic() - self._began  # The system clock may be set meanwhile.
 
     @property
     def is_looked_at(self) -> bool:
@@ -132,7 +148,12 @@ class Observer:
         """Take a new connection; it is told who this is, and nothing else before it asks."""
         # In a forked child it is another process.
         program = replace(self.program, at=self.now(), role=role, pid=os.getpid())
-        self._viewers.admit(link, Hello(WIRE_VERSION, program.pid, ACCEPTS, REFUSAL, program))
+        accepts = ACCEPTS if self._elsewhere is None else (*ACCEPTS, "ShowModel")
+        self._viewers.admit(link, Hello(WIRE_VERSION, program.pid, accepts, REFUSAL, program))
+
+    def make_room(self) -> bool:
+        """Close the longest idle connection; False where every one has sent a request."""
+        return self._viewers.hang_up_on_silent()
 
     def post(self, sample: Sample) -> None:
         """Have viewers told of a sample at the next step; from any thread."""
@@ -155,7 +176,9 @@ class Observer:
             self._look_for_another()
         elif self._times is not None:
             self._tick(self._times)
-            listener = self._search.heard_elsewhere(self._root, self._times.idle_seconds)
+            listener = self._search.heard_elsewhere(
+                self._root, self._times.idle_seconds, is_run_by_method=self._entry is not None
+            )
             if listener is not None:  # It heard the model that is run instead.
                 self._look_at(listener)
         elif not self._has_failed:
@@ -173,7 +196,7 @@ class Observer:
         if self._viewers and self._root is None and (heard := self._search.heard()) is not None:
             self._take_tree(heard)  # Of the program's only forward, it may be.
         if self._times is not None and self._viewers:
-            self._tick(self._times)  # What was measured last.
+            self._tick(self._times, is_last=True)
         self._let_go()
         if why:
             self._end(why)
@@ -186,7 +209,11 @@ class Observer:
 
     def _carry_out(self, request: Request) -> None:
         # Hello says what is carried out; the rest is for probes of the viewer's own.
-        if isinstance(request, TraceAgain) and not self._search.is_on:
+        if isinstance(request, ShowModel) and self._elsewhere is not None:
+            self._elsewhere.chosen = request.pattern
+            if not self._search.is_recording:
+                self._forget_tree()
+        elif isinstance(request, TraceAgain) and not self._search.is_on:
             self._is_again_wanted = True
 
     def _forget_tree(self) -> None:
@@ -198,7 +225,7 @@ class Observer:
         """Wait for a viewer; put things back when none came for a while."""
         self._has_failed = False
         if not self.is_active:
-            return None
+            return self._viewers.seconds_to_silence()
         if self._search.is_recording:
             return TICK_SECONDS  # Or it would be recorded for as long as that forward takes.
         alone = time.monotonic() - self._viewers.left_at
@@ -207,7 +234,7 @@ class Observer:
                 self._times.take()  # Its queues are bounded, but full ones would drop.
             return min(TICK_SECONDS, self._grace_seconds - alone)
         self._let_go()
-        return None
+        return self._viewers.seconds_to_silence()
 
     def _let_go(self) -> None:
         self.energy.rest()
@@ -228,17 +255,22 @@ class Observer:
             self._search.begin()
         elif (listener := self._search.heard()) is not None:
             self._take_tree(listener)
-        elif self._search.waits_because:
-            because = f"waits: {self._search.waits_because}"
+        elif why := self._search.waits_because or self._why_not_chosen():
+            because = f"waits: {why}"
             stage = self._viewers.last(StageStarted)
             if isinstance(stage, StageStarted) and stage.detail != because:
                 self._viewers.say(replace(stage, detail=because))
+
+    def _why_not_chosen(self) -> str:
+        return self._elsewhere.waits_because if self._elsewhere is not None else ""
 
     def _look_for_another(self) -> None:
         """Look at the next model: this one was deleted."""
         if not self._search.goes_on:
             self._end("the model was deleted")
         elif not self._search.is_recording:
+            if self._times is not None:
+                self._tick(self._times, is_last=True)
             self._look_at(self._search.heard())
             if self._root is None and not self._has_failed:
                 self._find_tree()
@@ -250,11 +282,10 @@ class Observer:
             self._take_tree(listener)
 
     def _begin_anew(self) -> None:
-        self._viewers.forget()
+        with in_small_steps():
+            self._viewers.forget()
         for message in greeting(self.now()):
             self._viewers.say(message)
-        with in_small_steps():
-            warm_up()
 
     def _take_tree(self, listener: Listener) -> None:
         hearing, root = listener.hearing, listener.root
@@ -267,18 +298,30 @@ class Observer:
             what = "no forward of the program could be recorded"
             self._viewers.say(Failed("trace", what, why=why))
             self._has_failed = True
+            self._search.end()
             return
         self._root, self._tree, self._kind = root, trace, hearing.kind
+        self._entry = listener.entry if listener.entry_ran else None
         if self._elsewhere is not None:
             self._elsewhere.note(model)
         self._viewers.drop_who_is_behind()
         facts = facts_of(model, trace, self._name, self.program.command)
         took, inside = hearing.seconds, self._search.inside
-        say_tree(self._viewers, facts, trace, at=self.now(), took=took, inside=inside)
+        if self._entry is not None:
+            inside = f", a call of {self._entry.name}{inside}"
+        say_tree(
+            self._viewers,
+            facts,
+            trace,
+            at=self.now(),
+            took=took,
+            threads=hearing.threads,
+            inside=inside,
+        )
         self._follow()
 
     def _follow(self) -> None:
-        """Put the clock on."""
+        """Put the clock on, where it is not."""
         model = self._root() if self._root is not None else None
         if model is not None and self._tree is not None:
             with in_small_steps():
@@ -290,28 +333,48 @@ class Observer:
                     device,
                     traced=self._kind,
                     strangers=self._elsewhere.meet if self._elsewhere is not None else None,
+                    entry=self._entry,
+                    clock=self._search.take_clock(),
                 )
 
-    def _tick(self, times: RecordedTimes) -> None:
+    def _clock_on(
+        self, model: torch.nn.Module, kind: Kind | None, entry: EntryMethod | None
+    ) -> ModuleClock:
+        strangers = self._elsewhere.meet if self._elsewhere is not None else None
+        return clock_on(model, device_of(model), traced=kind, strangers=strangers, entry=entry)
+
+    def _tick(self, times: RecordedTimes, *, is_last: bool = False) -> None:
         idle = times.take()
+        or_cold = is_last or idle > IDLE_SECONDS
         self._become("waiting" if idle > IDLE_SECONDS else "running", idle)
         self.energy.follow(self._state, times)
-        for message in times.messages(self.now(), self._viewers.dropped):
+        for message in times.messages(self.now(), self._viewers.dropped, or_cold=or_cold):
             self._viewers.say(message)
 
     def _become(self, state: State, idle: float) -> None:
         root = self._root() if self._root is not None else None
-        before = self._state, self._others
+        before = self._state, self._others, self._shares, self._models
         if self._elsewhere is not None and root is not None:
             self._others = self._elsewhere.others(root)
+            spent = self._times.model_seconds if self._times is not None and self._others else {}
+            self._shares = self._elsewhere.shares(root, spent)
+            self._models = self._elsewhere.models(root, spent)
         self._state = state
-        if before != (state, self._others):
-            since = idle if state == "waiting" else 0.0
-            self._viewers.say(LoopState(state, self.now() - since, others=self._others))
+        if before != (state, self._others, self._shares, self._models):
+            self._viewers.say(self._loop(self.now() - (idle if state == "waiting" else 0.0)))
 
     def _end(self, why: str) -> None:
         if self._state != "finished":
             self._let_go()
             self._state = "finished"
-            state = LoopState("finished", self.now(), detail=why, others=self._others)
-            self._viewers.say(state)
+            self._viewers.say(self._loop(self.now(), why))
+
+    def _loop(self, at: float, why: str = "") -> LoopState:
+        return LoopState(
+            self._state,
+            at,
+            detail=why,
+            others=self._others,
+            others_shares=self._shares,
+            models=self._models,
+        )

@@ -2,12 +2,13 @@
 
 1. One daemon thread for all watched models of a process. While nobody calls, it sleeps. Other
    threads only give it orders, and never wait for it.
-2. Sockets lie where only the user reaches them (``rendezvous.py``), and who calls must be the same
-   user by the kernel's word.
+2. Sockets lie where only the user reaches them (``connection/rendezvous.py``), and who calls must
+   be the same user by the kernel's word.
 3. A forked child has the watched models but not the thread: it gets one of its own, with sockets of
    its own; what the parent has replaced is put back there. The parent's are left alone.
 4. Whatever fails here is told to those who look, and ends the looking; the program goes on.
-5. When the program ends, the thread ends first: inside of torch it would be torn apart.
+5. The program may close every descriptor, as daemons do: what it closed is made anew.
+6. When the program ends, the thread ends first: inside of torch it would be torn apart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import atexit
 import contextlib
 import itertools
 import os
-import selectors
+import select
 import socket
 import sys
 import threading
@@ -27,24 +28,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
 
-from tui_profiler.messages import Failed
-from tui_profiler.probe.calling import Calling, calling_at
-from tui_profiler.probe.link import Link
-from tui_profiler.probe.measure.energy import EnergyWatch
+from tui_profiler.connection.rendezvous import NoPlaceError, is_same_user, remove_stale
+from tui_profiler.connection.wire import encode
+from tui_profiler.messages import Failed, Remedy
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.sampler import Sampler
-from tui_profiler.probe.observer import Observer
-from tui_profiler.rendezvous import NoPlaceError, is_same_user, remove_stale
+from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.process.own_socket import OwnSocket
+from tui_profiler.probe.process.yielding import pause
+from tui_profiler.probe.watch.listen_socket import Calling, calling_at
+from tui_profiler.probe.watch.observer import Observer
 
+MOST_PAUSE_SECONDS = 60.0
+"""No step is later than this; where one seems to be, the clock was put back (``libfaketime``)."""
 MOST_VIEWERS = 32
-"""Connections to one model at once; more are hung up on."""
+"""Connections to one model at once; more are refused. An idle one is closed for a new one."""
 FORKED_CHILD_WAITS_SECONDS = 0.5
 """A child that runs another program at once never gets a socket."""
 SAMPLE_SECONDS = 1.0
+LOST_SECONDS = 1.0
+"""Until it is tried again to make a socket for one that the program has closed."""
 END_SECONDS = 1.0
 """How long the end of the program may wait for the thread."""
-FLOOD_SECONDS = 0.005
-"""Between two calls: each takes two threads for a moment, and a viewer may call for ever."""
+CALLS_PER_SECOND = 10.0
+"""Taken of all models together, others wait in the kernel's backlog. Each takes two threads for a
+moment, about 0.7 ms of the interpreter, and a viewer may call in a loop."""
+GONE_CALL = 0.25
+"""How much a call counts if its caller has hung up already: it starts no thread."""
+MOST_CALLS_AT_ONCE = 20.0
+"""After a while without calls: a list of programs asks each of them."""
 
+_FULL = Failed(
+    "attach",
+    f"full: {MOST_VIEWERS} viewers are attached to it",
+    remedies=(Remedy("detaching one of the viewers", ""),),
+)
+"""Instead of a ``Hello``."""
 _ORDINALS = itertools.count()
 
 
@@ -78,11 +97,11 @@ class Server:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_ending = False
-        self._selector = selectors.DefaultSelector()
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        for end in (self._wake_reader, self._wake_writer):
-            end.setblocking(False)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
+        self._calls_left = MOST_CALLS_AT_ONCE
+        self._calls_counted_at = time.monotonic()
+        self._opens_at: float | None = None
+        """``time.monotonic()`` when calls are taken again; None: they are."""
+        self._wake_reader, self._wake_writer = map(OwnSocket, socket.socketpair())
 
     def _end_with_worker(self) -> None:
         # A forked worker of multiprocessing ends without what ``atexit`` was told, and drops what
@@ -91,7 +110,7 @@ class Server:
 
     def wake(self) -> None:
         """Have the thread look around; never waits, from any thread."""
-        with contextlib.suppress(OSError):  # Full: it will wake anyway.
+        with contextlib.suppress(OSError):  # Full, or closed by the program: it will wake anyway.
             self._wake_writer.send(b".")
 
     def add(self, observer: Observer) -> None:
@@ -134,18 +153,27 @@ class Server:
     def _run(self, wait_seconds: float) -> None:
         """Be the thread."""
         if wait_seconds:
-            self._selector.select(wait_seconds)  # Its end does not wait for it.
+            self._ready(wait_seconds)  # Its end does not wait for it.
+            if not self._wake_reader.is_ours:
+                pause(wait_seconds)  # Who has closed every descriptor may run another program now.
         with contextlib.suppress(OSError):
             remove_stale()
         sampling: threading.Thread | None = None
         while not self._is_ending:
-            for key, _ in self._selector.select(self._seconds()):
-                if key.data is None:
+            try:
+                self._replace_lost()
+            except OSError:  # There are too many open files.
+                pause(LOST_SECONDS)
+                continue
+            for served in self._ready(self._seconds()):
+                if served is None:
                     self._drain()
                 else:
-                    self._accept(key.data)
+                    self._accept(served)
             while self._orders:
                 self._orders.popleft()()
+            if self._opens_at is not None and not _seconds_until(self._opens_at):
+                self._opens_at = None
             for served in list(self._served):
                 self._step(served)
             if (sampling is None or not sampling.is_alive()) and self._looked_at():
@@ -155,31 +183,73 @@ class Server:
                 sampling.start()
         for served in list(self._served):
             self._end(served.observer, "the program ended")
+        self._wake_reader.close()
+        self._wake_writer.close()
 
     def _seconds(self) -> float | None:
         if self._orders or self._is_ending:
             return 0.0
         due = [served.due for served in self._served if served.due is not None]
-        return max(min(due) - time.monotonic(), 0.0) if due else None
+        if self._opens_at is not None:
+            due.append(self._opens_at)
+        return _seconds_until(min(due)) if due else None
 
     def _drain(self) -> None:
         with contextlib.suppress(OSError):
-            self._wake_reader.recv(4096)
+            self._wake_reader.own().recv(4096)
         for served in self._served:
             served.due = 0.0
 
+    def _replace_lost(self) -> None:
+        """Make anew what the program has closed."""
+        if not (self._wake_reader.is_ours and self._wake_writer.is_ours):
+            lost = self._wake_reader, self._wake_writer
+            self._wake_reader, self._wake_writer = map(OwnSocket, socket.socketpair())
+            for end in lost:
+                end.close()
+        for served in self._served:
+            if served.calling is not None and not served.calling.socket.is_ours:
+                served.calling.close()
+                served.calling = None
+                try:
+                    served.calling = self._calling(served)
+                except (OSError, NoPlaceError) as error:
+                    warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=1)
+
+    def _ready(self, seconds: float | None) -> list[_Served | None]:
+        """Wait until a viewer calls, and return for whom; None stands for ``wake``.
+
+        ``poll`` has no descriptor of its own, and reads nothing from one that is the program's.
+        """
+        waited: dict[int, _Served | None] = {self._wake_reader.fileno(): None}
+        if self._opens_at is None:
+            for served in self._served:
+                if served.calling is not None:
+                    waited[served.calling.socket.fileno()] = served
+        asked = select.poll()
+        for number in waited:
+            if number >= 0:  # Closed by the end of the program.
+                asked.register(number, select.POLLIN)
+        ready = asked.poll(None if seconds is None else seconds * 1000)
+        return [waited[number] for number, _ in ready]
+
     def _serve(self, served: _Served) -> None:
-        if served.is_called_at and served.calling is None:
-            return
-        self._served.append(served)
-        if served.calling is not None:
-            self._selector.register(served.calling.socket, selectors.EVENT_READ, served)
+        if not served.is_called_at or served.calling is not None:
+            self._served.append(served)
+
+    def _count_call(self, calls: float) -> None:
+        """Take calls off the allowance; where it is used up, hear no more for a while."""
+        now = time.monotonic()
+        earned = max(now - self._calls_counted_at, 0.0) * CALLS_PER_SECOND
+        self._calls_left = min(self._calls_left + earned, MOST_CALLS_AT_ONCE) - calls
+        self._calls_counted_at = now
+        if self._calls_left < 1.0 and self._opens_at is None:
+            self._opens_at = now + (1.0 - self._calls_left) / CALLS_PER_SECOND
 
     def _end(self, observer: Observer, why: str) -> None:
         for served in [one for one in self._served if one.observer is observer]:
             self._served.remove(served)
             if served.calling is not None:
-                self._selector.unregister(served.calling.socket)
                 served.calling.close()
             try:
                 observer.close(why)
@@ -187,7 +257,7 @@ class Server:
                 warnings.warn(f"tui-profiler: {type(error).__name__}: {error}", stacklevel=1)
 
     def _step(self, served: _Served) -> None:
-        if served.due is None or served.due > time.monotonic():
+        if served.due is None or _seconds_until(served.due):
             return
         try:
             pause = served.observer.step()
@@ -201,20 +271,26 @@ class Server:
 
     def _accept(self, served: _Served) -> None:
         assert served.calling is not None
+        if self._opens_at is not None:
+            return  # One of another model used the allowance up.
         try:
-            connected, _ = served.calling.socket.accept()
+            connected, _ = served.calling.socket.own().accept()
         except OSError:
-            return  # It hung up meanwhile, or there are too many open files.
+            self._count_call(GONE_CALL)
+            return  # There are too many open files, or the program has closed it.
+        is_gone = _has_hung_up(connected)
+        self._count_call(GONE_CALL if is_gone else 1.0)
         try:
-            if is_same_user(connected) and served.observer.connections < MOST_VIEWERS:
-                connected.setblocking(True)
+            if is_gone or not is_same_user(connected):
+                connected.close()
+            elif served.observer.connections >= MOST_VIEWERS and not served.observer.make_room():
+                with connected:
+                    OwnSocket(connected).send(encode(_FULL))
+            else:
                 served.observer.admit(Link(connected, self.wake, self.wake), _role())
                 served.due = 0.0
-            else:
-                connected.close()
         except (OSError, RuntimeError):  # It hung up meanwhile, or there are too many threads.
             connected.close()
-        time.sleep(FLOOD_SECONDS)
 
     def _looked_at(self) -> list[Observer]:
         return [one.observer for one in tuple(self._served) if one.observer.is_looked_at]
@@ -230,7 +306,7 @@ class Server:
                         energy.start()
                         samplers[observer] = Sampler(observer.program.started_at, energy=energy)
                     observer.post(samplers[observer].sample())
-                time.sleep(SAMPLE_SECONDS)
+                pause(SAMPLE_SECONDS)
         finally:
             for observer, sampler in samplers.items():
                 watch, observer.energy.watch = observer.energy.watch, None
@@ -247,7 +323,6 @@ class Server:
                 one.calling.abandon()
         self._wake_reader.close()
         self._wake_writer.close()
-        self._selector.close()
         self._begin()
         self._watched = {}
         for one in watched:
@@ -260,8 +335,11 @@ class Server:
     def _serve_in_child(self, served: _Served) -> None:
         # Where there is no place for a socket, the parent has said so.
         with contextlib.suppress(OSError, NoPlaceError):
-            served.calling = calling_at(served.observer.program.name, next(_ORDINALS))
+            served.calling = self._calling(served)
         self._serve(served)
+
+    def _calling(self, served: _Served) -> Calling:
+        return calling_at(served.observer.program.name, next(_ORDINALS))
 
     def _end_of_program(self) -> None:
         """End the thread, which removes the sockets; they are removed in any case."""
@@ -273,6 +351,18 @@ class Server:
         for served in tuple(self._watched.values()):
             if served.calling is not None:
                 served.calling.close()
+
+
+def _seconds_until(due: float) -> float:
+    """Return the seconds until a time of ``time.monotonic``; 0 where the clock was put back."""
+    left = due - time.monotonic()
+    return left if 0.0 < left <= MOST_PAUSE_SECONDS else 0.0
+
+
+def _has_hung_up(connected: socket.socket) -> bool:
+    asked = select.poll()
+    asked.register(connected, 0)
+    return any(event & select.POLLHUP for _, event in asked.poll(0))
 
 
 def _role() -> str:

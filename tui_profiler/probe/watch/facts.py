@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 
 import torch
+from msgspec.structs import replace
 
 from tui_profiler.messages import Message, ModelFacts, StageDone, StageStarted
-from tui_profiler.probe.environment import environment
-from tui_profiler.probe.measure.ceilings import kept_ceilings
-from tui_profiler.probe.modules import each_parameter
-from tui_profiler.probe.trace.places import class_name
+from tui_profiler.probe.measure.ceilings.ceilings import kept_ceilings
+from tui_profiler.probe.measure.devices.environment import environment
+from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.trace.trace import Trace, messages
-from tui_profiler.probe.viewers import Viewers
+from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.watch.viewers import Viewers
 
 
 def greeting(now: float) -> tuple[Message, ...]:
@@ -29,7 +30,14 @@ def greeting(now: float) -> tuple[Message, ...]:
 
 
 def say_tree(
-    viewers: Viewers, facts: ModelFacts, trace: Trace, *, at: float, took: float, inside: str = ""
+    viewers: Viewers,
+    facts: ModelFacts,
+    trace: Trace,
+    *,
+    at: float,
+    took: float,
+    threads: int,
+    inside: str = "",
 ) -> None:
     """Tell viewers of a tree, and of the ceilings that were measured of what it runs on.
 
@@ -39,14 +47,17 @@ def say_tree(
         trace: of one of its own forwards.
         at: seconds since the program is watched.
         took: seconds that the forward took.
+        threads: inside its operators, on the thread that ran it.
         inside: of what the model is a part, in words.
     """
     viewers.forget([StageStarted])
+    if (machine := environment()).threads != threads:  # Of this thread, OpenMP counts another.
+        viewers.say(replace(machine, threads=threads))
     viewers.say(facts)
     viewers.say(*messages(trace), under=type(trace.done))
     said = f"{trace.counted}, from one of its own forwards{inside}"
     viewers.say(StageDone("trace", at, took, said))
-    found = kept_ceilings(facts.device, torch.get_num_threads())
+    found = kept_ceilings(facts.device, threads)
     if found is not None:
         viewers.say(found)
 

@@ -15,14 +15,18 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
+from msgspec.structs import replace
 
-from tui_profiler.messages import Message, Node
-from tui_profiler.probe.kineto import Window, WindowError, unavailable
-from tui_profiler.probe.measure.clock import ModuleClock
-from tui_profiler.probe.measure.forward import Forward
-from tui_profiler.probe.measure.operator_windows import BUDGET, LEAST_SECONDS, MOST_SECONDS
-from tui_profiler.probe.measure.operators import OperatorClock
-from tui_profiler.probe.thread_internals import why_not_record
+from tui_profiler.messages import MemoryWindow, Message, Node
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.measure.operators.memory_window import Held
+from tui_profiler.probe.measure.operators.operators import OperatorClock
+from tui_profiler.probe.measure.operators.windows import BUDGET, LEAST_SECONDS, MOST_SECONDS
+from tui_profiler.probe.torch_compat.kineto import Window, WindowError, unavailable
+from tui_profiler.probe.torch_compat.modules import each_parameter
+from tui_profiler.probe.torch_compat.threads import why_not_record
+from tui_profiler.probe.trace.tree.weights import held_bytes
 
 SILENT = "KINETO_LOG_LEVEL"
 """Environment variable: 99 before torch is imported keeps its profiler from printing."""
@@ -71,6 +75,9 @@ class OwnWindows:
         self._patience = 0
         """Times that others may come before no forward is recorded for the window's sake."""
         self._tries = 0
+        self._held = _held(model, nodes)
+        self._memory: MemoryWindow | None = None
+        self._wants_memory = self._has_times = False
         self._why_none = why_no_windows() or ("" if _warm.is_set() else _NOT_WARM)
         self._is_told = False
         self._is_new = False
@@ -112,7 +119,9 @@ class OwnWindows:
 
     def open(self, clock: ModuleClock) -> None:
         """Open a window on the next forward that the clock records."""
-        self._open, self._patience = _OneForward(), PATIENCE
+        # Times come first: a script may end after one window.
+        self._wants_memory = self._has_times and self._held is not None
+        self._open, self._patience = _OneForward(with_memory=self._wants_memory), PATIENCE
         clock.run_next_in(self._open.run)
 
     def messages(self, at: float) -> Sequence[Message]:
@@ -123,6 +132,9 @@ class OwnWindows:
         if not self._is_new and not self._why_none:
             return ()
         self._is_new = False
+        if (memory := self._memory) is not None:
+            self._memory = None
+            return (replace(memory, at=at),)
         told: list[Message] = [self._operators.message(at, self._seconds, self._why_none)]
         times = self._operators.window_times(at)
         return [*told, times] if times is not None else told
@@ -137,8 +149,15 @@ class OwnWindows:
         seen = window.window.read()
         if len(inside) != 1:
             return  # It was not recorded: the governor had the clock off.
-        self._operators.add(inside[0], seen)
-        self._seconds, self._is_new = inside[0].seconds, True
+        self._is_new = True
+        if self._wants_memory and self._held is not None:
+            events, self._wants_memory = window.window.allocations, False
+            self._memory = self._operators.memory_window(0.0, inside[0], events, self._held)
+            self._held = None  # Once: allocations of forwards as traced are the same.
+            self._is_new = self._memory is not None
+        else:
+            self._operators.add(inside[0], seen)
+            self._seconds, self._has_times = inside[0].seconds, True
         cost = window.window.seconds + time.perf_counter() - began + EVENT_SECONDS * len(seen)
         affordable = cost / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
         self._next = time.monotonic() + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
@@ -147,11 +166,18 @@ class OwnWindows:
 _NOT_WARM = "torch's profiler was not set up on the main thread: it would print once"
 
 
+def _held(model: torch.nn.Module, nodes: Sequence[Node]) -> Held | None:
+    """Return what lives all the time, None where the model is not on the CPU alone."""
+    if any(one.device.type != "cpu" for one in each_parameter(model)):
+        return None
+    return Held(held_bytes(model), sum(one.bytes for one in nodes[0].inputs) if nodes else 0)
+
+
 class _OneForward:
     """A window around one forward of the program's."""
 
-    def __init__(self) -> None:
-        self.window = Window(reads_later=True)
+    def __init__(self, *, with_memory: bool) -> None:
+        self.window = Window(reads_later=True, with_memory=with_memory)
         self.trouble = ""
         self.is_over = False
         self._begin = self._end = 0.0

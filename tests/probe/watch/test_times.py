@@ -8,17 +8,17 @@ from time import perf_counter
 import pytest
 import torch
 
-from tests.probe.module_nodes import module_nodes
-from tests.probe.moving_counter import WATTS, moving_counter
-from tests.probe.simulated_device import SimulatedDevice
-from tests.probe.test_device_clock import Kernel
-from tests.probe.watched_model import is_put_back
-from tests.probe.watched_program import sockets_folder
+from tests.probe.measure.clock.module_nodes import module_nodes
+from tests.probe.measure.clock.simulated_device import SimulatedDevice
+from tests.probe.measure.clock.test_device_clock import Kernel
+from tests.probe.measure.energy.moving_counter import WATTS, moving_counter
+from tests.probe.watch.watched_model import is_put_back
+from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages.device import DeviceTimes
-from tui_profiler.probe.recorded_times import MOST_CREDIT_SECONDS, RecordedTimes
-from tui_profiler.queries.energy import ForwardEnergy, forward_energy
+from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, RecordedTimes
+from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
 from tui_profiler.session.windows import DeviceTimings
 

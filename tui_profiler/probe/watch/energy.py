@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from tui_profiler.messages import Sample, Unknown
 from tui_profiler.messages.energy import Activity
 from tui_profiler.messages.live import State
-from tui_profiler.probe.measure.energy import EnergyWatch
-from tui_profiler.probe.recorded_times import RecordedTimes
+from tui_profiler.probe.measure.energy.meter import EnergyWatch
+from tui_profiler.probe.watch.times import RecordedTimes
 
 NOT_ALL_COUNTED = Unknown(
     "a share of the forwards is recorded here, so none can be counted beside the energy"

@@ -8,7 +8,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from tui_profiler.rendezvous import directory, socket_path
+from tui_profiler.connection.rendezvous import directory, socket_path
+from tui_profiler.probe.process.own_socket import OwnSocket
 
 BACKLOG = 32
 """Calls that wait to be taken; more are made to wait by the kernel."""
@@ -18,7 +19,7 @@ BACKLOG = 32
 class Calling:
     """A socket that listens, and its name."""
 
-    socket: socket.socket
+    socket: OwnSocket
     path: Path
 
     def close(self) -> None:
@@ -52,9 +53,8 @@ def calling_at(name: str, ordinal: int) -> Calling:
         # Not by umask, which is the whole program's; meanwhile the directory keeps others out.
         os.chmod(unnamed, 0o600)
         listening.listen(BACKLOG)
-        listening.setblocking(False)
         unnamed.rename(path)
     except OSError:
         listening.close()
         raise
-    return Calling(listening, path)
+    return Calling(OwnSocket(listening), path)

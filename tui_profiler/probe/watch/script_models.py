@@ -6,7 +6,7 @@
    is imported on the script's thread, since other threads may wait there for locks of the import.
 3. The outermost module with parameters that is called is the model that is looked at; when that is
    gone, or another one is run, the next one; what it calls, where its forward goes on and on
-   (``whereabouts.py``). It is never called by us.
+   (``model_choice.py``). It is never called by us.
 4. When the script ends, what was measured last is sent, for a second at most.
 5. In a child that it forks there is nothing of this.
 """
@@ -21,13 +21,14 @@ import time
 
 from tui_profiler.messages import Failed, Hello, StageDone, StageStarted
 from tui_profiler.messages.live import WIRE_VERSION
-from tui_profiler.probe.first_import import FirstImport
-from tui_profiler.probe.link import Link
+from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.watch.first_import import FirstImport
 
 LISTEN_SECONDS = 2.0
 """How long an import of torch waits, at most, until the first forward would be seen."""
 FLUSH_SECONDS = 1.0
 UNSEEN = "torch was loaded otherwise than by Python's import; a plain import torch before is seen"
+NO_MODEL_YET = "the script has called no model yet"
 BROUGHT = ("platformdirs", "psutil", "resource", "statistics")
 """What we import and torch does not, whether at once or later. It is imported before the script's
 folder is on the path: a file of that name there is not ours to run."""
@@ -49,6 +50,7 @@ class Alongside:
         self._link = link
         self._name = name
         self._started_at = started_at
+        self._began = time.monotonic() - (time.time() - started_at)
         self._budget = budget
         self._import_began: float | None = None
         self._level_before: str | None = None
@@ -58,7 +60,7 @@ class Alongside:
         """Wait for the script to import torch. Its folder is not to be on the path yet."""
         for name in BROUGHT:
             importlib.import_module(name)
-        self._link.send(Hello(WIRE_VERSION, os.getpid(), ()))
+        self._link.send(Hello(WIRE_VERSION, os.getpid(), (), NO_MODEL_YET))
         waits = "torch not imported yet"
         self._link.send(StageStarted("worker", 0.0, waits))
         os.register_at_fork(after_in_child=self._link.abandon)
@@ -70,7 +72,7 @@ class Alongside:
             FirstImport("torch", self._begins, self._ended).listen()
 
     def _now(self) -> float:
-        return time.time() - self._started_at
+        return time.monotonic() - self._began
 
     def _begins(self) -> None:
         if self._link.is_closed:  # Nobody looks any more, or this is a child.
@@ -109,15 +111,15 @@ class Alongside:
     def _look_on(self) -> None:
         from msgspec.structs import replace  # noqa: PLC0415 # rule 1
 
-        from tui_profiler.probe import own_windows  # noqa: PLC0415
-        from tui_profiler.probe.observer import Observer  # noqa: PLC0415
-        from tui_profiler.probe.serving import Server  # noqa: PLC0415
-        from tui_profiler.probe.trace.overheard import warm_up  # noqa: PLC0415
-        from tui_profiler.probe.watch import program  # noqa: PLC0415
-        from tui_profiler.probe.whereabouts import Whereabouts  # noqa: PLC0415
+        from tui_profiler.probe.watch import windows  # noqa: PLC0415
+        from tui_profiler.probe.watch.model_choice import Whereabouts  # noqa: PLC0415
+        from tui_profiler.probe.watch.observer import Observer  # noqa: PLC0415
+        from tui_profiler.probe.watch.preload import rehearse  # noqa: PLC0415
+        from tui_profiler.probe.watch.server import Server  # noqa: PLC0415
+        from tui_profiler.probe.watch.watch import program  # noqa: PLC0415
 
-        warm_up()
-        own_windows.warm_up()
+        rehearse()
+        windows.warm_up()
         server = Server()
         name = self._name
         who = replace(program(name), command=name, started_at=self._started_at)

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.probe.watched_model import has_tree, sockets  # noqa: F401
+from tests.probe.watch.watched_model import has_tree, sockets  # noqa: F401
 from tests.viewer import Viewer, place_of
-from tui_profiler.probe.listener import Loop
-from tui_profiler.probe.observer import Observer
-from tui_profiler.probe.serving import Server
-from tui_profiler.probe.watch import program
-from tui_profiler.probe.whereabouts import SETTLED_SECONDS, Whereabouts
+from tui_profiler.probe.watch.listener import Loop
+from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, Whereabouts
+from tui_profiler.probe.watch.observer import Observer
+from tui_profiler.probe.watch.server import Server
+from tui_profiler.probe.watch.watch import program
 from tui_profiler.session import Session
 
 

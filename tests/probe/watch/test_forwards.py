@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tests.probe.watched_model import (
+from tests.probe.watch.watched_model import (
     Net,
     has_times,
     has_tree,
@@ -24,7 +25,8 @@ from tests.probe.watched_model import (
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import TraceAgain
-from tui_profiler.probe.trace.calls import LATER
+from tui_profiler.probe.trace.tree.module_stack import LATER
+from tui_profiler.session import Session
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, RecursionError])
@@ -342,3 +344,96 @@ def test_copies_and_files_of_a_watched_model_are_as_without_us(tmp_path: Path) -
     with torch.no_grad():
         assert torch.equal(copied(x), model(x))
         assert torch.equal(loaded(x), model(x))
+
+
+class Stepped(nn.Module):
+    """Has the shape of a LightningModule: a trainer calls its method, and nothing calls it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Linear(3, 4)
+        self.head = nn.Linear(4, 1)
+
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.head(self.backbone(batch)).sum()
+
+
+class Around(nn.Module):
+    """Has a method too, above that of the watched model."""
+
+    def __init__(self, inner: Stepped) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+        return 2 * self.inner.training_step(batch)
+
+
+def paths_of(session: Session) -> list[str]:
+    assert session.tree is not None
+    return [node.path for node in session.tree.nodes if node.kind == "module"]
+
+
+def test_a_model_that_is_run_by_a_method_is_shown_with_that_as_its_forward() -> None:
+    model, x = Stepped(), torch.ones(2, 3)
+    own, around = vars(Stepped)["training_step"], Around(model)
+    plain = around.training_step(x)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        viewer.until(lambda s: s.hello is not None)
+        session = viewer.until(has_times, lambda: around.training_step(x))
+        assert torch.equal(around.training_step(x), plain)
+    assert paths_of(session) == ["", "backbone", "head"]
+    assert session.model is not None
+    assert session.model.type == "Stepped"
+    wait_until(is_put_back)
+    wait_until(lambda: vars(Stepped)["training_step"] is own)
+
+
+def test_parts_that_a_function_calls_are_not_the_model() -> None:
+    model, x = Stepped(), torch.ones(2, 3)
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        viewer.until(lambda s: s.hello is not None)
+        wait_until(lambda: not is_put_back())
+        for _ in range(100):
+            model.head(model.backbone(x))
+        viewer.listen(0.1)
+        assert not has_tree(viewer.session)
+        session = viewer.until(has_tree, lambda: model.training_step(x))
+    assert paths_of(session) == ["", "backbone", "head"]
+
+
+def test_the_module_of_a_lightning_trainer_is_shown() -> None:
+    lightning = pytest.importorskip("lightning", reason="lightning is not installed")
+
+    class Module(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.backbone = nn.Linear(3, 4)
+            self.head = nn.Linear(4, 1)
+
+        def training_step(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+            listen()
+            return self.head(self.backbone(batch[0])).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    model, deadline = Module(), time.monotonic() + 240
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+
+        def listen() -> None:
+            viewer.listen(0.002)
+            assert time.monotonic() < deadline
+            model.trainer.should_stop = has_times(viewer.session)
+
+        viewer.until(lambda s: s.hello is not None)
+        data = torch.utils.data.TensorDataset(torch.ones(64, 3))
+        trainer = lightning.Trainer(
+            **{"max_epochs": -1, "accelerator": "cpu", "logger": False},
+            **{"enable_progress_bar": False, "enable_checkpointing": False},
+            **{"enable_model_summary": False, "min_epochs": 0},
+        )
+        trainer.fit(model, torch.utils.data.DataLoader(data, batch_size=8))
+        session = viewer.session
+    assert has_times(session)
+    assert paths_of(session) == ["", "backbone", "head"]

@@ -1,0 +1,278 @@
+"""Which model a script runs.
+
+A script does not say what its model is. It is the outermost module with parameters that it calls:
+a layer may be called alone first, to learn the shape of what it gives, and a model may be put aside
+for the next one and stay alive. A module whose forward is a whole loop around another one, such as
+one that trains, is no model: what it calls is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from tui_profiler.messages.live import RunModel
+from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.torch_compat.modules import each_parameter, has_parameters
+from tui_profiler.probe.torch_compat.threads import modules_called, without_torch_function
+from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.trace.tree.weights import all_modules
+from tui_profiler.probe.watch.listener import Loop
+from tui_profiler.probe.watch.variable_path import variable_path
+
+_MOST_LOOKS = 8
+"""For the path of one model: it may be called before it is assigned to a variable."""
+_MOST_NAMED = 8
+MOST_MET = 64
+"""Models that are told apart."""
+SETTLED_SECONDS = 2.0
+"""A model that was called sooner than this ago is still the one that is run."""
+WAIT_SECONDS = 10.0
+
+
+@dataclass(eq=False)
+class _Met:
+    """A model that was called."""
+
+    ref: weakref.ref[nn.Module]
+    kind: str
+    key: int
+    """Its id, also when it is gone; 0 once another model has that."""
+    index: int
+    """Among those of its class, in the order of their first calls."""
+    is_run: bool = False
+    """False: it may be a part, or a loop around a model."""
+    path: str = ""
+    parameters: int = -1
+    """Negative: not counted yet."""
+    looks: int = 0
+    """How often its path was looked for."""
+
+    def matches(self, pattern: str) -> bool:
+        names = (self.kind, f"{self.kind}#{self.index}", self.path)
+        return any(name == pattern or fnmatchcase(name, pattern) for name in names if name)
+
+    def count(self) -> int:
+        """Return the number of parameters; 0 where it was gone before they were counted."""
+        model = self.ref()
+        if model is not None and self.parameters < 0:
+            with without_torch_function():
+                every = {id(one): one for one in each_parameter(model)}.values()
+                self.parameters = sum(
+                    one.numel() for one in every if not isinstance(one, UninitializedParameter)
+                )
+        return max(self.parameters, 0)
+
+
+class Whereabouts:
+    """Tells models from their parts, and notices that another than the one looked at is run.
+
+    Args:
+        wait_seconds: how long the other one's next forward is waited for, and how long nothing is
+            noticed after one was waited for in vain.
+    """
+
+    def __init__(self, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._wait_seconds = wait_seconds
+        self.chosen = ""
+        """Pattern of the model that the user wants to see; empty: of whatever runs."""
+        self._until = 0.0
+        self._not_before = 0.0
+        self._rested = False
+        """Whether it was noticed by what is looked at not being called."""
+        self._loops: tuple[Loop, ...] = ()
+        self._seen: list[_Met] = []
+        """Models that were called, by any thread."""
+
+    def is_model(self, module: nn.Module) -> bool:
+        """Tell whether a call that begins on this thread is one of a model, not of its part."""
+        if not has_parameters(module) or self._is_loop(module):
+            return False
+        return self._outermost([*modules_called(sys._getframe())]) is None
+
+    def is_chosen(self, model: nn.Module) -> bool:
+        """Tell whether a model is one that the user wants to see; on the thread that calls it."""
+        met = self._known(model)
+        if not self.chosen:
+            return True
+        if met is None:  # Of too many.
+            return fnmatchcase(class_name(model), self.chosen)
+        self.note(model)
+        return met.matches(self.chosen)
+
+    def meet(self, module: nn.Module) -> bool:
+        """Take note of a call that begins on this thread; tell whether it is one of a model."""
+        is_model = self.is_model(module)
+        if is_model:
+            self._known(module)
+            self.note(module)
+        return is_model
+
+    def note(self, model: nn.Module) -> None:
+        """Take note of a model that is run."""
+        met = self._find(model)
+        if met is None and len(self._seen) < MOST_MET:
+            met = self._add(model)
+        if met is not None:
+            met.is_run = True
+
+    def _find(self, model: nn.Module) -> _Met | None:
+        return next((one for one in list(self._seen) if one.ref() is model), None)
+
+    def _add(self, model: nn.Module) -> _Met:
+        kind = class_name(model)
+        for gone in list(self._seen):
+            if gone.key == id(model):
+                gone.key = 0
+        index = 1 + sum(one.kind == kind for one in list(self._seen))
+        met = _Met(weakref.ref(model), kind, id(model), index)
+        self._seen.append(met)
+        return met
+
+    def _known(self, model: nn.Module) -> _Met | None:
+        """Return what is known of a model, with its path where this thread's stack tells it."""
+        met = self._find(model)
+        if met is None and len(self._seen) < MOST_MET:
+            met = self._add(model)
+        if met is not None and not met.path and met.looks < _MOST_LOOKS:
+            met.looks += 1
+            met.path = variable_path(model)
+        return met
+
+    def _run(self, root: nn.Module) -> list[_Met]:
+        """Return the models that were met, but for parts of ``root``, which comes first.
+
+        Of models that are gone, those of one class, size and path count as one: a new one per fold.
+        """
+        met = [one for one in list(self._seen) if one.is_run or one.ref() is root]
+        own = {id(module) for module in all_modules(root)} if len(met) > 1 else {id(root)}
+        found: dict[object, _Met] = {}
+        for one in sorted(met, key=lambda one: one.ref() is not root):
+            model = one.ref()
+            if model is root or id(model) not in own:
+                alike = (one.kind, one.path, one.parameters)
+                found.setdefault(alike if model is None else one, one)
+        return list(found.values())
+
+    def others(self, root: nn.Module) -> tuple[str, ...]:
+        """Give the classes of the models that were met, but for ``root`` and its parts."""
+        return tuple({one.kind: None for one in self._run(root) if one.ref() is not root})
+
+    def models(self, root: nn.Module, seconds: dict[int, float]) -> tuple[RunModel, ...]:
+        """Return every model that was met, ``root`` first; empty where it is alone.
+
+        Args:
+            root: what is looked at.
+            seconds: spent in calls of each model, by id.
+        """
+        for one in list(self._seen):
+            one.count()  # On this thread, and before it is gone.
+        met, whole = self._run(root), sum(seconds.values())
+        if len(met) < 2:
+            return ()
+        return tuple(
+            RunModel(
+                one.kind,
+                one.index,
+                one.path,
+                one.count(),
+                round(seconds.get(one.key, 0.0) / whole, 2) if whole > 0 else None,
+            )
+            for one in met
+        )
+
+    def shares(self, root: nn.Module, seconds: dict[int, float]) -> tuple[float, ...]:
+        """Return the share of the time of each of ``others``; none before anything was measured.
+
+        Args:
+            root: what is looked at.
+            seconds: spent in calls of each model, by id.
+        """
+        whole = sum(seconds.values())
+        if whole <= 0:
+            return ()
+        spent = dict.fromkeys(self.others(root), 0.0)
+        for one in list(self._seen):
+            if one.kind in spent and one.ref() is not root:
+                spent[one.kind] += seconds.get(one.key, 0.0)
+        return tuple(round(each / whole, 2) for each in spent.values())
+
+    @property
+    def waits_because(self) -> str:
+        """Why models that are called are not shown; empty where any is wanted, or none was."""
+        met = [one for one in list(self._seen) if one.is_run]
+        if not self.chosen or not met:
+            return ""
+        names = (f"{one.kind}#{one.index} {one.path}".rstrip() for one in met[:_MOST_NAMED])
+        more = f" and {len(met) - _MOST_NAMED} more" if len(met) > _MOST_NAMED else ""
+        return writable(f"no model called so far is {self.chosen}: {', '.join(names)}{more}")
+
+    def pass_over(self, loop: Loop) -> None:
+        """Take what a module calls for models, and itself for none."""
+        self._loops = (*(one for one in self._loops if one.module() is not None), loop)
+
+    @property
+    def patience(self) -> int:
+        """How many times as long the next forward is recorded before it is taken for a loop.
+
+        It doubles with each that was taken for one and returned soon: those were slow models.
+        """
+        return 1 << sum(one.is_model for one in self._loops)
+
+    @property
+    def innermost_loop(self) -> nn.Module | None:
+        """What was passed over last, of all whose forwards still go on."""
+        return next((one.module() for one in self._loops[::-1] if one.goes_on), None)
+
+    def is_elsewhere(self, root: nn.Module, idle_seconds: float) -> bool:
+        """Tell whether a forward of another model is to be waited for.
+
+        Args:
+            root: what is looked at.
+            idle_seconds: since its last forward ended.
+        """
+        now = time.monotonic()
+        if self.chosen or now < self._not_before:
+            return False
+        self._rested = idle_seconds >= SETTLED_SECONDS
+        if not self._rested and not self._is_inside(root):
+            return False
+        self._until = now + self._wait_seconds
+        return True
+
+    def is_in_vain(self, idle_seconds: float) -> bool:
+        """Tell whether it is not waited for any more: for too long, or who rested is run again.
+
+        Whoever is run meanwhile is slower: each call of a part is looked at.
+        """
+        is_back = self._rested and idle_seconds < SETTLED_SECONDS
+        return is_back or time.monotonic() >= self._until
+
+    def give_up(self) -> None:
+        """Notice nothing for a while."""
+        self._not_before = time.monotonic() + self._wait_seconds
+
+    def _is_inside(self, root: nn.Module) -> bool:
+        """Tell whether a thread is in a call of another model that called ``root``."""
+        frames = sys._current_frames()
+        found = False
+        # One by one: held by a name of ours, our own frame would hold itself, and what is below it.
+        while frames:
+            calls = [*modules_called(frames.popitem()[1])]
+            around = self._outermost(calls)
+            found |= around is not None and around is not root and any(one is root for one in calls)
+        return found
+
+    def _outermost(self, calls: list[nn.Module]) -> nn.Module | None:
+        """Give the model among calls inside of each other, innermost first."""
+        models = (one for one in calls[::-1] if has_parameters(one) and not self._is_loop(one))
+        return next(models, None)
+
+    def _is_loop(self, module: nn.Module) -> bool:
+        return any(one.module() is module and not one.is_model for one in self._loops)
