@@ -1,4 +1,8 @@
-"""``python -P -m tui_profiler.probe FD``: the worker process, on an inherited socket."""
+"""``python -P -m tui_profiler.probe FD [confined [trial DEVICE]]``: the worker, on a socket.
+
+The first request is read before there is any thread: it sets the memory limit. If it opens
+a file that is not trusted, the process is confined before it opens it.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,54 @@ import sys
 import threading
 import time
 
-from tui_profiler.probe.link import Link
-from tui_profiler.probe.parent import signal_with_parent
-from tui_profiler.probe.worker import Worker
+from tui_profiler.messages import Failed, LoadSpec, Request, Sandbox
+from tui_profiler.probe.measure.devices.machine import free_memory_bytes, memory_group
+from tui_profiler.probe.process.die_with_parent import signal_with_parent
+from tui_profiler.probe.process.link import Link, first_request
+from tui_profiler.probe.process.memory_limit import limit_memory
+from tui_profiler.probe.sandbox.broker import CONFINED, TRIAL
+from tui_profiler.probe.sandbox.confinement import ConfinementError, confine
+from tui_profiler.probe.worker.worker import Worker
 
 _GRACE_SECONDS = 1.0
 
 
-def main(descriptor: int) -> None:
-    """Serve one viewer, and end when it is gone."""
+def main(descriptor: int, *, always_confined: bool = False, trial_on: str = "") -> None:
+    """Serve one viewer, and end when it is gone.
+
+    Args:
+        descriptor: of the socket to the viewer.
+        always_confined: confine this process whatever is requested.
+        trial_on: device of the confined worker whose trial this is; empty for a viewer's worker.
+    """
     signal_with_parent(signal.SIGKILL)
     # The stack of a fault goes to the log: a segmentation fault otherwise leaves no word.
     faulthandler.enable()
-    link = Link(socket.socket(fileno=descriptor), on_close=_end_soon)
-    Worker(link).serve()
+    connected = socket.socket(fileno=descriptor)
+    first = first_request(connected)
+    if first is None:
+        os._exit(0)
+    sandbox: Sandbox | str = ""
+    refused = None
+    try:
+        sandbox = confine(first, descriptor, always=always_confined, trial_on=trial_on)
+    except ConfinementError as error:
+        refused = Failed("worker", str(error))
+    _limit_memory(first)
+    link = Link(connected, on_close=_end_soon, first=first)
+    Worker(link, sandbox).serve(refused)
     link.flush(_GRACE_SECONDS)
     link.close()
     sys.stdout.flush()
     # A user's threads that are not daemons must not keep a worker that was told to stop.
     os._exit(0)
+
+
+def _limit_memory(first: Request) -> None:
+    """Limit the memory of this process, unless its model is on a GPU or there is none."""
+    spec = getattr(first, "spec", None)
+    if isinstance(spec, LoadSpec) and not spec.device.startswith("cuda"):
+        limit_memory(spec.memory_limit_bytes, free_memory_bytes(memory_group()))
 
 
 def _end_soon() -> None:
@@ -42,4 +75,9 @@ def _end_soon() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    options = sys.argv[2:]
+    main(
+        int(sys.argv[1]),
+        always_confined=CONFINED in options,
+        trial_on=options[-1] if TRIAL in options else "",
+    )

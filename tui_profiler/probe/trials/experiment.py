@@ -23,16 +23,16 @@ from tui_profiler.messages import (
 from tui_profiler.messages.trials import TrialOutcome, TrialStep
 from tui_profiler.probe.trace.failure import one_line, wanted_memory
 from tui_profiler.probe.trace.measured_peak import most_allocated
-from tui_profiler.probe.trials.kinds import KINDS
-from tui_profiler.probe.trials.measuring import LEAST_PAIRS, Bench, Measured, measure, warm
-from tui_profiler.probe.trials.outputs import NotComparableError, output_error
-from tui_profiler.probe.trials.subject import (
+from tui_profiler.probe.trials.kinds.subject import (
     Change,
     ImpossibleError,
     Kind,
     Subject,
     weight_bytes,
 )
+from tui_profiler.probe.trials.kinds.table import KINDS
+from tui_profiler.probe.trials.output_error import NotComparableError, output_error
+from tui_profiler.probe.trials.paired_timing import LEAST_PAIRS, Bench, Measured, measure, warm
 
 Tell = Callable[[TrialStep, int, float | None], None]
 """Is told what is done now, the pairs so far and their speed-up."""

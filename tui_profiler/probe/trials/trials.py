@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import torch
 from msgspec.structs import replace
 
+from tui_profiler.connection.wire import WireError
 from tui_profiler.messages import (
     AnalyseParameters,
     Failed,
@@ -37,13 +38,12 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.link import Talk
-from tui_profiler.probe.looks import without_looks
-from tui_profiler.probe.measure.machine import memory, memory_group
-from tui_profiler.probe.trials.kinds import KINDS
-from tui_profiler.probe.trials.process import TrialProcess
-from tui_profiler.wire import WireError
+from tui_profiler.probe.measure.devices.machine import memory, memory_group
+from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.queued_analyses import without_looks
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trials.kinds.table import KINDS
+from tui_profiler.probe.trials.supervisor import TrialProcess
 
 LOOK_SECONDS = 0.05
 """Between two looks at the limits, and at what the viewer asks."""

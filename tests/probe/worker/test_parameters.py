@@ -1,0 +1,102 @@
+"""A running model whose parameters are looked at and made coarser, in a real worker."""
+
+from __future__ import annotations
+
+from tests.worker import Conversation, spec
+from tui_profiler.messages import (
+    AnalyseParameters,
+    Heartbeat,
+    LoopState,
+    MeasureSensitivity,
+    ParametersStarted,
+    Pause,
+    Sensitivity,
+    StopAnalysing,
+)
+from tui_profiler.messages.sensitivity import Scheme
+from tui_profiler.probe.worker.interruptions import WHY
+from tui_profiler.session import Session
+
+
+def is_looked_at(session: Session) -> bool:
+    return session.parameters is not None and session.parameters.done is not None
+
+
+def is_measured(session: Session) -> bool:
+    return session.sensitivity is not None and session.sensitivity.done is not None
+
+
+async def goes_on(conversation: Conversation) -> None:
+    tick = conversation.session.tick
+    forwards = tick.forwards if tick is not None else 0
+    await conversation.until(
+        lambda now: (
+            now.loop is not None
+            and now.loop.state == "running"
+            and now.tick is not None
+            and now.tick.forwards > forwards
+        )
+    )
+
+
+async def test_a_model_is_held_while_its_parameters_are_asked_about_and_goes_on() -> None:
+    conversation = Conversation(spec("demo:cnn"))
+    try:
+        await conversation.until(lambda session: session.tick is not None)
+        conversation.source.send(AnalyseParameters())
+        session = await conversation.until(is_looked_at)
+        assert session.parameters is not None
+        assert session.tree is not None
+        assert session.parameters.started.is_random
+        names = {one.name for one in session.parameters.tensors}
+        assert names >= {
+            f"{node.path}.{weight.name}" for node in session.tree.nodes for weight in node.weights
+        }
+        begins = next(
+            place
+            for place, message in enumerate(conversation.heard)
+            if isinstance(message, ParametersStarted)
+        )
+        held = [one for one in conversation.heard[begins - 3 :] if isinstance(one, LoopState)]
+        assert any(one.state == "paused" and "parameters" in one.detail for one in held)
+        await goes_on(conversation)
+        await is_made_coarser(conversation)
+        # A pause that is asked for meanwhile waits, and ends nothing.
+        conversation.source.send(AnalyseParameters())
+        conversation.source.send(Pause())
+        session = await conversation.until(
+            lambda now: (
+                is_looked_at(now)
+                and now.loop is not None
+                and now.loop.state == "paused"
+                and not now.loop.detail
+            )
+        )
+        assert session.parameters is not None
+        assert session.parameters.done is not None
+        assert not session.parameters.done.was_stopped
+        assert any(isinstance(one, Heartbeat) for one in conversation.heard)
+    finally:
+        await conversation.close()
+
+
+async def is_made_coarser(conversation: Conversation) -> None:
+    conversation.source.send(MeasureSensitivity(Scheme("int8")))
+    found = (await conversation.until(is_measured)).sensitivity
+    assert found is not None
+    assert found.done is not None
+    assert (found.done.why, found.done.measured) == ("", 22)
+    assert (len(found.weights), found.started.is_random) == (22, True)
+    assert all(one.done for one in found.weights.values())
+    states = [one for one in conversation.heard if isinstance(one, LoopState)]
+    assert states[-1].detail == WHY[MeasureSensitivity]
+    await goes_on(conversation)
+
+    # Stopped on the way: what was measured stays.
+    conversation.source.send(MeasureSensitivity(Scheme("int4")))
+    await conversation.until(lambda _: isinstance(conversation.heard[-1], Sensitivity))
+    conversation.source.send(StopAnalysing())
+    found = (await conversation.until(is_measured)).sensitivity
+    assert found is not None
+    assert found.scheme == Scheme("int4")
+    await goes_on(conversation)

@@ -1,0 +1,1 @@
+"""Every kind of change that is tried, one file each."""

@@ -1,0 +1,40 @@
+"""Autocast: matrix products, convolutions and the like in 16 bits, weights kept as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trials.kinds.subject import Change, Kind, Subject, as_it_is, device_of
+
+_NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+def _change(dtype: torch.dtype, subject: Subject) -> Change:
+    baseline, device = as_it_is(subject), subject.device.type
+
+    def call(given: object) -> object:
+        with torch.autocast(device, dtype):
+            return baseline.call(given)
+
+    return Change(baseline, replace(baseline, call=call), f"autocast to {_NAMES[dtype]}")
+
+
+def _why_not(dtype: torch.dtype, module: nn.Module, inputs: Inputs) -> str:
+    device = device_of(module).type
+    if not torch.amp.is_autocast_available(device):
+        return f"torch has no autocast on {device}"
+    floats = [one for one in module.parameters() if one.is_floating_point()]
+    if floats and all(one.dtype == dtype for one in floats):
+        return f"its parameters are {_NAMES[dtype]} already"
+    if floats and not any(one.dtype == torch.float32 for one in floats):
+        return "autocast changes what is float32, and no parameter is"
+    return ""
+
+
+BF16 = Kind(partial(_change, torch.bfloat16), partial(_why_not, torch.bfloat16))
+FP16 = Kind(partial(_change, torch.float16), partial(_why_not, torch.float16))

@@ -1,0 +1,36 @@
+"""Every kind of change there is a trial of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tui_profiler.messages import TrialKind
+from tui_profiler.probe.trials.kinds import (
+    autocast,
+    channels_last,
+    compile,
+    fold_conv_bn,
+    inference_mode,
+    int8_dynamic,
+    larger_batch,
+    remove_identity,
+    sdpa,
+    static_kv_cache,
+    threads,
+)
+from tui_profiler.probe.trials.kinds.subject import Kind
+
+KINDS: Mapping[TrialKind, Kind] = {
+    "fold-conv-bn": fold_conv_bn.KIND,
+    "channels-last": channels_last.KIND,
+    "bf16-autocast": autocast.BF16,
+    "fp16-autocast": autocast.FP16,
+    "int8-dynamic": int8_dynamic.KIND,
+    "compile": compile.KIND,
+    "sdpa": sdpa.KIND,
+    "larger-batch": larger_batch.KIND,
+    "inference-mode": inference_mode.KIND,
+    "threads": threads.KIND,
+    "static-kv-cache": static_kv_cache.KIND,
+    "remove-dropout-identity": remove_identity.KIND,
+}

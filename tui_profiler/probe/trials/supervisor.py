@@ -1,0 +1,184 @@
+"""The process of one trial: started, listened to, held to its limits, and ended with all it began.
+
+1. The kernel ends it when its parent goes (``probe/__main__.py``).
+2. What it compiles goes into a folder of its own, which goes with it (``compile_folder.py``).
+3. Where this worker is confined the broker starts and ends it, confined as well; it then compiles
+   nothing, and its temporary folder is that of its sandbox.
+4. Its memory is that of all its processes: a compiler is one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from tui_profiler.connection.wire import encode, message_decoder
+from tui_profiler.messages import Message, Request
+from tui_profiler.probe.sandbox.broker import BrokeredTrial
+from tui_profiler.probe.sandbox.confinement import confinement
+from tui_profiler.probe.trials.compile_folder import Folder, remove_stale
+
+_READ_BYTES = 65536
+_CHILDREN_SECONDS = 0.5
+"""Between two looks for processes that it started."""
+_END_SECONDS = 5.0
+
+
+class TrialProcess:
+    """A worker that serves one request and ends; a context that leaves nothing behind."""
+
+    def __init__(self, first: Request) -> None:
+        """Start it.
+
+        Args:
+            first: what it is asked.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._socket, theirs = socket.socketpair()
+        confined = confinement()
+        try:
+            with theirs:
+                self._child: BrokeredTrial | _Child = (
+                    _Child(theirs) if confined is None else confined.broker.start_trial(theirs)
+                )
+        except OSError:
+            self._socket.close()
+            raise
+        self._decoder = message_decoder()
+        self._family: list[psutil.Process] = []
+        self._looked_at = 0.0
+        with contextlib.suppress(OSError):  # It died at once: its end says so.
+            self._socket.sendall(encode(first))
+
+    def __enter__(self) -> TrialProcess:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it and all that it started, and remove its folder."""
+        self._child.kill()
+        self._socket.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process identity."""
+        return self._child.pid
+
+    def messages(self, seconds: float) -> list[Message] | None:
+        """Give what it said, waiting for so long; None when it has hung up.
+
+        Raises:
+            WireError: it sent what is no message.
+        """
+        ready, _, _ = select.select([self._socket], [], [], seconds)
+        if not ready:
+            return []
+        try:
+            received = self._socket.recv(_READ_BYTES)
+        except ConnectionError:
+            return None
+        return list(self._decoder.feed(received)) if received else None
+
+    def exit_code(self) -> int | None:
+        """Give how it ended, waiting a little; None where it has not."""
+        try:
+            return self._child.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def memory_bytes(self) -> int:
+        """Give what it and all that it started hold now."""
+        if time.monotonic() - self._looked_at > _CHILDREN_SECONDS:
+            self._family = self._look()
+            self._looked_at = time.monotonic()
+        held = 0
+        for process in self._family:
+            with contextlib.suppress(psutil.Error):  # It ended meanwhile.
+                held += int(process.memory_info().rss)
+        return held
+
+    def _look(self) -> list[psutil.Process]:
+        """Give its processes as they are now."""
+        if self._child.poll() is not None:
+            return []
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self._child.pid)
+            return [process, *process.children(recursive=True)]
+        return []
+
+
+class _Child:
+    """A child of this process, with its folder."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        """Start it.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        remove_stale()
+        self._folder = Folder()
+        try:
+            self._process = subprocess.Popen(
+                _command(wire.fileno()),
+                pass_fds=[wire.fileno()],
+                stdin=subprocess.DEVNULL,
+                process_group=0,
+                env=_environment(self._folder.path),
+            )
+        except OSError:
+            self._folder.close()
+            raise
+        self._folder.guard(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, timeout: float) -> int:
+        return self._process.wait(timeout)
+
+    def kill(self) -> None:
+        """End it and all that it started, and remove its folder."""
+        # A number is given to nobody else while the group has members.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # In the kernel: it will go.
+            self._process.wait(_END_SECONDS)
+        self._folder.close()
+
+
+def _command(descriptor: int) -> list[str]:
+    # ``-P`` keeps the user's folder from shadowing our imports.
+    return [sys.executable, "-P", "-m", "tui_profiler.probe", str(descriptor)]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        # Compiling in processes of its own would leave some that do not end with it.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TMPDIR": str(folder),
+    }

@@ -1,0 +1,99 @@
+"""What a worker is started for when it is not to run a model: one request, and its end.
+
+1. Nothing here imports torch before the request asks for it: names of models need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from tui_profiler.messages import (
+    Ceilings,
+    CountWith,
+    ExportOnnx,
+    Failed,
+    ListModels,
+    LoadSpec,
+    MeasureCeilings,
+    Message,
+    TryAlone,
+)
+from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.process.memory_limit import lift, with_limit
+from tui_profiler.probe.process.wire_names import writable
+
+if TYPE_CHECKING:
+    from tui_profiler.probe.worker.run import Stages
+
+Errand: TypeAlias = ListModels | MeasureCeilings | CountWith | TryAlone | ExportOnnx
+
+
+def carry_out(
+    errand: Errand, stages: Stages, link: Link, import_torch: Callable[[LoadSpec], None]
+) -> None:
+    """Do what was asked, and tell what came of it.
+
+    Args:
+        errand: what to do.
+        stages: tells the viewer where it is.
+        link: where the answer goes.
+        import_torch: imports torch, and tells so.
+    """
+    try:
+        if not isinstance(errand, ListModels):
+            import_torch(errand.spec)
+        link.send(_answer(errand, stages, link))
+    # The border of the probe: nothing may go by unsaid, nor end the worker.
+    except (Exception, SystemExit) as error:
+        link.send(failed(error, "load model" if isinstance(errand, CountWith) else "worker"))
+
+
+def _answer(errand: Errand, stages: Stages, link: Link) -> Message:
+    match errand:
+        case ListModels(pattern=pattern):
+            from tui_profiler.probe.load.model_names import list_models  # noqa: PLC0415 # rule 1
+
+            return list_models(pattern)
+        case MeasureCeilings(spec=spec, again=again):
+            return _ceilings(spec, stages, again=again)
+        case CountWith(spec=spec, counter=counter):
+            from tui_profiler.probe.counters.count import count_with  # noqa: PLC0415
+
+            return count_with(counter, spec)
+        case TryAlone():
+            from tui_profiler.probe.trials.trial_process import try_alone  # noqa: PLC0415
+
+            return try_alone(errand, link.send)
+        case ExportOnnx():
+            from tui_profiler.probe.worker.onnx import export_onnx  # noqa: PLC0415
+
+            return export_onnx(errand, stages)
+
+
+def _ceilings(spec: LoadSpec, stages: Stages, *, again: bool) -> Ceilings:
+    import torch  # noqa: PLC0415 # rule 1
+
+    from tui_profiler.probe.measure.ceilings.ceilings import ceilings, measure_again  # noqa: PLC0415
+
+    measure = measure_again if again else ceilings
+    refused: list[str] = []
+    with stages.stage("ceilings") as details:
+        found = measure(spec.device, torch.get_num_threads(), refused=refused.append)
+        details.append("measured" if found.seconds > 0 else "cached for this host")
+        details += [f"and not cached: {why}" for why in refused]
+    return found
+
+
+def failed(error: BaseException, stage: str = "worker") -> Failed:
+    """Give the message for what went wrong; what says so itself needs no torch for it."""
+    lift()
+    carried = getattr(error, "failed", None)
+    if not isinstance(carried, Failed):
+        try:
+            from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
+        except Exception:  # torch itself cannot be imported, and that is what there is to tell.
+            carried = Failed(stage, writable(f"{type(error).__name__}: {error}")[:500])
+        else:
+            carried = failure(error, stage)
+    return with_limit(carried, error)
