@@ -26,6 +26,7 @@ from tui_profiler.messages.hardware import (
     Traffic,
 )
 from tui_profiler.messages.live import (
+    CacheCeiling,
     Ceiling,
     Ceilings,
     Heartbeat,
@@ -34,11 +35,16 @@ from tui_profiler.messages.live import (
     OperatorTimes,
     Overhead,
     Program,
+    RoofQuality,
+    RunModel,
+    Sandbox,
     StageDone,
     StageStarted,
     Tick,
+    TorchChildren,
 )
-from tui_profiler.messages.memory import MemorySteps
+from tui_profiler.messages.memory import MemorySteps, MemoryWindow
+from tui_profiler.messages.mode import ModeSeen, Setting
 from tui_profiler.messages.model import (
     Attempt,
     Cost,
@@ -48,6 +54,7 @@ from tui_profiler.messages.model import (
     Listed,
     ModelFacts,
     Node,
+    NoDecode,
     Nodes,
     PeakMemory,
     RealCost,
@@ -65,7 +72,7 @@ from tui_profiler.messages.parameters import (
     StopAnalysing,
     TensorStatistics,
 )
-from tui_profiler.messages.playback import Playback, Skipped
+from tui_profiler.messages.playback import Playback, Skipped, Splice
 from tui_profiler.messages.ranks import StepTimes
 from tui_profiler.messages.requests import (
     CountWith,
@@ -73,6 +80,7 @@ from tui_profiler.messages.requests import (
     Halt,
     ListModels,
     LoadSpec,
+    MeasureCeilings,
     Observe,
     Pause,
     Play,
@@ -83,6 +91,7 @@ from tui_profiler.messages.requests import (
     SetBatch,
     SetPhase,
     SetSpeed,
+    ShowModel,
     Start,
     Step,
     Stop,
@@ -123,6 +132,7 @@ Message: TypeAlias = (
     | MemorySteps
     | TraceDone
     | RealCost
+    | NoDecode
     | Listed
     | SecondOpinion
     | Exported
@@ -134,6 +144,8 @@ Message: TypeAlias = (
     | WindowTimes
     | DeviceTimes
     | StepTimes
+    | ModeSeen
+    | MemoryWindow
     | Sample
     | Overhead
     | Replayed
@@ -150,6 +162,7 @@ Message: TypeAlias = (
     | Printed
     | Ended
     | Playback
+    | TorchChildren
 )
 
 __all__ = [
@@ -161,6 +174,7 @@ __all__ = [
     "AnalyseParameters",
     "Attempt",
     "Cache",
+    "CacheCeiling",
     "Ceiling",
     "Ceilings",
     "Core",
@@ -189,11 +203,15 @@ __all__ = [
     "Listed",
     "LoadSpec",
     "LoopState",
+    "MeasureCeilings",
     "MeasureSensitivity",
     "MemorySteps",
+    "MemoryWindow",
     "Message",
     "MigDevice",
+    "ModeSeen",
     "ModelFacts",
+    "NoDecode",
     "Node",
     "Nodes",
     "Observe",
@@ -218,7 +236,10 @@ __all__ = [
     "Replayed",
     "Request",
     "Resume",
+    "RoofQuality",
+    "RunModel",
     "Sample",
+    "Sandbox",
     "SecondOpinion",
     "Seek",
     "Sensitivity",
@@ -227,7 +248,10 @@ __all__ = [
     "SetBatch",
     "SetPhase",
     "SetSpeed",
+    "Setting",
+    "ShowModel",
     "Skipped",
+    "Splice",
     "StageDone",
     "StageStarted",
     "Start",
@@ -239,6 +263,7 @@ __all__ = [
     "Tensor",
     "TensorStatistics",
     "Tick",
+    "TorchChildren",
     "TraceAgain",
     "TraceDone",
     "TraceStarted",

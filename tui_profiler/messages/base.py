@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+Moment: TypeAlias = Annotated[float, Meta(ge=-1e10, le=1e10)]
+"""Seconds on a clock. Neither NaN nor infinite, so that it can be rounded: a worker that opened a
+hostile file can send anything."""
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+"""A count that is divided by."""
 
 
 class OnWire(Struct, frozen=True, array_like=True, tag=True, tag_field="_"):

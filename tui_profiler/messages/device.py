@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages.base import OnWire
+from tui_profiler.messages.base import Moment, OnWire
 
 
 class DeviceTimes(OnWire, frozen=True):
@@ -13,7 +13,7 @@ class DeviceTimes(OnWire, frozen=True):
     waited for the host meanwhile.
     """
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     forwards: int
     """Forwards read so far."""

@@ -14,6 +14,10 @@ class Remedy(Part, frozen=True):
     """What it will do: ``4.69 GiB at the peak, fits``."""
 
 
+SCRIPT = "script"
+"""The stage of what a script of the user's failed by."""
+
+
 class Failed(OnWire, frozen=True):
     """Something could not be done; what is known already stays."""
 
@@ -59,3 +63,9 @@ class Ended(OnWire, frozen=True):
     """How long it lived; of a program that was attached to, how long it was looked at."""
     attached: bool = False
     """It is a program that was attached to: its exit code is not known."""
+    is_script: bool = False
+    """It is the user's script, under ``run``."""
+    out_of_memory: bool | None = None
+    """Whether the kernel's out-of-memory killer ended it; None: not known. Only of SIGKILL."""
+    why: str = ""
+    """What tells that: the kernel's counters, in words."""

@@ -5,7 +5,7 @@ A figure that an older recording does not hold is ``NOT_RECORDED``.
 
 from __future__ import annotations
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.energy import Activity, EnergyTotals
 from tui_profiler.messages.figures import Figure, Unknown
 
@@ -163,7 +163,7 @@ class Allocator(Part, frozen=True):
 class Sample(OnWire, frozen=True):
     """Hardware counters, once a second, also before torch is imported."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     cores: tuple[Core, ...]
     frequency_hertz: Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.figures import Figure
 from tui_profiler.messages.model import Phase
 
@@ -35,7 +35,7 @@ class Program(Part, frozen=True):
     """Its command line, shortened."""
     started_at: float
     """Unix time, on its own host, from which its messages count."""
-    at: float
+    at: Moment
     """Seconds since then, when this was said: a viewer elsewhere has another clock."""
     rank: int | None = None
     """Of several processes that run as one (``torchrun``); None where there is one."""
@@ -45,6 +45,19 @@ class Program(Part, frozen=True):
     """What the ranks of one run have in common."""
     role: str = ""
     """What else this process is: ``DataLoader worker``."""
+
+
+class Sandbox(Part, frozen=True):
+    """What the kernel denies to a worker that opens a file without ``--trust``."""
+
+    kind: str
+    """``landlock+seccomp``, or the one of them that this kernel has."""
+    landlock_abi: int
+    """Version of Landlock; 0 where there is none."""
+    denied: tuple[str, ...]
+    """What fails in the worker."""
+    lacks: tuple[str, ...] = ()
+    """What this kernel cannot deny, and why."""
 
 
 class Hello(OnWire, frozen=True):
@@ -58,13 +71,26 @@ class Hello(OnWire, frozen=True):
     """Why the others are not accepted; empty where all are."""
     program: Program | None = None
     """Who it is, where the viewer did not start it."""
+    sandbox: Sandbox | None = None
+    """How the worker is confined; None where it is not."""
+    why_no_sandbox: str = ""
+    """Why a worker that opens a file without ``--trust`` is not confined; else empty."""
+
+
+class TorchChildren(OnWire, frozen=True):
+    """Child processes of a script that have loaded torch; made by the source, not by the probe."""
+
+    pids: tuple[int, ...]
+    """The first of them."""
+    count: int
+    """How many there have been so far; workers of data loaders are not counted."""
 
 
 class StageStarted(OnWire, frozen=True):
     """The probe began a stage."""
 
     stage: Stage
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     detail: str = ""
 
@@ -73,10 +99,30 @@ class StageDone(OnWire, frozen=True):
     """The probe finished a stage."""
 
     stage: Stage
-    at: float
+    at: Moment
     """Seconds since the command was started."""
-    seconds: float
+    seconds: Moment
     detail: str = ""
+
+
+class RoofQuality(Part, frozen=True):
+    """How one roof was measured, and whether anything may be concluded from it."""
+
+    measured_at: float
+    """Unix time."""
+    busy: float
+    """Share of the time of the pieces in which threads waited for a core, 0 to 1."""
+    why_not_good: str = ""
+    """Why the roof is not good enough to conclude from; empty where it is good."""
+    raised_by: str = ""
+    """What reached more than was measured: the roof is the rate that it reached; else empty."""
+    pieces: int = 0
+    """Pieces that were timed."""
+    undisturbed: int = 0
+    """Those in which no thread waited for a core; the roof is of these alone."""
+    scaled: str = ""
+    """How the roof follows from one thread's, because all threads together were never undisturbed:
+    ``one thread's rate times 2``; empty where all were timed."""
 
 
 class Ceiling(Part, frozen=True):
@@ -84,7 +130,23 @@ class Ceiling(Part, frozen=True):
 
     dtype: str
     flops_per_second: Figure
-    """Of a large matrix product; a multiply-add is two."""
+    """Of large matrix products, on a processor of convolutions where those are faster. A
+    multiply-add is two."""
+    quality: RoofQuality | None = None
+    """None in recordings that are older than it."""
+
+
+class CacheCeiling(Part, frozen=True):
+    """What one level of the caches moves at most, measured."""
+
+    level: int
+    """2 or 3; 1 is the nearest to a core."""
+    bytes: int
+    """Working set that fits: all caches of this level that the threads use, together."""
+    bytes_per_second: Figure
+    """Read plus written, of a copy that fits in this level and not in the one before it."""
+    quality: RoofQuality | None = None
+    """None where it was not measured."""
 
 
 class Ceilings(OnWire, frozen=True):
@@ -94,22 +156,48 @@ class Ceilings(OnWire, frozen=True):
     threads: int
     compute: tuple[Ceiling, ...]
     bytes_per_second: Figure
-    """Read plus written, of a copy much larger than the caches."""
+    """Read plus written, of a copy from memory to memory, past the caches."""
     op_seconds: Figure
     """Least time of one operator on one element: dispatch and call, no work."""
     measured_at: float
     """Unix time; they are kept per host."""
-    seconds: float
+    seconds: Moment
     """What measuring took; 0 where they were kept from before."""
     busy: float = 0.0
-    """Cores that other programs kept busy meanwhile: above 0.1 of a core, roofs may be too low."""
+    """Cores that other programs kept busy meanwhile. Where a roof has no quality, above 0.1 of a
+    core it may be too low."""
+    memory_quality: RoofQuality | None = None
+    """Of ``bytes_per_second``."""
+    op_quality: RoofQuality | None = None
+    """Of ``op_seconds``."""
+    caches: tuple[CacheCeiling, ...] = ()
+    """Nearest to a core first."""
+    why_no_caches: str = ""
+    """Why a cache has no roof; empty where all have one."""
+    waits_from: str = ""
+    """Where waiting for a core was read: ``schedstat``, or ``wall time less CPU time`` where the
+    kernel has no such file; empty where nothing waits for a core, as on a GPU."""
+
+
+class RunModel(OnWire, frozen=True):
+    """One of the models that a program runs."""
+
+    type: str
+    """Its class."""
+    index: int
+    """Among those of its class, from 1, in the order in which they were called first."""
+    path: str = ""
+    """The variable through which the script reaches it; empty where none was found."""
+    parameters: int = 0
+    share: float | None = None
+    """Of the time in calls of all models; None until it is measured."""
 
 
 class LoopState(OnWire, frozen=True):
     """What the inference loop does now: the answer to a request, or a change of its own."""
 
     state: State
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     batch: int | None = None
     detail: str = ""
@@ -117,12 +205,17 @@ class LoopState(OnWire, frozen=True):
     """Which forward is run, of a model that has two."""
     others: tuple[str, ...] = ()
     """Classes of the models that the program ran beside the one that is looked at."""
+    others_shares: tuple[float, ...] = ()
+    """Of the time in calls of all of them and of the one that is looked at, from the end of one of
+    its forwards to the end of the next, in the order of ``others``; empty until it is measured."""
+    models: tuple[RunModel, ...] = ()
+    """Each model that the program ran, the one that is looked at first; empty where it is alone."""
 
 
 class Heartbeat(OnWire, frozen=True):
     """The probe is alive; sent every second from a thread of its own."""
 
-    at: float
+    at: Moment
     forward_seconds: float
     """How long the forward that is running now has taken; 0 between forwards."""
 
@@ -135,7 +228,7 @@ class Tick(OnWire, frozen=True):
     history.
     """
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     forwards: int
     """Forwards in the steady state, finished so far."""
@@ -185,6 +278,9 @@ class Tick(OnWire, frozen=True):
     """Forwards in the steady state of the other sort, in no figure but ``per_second``."""
     others_share: float = 0.0
     """Of the time of all forwards."""
+    cold: bool = False
+    """Whether it speaks of warm-up forwards, because the program ran no others before it ended or
+    paused. Later ticks may speak of the steady state; they count from 0 again."""
 
 
 OPERATOR_WINDOWS = 32
@@ -198,7 +294,7 @@ class OperatorTimes(OnWire, frozen=True):
     order of ``nodes``. A forward in a window is a little slower; no other figure has it.
     """
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     windows: int
     """Windows so far; ``per_forward`` speaks of the last ``OPERATOR_WINDOWS`` of them."""

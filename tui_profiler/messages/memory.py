@@ -40,3 +40,27 @@ class MemorySteps(OnWire, frozen=True):
     """uint32, one for each tensor: the last call after which it is alive."""
     left_out: int = 0
     """Tensors that are counted in ``live`` and have no entry of their own."""
+
+
+class MemoryWindow(OnWire, frozen=True):
+    """What one forward on the CPU allocated, by the memory events of torch's profiler; bytes.
+
+    The columns are packed native arrays, one entry for each module that was called, in the order of
+    ``nodes``.
+    """
+
+    at: float
+    """Seconds since the command was started."""
+    weights_bytes: int
+    """Storages of parameters and buffers."""
+    inputs_bytes: int
+    """Storages of the inputs."""
+    allocated_bytes: int
+    """The most that the forward had allocated at once: activations and workspace."""
+    allocations: int
+    nodes: bytes
+    """uint32: index of the module's node."""
+    allocated: bytes
+    """uint64: allocated in its calls, modules inside included, freed or not."""
+    peak: bytes
+    """uint64: the most that the forward had allocated at once, during a call of it."""

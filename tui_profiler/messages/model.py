@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import OnWire, Part, Positive
 from tui_profiler.messages.figures import Figure
 from tui_profiler.messages.hardware import Cache
 
@@ -29,9 +29,9 @@ class Environment(OnWire, frozen=True):
     """CUDA version that torch was built for; an empty string for a CPU build."""
     cpu: str
     """Processor name."""
-    cores: int
+    cores: Positive
     """Logical cores that this process may use."""
-    threads: int
+    threads: Positive
     """Intra-operator threads of torch."""
     memory_bytes: int
     """Physical memory, or the control group's limit where that is lower."""
@@ -244,6 +244,13 @@ class TraceDone(OnWire, frozen=True):
     bounded: tuple[str, ...]
     """Names of data-dependent operators whose output is an bound: figures depend on it."""
     peak_memory: PeakMemory
+
+
+class NoDecode(OnWire, frozen=True):
+    """A model that generates has no tree of the next token; sent after its tree."""
+
+    why: str
+    """A clause: ``its forward returns no cache``."""
 
 
 class RealCost(OnWire, frozen=True):

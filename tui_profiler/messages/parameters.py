@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.figures import Figure
 
 ParameterPart: TypeAlias = Literal["channels", "spectral", "quantisation", "compression"]
@@ -45,7 +45,7 @@ class StopAnalysing(OnWire, frozen=True):
 class ParametersStarted(OnWire, frozen=True):
     """An analysis begins; it replaces what was known from the one before."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     tensors: int
     """That will be looked at, second names not counted."""
@@ -65,7 +65,7 @@ class ParametersStarted(OnWire, frozen=True):
 class ParametersProgress(OnWire, frozen=True):
     """How far it is; the newest replaces those before."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     seconds: float
     """Since the analysis began."""
@@ -80,7 +80,7 @@ class ParametersProgress(OnWire, frozen=True):
 class ParametersDone(OnWire, frozen=True):
     """It is over."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     seconds: float
     """That it took."""

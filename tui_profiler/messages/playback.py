@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages.base import OnWire, Part
+from typing import Literal, TypeAlias
+
+from tui_profiler.messages.base import Moment, OnWire, Part
+
+Splice: TypeAlias = Literal["", "another recording", "repeated", "cut out"]
 
 
 class Skipped(Part, frozen=True):
     """A damaged place of a recording."""
 
-    at: float
+    at: Moment
     """Of the last whole frame before it, in seconds since the command was started."""
     frames: int
     """How many frames are missing."""
+    splice: Splice = ""
+    """How it differs from damage: frames of another recording lie there, frames that were repeated
+    or moved, or frames were cut out; empty for damage."""
 
 
 class Playback(OnWire, frozen=True):

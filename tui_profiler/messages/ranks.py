@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages.base import OnWire
+from tui_profiler.messages.base import Moment, OnWire
 from tui_profiler.messages.figures import Figure
 
 
@@ -14,7 +14,7 @@ class StepTimes(OnWire, frozen=True):
     validate is in none of them.
     """
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     steps: int
     """Steps so far."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
 from tui_profiler.messages.sensitivity import MeasureSensitivity
@@ -46,6 +46,11 @@ class LoadSpec(Part, frozen=True):
     """Grams of CO₂ for a kilowatt-hour of the grid; None: no grams are told."""
     grid_named: str = ""
     """Whose grid that is, and of which year; empty where the grams themselves were typed."""
+    observed: Literal["", "script", "module", "program"] = ""
+    """What runs the model, where that is not a worker: then ``model`` is its name, nothing is
+    loaded, and nothing is known of the model before its first forward."""
+    memory_limit_bytes: int | None = None
+    """Maximum memory of the worker; 0: no limit; None: the free memory less a reserve."""
 
 
 class Start(OnWire, frozen=True):
@@ -58,6 +63,15 @@ class ListModels(OnWire, frozen=True):
     """Name the models that can be asked for, and stop. Instead of ``Start``."""
 
     pattern: str = ""
+
+
+class MeasureCeilings(OnWire, frozen=True):
+    """Tell this machine's roofs, and stop. Instead of ``Start``."""
+
+    spec: LoadSpec
+    """Of which the device and the threads count; it names no model."""
+    again: bool = False
+    """Measure every one anew, whatever is kept."""
 
 
 class CountWith(OnWire, frozen=True):
@@ -140,6 +154,14 @@ class TraceAgain(OnWire, frozen=True):
     """Record the tree anew, from the next forward that the program runs."""
 
 
+class ShowModel(OnWire, frozen=True):
+    """Show another model of the program, and keep it."""
+
+    pattern: str
+    """Its class, ``CLASS#INDEX`` or variable, with ``*`` and ``?`` as in file names; empty: the one
+    that runs, as at first."""
+
+
 class Play(OnWire, frozen=True):
     """Play a recording from where it stands; at its end, from its first figures again."""
 
@@ -157,13 +179,14 @@ class SetSpeed(OnWire, frozen=True):
 class Seek(OnWire, frozen=True):
     """Show a recording as it was at that time."""
 
-    at: float
+    at: Moment
     """Seconds since the command that recorded it was started; before and after it are its ends."""
 
 
 Request: TypeAlias = (
     Start
     | ListModels
+    | MeasureCeilings
     | CountWith
     | ExportOnnx
     | Pause
@@ -181,6 +204,7 @@ Request: TypeAlias = (
     | Stop
     | Observe
     | TraceAgain
+    | ShowModel
     | Play
     | Halt
     | SetSpeed

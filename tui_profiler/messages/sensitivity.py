@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.figures import Figure
 
 Change: TypeAlias = Literal["int8", "int4", "float8_e4m3fn", "float8_e5m2", "values", "channels"]
@@ -47,7 +47,7 @@ class MeasureSensitivity(OnWire, frozen=True):
 class SensitivityStarted(OnWire, frozen=True):
     """A measurement begins; it replaces what was known of the same scheme and weights."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     scheme: Scheme
     weights: int
@@ -75,7 +75,7 @@ class Sensitivity(OnWire, frozen=True):
     """‖y′ − y‖₂ / ‖y‖₂ over every floating-point number of the output."""
     largest: Figure
     """Largest |y′ − y|, in the output's own unit."""
-    at: float = 0.0
+    at: Moment = 0.0
     """Seconds since the command was started."""
     done: int = 0
     """Weights measured so far, this one included."""
@@ -84,7 +84,7 @@ class Sensitivity(OnWire, frozen=True):
 class SensitivityDone(OnWire, frozen=True):
     """It is over."""
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     scheme: Scheme
     seconds: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages.base import OnWire, Part
+from tui_profiler.messages.base import Moment, OnWire, Part
 
 COMPILED_CODE = "compiled code"
 """Stands for what a compiled region runs itself, without operators: its fused kernels."""
@@ -35,7 +35,7 @@ class WindowTimes(OnWire, frozen=True):
     below it, ``other`` and ``host``.
     """
 
-    at: float
+    at: Moment
     """Seconds since the command was started."""
     nodes: bytes
     """uint32: index of the module's node."""

@@ -14,6 +14,13 @@ from hypothesis import strategies as st
 
 from tests.machine_session import FULL
 from tests.small_model import MEASURED
+from tui_profiler.connection.wire import (
+    MAX_FRAME_BYTES,
+    WireError,
+    encode,
+    message_decoder,
+    request_decoder,
+)
 from tui_profiler.messages import (
     WHOLE_MODEL,
     AnalyseParameters,
@@ -36,10 +43,14 @@ from tui_profiler.messages import (
     Listed,
     ListModels,
     LoadSpec,
+    MeasureCeilings,
     MeasureSensitivity,
     MemorySteps,
+    MemoryWindow,
     Message,
+    ModeSeen,
     Node,
+    NoDecode,
     Nodes,
     Observe,
     OperatorTimes,
@@ -68,6 +79,8 @@ from tui_profiler.messages import (
     SetBatch,
     SetPhase,
     SetSpeed,
+    Setting,
+    ShowModel,
     Skipped,
     StageStarted,
     Start,
@@ -90,6 +103,7 @@ from tui_profiler.messages import (
     Wish,
 )
 from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.live import TorchChildren
 from tui_profiler.messages.parameters import (
     Channels,
     Compression,
@@ -103,7 +117,6 @@ from tui_profiler.messages.parameters import (
     Width,
 )
 from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.wire import MAX_FRAME_BYTES, WireError, encode, message_decoder, request_decoder
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
 NODE = Node(
@@ -159,6 +172,7 @@ MESSAGES: tuple[Message, ...] = (
         dangerous_globals=("a.b",),
     ),
     RealCost(Cost(*range(9)), "ValueError: no"),
+    NoDecode("it keeps its state in its modules"),
     Listed((("demo", "demo:cnn"),)),
     SecondOpinion("fvcore", "fvcore 0.1.5", 0.5, "", 1, 2**60, skipped=(Counted("aten::mul", 3),)),
     Exported("/a", ("a",), 1, 20, "torch", 2, ("x",), 3, 3, ("b",), 4),
@@ -185,14 +199,18 @@ MESSAGES: tuple[Message, ...] = (
     ),
     DeviceTimes(1.0, 2, 0, 1, "", b"\1\0\0\0", *[b"\0" * 8] * 2, *[b"\0" * 4] * 2),
     StepTimes(1.0, 9, 64, 0.25, 0.125, Unknown("no"), *[0.5] * 3, dropped=2),
+    ModeSeen(1.0, (Setting(True, "no_grad", 2, False, 9),), 12, 3, 2, 0.5),
+    MemoryWindow(1.0, 1000, 64, 512, 3, b"\1\0\0\0", b"\0" * 8, b"\0" * 8),
     Failed("trace", "no", "a.b", "f.py:1", "why", "likely", (Remedy("--batch 1", "fits"),), "tb"),
     Printed("out\n", 3),
-    Ended(-9, False, "Killed", 42, 1.5),
+    Ended(-9, False, "Killed", 42, 1.5, out_of_memory=True, why="oom_kill rose by 1"),
     Playback(2.0, True, 0.0, 9.5, 1e9, "host", False, (Skipped(1.5, 3),), 3),
+    TorchChildren((41, 42), 2),
 )
 REQUESTS: tuple[Request, ...] = (
     Start(LoadSpec("resnet18", inputs=("x=1,3",), batch=2, seconds=1.5)),
     ListModels("res"),
+    MeasureCeilings(LoadSpec("", threads=2), True),
     CountWith(LoadSpec("resnet18"), "flop_counter"),
     Try(Wish("compile", 3, 2.0, 60.0, 2**33)),
     StopTrial(),
@@ -203,6 +221,7 @@ REQUESTS: tuple[Request, ...] = (
     Step(),
     Observe(),
     TraceAgain(),
+    ShowModel("Dis*"),
     SetBatch(4),
     SetPhase("decode"),
     ReplayNode(7),
@@ -276,6 +295,13 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read() -> None:
         list(message_decoder().feed(struct.pack(">I", MAX_FRAME_BYTES + 1)))
 
 
+def test_a_request_that_is_too_long_is_refused_before_it_is_read() -> None:
+    longest = 256 * 1024  # Two hundred viewers may send one each: 50 MB of the program's memory.
+    assert list(request_decoder().feed(struct.pack(">I", longest))) == []
+    with pytest.raises(WireError, match="limit"):
+        list(request_decoder().feed(struct.pack(">I", longest + 1)))
+
+
 def test_a_message_that_is_too_long_is_not_made() -> None:
     with pytest.raises(WireError, match="limit"):
         encode(Printed("x" * (MAX_FRAME_BYTES + 1)))
@@ -292,6 +318,8 @@ def test_a_message_that_is_too_long_is_not_made() -> None:
         msgspec.msgpack.encode(["Printed", 7]),
         msgspec.msgpack.encode({"_": "Printed"}),
         b"\x91" * 100_000,
+        # In what a later version may have added, which is passed over.
+        b"\x94\xa7Printed\xa1x\x01" + b"\x91" * 100_000,
         b"\x92\xa7Printed\xa2\xff\xfe",
     ],
 )
@@ -304,6 +332,20 @@ def test_a_newer_peer_may_add_a_field() -> None:
     body = msgspec.msgpack.encode(["StageStarted", "trace", 1.5, "detail", "of a later version"])
     (got,) = message_decoder().feed(struct.pack(">I", len(body)) + body)
     assert got == StageStarted("trace", 1.5, "detail")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Printed("half\ud800", 1),
+        OperatorTimes(1.0, 2, 0.5, 0, "half\ud800", b"\1\0\0\0", b"\xff\xfe", b"", b""),
+        Failed("trace", "no", "half\ud800", remedies=(Remedy("half\ud800", "fits"),)),
+    ],
+)
+def test_half_of_a_character_is_written_out_and_all_else_stays(message: Message) -> None:
+    """Python's texts may hold half of a surrogate pair; UTF-8 may not."""
+    (got,) = message_decoder().feed(encode(message))
+    assert repr(got) == repr(message).replace("\\ud800", "\\\\ud800")
 
 
 @given(st.sampled_from(MESSAGES), st.lists(st.tuples(st.integers(0), st.integers(0, 255))))

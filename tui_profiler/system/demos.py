@@ -6,7 +6,7 @@ from pathlib import Path
 
 PREFIX = "demo:"
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 # Inside the package once installed, beside it in a checkout.
 _FOLDERS = (_PACKAGE / "demo_models", _PACKAGE.parent / "demo_models")
 

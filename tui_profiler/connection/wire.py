@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import cache
 from typing import Generic, TypeVar
 
 import msgspec
@@ -106,5 +107,10 @@ def message_decoder() -> Decoder[Message]:
 
 def request_decoder() -> Decoder[Request]:
     """Give a decoder of what a viewer asks."""
-    decoder: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-    return Decoder(decoder, MAX_REQUEST_BYTES)
+    return Decoder(_of_requests(), MAX_REQUEST_BYTES)
+
+
+@cache
+def _of_requests() -> msgspec.msgpack.Decoder[Request]:
+    # Once: reading the annotations of all requests compiles a hundred of them.
+    return msgspec.msgpack.Decoder(Request)

@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from tui_profiler.demos import demo_file, demo_names
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.load import load
+from tui_profiler.system.demos import demo_file, demo_names
 
 NAMES = (
     "cnn",

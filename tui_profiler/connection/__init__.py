@@ -1,0 +1,1 @@
+"""How the halves reach each other: bytes of messages, and sockets to be found at."""

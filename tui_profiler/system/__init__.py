@@ -1,0 +1,1 @@
+"""Files and processes of this machine, for every part of the program."""
