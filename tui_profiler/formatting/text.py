@@ -23,7 +23,7 @@ _UNCLEAR = re.compile(
 )
 _ASCII = str.maketrans(
     {"×": "x", "→": ">", "←": "<", "·": ".", "–": "-", "−": "-", "…": "~", "µ": "u", "≥": ">"}
-    | {"±": "~", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
+    | {"±": "+", "°": "'", "›": ">", "▸": ">", "↑": "^", "↓": "v", "┐": "+", "▏": "|"}
     | {"≤": "<", "≈": "~", "₂": "2", "√": "V", "³": "3"}
 )
 _OF_LOOKS_ALONE = "\ufe0e\ufe0f"
@@ -123,5 +123,6 @@ def in_ascii(text: str) -> str:
     """Write safe text in ASCII, every character as wide as before."""
     if text.isascii():
         return text
-    known = text.translate(_ASCII)
+    # As wide as before, and not "~", which marks an estimate.
+    known = text.replace("± ", "+-").translate(_ASCII)
     return "".join(c if c.isascii() else "?" * width(c) for c in known)

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_profiler.text import MAX_CHARACTERS, fit, middle, safe, width
+from tui_profiler.formatting.text import MAX_CHARACTERS, fit, in_ascii, middle, safe, width, wrap
 
 HOSTILE = [
     ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
     ("\x1b]52;c;cm0gLXJm\x07", "\\x1b]52;c;cm0gLXJm\\x07"),
     ("\x9b31mred", "\\x9b31mred"),
+    ("ends\n", "ends\\n"),
     ("one\ntwo\r\nthree", "one\\ntwo\\r\\nthree"),
     ("a\tb", "a b"),
     ("no\u00a0break", "no break"),
@@ -75,6 +76,7 @@ def test_safe_text_is_safe_already(text: str) -> None:
         ("abc", 3),
         ("多层", 4),
         ("e\u0301", 1),
+        ("e\u20dd", 1),
         ("ｆ", 2),
         ("", 0),
         ("─━▸", 3),
@@ -122,3 +124,28 @@ def test_fitted_text_takes_exactly_its_cells(text: str, cells: int) -> None:
 @given(st.text("ab多e\u0301…", max_size=30), st.integers(0, 20), st.sampled_from(["…", ".."]))
 def test_text_cut_in_its_middle_fits(text: str, cells: int, ellipsis: str) -> None:
     assert width(middle(text, cells, ellipsis)) <= cells
+
+
+def test_plus_or_minus_in_ascii_is_not_the_mark_of_an_estimate() -> None:
+    assert in_ascii("0.8 % ± 0.3") == "0.8 % +-0.3"
+    assert in_ascii("±0 %") == "+0 %"
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "lines"),
+    [
+        ("", 5, ()),
+        ("aa bb cc", 5, ("aa bb", "cc")),
+        ("aa bb cc", 4, ("aa", "bb", "cc")),
+        ("a  abcdefgh b", 4, ("a", "abc…", "b")),
+        ("多层 网络", 8, ("多层", "网络")),
+    ],
+)
+def test_lines_break_between_words_and_none_is_too_wide(
+    text: str, cells: int, lines: tuple[str, ...]
+) -> None:
+    assert wrap(text, cells) == lines
+
+
+def test_text_in_ascii_is_as_wide_as_before() -> None:
+    assert in_ascii("多é▏→") == "???|>"

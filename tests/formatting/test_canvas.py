@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_profiler.canvas import (
+from tui_profiler.formatting.canvas import (
     ASCII,
     UNICODE,
     Glyphs,

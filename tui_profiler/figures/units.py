@@ -7,6 +7,7 @@ Rounding carries: 999.5 is ``1.00K``, 9.995 is ``10.0``. A figure that is 0 or d
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -78,13 +79,18 @@ def keep_time_unit(unit: TimeUnit | None, seconds: float) -> TimeUnit:
 
 
 def column_time(seconds: float, unit: TimeUnit) -> str:
-    """Give a time in a column of that unit, at most six cells, decimals aligned."""
+    """Return a time in a column of that unit, at most six cells, decimals aligned.
+
+    One that rounds to nothing is less than the least figure: ``<0.001``, never ``0.000``.
+    """
     value = seconds * _PER_UNIT[unit]
-    if unit == "µs":
-        return f"{value:.1f}" if value < 999.95 else f"{value:.0f}"
-    if unit == "s" and value < 99.9995:
-        return f"{value:.3f}"
-    return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
+    decimals = {"µs": 1, "ms": 2, "s": 3}[unit]
+    if value >= {"µs": 999.95, "ms": 999.995, "s": 99.9995}[unit]:
+        decimals = 2 if unit == "s" and value < 999.995 else 0
+    text = f"{value:.{decimals}f}"
+    if value > 0 and decimals and not text.strip("0."):
+        return f"<{10**-decimals:.{decimals}f}"
+    return text
 
 
 _MOST_IN_COLUMN = ">999999"
@@ -106,6 +112,8 @@ def time_column(seconds: float) -> TimeColumn:
 def in_column(seconds: float, column: TimeColumn) -> str:
     """Give a time of such a column, without its unit, in seven cells; more by the most there is."""
     text = f"{seconds * _PER_UNIT[column.unit]:.{column.decimals}f}"
+    if seconds > 0 and not text.strip("0."):
+        return f"<{10**-column.decimals:.{column.decimals}f}" if column.decimals else "<1"
     return text if len(text) <= len(_MOST_IN_COLUMN) else _MOST_IN_COLUMN
 
 
@@ -119,7 +127,9 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Give a long time: ``16m 40s``, ``3h 05m``."""
+    """Give a long time: ``16m 40s``, ``3h 05m``; a dash for what is not a number."""
+    if not math.isfinite(seconds):
+        return UNAVAILABLE
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes_rest = divmod(minutes, 60)
     return f"{hours}h {minutes_rest:02d}m" if hours else f"{minutes}m {rest:02d}s"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui_profiler.plot import Axis, Dots, axis_for, decade_label, keep_axis
+from tui_profiler.formatting.plot import Axis, Dots, axis_for, decade_label, keep_axis
 
 TWO = Axis(0.0, 2.0)
 

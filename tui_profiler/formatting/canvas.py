@@ -39,6 +39,7 @@ class Glyphs(Struct, frozen=True):
     compute: str = "▲"
     memory: str = "■"
     overhead: str = "○"
+    unexplained: str = "◇"
     times: str = "×"
     at_most: str = "≤"
     about: str = "~"
@@ -52,8 +53,8 @@ class Glyphs(Struct, frozen=True):
     begin: str = "╵"
     dots: Literal["braille", "blocks", "ascii"] = "braille"
     """What lines of a plot are drawn with; some fonts have bad braille."""
-    small: str = "▴▪◦"
-    """Of a plot: small points of compute, memory and overhead; large ones are their signs."""
+    small: str = "▴▪◦⋄"
+    """Of a plot: small points of each bound in the order of ``KINDS``; large ones are signs."""
     points: str = "·●◉"
     """Of a plot: small and large ones that no bound was found for, and the selected one."""
     axes: str = "└┤┬↑"
@@ -89,6 +90,7 @@ ASCII = Glyphs(
     compute="C",
     memory="M",
     overhead="O",
+    unexplained="U",
     times="x",
     at_most="<",
     into="->",
@@ -100,7 +102,7 @@ ASCII = Glyphs(
     tick="+",
     begin="|",
     dots="ascii",
-    small="cmo",
+    small="cmou",
     points=".*@",
     axes="+++^",
 )
@@ -130,7 +132,8 @@ BLOCK = Glyphs(
     mark="*",
     begin="|",
     dots="blocks",
-    small="^∙°",
+    unexplained="?",
+    small="^∙°¿",
     points="·•@",
     axes="└┤┬↑",
 )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_profiler import units
+from tui_profiler.figures import units
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,10 @@ def test_a_column_keeps_its_unit_until_twice_beyond(
         (12.3456, "s", "12.346"),
         (123.456, "s", "123.46"),
         (0.0, "ms", "0.00"),
+        (0.2e-3, "s", "<0.001"),
+        (0.6e-3, "s", "0.001"),
+        (3e-6, "ms", "<0.01"),
+        (0.01e-6, "µs", "<0.1"),
     ],
 )
 def test_a_time_in_a_column_is_aligned(seconds: float, unit: units.TimeUnit, text: str) -> None:
@@ -219,3 +223,22 @@ def test_a_clock_is_in_gigahertz_or_megahertz(hertz: float, text: str) -> None:
 
 def test_large_counts_have_commas() -> None:
     assert units.thousands(1284) == "1,284"
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"),
+    [
+        (0.0, "0 J"),
+        (3210.0, "3.21 kJ"),
+        (999.6, "1.00 kJ"),
+        (999.4, "999 J"),
+        (5.0, "5.00 J"),
+        (0.9996, "1.00 J"),
+        (0.9994, "999 mJ"),
+        (0.312, "312 mJ"),
+        (14e-6, "14.0 µJ"),
+        (2e-9, "2.00 nJ"),
+    ],
+)
+def test_an_energy_has_the_largest_unit_that_it_fills(joules: float, text: str) -> None:
+    assert units.energy(joules) == text

@@ -1,0 +1,1 @@
+"""Numbers: to text with their units, and sums of powers."""

@@ -1,0 +1,1 @@
+"""Text: hostile text made safe, bars and sparklines, log-log plots."""
