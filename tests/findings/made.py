@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 from torch import nn
 
-from tests.probe.traced import traced
+from tests.probe.trace.traced import traced
 from tests.queries.sessions import ticked
 from tests.small_model import operator_times
 from tui_profiler.findings import CHECKS, Finding, Kind

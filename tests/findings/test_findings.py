@@ -29,10 +29,10 @@ from tests.findings.made import (
     timed,
     with_host,
 )
+from tests.machine_session import GPU
 from tests.small_model import SAMPLE
-from tui_profiler.messages import (
-    Unknown,
-)
+from tui_profiler.findings import CHECKS
+from tui_profiler.messages import Ceilings, ModeSeen, RoofQuality, Setting, Unknown
 from tui_profiler.session import Session, apply
 
 
@@ -126,6 +126,23 @@ def test_a_roof_of_float16_that_is_higher_makes_it_advice():
     session = on_paper(net, torch.zeros(512, 1024), ceilings=roofs)
     assert found("fp16-autocast", timed(session, {"": 1e-2, "0": 8e-3})) is not None
     assert found("bf16-autocast", timed(session, {"": 1e-2, "0": 8e-3})) is None
+
+
+def test_float16_in_training_needs_a_scaled_loss():
+    roofs = replace(
+        CEILINGS, compute=tuple(replace(one, flops_per_second=2e12) for one in CEILINGS.compute)
+    )
+    roofs = replace(roofs, compute=(CEILINGS.compute[0], *roofs.compute[1:]))
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    session = on_paper(net, torch.zeros(512, 1024), ceilings=roofs)
+    infers = timed(session, {"": 1e-2, "0": 8e-3})
+    steps = ModeSeen(1.0, (Setting(True, "grad", 1, True, 9),), 9, 9, reached=9)
+    for kind, is_needed in (("fp16-autocast", True), ("bf16-autocast", False)):
+        one, in_training = found(kind, infers), found(kind, apply(infers, steps))
+        assert one is not None
+        assert in_training is not None
+        assert "GradScaler" not in one.why
+        assert ("GradScaler" in in_training.why) is is_needed
 
 
 def test_int8_weights_are_a_quarter_of_the_bytes():
@@ -224,6 +241,21 @@ def test_a_batch_that_would_not_fit_is_not_advised():
     assert found("larger-batch", none_left) is None
 
 
+def test_the_free_memory_is_that_of_the_gpu_that_the_model_is_on():
+    """NVML numbers GPUs by the bus, torch by ``CUDA_VISIBLE_DEVICES``: here the other way round."""
+    net = nn.Sequential(nn.Linear(16, 16, bias=False))
+    session = with_host(timed(on_paper(net, ROW), {"": 1e-3, "0": 5e-4}), 4e-4, 1e-3)
+    full, free = (
+        replace(GPU, index=index, cuda_index=1 - index, memory_bytes=80.0 * 2**30 - left)
+        for index, left in ((0, 300), (1, 40.0 * 2**30))
+    )
+    session = apply(session, replace(SAMPLE, gpus=(full, free)))
+    for device, items in (("cuda:1", 2), ("cuda:0", 16)):
+        one = found("larger-batch", on_device(session, device))
+        assert one is not None
+        assert one.title == f"run {items} items a forward, not 1"
+
+
 def test_autograd_that_follows_or_calls_that_take_the_time_ask_for_inference_mode():
     session = timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 5e-5, "0": 2e-5})
     one = found("inference-mode", session)
@@ -291,3 +323,39 @@ def test_a_cache_that_is_joined_anew_is_found():
 
     plain = torch.zeros(1, 2, 4, 4)
     assert found("static-kv-cache", all_times(on_paper(Joins(), plain, plain), 1e-4)) is None
+
+
+DOUBTED = RoofQuality(1.0, 0.9, "0 of 9 pieces ran without waiting for a core")
+
+
+def test_nothing_is_concluded_from_roofs_that_are_not_good_enough():
+    doubted = replace(
+        CEILINGS,
+        compute=tuple(replace(one, quality=DOUBTED) for one in CEILINGS.compute),
+        memory_quality=DOUBTED,
+        op_quality=DOUBTED,
+    )
+    wide = nn.Sequential(nn.Linear(1024, 1024, bias=False))
+    models: list[tuple[nn.Module, torch.Tensor]] = [
+        (wide, torch.zeros(512, 1024)),
+        (wide, torch.zeros(1, 1024)),
+        (nn.Sequential(nn.ReLU()), ROW),
+        (nn.Sequential(Normed()), IMAGE),
+    ]
+    concluded: set[str] = set()
+    for model, given in models:
+        for times in ({"": 1e-2, "0": 8e-3}, {"": 5e-5, "0": 2e-5}, None):
+
+            def seen(
+                ceilings: Ceilings | None,
+                of: tuple[nn.Module, torch.Tensor] = (model, given),
+                spent: dict[str, float] | None = times,
+            ) -> dict[str, object]:
+                session = on_paper(*of, ceilings=ceilings)
+                session = session if spent is None else timed(session, spent)
+                return {kind: check(session) for kind, check in CHECKS.items()}
+
+            without = seen(None)
+            assert seen(doubted) == without
+            concluded |= {kind for kind, one in seen(CEILINGS).items() if one != without[kind]}
+    assert {"bf16-autocast", "int8-dynamic", "inference-mode"} <= concluded

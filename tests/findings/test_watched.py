@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from tests.probe.watched_model import Net, has_times, sockets
+from tests.probe.watch.watched_model import Net, has_times, sockets
 from tests.viewer import Viewer, place_of
 from tui_profiler import watch
-from tui_profiler.findings.inference_mode import inference_mode
+from tui_profiler.findings.execution.inference_mode import inference_mode
 
 __all__ = ["sockets"]  # The fixture that keeps sockets apart.
 

@@ -23,9 +23,11 @@ from tests.findings.made import (
 from tests.small_model import operator_times
 from tui_profiler.messages import (
     Hello,
+    ModeSeen,
     Overhead,
     PeakMemory,
     Program,
+    Setting,
     Unknown,
 )
 from tui_profiler.session import Session, apply
@@ -77,6 +79,12 @@ def test_a_program_that_leaves_its_model_idle_is_found():
     program = Program("net", 1, "python serve.py", 0.0, 0.0)
     # 27.4 forwards a second of 10 ms each: 36.5 ms from one to the next.
     watched = apply(session, Hello(1, 1, ("Observe",), program=program))
+    assert found("input-idle", watched) is None, "the mode is not known"
+    serving = Setting(False, "no_grad", 1, True, 9)
+    watched = apply(watched, ModeSeen(1.0, (serving,), 9, 0))
+    assert found("input-idle", apply(watched, ModeSeen(1.0, (serving,), 9, 3))) is None, (
+        "another model is trained meanwhile"
+    )
     one = found("input-idle", watched)
     assert one is not None
     assert one.gain.share == pytest.approx(1 - 27.4 * 1e-2, rel=1e-4)
@@ -170,8 +178,11 @@ def test_tensors_that_become_wider_are_found():
 
 
 def test_sizes_that_do_not_fill_tensor_cores_are_found_on_a_gpu_alone():
-    net = nn.Sequential(nn.Linear(64, 1001, bias=False))
-    session = timed(on_paper(net, torch.zeros(4, 64)), {"": 1e-3, "0": 9e-4})
+    net, rows = nn.Sequential(nn.Linear(64, 1001, bias=False)), torch.zeros(4, 64)
+    # Without TF32, which is off unless a program asks for it, no tensor core computes in float32.
+    assert found("alignment", on_device(on_paper(net, rows), "cuda:0")) is None
+    net, rows = net.bfloat16(), rows.bfloat16()
+    session = timed(on_paper(net, rows), {"": 1e-3, "0": 9e-4})
     with_op = apply(session, operator_times({node_of(session, "aten::mm"): 8e-4}))
     one = found("alignment", on_device(with_op, "cuda:0"))
     assert one is not None
@@ -179,8 +190,8 @@ def test_sizes_that_do_not_fill_tensor_cores_are_found_on_a_gpu_alone():
     assert one.gain.is_bound
     assert one.gain.share == pytest.approx(0.8, rel=1e-4)
     assert found("alignment", session) is None
-    even = nn.Sequential(nn.Linear(64, 1000, bias=False))
-    assert found("alignment", on_device(on_paper(even, torch.zeros(4, 64)), "cuda:0")) is None
+    even = nn.Sequential(nn.Linear(64, 1000, bias=False)).bfloat16()
+    assert found("alignment", on_device(on_paper(even, rows), "cuda:0")) is None
 
 
 def node_of(session: Session, name: str) -> int:

@@ -2,64 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from msgspec.structs import replace
 
-from tui_profiler.findings.alignment import alignment
-from tui_profiler.findings.autocast import bf16_autocast, fp16_autocast
-from tui_profiler.findings.channels_last import channels_last
-from tui_profiler.findings.compile import compile_model
 from tui_profiler.findings.energy_gain import with_energy
-from tui_profiler.findings.finding import Evidence, Finding, Gain, Kind
-from tui_profiler.findings.fold_conv_bn import fold_conv_bn
-from tui_profiler.findings.fuse_activation import fuse_activation
-from tui_profiler.findings.host_overhead import host_overhead
-from tui_profiler.findings.inference_mode import inference_mode
-from tui_profiler.findings.input_idle import input_idle
-from tui_profiler.findings.int8_dynamic import int8_dynamic
-from tui_profiler.findings.larger_batch import larger_batch
-from tui_profiler.findings.peak_activations import peak_activations
-from tui_profiler.findings.pruning import pruning
-from tui_profiler.findings.quantise_weights import quantise_weights
-from tui_profiler.findings.remove_dropout_identity import remove_dropout_identity
-from tui_profiler.findings.sdpa import sdpa
-from tui_profiler.findings.static_kv_cache import static_kv_cache
-from tui_profiler.findings.synchronise import synchronise
-from tui_profiler.findings.threads import threads
-from tui_profiler.findings.unused_parameters import unused_parameters
-from tui_profiler.findings.upcast import upcast
+from tui_profiler.findings.evidence.finding import Check, Evidence, Finding, Gain, HoldsIn, Kind
+from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
+from tui_profiler.findings.execution.compile import compile_model
+from tui_profiler.findings.execution.host_overhead import host_overhead
+from tui_profiler.findings.execution.inference_mode import inference_mode
+from tui_profiler.findings.execution.input_idle import input_idle
+from tui_profiler.findings.execution.larger_batch import larger_batch
+from tui_profiler.findings.execution.synchronise import synchronise
+from tui_profiler.findings.execution.threads import threads
+from tui_profiler.findings.model.alignment import alignment
+from tui_profiler.findings.model.channels_last import channels_last
+from tui_profiler.findings.model.fold_conv_bn import fold_conv_bn
+from tui_profiler.findings.model.fuse_activation import fuse_activation
+from tui_profiler.findings.model.int8_dynamic import int8_dynamic
+from tui_profiler.findings.model.peak_activations import peak_activations
+from tui_profiler.findings.model.pruning import pruning
+from tui_profiler.findings.model.quantise_weights import quantise_weights
+from tui_profiler.findings.model.remove_dropout_identity import remove_dropout_identity
+from tui_profiler.findings.model.sdpa import sdpa
+from tui_profiler.findings.model.static_kv_cache import static_kv_cache
+from tui_profiler.findings.model.unused_parameters import unused_parameters
+from tui_profiler.findings.model.upcast import upcast
 from tui_profiler.findings.verdict import Advice, advice
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.trials import TrialKind
-from tui_profiler.queries.sorts import times_fit_costs
+from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session
 
-Check: TypeAlias = Callable[[Session], Finding | None]
 CHECKS: dict[Kind, Check] = {
-    "fold-conv-bn": fold_conv_bn,
-    "channels-last": channels_last,
-    "bf16-autocast": bf16_autocast,
-    "fp16-autocast": fp16_autocast,
-    "int8-dynamic": int8_dynamic,
-    "compile": compile_model,
-    "sdpa": sdpa,
-    "larger-batch": larger_batch,
-    "inference-mode": inference_mode,
-    "threads": threads,
-    "static-kv-cache": static_kv_cache,
-    "remove-dropout-identity": remove_dropout_identity,
-    "synchronise": synchronise,
-    "host-overhead": host_overhead,
-    "input-idle": input_idle,
-    "unused-parameters": unused_parameters,
-    "fuse-activation": fuse_activation,
-    "peak-activations": peak_activations,
-    "upcast": upcast,
-    "alignment": alignment,
-    "pruning": pruning,
-    "quantise-weights": quantise_weights,
+    one.kind: one
+    for one in (
+        fold_conv_bn,
+        channels_last,
+        bf16_autocast,
+        fp16_autocast,
+        int8_dynamic,
+        compile_model,
+        sdpa,
+        larger_batch,
+        inference_mode,
+        threads,
+        static_kv_cache,
+        remove_dropout_identity,
+        synchronise,
+        host_overhead,
+        input_idle,
+        unused_parameters,
+        fuse_activation,
+        peak_activations,
+        upcast,
+        alignment,
+        pruning,
+        quantise_weights,
+    )
 }
 """Every kind of advice and the question that finds it."""
 
@@ -76,6 +76,27 @@ def findings(session: Session) -> tuple[Finding, ...]:
     return tuple(sorted(with_energy(session, found), key=_rank))
 
 
+def withheld(session: Session) -> tuple[Kind, ...]:
+    """Return the kinds that do not hold in the mode that the program runs the model in."""
+    return tuple(kind for kind, check in CHECKS.items() if not check.holds(session))
+
+
+def checks_words(session: Session) -> str:
+    """Say how many kinds were looked for: ``9 checks``."""
+    count = len(CHECKS) - len(withheld(session))
+    return f"{count} check{'s' * (count != 1)}"
+
+
+def withheld_words(session: Session) -> str:
+    """Say how many kinds are withheld and why; empty where none is."""
+    count = len(withheld(session))
+    if not count:
+        return ""
+    found = mode(session)
+    known = found.name or "mode unknown"
+    return f"{count} more hold in inference only; {known}: {found.why}"
+
+
 def _rank(finding: Finding) -> tuple[int, float]:
     gain = finding.gain
     if isinstance(gain.share, Unknown):
@@ -86,11 +107,16 @@ def _rank(finding: Finding) -> tuple[int, float]:
 __all__ = [
     "CHECKS",
     "Advice",
+    "Check",
     "Evidence",
     "Finding",
     "Gain",
+    "HoldsIn",
     "Kind",
     "TrialKind",
     "advice",
+    "checks_words",
     "findings",
+    "withheld",
+    "withheld_words",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tui_profiler.findings.finding import Finding, Gain
+from tui_profiler.figures.units import energy
+from tui_profiler.findings.evidence.finding import Finding, Gain
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.energy import forward_energy
-from tui_profiler.queries.sorts import is_mixed
+from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.time.forward_kinds import is_mixed
 from tui_profiler.session import Session
-from tui_profiler.units import energy
 
 _OTHER_POWER = ("threads", "input-idle")
 """More cores draw more power, and an idle machine less: time says nothing of their energy."""

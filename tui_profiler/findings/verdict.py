@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.findings.finding import Finding, Gain
-from tui_profiler.findings.tried import of_result
+from tui_profiler.findings.evidence.finding import Finding, Gain
+from tui_profiler.findings.unsuggested_trial import of_result
 from tui_profiler.messages import TrialProgress, TrialResult, Unknown
 from tui_profiler.session import Session
 

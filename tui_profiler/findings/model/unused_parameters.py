@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, share_of
-from tui_profiler.findings.words import counted
+from tui_profiler.figures.units import size
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.messages import Unknown, Weight, known
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import size
 
 
+@check("unused-parameters", holds_in="both")
 def unused_parameters(session: Session) -> Finding | None:
     """Find modules with parameters of a shape that no operator around them reads.
 

@@ -6,26 +6,31 @@ Under ``no_grad`` autograd still counts versions and follows views of every tens
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import share_of
+from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence.affected_operators import call_seconds
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.seconds import root_seconds
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
+from tui_profiler.queries.time.modes import shown_settings
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration, size
 
 APPLIES_ABOVE = 0.05
 """Of a forward: operators' calls take so much."""
 
 
+@check("inference-mode", holds_in="inference")
 def inference_mode(session: Session) -> Finding | None:
     """Find a model in evaluation that autograd follows, or whose calls are what takes its time."""
     tree, model = session.tree, session.model
     if tree is None or not len(tree) or not tree.has_forward or model is None or model.training:
         return None
+    if any(one.autograd == "inference_mode" for one in shown_settings(session)):
+        return None
     follows = any(tensor.grad for tensor in tree.nodes[0].outputs)
     whole = root_seconds(session)
-    call = known(session.ceilings.op_seconds) if session.ceilings is not None else None
+    call = call_seconds(session.ceilings)
     calls = tree.costs[0].ops
     share = share_of(calls * call, whole) if call is not None and whole else None
     if not follows and (share is None or share < APPLIES_ABOVE):

@@ -7,15 +7,15 @@ PyTorch 2, ASPLOS 2024, section 5.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import graph, operators
-from tui_profiler.findings.host import Host, host
-from tui_profiler.findings.spent import NO_TIMES, Spent, share_of, spent
-from tui_profiler.findings.synchronise import READS_A_VALUE
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import graph, operators
+from tui_profiler.findings.evidence.host_time import Host, host
+from tui_profiler.findings.evidence.time_share import NO_TIMES, Spent, share_of, spent
+from tui_profiler.findings.execution.synchronise import READS_A_VALUE
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.breakdown import OpType, op_type
+from tui_profiler.queries.cost.breakdown import OpType, op_type
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 APPLIES_ABOVE = 0.03
 """Of a forward."""
@@ -23,6 +23,7 @@ _MOST_NODES = 200
 _JOINED: frozenset[OpType] = frozenset({"activation", "elementwise", "norm", "reduction"})
 
 
+@check("compile", holds_in="both")
 def compile_model(session: Session) -> Finding | None:
     """Find out what Python and operators that could be joined take."""
     tree = session.tree

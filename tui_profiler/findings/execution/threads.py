@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from statistics import median
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, share_of
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.bound import mix
-from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.queries.cost.bound import node_mix
+from tui_profiler.queries.time.modes import is_program
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session
-from tui_profiler.units import duration
 
 _SAMPLES = 10
 BUSY_BELOW = 0.6
 """Of the threads: where fewer cores are busy, some threads only wait."""
 
 
+@check("threads", holds_in="inference")
 def threads(session: Session) -> Finding | None:
     """Find cores without a thread, threads without a core, or threads that wait."""
     environment, model = session.environment, session.model
@@ -31,7 +33,8 @@ def threads(session: Session) -> Finding | None:
     whole = root_seconds(session)
     if not session.tree.has_forward or whole is None:
         return None
-    busy = _busy_cores(session)
+    # What is between forwards of a program keeps other cores busy, or none.
+    busy = None if is_program(session) else _busy_cores(session)
     waits = busy is not None and now > 1 and busy < BUSY_BELOW * now
     if now == cores and not waits:
         return None
@@ -76,8 +79,8 @@ def _gain(session: Session, whole: float, busy: float | None) -> Gain:
             "the time of threads that wait",
         )
     if now == 1:
-        by_kind = mix(session, 0)
-        work = by_kind["compute"] + by_kind["memory"]
+        compute, memory, *_ = node_mix(session, 0)
+        work = compute + memory
         if not work:
             return Gain("time", Unknown("how much of it is work is not known"), "work / cores")
         share = share_of(work * (1 - 1 / cores), whole)

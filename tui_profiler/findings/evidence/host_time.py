@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tui_profiler.findings.spent import share_of
-from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.seconds import root_seconds
+from tui_profiler.findings.evidence.affected_operators import call_seconds
+from tui_profiler.findings.evidence.time_share import share_of
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.session import Session
 
 NO_WINDOW = Unknown("no operator window was opened: what Python takes is not known")
@@ -37,10 +38,9 @@ def host(session: Session) -> Host | Unknown:
     shares = session.windows.shares(0) if session.windows is not None else None
     if tree is None or whole is None or shares is None or shares.seconds <= 0:
         return NO_WINDOW
-    ceilings = session.ceilings
-    call = known(ceilings.op_seconds) if ceilings is not None else None
+    call = call_seconds(session.ceilings)
     if call is None:
-        return Unknown("what calling an operator takes was not measured")
+        return Unknown("what calling an operator takes was not measured well enough")
     operators = tree.costs[0].ops
     python = whole * share_of(shares.host, shares.seconds)
     return Host(python, min(operators * call, whole - python), operators, whole)

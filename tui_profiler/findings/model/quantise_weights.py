@@ -6,16 +6,17 @@ as the look at its values found it.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, share_of
-from tui_profiler.findings.values import owners, trained_values
-from tui_profiler.findings.words import counted
+from tui_profiler.figures.units import size
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.parameter_values import owners, trained_values
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session
-from tui_profiler.units import size
 
 
+@check("quantise-weights", holds_in="inference")
 def quantise_weights(session: Session) -> Finding | None:
     """Find parameters that could be stored narrower, of values that were looked at."""
     tree = session.tree

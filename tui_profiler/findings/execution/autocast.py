@@ -10,10 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, forward, share_of, slowest_first
-from tui_profiler.findings.words import counted
-from tui_profiler.findings.work import (
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.affected_operators import (
     compute_roof,
     in_dtype,
     matrix_parts,
@@ -21,14 +19,18 @@ from tui_profiler.findings.work import (
     moved,
     roof_seconds,
 )
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
+from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 _WIDE = "float32"
 _NARROW_BYTES = 2
 _WIDE_BYTES = 4
+_SCALE = " Small gradients become 0 in float16: scale the loss (torch.amp.GradScaler)."
 
 
 class _Saved(Struct, frozen=True):
@@ -41,11 +43,13 @@ class _Saved(Struct, frozen=True):
     """Seconds of converting weights."""
 
 
+@check("bf16-autocast", holds_in="both")
 def bf16_autocast(session: Session) -> Finding | None:
     """Find products in float32 that bfloat16 would speed up on this machine."""
     return _autocast(session, "bfloat16", "bf16-autocast")
 
 
+@check("fp16-autocast", holds_in="both")
 def fp16_autocast(session: Session) -> Finding | None:
     """Find products in float32 that float16 would speed up on this machine."""
     return _autocast(session, "float16", "fp16-autocast")
@@ -74,6 +78,7 @@ def _autocast(
         why=(
             f"This machine multiplies faster in {dtype}, and half the bits are half the bytes."
             " Autocast keeps weights in float32 and converts them; outputs lose digits."
+            + (_SCALE * (dtype == "float16" and is_training(session)))
         ),
         nodes=slowest_first(session, saved.nodes),
         evidence=(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import slowest_first, spent
 from tui_profiler.messages import Node, Unknown
-from tui_profiler.queries.bound import node_dtype
+from tui_profiler.queries.cost.bound import node_dtype
 from tui_profiler.session import Session, Tree
 
 _BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
@@ -15,6 +15,7 @@ _LEAST_VALUES = 1024
 """Of a tensor: scalars in float64 are Python's own, and cost nothing."""
 
 
+@check("upcast", holds_in="both")
 def upcast(session: Session) -> Finding | None:
     """Find casts to more bits, and floating work in more bits than the weights have.
 

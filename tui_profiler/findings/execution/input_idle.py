@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import share_of
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.totals import counted_rate
+from tui_profiler.queries.cost.totals import counted_rate
+from tui_profiler.queries.time.modes import is_program, runs_backward
 from tui_profiler.session import Session
-from tui_profiler.units import duration
 
 APPLIES_ABOVE = 0.1
 """Of the time between one forward's begin and the next one's."""
 
 
+@check("input-idle", holds_in="inference")
 def input_idle(session: Session) -> Finding | None:
-    """Find a program that leaves its model idle; of a loop of ours nothing waits."""
-    if session.tree is None or not len(session.tree):
+    """Find a program that leaves its model idle.
+
+    Not where a backward pass of any model runs: then that is what happens between forwards.
+    """
+    if session.tree is None or not len(session.tree) or runs_backward(session):
         return None
     step = _step(session)
     if step is None:
@@ -26,7 +31,7 @@ def input_idle(session: Session) -> Finding | None:
         return None
     return Finding(
         kind="input-idle",
-        title="let the model wait less between forwards",
+        title="reduce idle time between forwards",
         why=(
             "From one forward's end to the next one's begin the model does nothing. Loading and"
             " preparing inputs in another thread or process, or more callers at once, fill it."
@@ -53,13 +58,13 @@ def input_idle(session: Session) -> Finding | None:
 
 def _step(session: Session) -> tuple[float, float] | None:
     """Give seconds of a step and of the model in it, None where nobody waits or it is not known."""
-    steps, tick, hello = session.steps, session.tick, session.hello
+    steps, tick = session.steps, session.tick
     if steps is not None:
         whole, host = known(steps.step), known(steps.host)
         # Waiting for other ranks is not idleness of this program's own.
         return (whole, whole - host) if whole and host is not None else None
     per_second = known(counted_rate(session))
-    if tick is None or hello is None or hello.program is None or not per_second:
+    if tick is None or not is_program(session) or not per_second:
         return None
     batch = (session.model.batch if session.model is not None else None) or 1
     return batch / per_second, tick.latency_p50

@@ -6,12 +6,12 @@ layer, for each new token. Source: pytorch.org/blog/accelerating-generative-ai-2
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import graph, operators
-from tui_profiler.findings.spent import is_negligible, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import graph, operators
+from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.breakdown import op_type
+from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
 _JOINS = frozenset({"aten::cat"})
@@ -20,6 +20,7 @@ _CACHE_AXES = 4
 _TOKENS = 2
 
 
+@check("static-kv-cache", holds_in="inference")
 def static_kv_cache(session: Session) -> Finding | None:
     """Find tensors that no operator of this forward made, joined with one that was, for attention.
 

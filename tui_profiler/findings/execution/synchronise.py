@@ -6,10 +6,10 @@ compiler could make. The source line is the one that ran the operator.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import operators
-from tui_profiler.findings.spent import Spent, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import operators
+from tui_profiler.findings.evidence.time_share import Spent, slowest_first, spent
 from tui_profiler.messages import Node, Unknown
 from tui_profiler.session import Session, Tree
 
@@ -33,6 +33,7 @@ _MOST_LINES = 8
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::_pin_memory"})
 
 
+@check("synchronise", holds_in="both")
 def synchronise(session: Session) -> Finding | None:
     """Find operators that make Python wait for values."""
     tree, model = session.tree, session.model

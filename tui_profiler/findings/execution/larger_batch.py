@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.host import host
-from tui_profiler.findings.spent import share_of
-from tui_profiler.findings.work import compute_roof, memory_roof, moved
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.affected_operators import compute_roof, memory_roof, moved
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.host_time import host
+from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.bound import node_dtype
-from tui_profiler.queries.roofline import part_nodes
+from tui_profiler.queries.cost.bound import node_dtype
+from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 TIMES = (16, 8, 4, 2)
 """As large as the trial takes it: the largest that fits is predicted for."""
@@ -18,6 +18,7 @@ APPLIES_ABOVE = 0.05
 """Of an item's time."""
 
 
+@check("larger-batch", holds_in="inference")
 def larger_batch(session: Session) -> Finding | None:
     """Find out how much of a forward does not grow with the batch."""
     tree, model, found = session.tree, session.model, host(session)
@@ -49,7 +50,7 @@ def larger_batch(session: Session) -> Finding | None:
         evidence=(
             Evidence("Python a forward", found.python, "s", "measured"),
             Evidence("calling its operators, at least", found.calling, "s", "derived"),
-            Evidence("reading weights where memory is what holds it back", weights, "s", "derived"),
+            Evidence("reading weights at the memory roof, at least", weights, "s", "derived"),
             room,
         ),
         gains=(Gain("time", share, formula, "estimated"),),
@@ -58,7 +59,7 @@ def larger_batch(session: Session) -> Finding | None:
 
 
 def _reading_weights(session: Session, tree: Tree) -> float:
-    """Give the seconds of leaves bound by memory that their weights account for."""
+    """Return the seconds that reading weights adds to the floors of all leaves."""
     memory, total = memory_roof(session.ceilings), 0.0
     if not memory:
         return 0.0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import share_of
+from tui_profiler.figures.units import size
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import PeakMemory, Unknown, known
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import size
 
 APPLIES_ABOVE = 0.5
 """Of the peak."""
 _MOST_TENSORS = 5
 
 
+@check("peak-activations", holds_in="inference")
 def peak_activations(session: Session) -> Finding | None:
     """Find a peak of which activations and workspace are more than half."""
     tree = session.tree

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.host import host
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.host_time import host
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.seconds import share as share_of_node
+from tui_profiler.queries.time.node_seconds import share as share_of_node
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 APPLIES_ABOVE = 0.25
 """Of a forward: below it the work itself is where to look."""
 
 
+@check("host-overhead", holds_in="both")
 def host_overhead(session: Session) -> Finding | None:
     """Find out that work is not what a forward's time goes to."""
     tree, found = session.tree, host(session)

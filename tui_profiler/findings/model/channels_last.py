@@ -7,10 +7,8 @@ PyTorch", pytorch.org/tutorials/intermediate/memory_format_tutorial.html.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, forward, share_of, slowest_first
-from tui_profiler.findings.words import counted
-from tui_profiler.findings.work import (
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.affected_operators import (
     CONVOLUTION,
     compute_roof,
     matrix_parts,
@@ -18,14 +16,17 @@ from tui_profiler.findings.work import (
     moved,
     roof_seconds,
 )
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.bound import node_dtype
+from tui_profiler.queries.cost.bound import node_dtype
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 _IMAGE_AXES = 4
 
 
+@check("channels-last", holds_in="both")
 def channels_last(session: Session) -> Finding | None:
     """Find convolutions on images that lie with their channels outermost."""
     tree, whole = session.tree, forward(session)

@@ -5,20 +5,21 @@ Source: Jacob et al., arXiv 1712.05877, section 3.2; ``torch.nn.utils.fusion.fus
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import (
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import (
     BATCH_NORMS,
     CONVOLUTIONS,
     graph,
     is_evaluating_norm,
     operators,
 )
-from tui_profiler.findings.spent import is_negligible, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
 from tui_profiler.messages import Unknown
 from tui_profiler.session import Session, Tree
 
 
+@check("fold-conv-bn", holds_in="inference")
 def fold_conv_bn(session: Session) -> Finding | None:
     """Find batch norms that read a convolution which nothing else reads.
 

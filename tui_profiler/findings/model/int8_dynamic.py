@@ -7,21 +7,33 @@ whole time is the bound.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, Spent, share_of, slowest_first, spent
-from tui_profiler.findings.words import counted
-from tui_profiler.findings.work import compute_roof, matrix_parts, memory_roof, moved
+from tui_profiler.figures.units import duration, size
+from tui_profiler.findings.evidence.affected_operators import (
+    compute_roof,
+    matrix_parts,
+    memory_roof,
+    moved,
+)
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import (
+    LEAST_SHARE,
+    Spent,
+    share_of,
+    slowest_first,
+    spent,
+)
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.breakdown import OpType
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.breakdown import OpType
+from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration, size
 
 _LAYERS: frozenset[OpType] = frozenset({"Linear", "recurrent"})
 _KEPT = 0.25
 """Of the bytes of weights: eight bits of 32."""
 
 
+@check("int8-dynamic", holds_in="inference")
 def int8_dynamic(session: Session) -> Finding | None:
     """Find linear and recurrent layers in float32 on a processor."""
     tree = session.tree

@@ -1,26 +1,28 @@
 """``alignment``: products whose sizes do not fill a GPU's tensor cores.
 
-Tensor cores take 16 bytes at a time: eight values of 16 bits, four of 32 in TF32. Source: NVIDIA,
-Matrix Multiplication Background User's Guide, section 3.1, table 1.
+Tensor cores take 16 bytes at a time: eight values of 16 bits. Source: NVIDIA, Matrix Multiplication
+Background User's Guide, section 3.1, table 1. Products of float32 run on them only as TF32, which
+torch leaves off for matrix products unless the program asks for it: nothing is said of them.
 """
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import slowest_first, spent
-from tui_profiler.findings.words import counted
-from tui_profiler.findings.work import CONVOLUTION
+from tui_profiler.findings.evidence.affected_operators import CONVOLUTION
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import slowest_first, spent
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.bound import node_dtype
-from tui_profiler.queries.breakdown import op_type
+from tui_profiler.queries.cost.bound import node_dtype
+from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
 BYTES = 16
-_VALUE_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
+_VALUE_BYTES = {"float16": 2, "bfloat16": 2}
 
 
+@check("alignment", holds_in="both")
 def alignment(session: Session) -> Finding | None:
-    """Find linear layers and convolutions with odd sizes, on a GPU.
+    """Find linear layers and convolutions of 16 bits with odd sizes, on a GPU.
 
     The nodes are the products' operators.
     """

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import graph, operators
-from tui_profiler.findings.spent import is_negligible, share_of, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.figures.units import size
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import graph, operators
+from tui_profiler.findings.evidence.time_share import is_negligible, share_of, slowest_first, spent
 from tui_profiler.messages import Tensor, Unknown, known
-from tui_profiler.queries.totals import peak_bytes
+from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import size
 
 _SOFTMAX = frozenset({"aten::_softmax", "aten::softmax", "aten::_safe_softmax"})
 _PRODUCTS = frozenset({"aten::bmm", "aten::matmul", "aten::baddbmm"})
@@ -36,6 +36,7 @@ class _Attention(Struct, frozen=True):
     scores_bytes: int
 
 
+@check("sdpa", holds_in="both")
 def sdpa(session: Session) -> Finding | None:
     """Find a softmax between two batched products."""
     tree = session.tree

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import is_negligible, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
 from tui_profiler.messages import Unknown
 from tui_profiler.session import Session
 
 _TYPES = ("Dropout", "DropPath", "StochasticDepth", "FeatureAlphaDropout", "AlphaDropout")
 
 
+@check("remove-dropout-identity", holds_in="inference")
 def remove_dropout_identity(session: Session) -> Finding | None:
     """Find dropout and identity modules that a forward in evaluation calls.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain
 from tui_profiler.messages import TrialResult, Unknown
 from tui_profiler.messages.trials import WHOLE_MODEL
 

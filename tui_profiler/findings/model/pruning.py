@@ -6,18 +6,19 @@ multiplies a zero like any other number.
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.spent import LEAST_SHARE, share_of, spent
-from tui_profiler.findings.values import owners, trained_values
-from tui_profiler.findings.words import counted
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.parameter_values import owners, trained_values
+from tui_profiler.findings.evidence.time_share import LEAST_SHARE, share_of, spent
 from tui_profiler.messages import TensorStatistics, Unknown, known
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 LOSS = 0.05
 """Of the norm of a tensor's weights: what may go."""
 
 
+@check("pruning", holds_in="inference")
 def pruning(session: Session) -> Finding | None:
     """Find layers of which channels could go, of values that were looked at."""
     tree = session.tree

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Gain, Unit
-from tui_profiler.messages import Unknown
-from tui_profiler.units import (
+from tui_profiler.figures.units import (
     UNAVAILABLE,
     count,
     duration,
@@ -14,6 +12,8 @@ from tui_profiler.units import (
     size,
     three_digits,
 )
+from tui_profiler.findings.evidence.finding import Evidence, Gain, Unit
+from tui_profiler.messages import Unknown
 
 
 def counted(number: int, noun: str) -> str:

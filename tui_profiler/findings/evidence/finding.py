@@ -4,16 +4,21 @@
 2. No evidence, no finding. Every figure says where it comes from.
 3. A prediction is arithmetic on figures of the session; what the session does not hold is
    ``Unknown``, or the gain is a bound and says so. It never is a constant out of the air.
+4. A kind says in its definition whether it holds for a model that infers, trains, or both. Outside
+   of that, and where the mode is not known, it is withheld.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from tui_profiler.messages import Figure
 from tui_profiler.messages.trials import TrialKind
+from tui_profiler.queries.time.modes import ModeName, mode
+from tui_profiler.session import Session
 
 Kind: TypeAlias = (
     TrialKind
@@ -85,3 +90,33 @@ class Finding(Struct, frozen=True):
     def gain(self) -> Gain:
         """The gain that findings are ordered by."""
         return self.gains[0]
+
+
+HoldsIn: TypeAlias = ModeName | Literal["both"]
+
+
+class Check(Struct, frozen=True):
+    """One kind of finding: what finds it, and in which mode of the program it holds."""
+
+    kind: Kind
+    holds_in: HoldsIn
+    find: Callable[[Session], Finding | None]
+
+    def holds(self, session: Session) -> bool:
+        """Return whether the program runs in a mode that this kind is made for."""
+        return self.holds_in in ("both", mode(session).name)
+
+    def __call__(self, session: Session) -> Finding | None:
+        """Return the finding, None where there is none or it does not hold in this mode."""
+        return self.find(session) if self.holds(session) else None
+
+
+def check(
+    kind: Kind, *, holds_in: HoldsIn
+) -> Callable[[Callable[[Session], Finding | None]], Check]:
+    """Define a kind of finding by the function that finds it."""
+
+    def defined(find: Callable[[Session], Finding | None]) -> Check:
+        return Check(kind, holds_in, find)
+
+    return defined

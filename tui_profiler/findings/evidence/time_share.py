@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from tui_profiler.findings.finding import Evidence, Gain, Provenance
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.queries.bound import least_seconds, node_dtype
-from tui_profiler.queries.seconds import node_seconds, root_seconds
+from tui_profiler.queries.cost.bound import floors, has_roofs, largest_floor
+from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
-from tui_profiler.units import duration
 
 NO_TIMES = Unknown("neither times nor this machine's roofs are known yet")
 LEAST_SHARE = 0.001
@@ -119,13 +119,21 @@ def is_negligible(found: Spent | Unknown) -> bool:
 
 @lru_cache(maxsize=2)
 def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...]:
-    """Give the least seconds of every node by the roofs; a module's are those of its operators."""
+    """Give the least seconds of every node by the roofs; a module's are those of its operators.
+
+    All 0 where a roof that is not good enough could be the largest of some operator.
+    """
     found = [0.0] * len(tree)
+    if not has_roofs(ceilings):
+        return tuple(found)
+    held = floors(tree, ceilings)
     for index in range(len(tree) - 1, -1, -1):
         node, cost = tree.nodes[index], tree.costs[index]
         if node.kind == "op" and cost.ops:
-            times = least_seconds(cost, ceilings, node_dtype(tree, index))
-            found[index] = max(times.values(), default=0.0)
+            least = largest_floor(tree, held, index)
+            if least is None:  # A share of a whole needs all of it.
+                return (0.0,) * len(tree)
+            found[index] = least
         if node.parent >= 0:
             found[node.parent] += found[index]
     return tuple(found)

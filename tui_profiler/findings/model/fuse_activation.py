@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tui_profiler.findings.finding import Evidence, Finding, Gain
-from tui_profiler.findings.graph import Graph, graph
-from tui_profiler.findings.spent import is_negligible, slowest_first, spent
-from tui_profiler.findings.words import counted
+from tui_profiler.findings.evidence.figure_text import counted
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.graph import Graph, graph
+from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.breakdown import op_type
+from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
 _ACTIVATION_NAMES = """aten::relu aten::relu_ aten::gelu aten::silu aten::silu_ aten::sigmoid
@@ -18,6 +18,7 @@ _VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::reshape"})
 _MOST_VIEWS = 4
 
 
+@check("fuse-activation", holds_in="both")
 def fuse_activation(session: Session) -> Finding | None:
     """Find activations right after a linear layer or a convolution, batch norms aside.
 

@@ -7,11 +7,12 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from tui_profiler.messages import Ceilings, Cost, known
-from tui_profiler.queries.bound import bytes_moved, node_dtype
-from tui_profiler.queries.breakdown import OpType, op_type
-from tui_profiler.queries.roofline import part_nodes
-from tui_profiler.queries.seconds import node_seconds
+from tui_profiler.messages import Ceilings, Cost
+from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
+from tui_profiler.queries.cost.breakdown import OpType, op_type
+from tui_profiler.queries.cost.ceilings import usable_roofs
+from tui_profiler.queries.cost.roofline import part_nodes
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.session import Session, Tree
 
 CONVOLUTION: frozenset[OpType] = frozenset({"Conv1d", "Conv2d", "Conv3d"})
@@ -54,16 +55,19 @@ def _leaves(tree: Tree, types: frozenset[OpType]) -> tuple[tuple[int, tuple[int,
 
 
 def compute_roof(ceilings: Ceilings | None, dtype: str) -> float | None:
-    """Give the measured FLOP/s of a dtype, None where they are not known."""
-    if ceilings is None:
-        return None
-    found = (one.flops_per_second for one in ceilings.compute if one.dtype == dtype)
-    return known(next(found, None))
+    """Return the FLOP/s of a dtype, None where they are not known or not good enough."""
+    return usable_roofs(ceilings).compute.get(dtype) if ceilings is not None else None
 
 
 def memory_roof(ceilings: Ceilings | None) -> float | None:
-    """Give the measured bytes a second of a copy, None where they are not known."""
-    return known(ceilings.bytes_per_second) if ceilings is not None else None
+    """Return the bytes per second of a copy, None where they are not known or not good enough."""
+    levels = usable_roofs(ceilings).levels if ceilings is not None else ()
+    return levels[-1].bytes_per_second if levels else None
+
+
+def call_seconds(ceilings: Ceilings | None) -> float | None:
+    """Return the least time of an operator, None where it is not known or not good enough."""
+    return usable_roofs(ceilings).op_seconds if ceilings is not None else None
 
 
 def roof_seconds(flops: float, moved: float, compute: float, memory: float) -> float:

@@ -1,0 +1,1 @@
+"""What every kind of advice is made from: times, operators, values, text."""

@@ -1,0 +1,1 @@
+"""Advice on how the model is run."""

@@ -1,0 +1,1 @@
+"""Advice on what the model computes, and with which weights."""
