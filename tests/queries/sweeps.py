@@ -61,7 +61,7 @@ def _visit(place: int, turn: int, batch: int, fixed: float, each: float) -> Visi
         forwards=100,
         paper_bytes=1000.0 * batch,
         process_bytes=2.0**29,
-        allocator_bytes=Unknown("torch does not count what its CPU allocator holds"),
+        allocator_bytes=Unknown("torch keeps no running total of its CPU allocator"),
         joules=Unknown("RAPL counters need root"),
         items=batch,
         inputs=FACTS.inputs,

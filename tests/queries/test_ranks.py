@@ -54,7 +54,8 @@ def test_the_straggler_is_the_rank_that_waits_least_though_all_steps_are_as_long
 
 
 @pytest.mark.parametrize(
-    ("late", "level"), [(0.0079, "even"), (0.0081, "warning"), (0.0091, "critical")]
+    ("late", "level"),
+    [(0.0079, "even"), (0.0081, "warning"), (0.0089, "warning"), (0.0091, "critical")],
 )
 def test_a_tenth_of_a_step_warns_and_a_fifth_is_critical(late: float, level: str) -> None:
     # Steps of 10 ms; the others compute 7 ms and wait 3.

@@ -101,6 +101,15 @@ def test_unsteady_times_carry_none() -> None:
     assert fit([(x, [1e-3 * x, 9e-3 * x]) for x in (1, 2, 4)]).spread > MOST_SPREAD  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(("apart", "is_known"), [(1.19, True), (1.22, False)])
+def test_an_exponent_is_known_to_three_tenths_or_not_at_all(
+    apart: float, *, is_known: bool
+) -> None:
+    """Of four degrees of freedom, t = 2.776 times the standard error: 0.28 and 0.32."""
+    slope = time_slope([(x, [1e-3 * x, apart * 1e-3 * x]) for x in (1, 2, 4)], 3)
+    assert isinstance(slope, Unknown) is not is_known
+
+
 def test_each_node_grows_as_it_was_made_to() -> None:
     """Times 1 ms + 0.1 ms an item, FLOPs in proportion to the batch: see ``sweeps``."""
     (scaling,) = scalings(swept())

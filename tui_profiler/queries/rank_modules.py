@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from tui_profiler.formatting.text import safe
 from tui_profiler.session import Session
-from tui_profiler.text import safe
 
 
 class ModuleDifference(Struct, frozen=True):

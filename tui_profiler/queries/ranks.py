@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from tui_profiler.figures.units import duration, share
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import StepTimes, Unknown, known
-from tui_profiler.queries.panel_state import is_stale, state
+from tui_profiler.queries.panel.state import is_stale, state
 from tui_profiler.session import Session
 from tui_profiler.session.workspace import Rank, Workspace
-from tui_profiler.text import safe
-from tui_profiler.units import duration, share
 
 WARNS = 0.10
 """Of a step, in which the others wait for the straggler."""

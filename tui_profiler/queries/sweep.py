@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import Environment, Figure, InputSpec, ModelFacts, Unknown, known
-from tui_profiler.queries.bound import bytes_moved
-from tui_profiler.queries.energy import forward_energy
-from tui_profiler.queries.memory_compared import comparison
-from tui_profiler.queries.seconds import node_seconds
-from tui_profiler.queries.totals import was_run, why_no_times
+from tui_profiler.queries.cost.bound import bytes_moved
+from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.cost.memory_compared import comparison
+from tui_profiler.queries.cost.totals import was_run, why_no_times
+from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.session import Session
 
 AxisName: TypeAlias = Literal["batch", "sequence", "threads", "dtype"]

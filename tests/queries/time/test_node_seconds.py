@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.sessions import resnet, session_of, ticked
+from tui_profiler.queries.panel.provenance import why
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of, parts_share, share
+from tui_profiler.queries.tree.cells import Figures
+from tui_profiler.reports.text.layer_lines import layer_lines
+from tui_profiler.session import apply
+
+LIST = """
+model Model 0 100
+  blocks ModuleList 0 90
+    0 Block 0 40
+      inner Linear 0 40
+    1 Block 0 50
+  unused Linear 0 0
+  head Linear 0 10
+"""
+
+
+def test_a_container_that_is_never_called_takes_what_its_children_take() -> None:
+    spent = {"": 1.0, "blocks.0": 0.25, "blocks.0.inner": 0.125, "blocks.1": 0.5, "head": 0.125}
+    session = ticked(session_of(LIST), spent)
+    assert session.tree is not None
+
+    assert node_seconds(session, 1) == 0.75
+    assert share(session, 1) == 0.75
+    assert node_seconds(session, 0) == 1.0
+    unused = session.tree.find("unused")
+    assert unused is not None
+    assert node_seconds(session, unused) is None
+
+
+def test_an_operator_has_no_time_of_its_own() -> None:
+    session = resnet()
+    assert session.tree is not None
+    operator = session.tree.find("conv1/0")
+    assert operator is not None
+
+    assert node_seconds(session, operator) is None
+
+
+def test_before_the_first_times_a_share_is_of_macs() -> None:
+    session = session_of(LIST)
+
+    assert node_seconds(session, 0) is None
+    assert share(session, 1) == pytest.approx(0.9)
+
+
+def test_without_macs_there_is_no_share() -> None:
+    assert share(session_of("m M 0 0\n  a A 0 0"), 1) is None
+
+
+def test_medians_of_parts_that_do_not_add_up_are_told() -> None:
+    spent = {"": 1.0, "blocks.0": 0.25, "blocks.0.inner": 0.125, "blocks.1": 0.125}
+    even = ticked(session_of(LIST), spent)
+    assert even.tick is not None
+    uneven = apply(even, replace(even.tick, own_per_forward=bytes(len(even.tick.own_per_forward))))
+
+    assert parts_share(even, 2) == 1.0
+    assert parts_share(uneven, 0) == 0.375
+    assert parts_share(uneven, 2) == 0.5
+    assert parts_share(uneven, 3) is None
+    assert parts_share(session_of(LIST), 0) is None
+    assert why(uneven, 2).split(" · ")[0].endswith("its parts' medians make 50 % of it")
+    assert "parts" not in why(even, 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "whole", "expected"),
+    [(0.25, 1.0, 0.25), (1.02, 1.0, 1.0), (None, 1.0, None), (1.0, None, None), (1.0, 0.0, None)],
+)
+def test_no_part_is_more_than_the_whole(
+    seconds: float | None, whole: float | None, expected: float | None
+) -> None:
+    assert part_of(seconds, whole) == expected
+
+
+def test_a_share_that_medians_make_more_than_all_is_all_everywhere() -> None:
+    session = ticked(session_of(LIST), {"": 1.0, "blocks.0": 0.7, "blocks.1": 0.32})
+    assert session.tree is not None
+    assert share(session, 1) == 1.0
+    figures = Figures()
+    figures.update(session)
+    assert figures.cells(1, 10).share == 1.0
+    lines = layer_lines(session, session.tree, 100, None)
+    assert not any("102" in line for line in lines)

@@ -1,0 +1,1 @@
+"""Two models, or one at two settings, side by side."""

@@ -1,0 +1,198 @@
+"""Which rows of two aligned trees are seen, and in which order: folds, filter, sort."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode, Alignment
+from tui_profiler.queries.compare.comparison import (
+    FIGURES,
+    Comparison,
+    FigureName,
+    figure_pair,
+    node_of,
+    row_difference,
+    worst,
+)
+
+Order: TypeAlias = Literal["tree", "difference"]
+OPEN_DEPTH = 2
+"""Down to it, what differs is unfolded at first."""
+
+
+class View(Struct, frozen=True):
+    """How a comparison is looked at."""
+
+    figure: FigureName
+    order: Order = "tree"
+    unfolded: frozenset[int] = frozenset()
+    """Nodes of the alignment that show their children."""
+    filter: str = ""
+    operators: bool = False
+    selected: int = 0
+    """Node of the alignment under the cursor."""
+
+
+def first_view(compared: Comparison, figure: FigureName) -> View:
+    """Look at a comparison for the first time: unfolded where something differs."""
+    alignment = compared.alignment
+    if alignment is None:
+        return View(figure)
+    unfolded = {0}
+    for index, one in enumerate(alignment.nodes):
+        differs = one.change != "same" and one.depth < OPEN_DEPTH
+        if differs and one.parent in unfolded and _differs_inside(alignment, index):
+            unfolded.add(index)
+    return View(figure, unfolded=frozenset(unfolded))
+
+
+def _differs_inside(alignment: Alignment, index: int) -> bool:
+    """Tell whether some of what is inside is another kind of difference than the rest."""
+    inside = {alignment.nodes[child].change for child in alignment.children(index)}
+    return len(inside) > 1
+
+
+def next_figure(view: View, compared: Comparison) -> View:
+    """Compare the next figure that both sides have."""
+    there = [name for name in FIGURES if _is_there(compared, name)] or [view.figure]
+    place = there.index(view.figure) + 1 if view.figure in there else 0
+    return replace(view, figure=there[place % len(there)])
+
+
+def _is_there(compared: Comparison, name: FigureName) -> bool:
+    if name == "seconds":
+        return compared.a.is_timed or compared.b.is_timed
+    alignment = compared.alignment
+    if alignment is None:
+        return False
+    pair = figure_pair(compared, alignment.nodes[0], name)
+    return pair.difference is not None
+
+
+def visible(compared: Comparison, view: View) -> tuple[int, ...]:
+    """Give the nodes of the alignment that are seen, from the top."""
+    return _visible(compared, replace(view, selected=0))
+
+
+@lru_cache(maxsize=2)
+def _visible(compared: Comparison, view: View) -> tuple[int, ...]:
+    alignment = compared.alignment
+    if alignment is None:
+        return ()
+    passing = _passing(compared, view.filter, view.operators) if view.filter.strip() else None
+    rows: list[int] = []
+    pending = [0]
+    while pending:
+        index = pending.pop()
+        if passing is not None and index not in passing:
+            continue
+        rows.append(index)
+        if passing is not None or index in view.unfolded:
+            below = [
+                child
+                for child in alignment.children(index)
+                if view.operators or node_of(compared, alignment.nodes[child]).kind == "module"
+            ]
+            if view.order == "difference":
+                below.sort(key=lambda child: -_distance(compared, alignment.nodes[child], view))
+            pending += reversed(below)
+    return tuple(rows)
+
+
+def _distance(compared: Comparison, one: AlignedNode, view: View) -> float:
+    pair = figure_pair(compared, one, view.figure)
+    found = row_difference(one, pair)
+    if found is None:
+        return -1.0
+    return abs(found) if pair.is_ranked else -0.5  # In the order of the model, after the rest.
+
+
+def has_children(compared: Comparison, view: View, index: int) -> bool:
+    """Tell whether a row can be unfolded."""
+    alignment = compared.alignment
+    if alignment is None:
+        return False
+    below = (alignment.nodes[child] for child in alignment.children(index))
+    return any(view.operators or node_of(compared, one).kind == "module" for one in below)
+
+
+@lru_cache(maxsize=2)
+def _passing(compared: Comparison, text: str, operators: bool) -> frozenset[int]:
+    """Give the nodes that a filter lets through, and those above them."""
+    alignment = compared.alignment
+    assert alignment is not None
+    found: set[int] = set()
+    terms = text.casefold().split()
+    for index, one in enumerate(alignment.nodes):
+        node = node_of(compared, one)
+        if node.kind == "op" and not operators:
+            continue
+        said = f"{node.path} {node.type}".casefold()
+        if all(_passes(term, said, one) for term in terms):
+            above = index
+            while above >= 0 and above not in found:
+                found.add(above)
+                above = alignment.nodes[above].parent
+    return frozenset(found | {0})
+
+
+def _passes(term: str, said: str, one: AlignedNode) -> bool:
+    if term.startswith("!") and len(term) > 1:
+        return not _passes(term[1:], said, one)
+    return one.change == term if term in CHANGE_NAMES else term in said
+
+
+def folded(view: View, compared: Comparison, index: int, *, unfold: bool) -> View:
+    """Fold a node, or unfold it."""
+    if not unfold:
+        return replace(view, unfolded=view.unfolded - {index})
+    is_open = has_children(compared, view, index)
+    return replace(view, unfolded=view.unfolded | {index}) if is_open else view
+
+
+def folded_to(view: View, compared: Comparison, depth: int) -> View:
+    """Unfold every node down to a depth, and fold what is deeper; the selection stays in sight."""
+    alignment = compared.alignment
+    if alignment is None:
+        return view
+    nodes = alignment.nodes
+    found = frozenset(i for i, one in enumerate(nodes) if i == 0 or one.depth < depth)
+    selected = view.selected
+    while selected > 0 and nodes[selected].parent not in found:
+        selected = nodes[selected].parent
+    return replace(view, unfolded=found, selected=max(selected, 0))
+
+
+def in_sight(view: View, compared: Comparison) -> View:
+    """Select the nearest row above the cursor that is seen, where its own is not."""
+    alignment, rows = compared.alignment, frozenset(visible(compared, view))
+    selected = view.selected
+    while alignment is not None and selected > 0 and selected not in rows:
+        selected = alignment.nodes[selected].parent
+    return replace(view, selected=max(selected, 0))
+
+
+def revealed(view: View, compared: Comparison, index: int) -> View:
+    """Go to a node, and unfold what is above it."""
+    alignment = compared.alignment
+    if alignment is None:
+        return view
+    above = set(view.unfolded)
+    parent = alignment.nodes[index].parent
+    while parent >= 0:
+        above.add(parent)
+        parent = alignment.nodes[parent].parent
+    return replace(view, unfolded=frozenset(above), selected=index)
+
+
+def next_worst(view: View, compared: Comparison) -> int:
+    """Give the node that differs most by itself; from that one on, the next."""
+    found = [one.index for one in worst(compared, view.figure, 100)]
+    if not found:
+        return view.selected
+    place = found.index(view.selected) + 1 if view.selected in found else 0
+    return found[place % len(found)]

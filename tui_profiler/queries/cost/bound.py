@@ -1,0 +1,778 @@
+"""What limits a node: compute, memory, overhead or nothing known; the one place that decides.
+
+The work of a module's own operators (of an operator, its own) has three least times:
+
+- compute: FLOPs over the measured ceiling of the node's dtype;
+- memory: bytes over the measured copy bandwidth of the level that holds them (Williams, Waterman,
+  Patterson: Roofline, CACM 52(4), 2009; levels: ``ceilings.py``);
+- overhead: operators times the measured least time of one operator.
+
+1. The largest of the three is the class of the measured time. Where even the largest explains less
+   than a tenth of it, the class is *unexplained*: no figure says where the time goes.
+2. A roof that is not good enough, or has no figure, leaves its least time between nothing and what
+   its figure says, or open. The class is measured where that cannot change it, by rule 1; else it
+   is *not decided* by these roofs, and told on paper. Each module's own work is judged alone.
+3. An operator without a formula may compute any amount: then only compute can be the largest; all
+   else is unexplained, and the reason says so.
+4. A container's time is that of its own operators and of all modules inside, each in its class: its
+   *mix*. The class of a container is the largest part of its mix, if what is not decided cannot
+   make another part the largest; else it is told on paper.
+5. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
+   intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
+   has a formula.
+
+A tree with live bars asks for the mix of every visible row at every tick. So the largest least time
+of every module, and up to which time it explains it, are found once for a tree and its ceilings;
+a tick is summed over the preorder, and a subtree is two look-ups.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import dtype as short_dtype
+from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.figures.units import share as share_text
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Ceilings, Cost
+from tui_profiler.queries.cost.ceilings import MEMORY, OPERATOR, UsableRoofs, usable_roofs
+from tui_profiler.queries.cost.incremental import STEP, InSteps, sums_in_steps
+from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.time.repeated_siblings import Steps, members, summed
+from tui_profiler.session import Session, Timings, Tree
+
+BoundKind: TypeAlias = Literal["compute", "memory", "overhead", "unexplained"]
+KINDS: tuple[BoundKind, ...] = ("compute", "memory", "overhead", "unexplained")
+LETTERS: dict[BoundKind, str] = {
+    "compute": "C",
+    "memory": "M",
+    "overhead": "O",
+    "unexplained": "U",
+}
+UNEXPLAINED = KINDS.index("unexplained")
+
+NOT_DECIDED = len(KINDS)
+"""In place of a position in ``KINDS``: the roofs do not decide it."""
+
+PAPER_RIDGE = 10.0
+"""FLOPs per byte; the product's own rule, the same for every machine. Ridges of real ones lie from
+about 5 (a core of a server, float64) to about 300 (16 bits on an H100): near it, and below the
+ridge of a GPU, the class is a guess until times are held against measured roofs."""
+UNEXPLAINED_BELOW = 0.1
+"""Share of the time that the largest floor must explain. Roofs are those of large, contiguous work:
+kernels of small layers reach 10 to 50 % of them, and stay with their class. Below a tenth a guess
+at the cause would be about a tenth of the time; what is left may have any other."""
+FROM_CACHES_ABOVE = 1.05
+"""Share of the roof of memory, or of a cache; above it by more than a roof may be too low without
+being raised (``LEAST_RAISED`` of ``probe/measure/ceilings/ceilings.py``), a nearer level has the
+data."""
+
+
+NO_FORMULA = "not counted: an operator has no formula"
+NOTHING_MOVED = "it moves nothing"
+INTEGERS = "int8"
+_INTEGERS = re.compile(
+    r"quantized::|onednn::q(linear|conv)|aten::_?(weight_int[48]pack_mm|int_mm|quantized_\w+)"
+)
+_WIDE, _NARROW = "float32", ("float16", "bfloat16")
+_MOST_NAMED = 3
+_ROUNDING = 1e-9
+"""Share of a sum; more than differences of sums of 100,000 figures are off."""
+
+
+class Bound(Struct, frozen=True):
+    """The class of a node and the figures that decided it."""
+
+    kind: BoundKind
+    measured: bool
+    """False: from the intensity alone, on paper."""
+    mix: tuple[float, ...] = ()
+    """Share of the node's time in each of ``KINDS``; empty on paper."""
+    not_decided: float = 0.0
+    """Share of the node's time that the roofs do not decide: in modules told on paper."""
+    no_roof: tuple[tuple[BoundKind, str], ...] = ()
+    """Which of the three roofs is not known or not good enough, and why, of a measured class."""
+    compute_share: float | None = None
+    """Share of the compute ceiling reached: least time over time."""
+    memory_share: float | None = None
+    """Share of the memory ceiling reached."""
+    overhead_share: float | None = None
+    """Share of the time that calling the operators takes at least."""
+    flops_per_second: float | None = None
+    bytes_per_second: float | None = None
+    intensity: float | None = None
+    """FLOPs per byte; None where nothing is moved."""
+    ridge: float | None = None
+    """FLOPs per byte at which the two ceilings meet."""
+    dtype: str = ""
+    """Of the compute ceiling that was used."""
+    is_container: bool = False
+    """Whether modules inside take part of the time: then the mix decided the class."""
+    reason: str = ""
+    """One sentence with the figures that decided it."""
+
+
+class Floors(Struct, frozen=True, eq=False):
+    """What the roofs ask of a tree."""
+
+    roofs: UsableRoofs
+    moving: array[float]
+    """Least seconds of moving the bytes of all operators before a node, in preorder; of those that
+    come from a level whose roof is good."""
+    moving_at_most: array[float]
+    """Likewise of the others: what it is at most."""
+
+    def memory_seconds(self, start: int, stop: int) -> float | None:
+        """Return the least time of moving the bytes of the operators of a run of nodes.
+
+        Returns:
+            None where a level that they come from has no good roof.
+        """
+        if not self.roofs.levels or self.moving_at_most[stop] > self.moving_at_most[start]:
+            return None
+        return self.moving[stop] - self.moving[start]
+
+    def moved(self, start: int, stop: int) -> Moved:
+        """Return the same with what it is at most."""
+        good = self.moving[stop] - self.moving[start]
+        return Moved(good, self.moving_at_most[stop] - self.moving_at_most[start])
+
+
+class Moved(NamedTuple):
+    """Least seconds of moving bytes."""
+
+    good: float
+    """From levels whose roofs are good."""
+    at_most: float
+    """From the others, at most."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The least time; None where it is not known."""
+        return None if self.at_most else self.good
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Of every module: the largest floor of its own operators, and up to which time it explains."""
+
+    codes: bytes
+    """Position in ``KINDS``, or ``NOT_DECIDED``; one byte for each node."""
+    seconds: array[float]
+    """Above this own time the module is unexplained."""
+
+
+class Mixes:
+    """Seconds by class of every subtree, of one tick."""
+
+    def __init__(self, tree: Tree, sums: tuple[array[float], ...]) -> None:
+        self._ends = tree.ends
+        self._runs: dict[tuple[int, Steps], tuple[float, ...]] = {}
+        self._sums = sums
+
+    def of(self, node: int, steps: Steps = ()) -> tuple[float, ...]:
+        """Return the seconds of a node and all inside it, by ``KINDS``, then what is not decided.
+
+        Args:
+            node: its index.
+            steps: the runs that it lies in where its row sums over them.
+        """
+        if not steps:
+            return self.between(node, self._ends[node])
+        found = self._runs.get((node, steps))
+        if found is None:
+            ends = (summed(sums, self._ends[node], steps) for sums in self._sums)
+            starts = (summed(sums, node, steps) for sums in self._sums)
+            found = tuple(max(end - start, 0.0) for end, start in zip(ends, starts, strict=True))
+            self._runs[node, steps] = found
+        return found
+
+    def between(self, start: int, stop: int) -> tuple[float, ...]:
+        """Return the seconds of a run of nodes in preorder, in the same order."""
+        # Differences of long sums may come out a hair below 0.
+        return tuple(max(sums[stop] - sums[start], 0.0) for sums in self._sums)
+
+    def first_not_decided(self, start: int, stop: int) -> int | None:
+        """Return the first module of a run whose own time the roofs do not decide."""
+        sums = self._sums[NOT_DECIDED]
+        if sums[stop] == sums[start]:
+            return None
+        return bisect_right(sums, sums[start], start, stop + 1) - 1
+
+    def count_not_decided(self) -> tuple[int, int]:
+        """Return how many modules have such a time, and how many any."""
+
+        def risen(column: array[float]) -> int:
+            return sum(after > before for before, after in pairwise(column))
+
+        counts = [risen(column) for column in self._sums]
+        return counts[NOT_DECIDED], sum(counts)
+
+
+def bytes_moved(cost: Cost) -> int:
+    """Give the bytes that the operators of a node read and write."""
+    return cost.input_bytes + cost.weight_bytes + cost.output_bytes
+
+
+def is_counted(cost: Cost) -> bool:
+    """Tell whether the work of a node is known, if only as a lower bound.
+
+    It is not where nothing at all was counted, neither work nor bytes, and something was not seen,
+    such as compiled code: then 0 is no figure.
+    """
+    return bool(cost.flops or bytes_moved(cost)) or not cost.uncosted
+
+
+def known_macs(cost: Cost) -> int | None:
+    """Return the multiply-accumulates, None where they are not known."""
+    return cost.macs if is_counted(cost) else None
+
+
+def known_flops(cost: Cost) -> int | None:
+    """Return the FLOPs, None where they are not known."""
+    return cost.flops if is_counted(cost) else None
+
+
+def known_bytes(cost: Cost) -> int | None:
+    """Return the bytes that the operators read and write, None where they are not known."""
+    return bytes_moved(cost) if is_counted(cost) else None
+
+
+def why_not_counted(tree: Tree) -> str:
+    """Return the reason why work in a tree is not known."""
+    names = tree.done.uncosted if tree.done is not None else ()
+    if not names:
+        return NO_FORMULA
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"not counted: {', '.join(map(safe, names[:_MOST_NAMED]))}{more}"
+
+
+def intensity(cost: Cost) -> float | None:
+    """Give FLOPs a byte, None where nothing is moved."""
+    moved = bytes_moved(cost)
+    return cost.flops / moved if moved else None
+
+
+def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
+    """Return the class of a node, None where it costs nothing and was not measured.
+
+    Args:
+        session: whose node it is.
+        node: its index.
+        steps: the runs that it lies in where its row sums over them; then only class and mix.
+    """
+    tree = session.tree
+    if tree is None or not tree.has_forward:
+        return None
+    parts = node_parts(session, node, steps)
+    kind = _largest(parts)
+    if kind is None:
+        return on_paper(tree.costs[node])
+    *shares, open_share = (each / sum(parts) for each in parts)
+    if steps:
+        return Bound(
+            kind, measured=True, mix=tuple(shares), not_decided=open_share, is_container=True
+        )
+    return _with_figures(session, tree, node, kind, (tuple(shares), open_share))
+
+
+def _largest(parts: tuple[float, ...]) -> BoundKind | None:
+    """Return the class of most of the time; None where what is not decided could be another."""
+    *seconds, not_decided = parts
+    most = max(seconds, default=0.0)
+    if not most:
+        return None
+    first = seconds.index(most)
+    other = max(part for index, part in enumerate(seconds) if index != first)
+    return KINDS[first] if most >= other + not_decided else None
+
+
+def kinds_of(session: Session) -> Callable[[int], BoundKind | None]:
+    """Return the function that gives the class of a node as ``bound`` does, for many nodes."""
+    tree, found = session.tree, mixes_of(session)
+
+    def kind_of(node: int) -> BoundKind | None:
+        if tree is None or not tree.has_forward:
+            return None
+        is_module = tree.nodes[node].kind == "module"
+        kind = _largest(found.of(node) if found and is_module else node_parts(session, node))
+        if kind is not None:
+            return kind
+        paper = on_paper(tree.costs[node])
+        return None if paper is None else paper.kind
+
+    return kind_of
+
+
+def on_paper(cost: Cost) -> Bound | None:
+    """Return the class that the intensity alone says; None where ``why_no_class`` says why."""
+    ratio = intensity(cost)
+    if ratio is None or why_no_class(cost):
+        return None
+    kind: BoundKind = "memory" if ratio <= PAPER_RIDGE else "compute"
+    side = "at most" if ratio <= PAPER_RIDGE else "above"
+    # Bytes are known of every operator, FLOPs of those with a formula: above 10 it holds.
+    if kind == "memory" and cost.uncosted:
+        left = f"; {cost.uncosted} of {cost.ops} operators have no formula"
+    else:
+        left = ""
+    reason = f"{intensity_text(ratio)} FLOP/B, {side} {PAPER_RIDGE:.0f}: {kind}-bound{left}"
+    return Bound(kind, measured=False, intensity=ratio, reason=reason)
+
+
+def why_no_class(cost: Cost) -> str:
+    """Return why work has no class on paper, empty where it has one."""
+    if cost.uncosted and not cost.flops:
+        return _none_counted(cost)
+    return "" if bytes_moved(cost) else NOTHING_MOVED
+
+
+def _none_counted(cost: Cost) -> str:
+    if cost.uncosted == cost.ops == 1:
+        return "its FLOPs are not known: the operator has no formula"
+    return f"its FLOPs are not known: {cost.uncosted} of {cost.ops} operators have no formula"
+
+
+def phrase(kind: BoundKind) -> str:
+    """Return a class in a sentence: ``memory-bound``, ``unexplained``."""
+    return kind if kind == "unexplained" else f"{kind}-bound"
+
+
+def node_mix(session: Session, node: int, steps: Steps = ()) -> tuple[float, ...]:
+    """Return a node's seconds per forward by class, all 0 where it has no measured class."""
+    return node_parts(session, node, steps)[:NOT_DECIDED]
+
+
+def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, ...]:
+    """Return the same, and last the seconds whose class the roofs do not decide."""
+    tree = session.tree
+    found = mixes_of(session)
+    if tree is None or found is None:
+        return (0.0,) * (len(KINDS) + 1)
+    if tree.nodes[node].kind == "module":
+        return found.of(node, steps)
+    seconds = [0.0] * (len(KINDS) + 1)
+    for each in members(node, steps):
+        spent = node_seconds(session, each)
+        if spent and session.ceilings is not None:
+            held = floors(tree, session.ceilings)
+            dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
+            explains = explained(tree.costs[each], held.roofs, dtype, moved)
+            seconds[_code(explains, spent)] += spent
+    return tuple(seconds)
+
+
+def mixes_of(session: Session) -> Mixes | None:
+    """Return the mixes of all nodes, None where nothing is measured against this machine."""
+    tree, timings, ceilings = session.tree, session.timings, session.ceilings
+    if tree is None or timings is None or ceilings is None or not times_fit_costs(session):
+        return None
+    if not has_roofs(ceilings):
+        return None
+    return mixes(tree, limits(tree, ceilings), timings)
+
+
+def has_roofs(ceilings: Ceilings) -> bool:
+    """Return whether there is any figure to hold times against."""
+    roofs = usable_roofs(ceilings)
+    return bool(
+        roofs.compute
+        or roofs.compute_at_least
+        or roofs.levels
+        or roofs.op_seconds is not None
+        or roofs.op_seconds_at_most is not None
+    )
+
+
+def why_not_decided(session: Session, node: int) -> str:
+    """Return which roof leaves the class of a node open, or of a module inside; empty where none.
+
+    Only where there are times: before them nothing is.
+    """
+    tree, ceilings, found = session.tree, session.ceilings, mixes_of(session)
+    if tree is None or ceilings is None or found is None:
+        return ""
+    if tree.nodes[node].kind == "op":
+        is_open = bool(node_parts(session, node)[NOT_DECIDED])
+        return _open_roof(tree, floors(tree, ceilings), node) if is_open else ""
+    first = found.first_not_decided(node, tree.ends[node])
+    return "" if first is None else _open_roof(tree, floors(tree, ceilings), first)
+
+
+def not_decided_modules(session: Session) -> tuple[int, int]:
+    """Return how many timed modules the roofs do not decide, and how many there are."""
+    found = mixes_of(session)
+    return (0, 0) if found is None else found.count_not_decided()
+
+
+def memory_level(session: Session) -> str:
+    """Return the level whose roof takes most of the memory-bound time of the whole model."""
+    tree, timings, ceilings = session.tree, session.timings, session.ceilings
+    seconds: dict[str, float] = {}
+    if tree is None or timings is None or ceilings is None or mixes_of(session) is None:
+        return MEMORY
+    found, roofs = limits(tree, ceilings), usable_roofs(ceilings)
+    for node, code in enumerate(found.codes):
+        own = timings.own_per_forward(node) or 0.0
+        if KINDS[code : code + 1] != ("memory",) or not 0 < own <= found.seconds[node]:
+            continue
+        levels: dict[str, float] = {}
+        for moved in _own_moves(tree, node):
+            for name, least in roofs.level_names(*moved):
+                levels[name] = levels.get(name, 0.0) + least
+        name = max(levels, key=levels.__getitem__, default=MEMORY)
+        seconds[name] = seconds.get(name, 0.0) + own
+    return max(seconds, key=seconds.__getitem__, default=MEMORY)
+
+
+def _open_roof(tree: Tree, held: Floors, node: int) -> str:
+    """Say which roof leaves the class of a node's own work open: the one that could ask most."""
+    dtype, cost = node_dtype(tree, node), own_cost(tree, node)
+    _, at_most = _floors(cost, held.roofs, dtype, own_moved(tree, held, node))
+    if not at_most:
+        return ""
+    kind = max(at_most, key=at_most.__getitem__)
+    return held.roofs.sentence(_roof_name(tree, held, node, kind))
+
+
+def _roof_name(tree: Tree, held: Floors, node: int, kind: BoundKind) -> str:
+    """Return the name of the roof of a kind that a node needs and that is not good."""
+    if kind != "memory":
+        return node_dtype(tree, node) if kind == "compute" else OPERATOR
+    names = (held.roofs.level_not_good(*moved) for moved in _own_moves(tree, node))
+    return next(filter(None, names), MEMORY)
+
+
+def _own_moves(tree: Tree, node: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield bytes of activations and of weights, calls, and all weights, of each own operator."""
+    all_weights = tree.costs[0].parameter_bytes
+    is_whole = tree.nodes[node].kind == "op" or tree.nodes[node].is_opaque
+    inside = range(node, tree.ends[node]) if is_whole else (node, *tree.children(node))
+    for index in inside:
+        cost, at = tree.costs[index], tree.nodes[index]
+        if at.kind == "op" or (index == node and tree.ends[node] == node + 1):
+            activations = cost.input_bytes + cost.output_bytes
+            yield activations, cost.weight_bytes, at.calls, all_weights
+
+
+@InSteps
+def floors(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Floors]:
+    """Return what the roofs ask of a tree."""
+    roofs = usable_roofs(ceilings)
+    all_weights = tree.costs[0].parameter_bytes if len(tree) else 0
+    activations, weights = yield from _own_bytes(tree)
+    moving, total = array("d", [0.0]), 0.0
+    at_most, most = array("d", [0.0]), 0.0
+    for index, node in enumerate(tree.nodes):
+        if index % STEP == 0:
+            yield
+        moved = (max(activations[index], 0), max(weights[index], 0))
+        if roofs.levels and any(moved):
+            seconds = roofs.memory_seconds(*moved, node.calls, all_weights)
+            if seconds is None:
+                most += roofs.memory_seconds_at_most(*moved, node.calls, all_weights)
+            total += seconds or 0.0
+        moving.append(total)
+        at_most.append(most)
+    return Floors(roofs, moving, at_most)
+
+
+def _own_bytes(tree: Tree) -> Generator[None, None, tuple[array[int], array[int]]]:
+    """Return the bytes of activations and of weights that no child of a node moves.
+
+    They are those of operators; of a module there are some where its operators are not told.
+    """
+    activations = array("q", (cost.input_bytes + cost.output_bytes for cost in tree.costs))
+    weights = array("q", (cost.weight_bytes for cost in tree.costs))
+    for index, node in enumerate(tree.nodes):
+        if index % STEP == 0:
+            yield
+        if node.parent >= 0:
+            cost = tree.costs[index]
+            activations[node.parent] -= cost.input_bytes + cost.output_bytes
+            weights[node.parent] -= cost.weight_bytes
+    return activations, weights
+
+
+@InSteps
+def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None, Mixes]:
+    """Return the mixes of a tick."""
+    own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
+    nodes = memoryview(timings.tick.nodes).cast("I")
+    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    codes, limit, count = limits.codes, limits.seconds, len(tree)
+    for start in range(0, len(nodes), STEP):
+        part = slice(start, start + STEP)
+        for node, spent in zip(nodes[part], seconds[part], strict=True):
+            if node < count:
+                code = codes[node] if spent <= limit[node] else UNEXPLAINED
+                own[code][node + 1] = spent
+        yield
+    sums: tuple[array[float], ...] = ()
+    for column in own:
+        sums = (*sums, (yield from sums_in_steps(column)))
+    return Mixes(tree, sums)
+
+
+@InSteps
+def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
+    """Return what explains the own time of every module, and up to how many seconds."""
+    yield from floors.steps(tree, ceilings)
+    found = floors(tree, ceilings)
+    codes = bytearray([UNEXPLAINED]) * len(tree)
+    limit = array("d", bytes(8 * len(tree)))
+    for index, node in enumerate(tree.nodes):
+        if index % STEP == 0:
+            yield
+        if node.kind == "module":
+            cost, dtype = own_cost(tree, index), node_dtype(tree, index)
+            moved = own_moved(tree, found, index)
+            codes[index], limit[index] = explained(cost, found.roofs, dtype, moved)
+    return Limits(bytes(codes), limit)
+
+
+def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: Moved) -> tuple[int, float]:
+    """Return the class of the largest floor, and the longest time that it may explain.
+
+    Args:
+        cost: of the work.
+        roofs: of the machine.
+        dtype: that it computes in.
+        moved: least seconds of moving its bytes.
+    """
+    least, at_most = _floors(cost, roofs, dtype, moved)
+    kind = max(least, key=least.__getitem__, default=None)
+    largest = least[kind] if kind is not None else 0.0
+    most = max(at_most.values(), default=0.0)
+    if cost.uncosted and (kind != "compute" or most > largest):
+        return UNEXPLAINED, 0.0
+    if most > largest:
+        return NOT_DECIDED, most / UNEXPLAINED_BELOW
+    if kind is None or not largest:
+        return UNEXPLAINED, 0.0
+    return KINDS.index(kind), largest / UNEXPLAINED_BELOW
+
+
+def largest_floor(tree: Tree, held: Floors, node: int) -> float | None:
+    """Return the least seconds of an operator; None where a roof that is not good could ask more.
+
+    Roofs of which nothing is known, as of a dtype without products, are left out.
+    """
+    moved, dtype = held.moved(node, node + 1), node_dtype(tree, node)
+    least, at_most = _floors(tree.costs[node], held.roofs, dtype, moved)
+    largest = max(least.values(), default=0.0)
+    return None if any(largest < most < math.inf for most in at_most.values()) else largest
+
+
+def _floors(
+    cost: Cost, roofs: UsableRoofs, dtype: str, moved: Moved
+) -> tuple[dict[BoundKind, float], dict[BoundKind, float]]:
+    """Return the floors that are known, and of the others what they are at most.
+
+    Arguments as of ``explained``.
+    """
+    least = least_seconds(cost, roofs, dtype, moved.seconds if roofs.levels else None)
+    at_most: dict[BoundKind, float] = {}
+    if cost.flops and "compute" not in least:
+        rate = _compute_rate(cost, roofs.compute_at_least, dtype)
+        at_most["compute"] = cost.flops / rate if rate else math.inf
+    if bytes_moved(cost) and "memory" not in least:
+        at_most["memory"] = moved.good + moved.at_most if roofs.levels else math.inf
+    if cost.ops and "overhead" not in least:
+        seconds = roofs.op_seconds_at_most
+        at_most["overhead"] = math.inf if seconds is None else cost.ops * seconds
+    return least, at_most
+
+
+def _code(explains: tuple[int, float], seconds: float) -> int:
+    code, limit = explains
+    return code if seconds <= limit else UNEXPLAINED
+
+
+def own_moved(tree: Tree, found: Floors, node: int) -> Moved:
+    """Return the least time of moving the bytes of ``own_cost``."""
+    whole = found.moved(node, tree.ends[node])
+    if tree.nodes[node].is_opaque or tree.nodes[node].kind == "op":
+        return whole
+    inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+    parts = [found.moved(child, tree.ends[child]) for child in inside]
+    return Moved(
+        _rest(whole.good, [part.good for part in parts]),
+        _rest(whole.at_most, [part.at_most for part in parts]),
+    )
+
+
+def _rest(whole: float, parts: list[float]) -> float:
+    """Return what is left; nothing where it is no more than rounding."""
+    left = whole - sum(parts)
+    return left if left > _ROUNDING * whole else 0.0
+
+
+def own_cost(tree: Tree, node: int) -> Cost:
+    """Return what a module's operators cost without those of modules inside.
+
+    An opaque module has all of them: no module inside has a time of its own.
+    """
+    whole, nodes = tree.costs[node], tree.nodes
+    if nodes[node].is_opaque or nodes[node].kind == "op":
+        return whole
+    inside = [tree.costs[child] for child in tree.children(node) if nodes[child].kind == "module"]
+    if not inside:
+        return whole
+    return Cost(
+        parameters=whole.parameters,
+        parameter_bytes=whole.parameter_bytes,
+        macs=max(whole.macs - sum(cost.macs for cost in inside), 0),
+        flops=max(whole.flops - sum(cost.flops for cost in inside), 0),
+        input_bytes=max(whole.input_bytes - sum(cost.input_bytes for cost in inside), 0),
+        weight_bytes=max(whole.weight_bytes - sum(cost.weight_bytes for cost in inside), 0),
+        output_bytes=max(whole.output_bytes - sum(cost.output_bytes for cost in inside), 0),
+        ops=max(whole.ops - sum(cost.ops for cost in inside), 0),
+        uncosted=max(whole.uncosted - sum(cost.uncosted for cost in inside), 0),
+    )
+
+
+def node_dtype(tree: Tree, node: int) -> str:
+    """Return the dtype that a node computes in: of its weights, its outputs or its inputs.
+
+    ``int8`` where an operator of its own multiplies integers: its tensors may all be float32.
+    """
+    found = tree.nodes[node]
+    own = (found,) if found.kind == "op" else (tree.nodes[child] for child in tree.children(node))
+    if any(each.kind == "op" and _INTEGERS.match(each.name) for each in own):
+        return INTEGERS
+    names = (
+        *(weight.dtype for weight in found.weights if not weight.is_buffer),
+        *(tensor.dtype for tensor in (*found.outputs, *found.inputs)),
+    )
+    return next((name for name in names if name.startswith(("float", "bfloat"))), "float32")
+
+
+def least_seconds(
+    cost: Cost, roofs: UsableRoofs, dtype: str, memory: float | None
+) -> dict[BoundKind, float]:
+    """Return the seconds that each roof alone asks for; roofs that are not known are left out.
+
+    Args:
+        cost: of the work.
+        roofs: of the machine.
+        dtype: that it computes in.
+        memory: least seconds of moving its bytes; None where memory has no roof.
+    """
+    least: dict[BoundKind, float] = {}
+    if flops_roof := _compute_rate(cost, roofs.compute, dtype):
+        least["compute"] = cost.flops / flops_roof
+    if memory is not None:
+        least["memory"] = memory
+    if roofs.op_seconds is not None:
+        least["overhead"] = cost.ops * roofs.op_seconds
+    return least
+
+
+def _compute_rate(cost: Cost, rates: dict[str, float], dtype: str) -> float | None:
+    """Return the roof of work; of pointwise operators of 16 bits float32's where it is higher.
+
+    On a processor torch computes them in float32 (``at::vec::convert_to_float``), whatever its
+    matrix products of 16 bits take.
+    """
+    rate = rates.get(dtype)
+    if cost.macs or dtype not in _NARROW or rate is None:
+        return rate
+    return max(rate, rates.get(_WIDE, 0.0))
+
+
+def _with_figures(
+    session: Session,
+    tree: Tree,
+    node: int,
+    kind: BoundKind,
+    parts: tuple[tuple[float, ...], float],
+) -> Bound:
+    """Return the measured class with what the node reaches of each roof."""
+    cost, seconds, ceilings = tree.costs[node], node_seconds(session, node), session.ceilings
+    assert ceilings is not None
+    mix, not_decided = parts
+    is_container = _holds_work(tree, node)
+    held, dtype, moved = floors(tree, ceilings), node_dtype(tree, node), bytes_moved(cost)
+    memory = held.memory_seconds(node, tree.ends[node])
+    least, at_most = _floors(cost, held.roofs, dtype, held.moved(node, tree.ends[node]))
+    shares = {each: time / seconds for each, time in least.items()} if seconds else {}
+    no_roof: dict[BoundKind, str] = {
+        each: held.roofs.sentence(_roof_name(tree, held, node, each)) for each in at_most
+    }
+    flops_roof = _compute_rate(cost, held.roofs.compute, dtype)
+    ridge = flops_roof * memory / moved if flops_roof and memory and moved else None
+    if is_container:
+        reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {phrase(kind)}"
+        if not_decided:
+            reason += f", {share_text(not_decided)} is told on paper"
+    elif not is_counted(cost):
+        reason = why_not_counted(tree)
+    elif kind == "unexplained" and cost.uncosted:
+        reason = f"work is a lower bound: {cost.uncosted} of {cost.ops} operators have no formula"
+    elif at_most and kind != "unexplained" and seconds:
+        reason = _reason_without(kind, shares, {k: s / seconds for k, s in at_most.items()})
+    else:
+        reason = _leaf_reason(kind, shares, intensity(cost), ridge)
+    return Bound(
+        kind=kind,
+        measured=True,
+        mix=mix,
+        not_decided=not_decided,
+        no_roof=tuple(no_roof.items()),
+        compute_share=shares.get("compute"),
+        memory_share=shares.get("memory"),
+        overhead_share=shares.get("overhead"),
+        flops_per_second=cost.flops / seconds if seconds else None,
+        bytes_per_second=moved / seconds if seconds else None,
+        intensity=intensity(cost),
+        ridge=ridge,
+        dtype=short_dtype(dtype),
+        is_container=is_container,
+        reason=reason,
+    )
+
+
+def _holds_work(tree: Tree, node: int) -> bool:
+    """Return whether modules inside are called: they have times of their own."""
+    if tree.nodes[node].kind == "op" or tree.nodes[node].is_opaque:
+        return False
+    inside = (tree.nodes[index] for index in range(node + 1, tree.ends[node]))
+    return any(each.kind == "module" and each.calls for each in inside)
+
+
+def _reason_without(
+    kind: BoundKind, shares: dict[BoundKind, float], at_most: dict[BoundKind, float]
+) -> str:
+    """Say that a roof which is not good enough cannot be the one that limits."""
+    others = ", ".join(f"{each} at most {share_text(part)}" for each, part in at_most.items())
+    return f"{kind} takes {share_text(shares.get(kind, 0.0))} of the time at least, {others}"
+
+
+def _leaf_reason(
+    kind: BoundKind,
+    shares: dict[BoundKind, float],
+    ratio: float | None,
+    ridge: float | None,
+) -> str:
+    if kind == "unexplained":
+        return "neither compute- nor bandwidth-limited; cause unknown"
+    if kind == "overhead":
+        return f"calling its operators takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
+    if kind == "memory" and shares.get("memory", 0.0) > FROM_CACHES_ABOVE:
+        return "faster than its memory roof: the data comes from a nearer cache"
+    if ratio is None:
+        return NOTHING_MOVED
+    if ridge is None:
+        return "it computes nothing"
+    part = ratio / ridge
+    times = f"{part:.1f}×" if part >= 0.095 else f"{part:.2f}×"
+    return f"{ratio:.3g} FLOP/B is {times} the ridge at {ridge:.3g}"

@@ -1,0 +1,235 @@
+"""What a whole model costs, and its most expensive nodes."""
+
+from __future__ import annotations
+
+from heapq import nlargest
+from math import isnan
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import UNAVAILABLE, duration, rate
+from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
+from tui_profiler.messages.figures import Figure
+from tui_profiler.queries.cost.bound import bytes_moved, intensity, is_counted
+from tui_profiler.queries.time.forward_kinds import COLD_TIMES, MIXED, is_mixed
+from tui_profiler.queries.time.node_seconds import root_seconds
+from tui_profiler.queries.time.standard_error import why_doubtful
+from tui_profiler.session import Session, Tree
+
+Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
+
+NONE_IN_A_ROW = "no forward was seen to follow another"
+ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
+
+
+def throughput(session: Session) -> str:
+    """Give items a second with its unit, or iterations per second where the batch is not known."""
+    per_second = known(any_rate(session))
+    if per_second is None:
+        return UNAVAILABLE
+    has_batch = session.model is not None and session.model.batch is not None
+    figure = rate(per_second, "items/s" if has_batch else "it/s")
+    return f"~{figure}" if is_estimated_rate(session) else figure
+
+
+def is_estimated_rate(session: Session) -> bool:
+    """Tell whether a throughput is put together from a share of a program's own forwards.
+
+    Those are recorded a few at a time; what passes meanwhile is not seen.
+    """
+    found, tick = session.overhead, session.tick
+    if tick is not None and tick.gaps > 0:
+        return True
+    return found is not None and found.pairs == 0 and found.share < 1.0
+
+
+def any_rate(session: Session) -> Figure:
+    """Give items a second, whether counted or estimated."""
+    if session.tick is None:
+        return Unknown(why_no_times(session))
+    if session.tick.cold:
+        return Unknown(COLD_TIMES)
+    per_second = session.tick.per_second
+    return Unknown(NONE_IN_A_ROW) if isnan(per_second) else per_second
+
+
+def counted_rate(session: Session) -> Figure:
+    """Give items a second where they were counted: what is set against another run, or a bound."""
+    found = any_rate(session)
+    if isinstance(found, Unknown):
+        return found
+    if is_mixed(session):
+        return Unknown(MIXED)
+    return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else found
+
+
+class Totals(Struct, frozen=True):
+    """A model in one forward."""
+
+    parameters: int
+    parameter_bytes: int
+    macs: int
+    flops: int
+    input_bytes: int
+    weight_bytes: int
+    output_bytes: int
+    memory_bytes: int
+    """Read and written by all operators: inputs, weights and outputs."""
+    intensity: float | None
+    """FLOPs a byte; None where nothing is moved."""
+    ops: int
+    uncosted: int
+    is_counted: bool
+    """Whether the work is known, if only as a lower bound: else 0 is no figure."""
+
+
+def totals(tree: Tree) -> Totals | None:
+    """Give the figures of the root, None for a tree without nodes."""
+    if not len(tree):
+        return None
+    cost = tree.costs[0]
+    return Totals(
+        parameters=cost.parameters,
+        parameter_bytes=cost.parameter_bytes,
+        macs=cost.macs,
+        flops=cost.flops,
+        input_bytes=cost.input_bytes,
+        weight_bytes=cost.weight_bytes,
+        output_bytes=cost.output_bytes,
+        memory_bytes=bytes_moved(cost),
+        intensity=intensity(cost),
+        ops=cost.ops,
+        uncosted=cost.uncosted,
+        is_counted=is_counted(cost),
+    )
+
+
+def why_no_times(session: Session) -> str:
+    """Give the reason why a session has no measured times, empty where it has some."""
+    if session.timings is not None:
+        return ""
+    if session.tree is not None and not session.tree.has_forward:
+        return NO_FORWARD
+    if session.loop is not None and session.loop.detail.startswith("not run: "):
+        return session.loop.detail
+    failure = session.failure
+    if failure is not None and failure.fatal:
+        return f"{failure.what}: {failure.why}" if failure.why else failure.what
+    if was_run(session):
+        return "no forward after the warm-up was finished; measure for longer"
+    if session.loop is not None and session.loop.state == "finished":
+        return f"{_only_recorded(session)}: {session.loop.detail}"
+    return "not measured; --measure SECONDS does"
+
+
+def _only_recorded(session: Session) -> str:
+    """Say that no forward was timed, and what the recorded one took with the recording."""
+    took = next((one.seconds for one in session.stages if one.stage == "trace"), None)
+    if session.tree is None or took is None:
+        return "no forward has times"
+    return f"no forward has times; the recorded one took {duration(took)} with the recording"
+
+
+def has_ended(session: Session) -> bool:
+    """Say if a program that ran the model itself has ended."""
+    loop = session.loop
+    is_over = loop is not None and loop.state == "finished"
+    return is_over and session.hello is not None and session.hello.program is not None
+
+
+def was_run(session: Session) -> bool:
+    """Say if the model was run, whether or not that gave times."""
+    has_begun = any(record.stage == "first run" for record in session.stages)
+    return has_begun or session.timings is not None
+
+
+def peak_bytes(peak: PeakMemory) -> Figure:
+    """Give the sum of all parts, unknown where one of them is."""
+    unknown = next((part for part in _parts(peak) if isinstance(part, Unknown)), None)
+    return known_peak_bytes(peak) if unknown is None else unknown
+
+
+def known_peak_bytes(peak: PeakMemory) -> float:
+    """Give the sum of the parts that are known: the peak is at least that."""
+    return sum(known(part) or 0.0 for part in _parts(peak))
+
+
+def _parts(peak: PeakMemory) -> tuple[Figure, ...]:
+    kept = () if peak.kv_cache is None else (peak.kv_cache,)
+    return (peak.parameters, peak.buffers, peak.activations, peak.workspace, *kept)
+
+
+def top_modules(session: Session, column: Column, count: int, start: int = 0) -> tuple[int, ...]:
+    """Return the modules with the most self time or own cost, most first.
+
+    A module counts without the modules inside it, so that a block does not hide its layers; its
+    parameters are those that it owns. Modules at 0 are left out.
+
+    Args:
+        session: whose tree is looked at.
+        column: what is compared; ``seconds`` are those of one forward.
+        count: how many at most.
+        start: the node that they lie in, itself among them.
+    """
+    tree = session.tree
+    if tree is None or not len(tree):
+        return ()
+    inside = range(start, tree.ends[start])
+    own = [0.0] * len(inside)
+    for index in inside:
+        node = tree.nodes[index]
+        if node.kind == "module":
+            figure = _figure(session, tree, index, column)
+            own[index - start] += figure
+            # Self time is measured; of a cost it is what is not in the modules inside.
+            if column != "seconds" and index > start:
+                own[node.parent - start] -= figure
+    modules = (i for i in inside if tree.nodes[i].kind == "module" and own[i - start] > 0)
+    return tuple(nlargest(count, modules, key=lambda index: own[index - start]))
+
+
+def hottest(session: Session, start: int = 0) -> int:
+    """Return the module with the most self time in a node, by MACs before the first times.
+
+    Args:
+        session: whose tree is looked at.
+        start: the node; itself where no module in it has a figure.
+    """
+    tree = session.tree
+    column: Column = "macs" if tree is None or tree.has_forward else "parameters"
+    if root_seconds(session) is not None:
+        column = "seconds"
+    return next(iter(top_modules(session, column, 1, start)), start)
+
+
+def slowest_modules(session: Session, count: int) -> tuple[int, ...]:
+    """Return the modules with the most self time, most first; those that are not ranked last.
+
+    What does not add up or varies too much keeps its place in the list, not its rank.
+    """
+    found = top_modules(session, "seconds", count)
+    return tuple(sorted(found, key=lambda node: bool(why_doubtful(session, node))))
+
+
+def dearest_modules(session: Session, count: int) -> tuple[int, ...]:
+    """Give the same by time, else by FLOPs; of parameters alone, by what each holds."""
+    tree = session.tree
+    paper: Column = "flops" if tree is None or tree.has_forward else "parameters"
+    return top_modules(session, "seconds" if session.timings else paper, count)
+
+
+def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
+    cost = tree.costs[index]
+    match column:
+        case "parameters":
+            return cost.parameters
+        case "seconds":
+            timings = session.timings
+            return (timings.own_per_forward(index) if timings is not None else None) or 0.0
+        case "macs":
+            return cost.macs
+        case "flops":
+            return cost.flops
+        case "memory":
+            return bytes_moved(cost)

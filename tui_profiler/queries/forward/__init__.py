@@ -1,0 +1,1 @@
+"""One forward laid out: left to right, by depth, by live memory."""

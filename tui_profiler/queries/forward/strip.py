@@ -1,0 +1,215 @@
+"""One forward from left to right: how wide each child of the root is, and where a node lies in it.
+
+1. Widths are shares of the forward's time; before the first times, of its multiply-accumulates.
+2. Children too narrow for a cell of their own are drawn together with their neighbours in order.
+3. The segments and the gaps between them take exactly the cells given.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler.formatting.canvas import split_cells
+from tui_profiler.queries.cost.bound import Mixes
+from tui_profiler.queries.cost.incremental import STEP, InSteps, sums_in_steps
+from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
+from tui_profiler.session import Session, Timings, Tree
+
+LEAST_CELLS = 1.0
+"""A child narrower than this has no segment of its own."""
+JOINED_CELLS = 2.0
+"""Narrow neighbours share a segment until it is this wide: single cells would be a dotted line."""
+ELSEWHERE = -1
+
+
+class Segment(Struct, frozen=True):
+    """A run of cells: one child, or several narrow ones."""
+
+    first: int
+    """Index of its first node; ``ELSEWHERE`` for what the root does outside its children."""
+    stop: int
+    """One past the last node in preorder."""
+    start: int
+    """First cell."""
+    cells: int
+    share: float
+    """Of the whole forward, rounded to what is written."""
+    alone: bool
+    """It is one child, which may be named."""
+
+
+class Strip(Struct, frozen=True):
+    """Segments from left to right."""
+
+    segments: tuple[Segment, ...]
+    measured: bool
+    """False: widths are shares of the MACs."""
+
+
+class _Part(Struct, frozen=True):
+    first: int
+    stop: int
+    weight: float
+    alone: bool
+
+
+def divided(tree: Tree) -> int:
+    """Give the node whose children the strip shows: the root, or below it the first with two."""
+    node = 0
+    while True:
+        inside = modules(tree, node)
+        if len(inside) != 1:
+            return node
+        node = inside[0]
+
+
+def modules(tree: Tree, node: int) -> list[int]:
+    """Give the modules directly inside a node, in order."""
+    return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
+
+
+def weight(session: Session, node: int, *, measured: bool) -> float:
+    """Give what a node's width is a share of: seconds a forward, or what it costs on paper."""
+    assert session.tree is not None
+    if measured:
+        return node_seconds(session, node) or 0.0
+    return float(session.tree.weight_on_paper(node))
+
+
+def as_written(share: float) -> float:
+    """Round a share to what is written of it.
+
+    Unrounded it would differ at every tick, and nothing that differs is held still.
+    """
+    return round(share, 2 if share >= 0.01 else 3)
+
+
+def strip(session: Session, cells: int) -> Strip:
+    """Share out ``cells`` over the children of the root."""
+    tree = session.tree
+    if tree is None or not len(tree) or cells <= 0:
+        return Strip((), measured=False)
+    measured = root_seconds(session) is not None
+    node = divided(tree)
+    weights = [
+        _Part(child, tree.ends[child], weight(session, child, measured=measured), True)
+        for child in modules(tree, node) or [node]
+    ]
+    whole = weight(session, 0, measured=measured)
+    inside = sum(part.weight for part in weights)
+    whole = max(whole, inside)
+    if whole <= 0:
+        return Strip((), measured)
+    parts = _joined(weights, whole / cells)
+    if (whole - inside) / whole * cells >= LEAST_CELLS:
+        parts.append(_Part(ELSEWHERE, ELSEWHERE, whole - inside, True))
+    return Strip(_placed(parts, whole, cells), measured)
+
+
+def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
+    """Give (first cell, cells) under which a node lies, None where it has no place in the strip."""
+    tree = session.tree
+    if tree is None:
+        return None
+    for segment in shown.segments:
+        if segment.first <= node < segment.stop:
+            break
+    else:
+        return None
+    if segment.alone and node == segment.first:
+        return segment.start, segment.cells
+    before, within, whole = _position(session, segment, node, measured=shown.measured)
+    if whole <= 0:
+        return segment.start, min(1, segment.cells)
+    first = min(int(before / whole * segment.cells), segment.cells - 1)
+    stop = min(max(round((before + within) / whole * segment.cells), first + 1), segment.cells)
+    return segment.start + first, stop - first
+
+
+def moved(shown: Strip, by: int) -> Strip:
+    """Shift every segment to the right."""
+    return replace(
+        shown, segments=tuple(replace(one, start=one.start + by) for one in shown.segments)
+    )
+
+
+def colours(shown: Strip, found: Mixes | None) -> tuple[tuple[int, ...], ...]:
+    """Share out the cells of each segment over the bounds; none where nothing is known."""
+    if not shown.measured or found is None:
+        return tuple(() for _ in shown.segments)
+    widths = (
+        () if one.first == ELSEWHERE else split_cells(found.between(one.first, one.stop), one.cells)
+        for one in shown.segments
+    )
+    return tuple(each if any(each) else () for each in widths)
+
+
+def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
+    """Join neighbours narrower than a cell until together they are wide enough."""
+    joined: list[_Part] = []
+    open_run = False
+    for part in parts:
+        narrow = part.weight < of_one_cell * LEAST_CELLS
+        if narrow and open_run and joined[-1].weight < of_one_cell * JOINED_CELLS:
+            last = joined[-1]
+            joined[-1] = _Part(last.first, part.stop, last.weight + part.weight, False)
+        else:
+            joined.append(part)
+        open_run = narrow
+    return joined
+
+
+def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]:
+    """Give each part its cells; parts that get none are left out and their gap is shared again."""
+    while True:
+        # A hundred gaps would tell more about gaps than about time.
+        gap = 1 if len(parts) * 4 <= cells else 0
+        widths = split_cells([part.weight for part in parts], cells - gap * (len(parts) - 1))
+        if all(widths) or not any(widths):
+            break
+        parts = [part for part, width in zip(parts, widths, strict=True) if width]
+    segments: list[Segment] = []
+    start = 0
+    for part, width in zip(parts, widths, strict=True):
+        share = as_written(part.weight / whole)
+        segments.append(Segment(part.first, part.stop, start, width, share, part.alone))
+        start += width + gap
+    return tuple(segments)
+
+
+def _position(
+    session: Session, segment: Segment, node: int, *, measured: bool
+) -> tuple[float, float, float]:
+    """Give the weight before a node in its segment, of the node, and of the segment."""
+    tree = session.tree
+    assert tree is not None
+    sums = own_sums(tree, session.timings if measured else None)
+    start, stop = sums[segment.first], sums[segment.stop]
+    return sums[node] - start, sums[tree.ends[node]] - sums[node], stop - start
+
+
+@InSteps
+def own_sums(tree: Tree, timings: Timings | None) -> Generator[None, None, array[float]]:
+    """Add up in preorder what each module does itself: seconds of a tick, or costs on paper."""
+    own = array("d", bytes(8 * (len(tree) + 1)))  # The first is 0.
+    if timings is None:
+        for index, at in enumerate(tree.nodes):
+            weight = tree.weight_on_paper(index)
+            own[index + 1] += weight
+            if at.parent >= 0:
+                own[at.parent + 1] -= weight
+        return array("d", accumulate(own))
+    nodes = memoryview(timings.tick.nodes).cast("I")
+    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    for start in range(0, len(nodes), STEP):
+        part = slice(start, start + STEP)
+        for node, spent in zip(nodes[part], seconds[part], strict=True):
+            if node < len(tree):
+                own[node + 1] = spent
+        yield
+    return (yield from sums_in_steps(own))

@@ -1,0 +1,1 @@
+"""What panels, header and footer say of a session."""

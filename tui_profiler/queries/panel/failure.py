@@ -1,0 +1,179 @@
+"""A failure in words: what, where, why, what to try, and what is known nevertheless."""
+
+from __future__ import annotations
+
+import signal
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Ended, Failed, Remedy
+from tui_profiler.queries.panel.provenance import bounds_told
+from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text
+from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
+from tui_profiler.session import Session
+
+
+class Trouble(Struct, frozen=True):
+    """What the failure panel says; every text is safe."""
+
+    title: str
+    after: str
+    """How long after the start, or empty."""
+    what: str
+    where: str = ""
+    type: str = ""
+    """Class name of the node that failed."""
+    at: str = ""
+    why: str = ""
+    likely: str = ""
+    remedies: tuple[Remedy, ...] = ()
+
+
+class Fact(Struct, frozen=True):
+    """One thing that is known, or is not."""
+
+    label: str
+    is_known: bool
+    words: str
+
+
+def trouble(session: Session) -> Trouble | None:
+    """Give what went wrong, None where nothing did: a failure before the worker's end."""
+    if session.failure is not None:
+        return _failed(session)
+    if session.ended is not None and not session.ended.expected:
+        return _gone(session)
+    return None
+
+
+def _failed(session: Session) -> Trouble | None:
+    failure = session.failure
+    if failure is None:
+        return None
+    kind = ""
+    if session.tree is not None and failure.where:
+        found = session.tree.find(failure.where)
+        kind = session.tree.nodes[found].type if found is not None else ""
+    return Trouble(
+        title=f"{safe(failure.stage)} failed",
+        after="",
+        what=safe(failure.what),
+        where=safe(failure.where),
+        type=safe(kind),
+        at=safe(failure.at),
+        why=safe(failure.why),
+        likely="" if failure.why else safe(failure.likely),
+        remedies=_remedies(failure, session),
+    )
+
+
+def _remedies(failure: Failed, session: Session) -> tuple[Remedy, ...]:
+    """Give what to try: what the probe found, else to look closer and, once changed, start anew."""
+    found = not_so_already(failure.remedies, session)[:3]
+    if not found and failure.traceback:
+        found = (Remedy("L", "shows the traceback"),)
+    if not failure.remedies and not failure.bad_argument:
+        found = (*found, Remedy("ctrl+r", "runs it again, once it is changed"))
+    return tuple(Remedy(safe(remedy.command), safe(remedy.result)) for remedy in found)
+
+
+def not_so_already(remedies: tuple[Remedy, ...], session: Session) -> tuple[Remedy, ...]:
+    """Return the remedies that would change something: not ``--batch 1`` at batch 1."""
+    model, loop = session.model, session.loop
+    already: set[str] = set()
+    if model is not None and model.batch is not None:
+        already.add(f"--batch {model.batch}")
+    if model is not None:
+        already.add(f"--device {model.device}")
+    if loop is not None and loop.detail.startswith("not run"):
+        already.add("--no-run")
+    return tuple(one for one in remedies if one.command not in already)
+
+
+def _gone(session: Session) -> Trouble | None:
+    ended = session.ended
+    if ended is None:
+        return None
+    by_itself = "something in the model called exit" if ended.code >= 0 else ""
+    stage = running_stage(session)
+    during = f"during {stage.stage}" if stage is not None else "while the model ran"
+    is_killed = ended.code == -signal.SIGKILL
+    likely = safe(ended.last_line) or by_itself
+    if is_killed:
+        likely = killed_likely(ended.out_of_memory)
+    return Trouble(
+        title="program gone" if ended.attached else "worker gone",
+        after=f"after {seconds_text(ended.seconds)}" if ended.seconds > 0 else "",
+        what=ended_text(ended),
+        where="" if ended.attached else during,
+        why="; ".join(filter(None, (safe(ended.why), _free(session)))) if is_killed else "",
+        likely=safe(ended.last_line) if ended.attached else likely,
+        remedies=_of_gone(ended, session),
+    )
+
+
+def _of_gone(ended: Ended, session: Session) -> tuple[Remedy, ...]:
+    if ended.attached:
+        return (Remedy("tui-profiler attach", "lists the programs that can be attached to"),)
+    remedies = [Remedy("ctrl+r", "restarts it")]
+    is_killed = ended.code == -signal.SIGKILL
+    if ended.code in (-signal.SIGSEGV, -signal.SIGABRT) or (
+        is_killed and ended.out_of_memory is not False
+    ):
+        remedies.append(Remedy("--no-run", "costs only, nothing is run"))
+    if is_killed and ended.out_of_memory is not False:
+        remedies.append(Remedy("--batch 1", "the least memory"))
+    return not_so_already(tuple(remedies), session)
+
+
+def killed_likely(out_of_memory: bool | None) -> str:
+    """Return what is likely to have sent a SIGKILL; empty where it is known."""
+    if out_of_memory:
+        return ""
+    others = "kill -9, a supervisor, systemd-oomd or earlyoom"
+    return others if out_of_memory is False else f"the kernel's out-of-memory killer, {others}"
+
+
+def _free(session: Session) -> str:
+    """Return how much memory was free when the worker was last heard of."""
+    sample = session.sample
+    if sample is None:
+        return ""
+    free = size(max(sample.memory_total_bytes - sample.memory_bytes, 0))
+    return f"{free} of {size(sample.memory_total_bytes)} memory were free at the last sample"
+
+
+def still_known(session: Session) -> tuple[Fact, ...]:
+    """Give what stays in spite of a failure, and what is missing and why."""
+    tree, tick = session.tree, session.tick
+    if tree is None or not len(tree):
+        return (
+            Fact("tree", False, "unavailable: needs the trace"),
+            Fact("costs", False, "unavailable: needs the trace"),
+        )
+    whole = tree.costs[0]
+    counted = "every operator counted"
+    if whole.uncosted:
+        counted = f"{thousands(whole.uncosted)} of {thousands(whole.ops)} operators uncounted"
+    modules = sum(node.kind == "module" for node in tree.nodes)
+    operators = len(tree) - modules
+    return (
+        Fact("tree", True, f"{thousands(modules)} modules, {thousands(operators)} operators"),
+        Fact("costs", True, counted),
+        Fact("times", True, f"of {thousands(tick.forwards)} forwards")
+        if tick is not None
+        else Fact("times", False, "unavailable: no forward finished"),
+        _bound_fact(session),
+    )
+
+
+def _bound_fact(session: Session) -> Fact:
+    if session.tick is None:
+        return Fact("bound", False, "unavailable: needs times")
+    if session.ceilings is None:
+        return Fact("bound", False, "unavailable: needs this machine's roofs")
+    if why := why_times_do_not_fit(session):
+        return Fact("bound", True, f"on paper: {safe(why)}")
+    return Fact("bound", True, safe(bounds_told(session)))

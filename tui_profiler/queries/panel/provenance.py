@@ -1,0 +1,162 @@
+"""Where the figures of a node come from, or why one is missing: one sentence."""
+
+from __future__ import annotations
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import NO_FORWARD, Ceilings, Unknown
+from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
+from tui_profiler.queries.cost.bound import (
+    bound,
+    has_roofs,
+    not_decided_modules,
+    why_no_class,
+    why_not_decided,
+)
+from tui_profiler.queries.cost.energy import node_energy
+from tui_profiler.queries.cost.memory_compared import why_no_window
+from tui_profiler.queries.panel.remembered_tree import age, is_remembered
+from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
+from tui_profiler.queries.time.node_seconds import UNEVEN, parts_share
+from tui_profiler.queries.tree.columns import ColumnName
+from tui_profiler.session import Session, Tree
+
+
+def why(session: Session, node: int, columns: tuple[ColumnName, ...] = ()) -> str:
+    """Say how a node's time, work and bound were had, and its energy where a column shows it."""
+    if session.tree is None:
+        return "nothing is known yet: the model is not traced"
+    if not session.tree.has_forward:
+        return f"time, work and bound: unavailable, {NO_FORWARD}"
+    since = f"remembered from {age(session)}" if is_remembered(session) else ""
+    energy = _energy(session, node) if "energy" in columns else ""
+    told = (_time, _work, _bound, _memory)
+    parts = [since, energy, *(each(session, node) for each in told)]
+    return " · ".join(part for part in parts if part)
+
+
+def _energy(session: Session, node: int) -> str:
+    found = node_energy(session, node)
+    if isinstance(found, Unknown):
+        return f"energy: unavailable, {safe(found.reason)}"
+    if found.counts:
+        return f"energy: measured, {found.counts} replays"
+    return "energy: estimated by its share of the time"
+
+
+def _time(session: Session, node: int) -> str:
+    assert session.tree is not None
+    if session.tree.nodes[node].kind == "op":
+        return f"time: {operator_time_words(session, node)}"
+    found = session.timings.of(node) if session.timings is not None else None
+    if found is not None and session.tick is not None:
+        calls = min(found.calls, session.tick.window)
+        words = f"time: measured, median of a forward over the last {calls:,} calls"
+        made = parts_share(session, node)
+        if made is None or made >= UNEVEN:
+            return words
+        return f"{words}; its parts' medians make {made * 100:.0f} % of it"
+    if session.timings is None:
+        return "time: needs times, no forward has finished"
+    if session.tree.nodes[node].calls == 0:
+        return "time: not called itself; what is shown is the sum of what is inside"
+    if session.tick is not None and session.tick.left_out:
+        return (
+            f"time: not called, or one of {session.tick.left_out:,} with the least time, left out"
+        )
+    return "time: not called since the model runs"
+
+
+def operator_time_words(session: Session, node: int) -> str:
+    """Say where the time of an operator comes from, or why there is none."""
+    operators = session.operators
+    why = why_times_do_not_fit(session)
+    if why == COLD_TIMES:
+        return f"unavailable: {why}"
+    if why:
+        return "unavailable: operators are timed in forwards with inputs as those that were traced"
+    if operators is not None and operators.times.why_none and not operators.times.windows:
+        return f"unavailable: {safe(operators.times.why_none)}"
+    if operators is None or not operators.times.windows:
+        return "after the first operator window"
+    windows = operators.times.windows
+    if operators.per_forward(node) is None:
+        return f"not met in any of {windows} operator windows"
+    words = f"median of {min(windows, WINDOWS)} operator windows"
+    usual = session.tick.latency_p50 if session.tick is not None else 0.0
+    slower = operators.times.forward_seconds / usual if usual > 0 else 0.0
+    return f"{words}, {slower:.1f}× slower" if slower >= 1.1 else words
+
+
+def _work(session: Session, node: int) -> str:
+    assert session.tree is not None
+    cost = session.tree.costs[node]
+    if cost.uncosted:
+        return f"work: a lower bound, {cost.uncosted} of {cost.ops} operators have no formula"
+    match session.tree.bounded.get(node):
+        case "at most":
+            return f"work: at most, it follows on {_asked(session.tree)}, which depends on the data"
+        case "about":
+            return f"work: about, {_asked(session.tree)} gave a constant in place of the data"
+    return f"work: counted on paper by {session.tree.method}"
+
+
+def _memory(session: Session, node: int) -> str:
+    """Say where the memory of a module comes from, or why it was not measured."""
+    assert session.tree is not None
+    if session.tree.nodes[node].kind == "op" or session.timings is None:
+        return ""
+    found = session.memory_window
+    if found is None:
+        return f"memory: unavailable, {safe(why_no_window(session).reason)}"
+    if found.peak(node) is None:
+        return "memory: unavailable, not called in the operator window"
+    return "memory: measured in one operator window"
+
+
+def _asked(tree: Tree) -> str:
+    names = tree.done.bounded if tree.done is not None else ()
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return safe(names[0]) + more if names else "an operator"
+
+
+def _bound(session: Session, node: int) -> str:
+    found = bound(session, node)
+    why = why_not_decided(session, node)
+    if found is None:
+        return f"bound: {no_class(session, node)}"
+    if found.measured:
+        return f"bound: {found.reason}" + (f": {safe(why)}" if found.not_decided else "")
+    if why:
+        return f"bound: {found.reason}; on paper, {safe(why)}"
+    if why := why_times_do_not_fit(session):
+        return f"bound: {found.reason}; {why}"
+    ceilings = session.ceilings
+    if ceilings is not None and not has_roofs(ceilings):
+        return f"bound: {found.reason}; {no_roof(ceilings)}"
+    if ceilings is not None:
+        return f"bound: {found.reason}; it has no time to compare with the ceilings"
+    return f"bound: {found.reason}; ceilings are not measured yet"
+
+
+def no_class(session: Session, node: int) -> str:
+    """Return why a node has no class at all, not even on paper."""
+    assert session.tree is not None
+    return why_not_decided(session, node) or why_no_class(session.tree.costs[node])
+
+
+def no_roof(ceilings: Ceilings) -> str:
+    """Return why there is no figure to hold times against."""
+    figures = (ceilings.bytes_per_second, ceilings.op_seconds)
+    reasons = [figure.reason for figure in figures if isinstance(figure, Unknown)]
+    return safe(reasons[0]) if reasons else "no roof was measured"
+
+
+def bounds_told(session: Session) -> str:
+    """Return whether bounds are of this machine's roofs, and how many are on paper and why."""
+    left, timed = not_decided_modules(session)
+    why = why_not_decided(session, 0) if left else ""
+    if not left:
+        return "against this machine"
+    if left == timed:
+        return f"on paper: {why}"
+    return f"against this machine; {left:,} of {timed:,} modules on paper: {why}"

@@ -1,0 +1,1 @@
+"""The values of parameters: one by one, and rolled up."""

@@ -1,0 +1,1 @@
+"""Times of nodes: per forward, over the run, over the last minutes."""

@@ -1,0 +1,99 @@
+"""How long a forward spends in a node, and what share of the whole that is."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from functools import lru_cache
+
+from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.session import Session, Tree
+from tui_profiler.session.timing import Timings
+
+UNEVEN = 0.85
+"""Medians of parts that make less of the whole's leave something to say."""
+
+
+def node_seconds(session: Session, node: int) -> float | None:
+    """Give the median seconds a forward spends in a node, None where nothing was measured.
+
+    A container that is never called itself, such as a ModuleList, takes what its children take.
+    """
+    tree, timings = session.tree, session.timings
+    if tree is None:
+        return None
+    if tree.nodes[node].kind == "op":
+        # Operators are timed in forwards as traced.
+        operators = session.operators if times_fit_costs(session) else None
+        return operators.per_forward(node) if operators is not None else None
+    if timings is None:
+        return None
+    seconds = timings.per_forward(node)
+    return _inside_seconds(tree, timings, node) if seconds is None else seconds
+
+
+def parts_share(session: Session, node: int) -> float | None:
+    """Give what the medians of a node's parts make of its own, its own time among them.
+
+    Medians do not add up: where something interrupts a part now and then, each forward has one
+    that took long, and each part's median has none. None where a node has no parts or no times.
+    """
+    tree, timings = session.tree, session.timings
+    if tree is None or timings is None:
+        return None
+    whole, inside = timings.per_forward(node), _inside_seconds(tree, timings, node)
+    if not whole or inside is None:
+        return None
+    return (inside + (timings.own_per_forward(node) or 0.0)) / whole
+
+
+def _inside_seconds(tree: Tree, timings: Timings, node: int) -> float | None:
+    """Add up the nodes right inside of one that were measured."""
+    measured = _measured(timings.tick.nodes)
+    stop = tree.ends[node]
+    position = bisect_left(measured, node + 1)
+    total: float | None = None
+    while position < len(measured) and (inside := measured[position]) < stop:
+        total = (total or 0.0) + (timings.per_forward(inside) or 0.0)
+        position = bisect_left(measured, tree.ends[inside], lo=position + 1)
+    return total
+
+
+@lru_cache(maxsize=4)
+def _measured(packed: bytes) -> array[int]:
+    """Give the indexes of the measured nodes in preorder; they change seldom, so they are kept."""
+    return array("I", sorted(memoryview(packed).cast("I")))
+
+
+def root_seconds(session: Session) -> float | None:
+    """Give the seconds of one whole forward, None before the first times."""
+    seconds = node_seconds(session, 0) if session.tree is not None and len(session.tree) else None
+    return seconds or None
+
+
+def share(session: Session, node: int) -> float | None:
+    """Give a node's share of one forward: of its time, or of its MACs before the first times."""
+    if session.tree is None:
+        return None
+    whole = root_seconds(session)
+    if whole is None:
+        return macs_share(session.tree, node)
+    return part_of(node_seconds(session, node), whole)
+
+
+def part_of(seconds: float | None, whole: float | None) -> float | None:
+    """Return the share of a whole that a time is, at most all of it; None where one is not known.
+
+    Medians do not add up, and sums of them or the times of a slower window may be longer than
+    the median of the whole. No part of a forward takes 102 % of it.
+    """
+    return None if seconds is None or not whole else min(seconds / whole, 1.0)
+
+
+def macs_share(tree: Tree, node: int) -> float | None:
+    """Give a node's share of the multiply-accumulates of one forward, None if there are none.
+
+    Where there is no forward it is the share of the parameters.
+    """
+    whole = tree.weight_on_paper(0)
+    return tree.weight_on_paper(node) / whole if whole else None

@@ -1,0 +1,167 @@
+"""The time of a node over a whole run, and how well it is known: its standard error.
+
+1. Where there is a history it is cut into blocks, stretches of about as many forwards. The time is
+   the median of their means, the error comes from their spread: it has what changes slowly, such as
+   a machine that is busy for a second. A tick speaks of the last calls alone, which of a fast model
+   are a fraction of a second.
+2. Everywhere else it is the figure of the tick, and the spread between single calls. The median of
+   n figures of standard deviation s has an error of 1.2533 s / sqrt(n), for a normal spread.
+3. Both are of one run. What changes from one run to the next is in neither, unless the two were
+   measured in turns.
+
+Source: Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.10 (error of the median);
+95th percentile of a normal spread: 1.645 standard deviations above its middle.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import isfinite, sqrt
+from statistics import median, stdev
+
+from tui_profiler.figures.units import share, thousands
+from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share
+from tui_profiler.session import Session, Timings
+
+MEDIAN_ERROR = 1.2533
+P95_DEVIATIONS = 1.645
+BLOCKS = 12
+"""Stretches that a history is cut into, at most."""
+LEAST_BLOCKS = 4
+LEAST_CALLS = 8
+"""Fewer do not say how much they vary."""
+ONE_FORWARD = "one forward"
+DOUBT = "?"
+NOT_RANKED = "? not ranked: times that do not add up, vary by 25 % or more, or of too few calls"
+UNSTEADY = 0.25
+"""Standard error over the time; a time that is known no better is not ranked."""
+IN_NOISE = 1.96
+"""Standard errors: two equal figures differ by more in one case of twenty."""
+
+
+class WholeRun:
+    """Times of one session's nodes, over all that is remembered; each is worked out once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._cut: tuple[Timings, ...] | None = None
+        self._means: dict[tuple[int, bool], list[float]] = {}
+
+    def seconds(self, node: int) -> float | None:
+        """Give the seconds of a forward in a node."""
+        means = self._block_means(node, own=False)
+        return median(means) if means else node_seconds(self._session, node)
+
+    def own_seconds(self, node: int) -> float | None:
+        """Give the same without modules called inside."""
+        means, timings = self._block_means(node, own=True), self._session.timings
+        if means:
+            return median(means)
+        return timings.own_per_forward(node) if timings is not None else None
+
+    @property
+    def statistic(self) -> str:
+        """What the seconds are, in a few words; empty where there are none."""
+        means, timings = self._block_means(0, own=False), self._session.timings
+        if means:
+            return f"median of {len(means)} stretches"
+        if timings is None:
+            return ""
+        forwards = min(timings.tick.forwards, timings.tick.window)
+        said = ONE_FORWARD if forwards == 1 else f"p50 of {thousands(forwards)} forwards"
+        return f"cold, {said}" if timings.tick.cold else said
+
+    def error(self, node: int) -> float | None:
+        """Give the standard error of a module's seconds."""
+        timings = self._session.timings
+        timing = timings.of(node) if timings is not None else None
+        if timings is None or timing is None:
+            return None
+        means = self._block_means(node, own=False)
+        if means:
+            return MEDIAN_ERROR * stdev(means) / sqrt(len(means))
+        calls = timing.calls / max(timings.tick.forwards, 1)
+        one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
+        return one * calls if one is not None and isfinite(one) else None
+
+    def _block_means(self, node: int, *, own: bool) -> list[float]:
+        """Give the mean seconds of a forward in each block; none where there are too few."""
+        if self._cut is None:
+            self._cut = _blocks(self._session.history.ticks)
+        key = (node, own)
+        if key not in self._means:
+            self._means[key] = _means(self._cut, node, own=own)
+        return self._means[key]
+
+
+def call_error(p50: float, p95: float, calls: int) -> float | None:
+    """Return the standard error of the median of single calls; seconds. None: too few calls."""
+    if calls < LEAST_CALLS:
+        return None
+    return MEDIAN_ERROR * max(p95 - p50, 0.0) / P95_DEVIATIONS / sqrt(max(calls, 1))
+
+
+def doubt(seconds: float | None, made: float | None, error: float | None) -> str:
+    """Return why a node's time is not ranked, empty where it is sound.
+
+    On a busy machine medians do not add up: each forward has a part that took long, and each
+    part's median has none.
+
+    Args:
+        seconds: the node's time.
+        made: what its own time and its children's make of it, None where it has no children.
+        error: the standard error of the time, None where too few calls say it.
+    """
+    if made is not None and not UNEVEN <= made <= 1 / UNEVEN:
+        return f"its own and its children's times make {share(made)} of it"
+    if seconds and error is None:
+        return f"fewer than {LEAST_CALLS} calls: how much its time varies is not known"
+    if seconds and error is not None and error > UNSTEADY * seconds:
+        return f"its time is known to ± {share(error / seconds)} only"
+    return ""
+
+
+def why_doubtful(session: Session, node: int) -> str:
+    """Return why a module's time in a report is not ranked, empty where it is sound."""
+    timings = session.timings
+    timing = timings.of(node) if timings is not None else None
+    if timings is None or timing is None:
+        return ""
+    calls = min(timing.calls, timings.tick.window)
+    error = call_error(timing.p50, timing.p95, calls)
+    return doubt(timing.p50, parts_share(session, node), error)
+
+
+def is_noise(difference: float, one: float | None, other: float | None) -> bool | None:
+    """Tell whether a difference is no more than two equal figures would show; None: not known."""
+    if one is None or other is None:
+        return None
+    return abs(difference) <= IN_NOISE * sqrt(one * one + other * other)
+
+
+def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
+    """Give the ends of stretches of about as many forwards each; none where there are too few."""
+    growing: list[Timings] = []
+    for one in ticks:
+        if not growing or one.tick.forwards > growing[-1].tick.forwards:
+            growing.append(one)
+    if len(growing) <= LEAST_BLOCKS:
+        return ()
+    first, last = growing[0].tick.forwards, growing[-1].tick.forwards
+    ends = [growing[0]]
+    for one in growing[1:]:
+        if one.tick.forwards - first >= (last - first) * len(ends) / BLOCKS:
+            ends.append(one)
+    return tuple(ends) if len(ends) > LEAST_BLOCKS else ()
+
+
+def _means(blocks: tuple[Timings, ...], node: int, *, own: bool) -> list[float]:
+    found: list[float] = []
+    for before, after in pairwise(blocks):
+        former, latter = before.of(node), after.of(node)
+        forwards = after.tick.forwards - before.tick.forwards
+        if former is not None and latter is not None and latter.calls > former.calls:
+            spent = latter.total - former.total
+            spent = latter.own_total - former.own_total if own else spent
+            found.append(spent / forwards)
+    return found if len(found) >= LEAST_BLOCKS else []

@@ -1,0 +1,1 @@
+"""The rows of the tree: folds, filter, order, columns, names."""

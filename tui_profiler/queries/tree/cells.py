@@ -1,0 +1,298 @@
+"""What the columns of the tree say of one node: figures and their meaning, not their look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import TimeUnit, keep_time_unit
+from tui_profiler.formatting.canvas import bar_scale, half_cells, split_cells
+from tui_profiler.messages import Cost
+from tui_profiler.queries.cost.bound import (
+    UNEXPLAINED,
+    BoundKind,
+    bound,
+    bytes_moved,
+    intensity,
+    known_macs,
+)
+from tui_profiler.queries.cost.energy import replay_of
+from tui_profiler.queries.time import trend
+from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
+from tui_profiler.queries.tree.columns import MEASURED, ColumnName, summed_figure
+from tui_profiler.session import Bounded, Session, Timings, Tree
+
+Missing: TypeAlias = Literal["zero", "pending", "unavailable"]
+Value: TypeAlias = float | Missing
+"""A figure, or why there is none: it does not apply, has not come yet, or cannot be had."""
+
+STRONG_SHARE = 0.10
+FAINT_SHARE = 0.005
+HOLD_BAR_SECONDS = 2.0
+HOLD_TREND_SECONDS = 3.0
+REFRESH_SECONDS = 1.0
+"""What holds still for seconds need not be found anew at every tick."""
+CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
+"""Types that say nothing of what is in them."""
+
+
+class Bar(Struct, frozen=True):
+    """A bar in half cells, and how many of its whole cells belong to each bound."""
+
+    halves: int
+    mix: tuple[int, ...] = ()
+    """Cells of each of ``bound.KINDS``, then of what is not decided; empty where nothing says what
+    holds it back: grey."""
+    beyond: bool = False
+    """It is longer than the scale."""
+
+
+class Cells(Struct, frozen=True):
+    """One row; seconds, bytes, FLOPs a byte."""
+
+    parameters: Value
+    macs: Value
+    bounded: Bounded | None
+    """Whether the work depends on the data."""
+    bytes_moved: Value
+    """Of the parameters, where there is no forward."""
+    intensity: Value
+    seconds: Value
+    p95: Value
+    share: Value
+    trend: trend.Trend
+    bar: Bar
+    bound: BoundKind | None
+    """Of most of its time, as the bar shows it."""
+    is_bound_measured: bool
+    """False: it is on paper, and the bar is grey."""
+    measured_share: float | None
+    """Share of the forward's time, None before the first times; decides how much weight it gets."""
+    failed: bool
+    steps: Steps
+    """The runs that the node lies in where the row sums over them."""
+
+
+class Figures:
+    """The figures of one session, kept steady from tick to tick."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self.unit: TimeUnit = "ms"
+        """Of the time columns."""
+        self.whole: float | None = None
+        """Seconds of one forward, None before the first times."""
+        self.stale = False
+        """No data has come for a while."""
+        self._scale = 1.0
+        self._scales: Steady[float] = Steady(HOLD_BAR_SECONDS)
+        self._bars: Steady[Bar] = Steady(HOLD_BAR_SECONDS)
+        self._trends: Steady[trend.Trend] = Steady(HOLD_TREND_SECONDS)
+        self._ticks: list[Timings] = []
+        self._found_trends: dict[int, trend.Trend] = {}
+        self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)
+        self._types: dict[int, str] = {}
+        self._sums = Sums(self.session)
+
+    @property
+    def measured(self) -> bool:
+        """There are times; before that shares and bars speak of MACs."""
+        return self.whole is not None
+
+    @property
+    def scale(self) -> float:
+        """The share at which a bar is full."""
+        return self._scale
+
+    def update(
+        self, session: Session, root: int = 0, run_of: Callable[[int], Steps] | None = None
+    ) -> None:
+        """Take the next session.
+
+        Args:
+            session: whose figures are given from now on.
+            root: the node whose children the bars must hold.
+            run_of: gives the run that a row stands for; None where rows stand for themselves.
+        """
+        before, self.session = self.session, session
+        tree = session.tree
+        self._sums = Sums(session, self._sums)
+        if tree is not before.tree:
+            self._types.clear()
+        whole = root_seconds(session)
+        if tree is not before.tree or (whole is None) != (self.whole is None):
+            for steady in (self._scales, self._bars, self._trends):
+                steady.clear()
+        if whole is not None:
+            self.unit = keep_time_unit(self.unit if self.whole is not None else None, whole)
+        self.whole = whole
+        if tree is not None and len(tree):
+            if session.timings is not before.timings:
+                self._follow_trends(session)
+            self._rescale(tree, root, run_of)
+
+    def cells(self, node: int, bar_cells: int, steps: Steps = ()) -> Cells:
+        """Give the row of a node, its bar drawn in so many cells.
+
+        Args:
+            node: its index.
+            bar_cells: of the bar.
+            steps: the runs that it lies in where its row sums over them.
+        """
+        session, tree = self.session, self.session.tree
+        assert tree is not None
+        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
+        seconds = self._sums.seconds(node, steps) if steps else node_seconds(session, node)
+        share = self._share(tree, cost, seconds)
+        has_timing = session.timings is not None and not steps
+        timing = session.timings.of(node) if has_timing and session.timings is not None else None
+        missing = self._missing(tree, node)
+        has_forward = tree.has_forward
+        found = bound(session, node, steps)
+        if not seconds and (found is None or not found.measured):
+            found = None  # A class on paper stands beside times alone.
+        mix = () if found is None or not found.mix else (*found.mix, found.not_decided)
+        return Cells(
+            parameters=cost.parameters or "zero",
+            macs=_macs(cost) if has_forward else "unavailable",
+            bounded=tree.bounded.get(node),
+            bytes_moved=(bytes_moved(cost) if has_forward else cost.parameter_bytes) or "zero",
+            intensity=(intensity(cost) or "zero") if has_forward else "unavailable",
+            seconds=missing if seconds is None else seconds,
+            # There is no 95th percentile of a sum.
+            p95="unavailable" if steps else missing if timing is None else timing.p95,
+            share=(missing if self.measured else "zero") if share is None else share or "zero",
+            trend=self._trend(node) if not steps else "",
+            bar=self._bar(~node if steps else node, share or 0.0, bar_cells, mix),
+            bound=found.kind if found is not None else None,
+            is_bound_measured=found is not None and found.measured,
+            measured_share=share if self.measured else None,
+            failed=self._has_failed(node, steps),
+            steps=steps,
+        )
+
+    def value(self, node: int, column: ColumnName, steps: Steps = ()) -> Value:
+        """Give what a column says that only some users look at, or why it says nothing."""
+        tree = self.session.tree
+        assert tree is not None
+        found = summed_figure(self.session, node, column, steps)
+        if found is None:
+            return self._missing(tree, node) if column in MEASURED else "unavailable"
+        return found or "zero"
+
+    def is_estimate(self, node: int, column: ColumnName) -> bool:
+        """Say if a column's figure is an estimate: energy that is not of a node's replays."""
+        if column != "energy":
+            return False
+        replayed = replay_of(self.session, node)
+        return replayed is None or not replayed.replays
+
+    def type_of(self, node: int) -> str:
+        """Give a node's type; a container of equals is named by them: ``3× Bottleneck``."""
+        known = self._types.get(node)
+        if known is None:
+            assert self.session.tree is not None
+            known = self._types[node] = _type(self.session.tree, node)
+        return known
+
+    def _has_failed(self, node: int, steps: Steps) -> bool:
+        failure, tree = self.session.failure, self.session.tree
+        if failure is None or not failure.where or tree is None:
+            return False
+        return any(tree.nodes[each].path == failure.where for each in members(node, steps))
+
+    def _share(self, tree: Tree, cost: Cost, seconds: float | None) -> float | None:
+        if self.whole is None:
+            weight, whole = tree.weight_of(cost), tree.weight_on_paper(0)
+            return weight / whole if whole else None
+        return part_of(seconds, self.whole)
+
+    def _missing(self, tree: Tree, node: int) -> Missing:
+        session = self.session
+        if not tree.has_forward:
+            return "unavailable"
+        if (
+            tree.nodes[node].kind == "module"
+            and not tree.nodes[node].calls
+            and not _runs(tree, node)
+        ):
+            return "zero"
+        if self.measured or session.failure is not None or session.ended is not None:
+            return "unavailable"
+        return "pending"
+
+    def _follow_trends(self, session: Session) -> None:
+        ticks = session.history.ticks
+        since = ticks[-1].tick.at - self._ticks[-1].tick.at if ticks and self._ticks else -1.0
+        if not 0 <= since < REFRESH_SECONDS:
+            self._ticks = trend.spaced(ticks)
+            self._found_trends.clear()
+
+    def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:
+        at = self.session.heard_at
+        wanted = (tree, root, self.measured, run_of is not None)
+        *known, known_at = self._rescaled
+        if tuple(known) == wanted and 0 <= at - known_at < REFRESH_SECONDS:
+            return
+        self._rescaled = (*wanted, at)
+        shares = (
+            self._row_share(tree, child, run_of(child) if run_of is not None else ())
+            for child in tree.children(root)
+        )
+        # Rows that are sums have a scale of their own, at once.
+        key = root if run_of is None else -1 - root
+        self._scale = self._scales.show(key, bar_scale(max(shares, default=1.0)), at)
+
+    def _row_share(self, tree: Tree, node: int, steps: Steps) -> float:
+        cost = self._sums.cost(node, steps) if steps else tree.costs[node]
+        seconds = self._sums.seconds(node, steps) if steps else node_seconds(self.session, node)
+        return self._share(tree, cost, seconds) or 0.0
+
+    def _trend(self, node: int) -> trend.Trend:
+        if not self.measured:
+            return ""
+        found = self._found_trends.get(node)
+        if found is None:
+            found = self._found_trends[node] = trend.trend(self._ticks, node)
+        return self._trends.show(node, found, self.session.heard_at)
+
+    def _bar(self, key: int, share: float, cells: int, shares: tuple[float, ...]) -> Bar:
+        beyond = share > self._scale
+        halves = 2 * (cells - 1) if beyond else half_cells(share, self._scale, cells)
+        mix = split_cells(shares, (halves + 1) // 2)
+        wanted = Bar(halves, mix if any(mix) else (), beyond)
+        # One clock for all bars of one width; another width is another bar. So is another class:
+        # the letter beside it is of this tick.
+        code = shares.index(max(shares)) if shares else UNEXPLAINED + 1
+        return self._bars.show((key * 512 + cells) * 8 + code, wanted, self.session.heard_at)
+
+
+def _runs(tree: Tree, node: int) -> bool:
+    """Say if anything inside a node that is never called itself does work."""
+    return tree.costs[node].ops > 0
+
+
+def _macs(cost: Cost) -> Value:
+    found = known_macs(cost)
+    if found is None or (not found and cost.uncosted == cost.ops and cost.ops):
+        return "unavailable"
+    return found or "zero"
+
+
+def _type(tree: Tree, node: int) -> str:
+    found = tree.nodes[node]
+    if found.kind == "op":
+        return found.type
+    if found.type in CONTAINERS:
+        types = [
+            tree.nodes[child].type
+            for child in tree.children(node)
+            if tree.nodes[child].kind == "module"
+        ]
+        if len(types) > 1 and len(set(types)) == 1:
+            return f"{len(types)}× {types[0]}"
+    return found.type

@@ -1,0 +1,136 @@
+"""The columns that a tree can have: what each is called, says, and gives for a node."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.bound import (
+    KINDS,
+    bound,
+    intensity,
+    known_bytes,
+    known_flops,
+    known_macs,
+)
+from tui_profiler.queries.cost.energy import node_energy
+from tui_profiler.queries.time.node_seconds import node_seconds, share
+from tui_profiler.queries.time.repeated_siblings import Steps, members
+from tui_profiler.session import Session
+
+ColumnName: TypeAlias = Literal[
+    "params",
+    "macs",
+    "flops",
+    "bytes",
+    "intensity",
+    "activations",
+    "seconds",
+    "self",
+    "mean",
+    "p95",
+    "calls",
+    "share",
+    "bar",
+    "bound",
+    "energy",
+]
+COLUMN_NAMES: tuple[ColumnName, ...] = get_args(ColumnName)
+WITHOUT_FORWARD: tuple[ColumnName, ...] = ("params", "bytes", "share", "bar")
+"""What parameters alone have."""
+MEASURED: tuple[ColumnName, ...] = ("seconds", "self", "mean", "p95")
+"""What comes with the first times."""
+_NOT_ADDED: tuple[ColumnName, ...] = ("intensity", "mean", "p95", "bound")
+DEFAULT: tuple[ColumnName, ...] = ("params", "macs", "seconds", "share", "bar", "bound")
+"""At 120 columns; where none are chosen, the tree takes those that its width has room for."""
+COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
+    "params": ("params", "parameters, shared ones once"),
+    "macs": ("MAC", "multiply-accumulates of a forward"),
+    "flops": ("FLOP", "2 × MAC and all other arithmetic"),
+    "bytes": ("B", "bytes read and written"),
+    "intensity": ("F/B", "FLOP a byte"),
+    "activations": ("act", "bytes that its operators write"),
+    "seconds": ("ms", "median time a forward spends in it"),
+    "self": ("self", "the same, without modules inside"),
+    "mean": ("mean", "mean time of one call"),
+    "p95": ("p95", "95 of 100 calls take less"),
+    "calls": ("calls", "calls in a forward"),
+    "share": ("%", "share of the forward"),
+    "bar": ("bar", "share, in the colours of the bound"),
+    "bound": ("bound", "C compute, M memory, O overhead, U unexplained"),
+    "energy": ("energy", "of a forward; ~ is an estimate"),
+}
+"""Heading, and what the figures are."""
+
+
+def figure(session: Session, node: int, column: ColumnName) -> float | None:
+    """Give what a column says of a node, None where it says nothing.
+
+    Seconds, bytes, joules; the share of 0 to 1; of the bound its place among ``bound.KINDS``.
+    """
+    tree = session.tree
+    assert tree is not None
+    cost = tree.costs[node]
+    if not tree.has_forward and column not in WITHOUT_FORWARD:
+        return None
+    match column:
+        case "params":
+            return cost.parameters
+        case "macs":
+            return known_macs(cost)
+        case "flops":
+            return known_flops(cost)
+        case "bytes":
+            return known_bytes(cost) if tree.has_forward else cost.parameter_bytes
+        case "intensity":
+            return intensity(cost)
+        case "activations":
+            return cost.output_bytes
+        case "calls":
+            return tree.nodes[node].calls
+        case "share" | "bar":
+            return share(session, node)
+        case "energy":
+            found = node_energy(session, node)
+            return None if isinstance(found, Unknown) else found.joules
+        case "bound":
+            kind = bound(session, node)
+            return None if kind is None else KINDS.index(kind.kind)
+        case _:
+            return _time(session, node, column)
+
+
+def summed_figure(session: Session, node: int, column: ColumnName, steps: Steps) -> float | None:
+    """Give what a column says of all nodes that a row sums over, None where it says nothing.
+
+    Args:
+        session: whose figures are given.
+        node: the first of them.
+        column: its figures add up but for intensities, means, percentiles and bounds.
+        steps: the runs that the node lies in; none for the node alone.
+    """
+    if not steps:
+        return figure(session, node, column)
+    if column in _NOT_ADDED:
+        return None
+    total = 0.0
+    for each in members(node, steps):
+        found = figure(session, each, column)
+        if found is None:
+            return None
+        total += found
+    return total
+
+
+def _time(session: Session, node: int, column: ColumnName) -> float | None:
+    if column == "seconds":
+        return node_seconds(session, node)
+    timings = session.timings
+    if timings is None or session.tree is None or session.tree.nodes[node].kind == "op":
+        return None
+    if column == "self":
+        return timings.own_per_forward(node)
+    timing = timings.of(node)
+    if timing is None:
+        return None
+    return timing.mean if column == "mean" else timing.p95
