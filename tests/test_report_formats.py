@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.machine_session import FULL
 from tests.recording.files import fixture, timed, write
 from tests.small_model import MEASURED, TRACED
-from tui_profiler.reports.csv_nodes import COLUMNS
+from tui_profiler.reports.csv.nodes import COLUMNS
 
 READABLE = ("table", "text", "markdown")
 

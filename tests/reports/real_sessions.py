@@ -13,8 +13,8 @@ ENVIRONMENT = Environment("3.11.7", "2.15.0+cpu", "", "", "Some CPU", 2, 2, 2**3
 def traced_anew(name: str) -> Session:
     """Load and trace a model, as the worker does for a report without a measurement."""
     from tui_profiler.probe.load.load import load
-    from tui_profiler.probe.trace.places import class_name
     from tui_profiler.probe.trace.trace import messages, trace
+    from tui_profiler.probe.trace.tree.growing_tree import class_name
 
     loaded = load(LoadSpec(name))
     made = trace(loaded.model, tuple(loaded.candidates), name=name)

@@ -14,18 +14,19 @@ import pytest
 from msgspec.structs import replace
 
 from tests.fixtures.record import recorded
-from tests.queries.pairs import former, latter, pair
+from tests.queries.compare.pairs import former, latter, pair
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import Overhead, Unknown
-from tui_profiler.queries.compare import Pair, change_counts, comparison, total_rows
-from tui_profiler.queries.compare_words import difference_text, ratio_text, value_text
-from tui_profiler.queries.sides import Side, side_of
-from tui_profiler.reports.compare_json import compare_as_json, compare_json
-from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.json_read import read_report
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.report_file import ReportError, is_report
+from tui_profiler.queries.compare.comparison import Pair, change_counts, comparison, total_rows
+from tui_profiler.queries.compare.figure_text import difference_text, ratio_text, value_text
+from tui_profiler.queries.compare.side import Side, side_of
+from tui_profiler.queries.time.standard_error import NOT_RANKED
+from tui_profiler.reports.json.compare import compare_as_json, compare_json
+from tui_profiler.reports.json.reader import read_report
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.json.report_file import ReportError, is_report
+from tui_profiler.reports.text.compare import compare_table
 from tui_profiler.session import EMPTY, History, Session, apply
-from tui_profiler.text import width
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCHEMA = json.loads((DOCS / "compare.schema.json").read_text())
@@ -103,6 +104,26 @@ def test_noise_is_marked_and_so_is_how_it_was_measured() -> None:
     layers = compare_as_json(loud)["layers"]
     assert isinstance(layers, list)
     assert layers[0]["seconds"]["noise"] is True
+
+
+def test_times_that_are_not_ranked_are_marked_everywhere() -> None:
+    compared = pair()
+    # Of neck, the parts make a tenth of its time.
+    own = {0: 0.0, 4: 0.0}
+    seconds = {0: 0.04, 1: 0.004, 4: 0.03, 5: 0.0015, 6: 0.0015, 8: 0.001}
+    a = replace(compared.a, seconds=seconds.get, own_seconds=lambda node: own.get(node, 0.001))
+    broken = replace(compared, a=a)
+
+    table = "\n".join(compare_table(broken, columns=120))
+    assert f"  {NOT_RANKED}" in table
+    assert "? not ranked" not in "\n".join(compare_table(compared, columns=120))
+    found = compare_as_json(broken)
+    jsonschema.Draft202012Validator(SCHEMA).validate(found)
+    layers = found["layers"]
+    assert isinstance(layers, list)
+    doubts = {layer["path"]: layer["seconds"]["doubt"] for layer in layers}
+    assert doubts["body.neck"] == "A: its own and its children's times make 10 % of it"
+    assert doubts["stem"] is None
 
 
 @pytest.mark.parametrize("measured", [True, False])
@@ -189,6 +210,7 @@ def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
     cases = {
         _with(report, schema=other): f"written in the format '{other}', and this version reads",
         _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
+        _with(report, layers=None, failure={"what": "no memory"}): "failed: no memory",
         text + text: "holds several reports, and one is compared",
         text[: len(text) // 2]: "is no JSON",
         text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "no figure",
@@ -308,7 +330,7 @@ def test_what_is_refused_is_named(
 def test_figures_that_no_model_has_are_told_by_the_most_there_is() -> None:
     assert value_text(1e308, "count") == ">999E"
     assert value_text(-3e7, "count") == "−30.0M"
-    assert difference_text(-1e300, "seconds", noise=True) == "≈−>2777h 46m"
+    assert difference_text(-1e300, "seconds", "≈") == "≈−>2777h 46m"
     assert ratio_text(Pair(1.0, 1e300)) == "×>999E"
     assert ratio_text(Pair(1e-300, 1e300)) == "–"
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, traced
 from tui_profiler.messages import Node
-from tui_profiler.queries import focus as focuses
-from tui_profiler.queries import rows
-from tui_profiler.reports.csv_nodes import COLUMNS, as_text, csv_nodes
-from tui_profiler.reports.json_report import json_report
+from tui_profiler.queries.tree import focus as focuses
+from tui_profiler.queries.tree import rows
+from tui_profiler.reports.csv.nodes import COLUMNS, as_text, csv_nodes
+from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import EMPTY, Session
 
 

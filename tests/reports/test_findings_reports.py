@@ -9,16 +9,16 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
 from tests.small_model import MEASURED, TRACED, folded
-from tui_profiler.findings import CHECKS, findings
+from tui_profiler.findings import CHECKS, findings, withheld
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import Unknown
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table_findings import findings_lines
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.table_findings import findings_lines
 from tui_profiler.session import Session
-from tui_profiler.text import width
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
@@ -61,7 +61,9 @@ def test_a_model_without_advice_says_how_many_checks_ran() -> None:
     assert tree is not None
     nothing = replace(RESNET, tree=replace(tree, edges=()), ceilings=None, timings=None, model=None)
     assert findings(nothing) == ()
-    assert f"{len(CHECKS)} checks ran, none applies" in findings_lines(nothing, 80)[2]
+    said = findings_lines(nothing, 80)
+    assert f"{len(CHECKS) - len(withheld(nothing))} checks ran, none applies" in said[2]
+    assert "hold in inference only" in said[3], "without a model the mode is not known"
 
 
 def test_a_csv_holds_no_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,13 +11,13 @@ from tests.hostile import TEXTS
 from tests.machine_session import FULL
 from tests.reports.real_sessions import real_session
 from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded
+from tui_profiler.figures.units import quantity, thousands
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import Failed, Nodes, TraceStarted
-from tui_profiler.queries.totals import totals
-from tui_profiler.reports.as_text import LEAST_COLUMNS
-from tui_profiler.reports.full import full_markdown, full_text, sections
+from tui_profiler.queries.cost.totals import totals
+from tui_profiler.reports.text.full import full_markdown, full_text, sections
+from tui_profiler.reports.text.text import LEAST_COLUMNS
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.text import width
-from tui_profiler.units import quantity, thousands
 
 TITLES = [
     "executive summary",

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.machine_session import FULL, GPU, measured, totals
 from tests.reports.test_json_report import SCHEMA
 from tui_profiler.messages import Account, MigDevice, Sample, Unknown
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.table import table
 
 SAMPLES = {
     "all": replace(FULL, gpus=(GPU,)),
@@ -107,6 +107,7 @@ def test_the_table_tells_machine_and_energy() -> None:
     assert lines(SAMPLES["all"], 360.0, "Germany 2023") == [
         "  threads          75 % of 2 kept busy",
         "  resident         at most 768 MiB so far, all of the process",
+        "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     25 % of references",
         "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % of it fragmented",
         "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W",

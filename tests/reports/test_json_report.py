@@ -17,14 +17,26 @@ from tests.small_model import (
     FACTS,
     MEASURED,
     NODES,
+    SAMPLE,
     TICK,
     TRACED,
+    UNEVEN,
     folded,
     tick,
 )
-from tui_profiler.messages import Failed, Message, Nodes, Overhead, StageDone, TraceStarted, Unknown
-from tui_profiler.reports.json_measured import LEFT_OUT, NOT_CALLED
-from tui_profiler.reports.json_report import json_report
+from tui_profiler.messages import (
+    Failed,
+    Message,
+    Nodes,
+    Overhead,
+    StageDone,
+    TraceStarted,
+    Traffic,
+    Unknown,
+)
+from tui_profiler.reports.json.measured import LEFT_OUT, NOT_CALLED
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session
 
 SCHEMA = json.loads(
@@ -146,13 +158,40 @@ def test_without_measuring_it_has_no_seconds_of_ours_and_says_why() -> None:
     assert isinstance(unavailable, dict)
     assert [one["seconds"] for one in (*tracer["attempts"], *stages)] == [None] * 3
     for path in ("tracer.attempts[].seconds", "stages[].seconds"):
-        assert unavailable[path] == "it differs from run to run; told with --measure SECONDS"
+        assert unavailable[path] == "differs from run to run; --measure SECONDS reports it"
 
 
 def test_times_are_seconds() -> None:
     timing = layers(folded(MEASURED))[1]["timing"]
     assert isinstance(timing, dict)
     assert (timing["mean_s"], timing["share"]) == (pytest.approx(0.0005), pytest.approx(0.5))
+
+
+def test_seconds_per_call_and_per_forward_are_told_apart() -> None:
+    """``act`` takes 0.15 ms per forward of 1 ms, in two calls of 0.07 and 0.08 ms."""
+    session = folded(UNEVEN)
+    timing = next(layer for layer in layers(session) if layer["name"] == "act")["timing"]
+    assert isinstance(timing, dict)
+    assert (timing["calls"], timing["p50_s"], timing["max_s"]) == (
+        200,
+        pytest.approx(0.00007),
+        pytest.approx(0.0002),
+    )
+    assert timing["mean_s"] == pytest.approx(0.015 / 200)
+    assert timing["share"] == pytest.approx(0.15)
+    latency = report(session)["latency"]
+    assert isinstance(latency, dict)
+    assert latency["mean_s"] == pytest.approx(0.0011)
+
+
+def test_disk_and_network_have_the_figures_of_their_names() -> None:
+    """Each field of the sample's traffic has another value; by the names that the schema has."""
+    values = {name: float(2**place) for place, name in enumerate(Traffic.__struct_fields__)}
+    session = folded((*MEASURED, replace(SAMPLE, traffic=Traffic(**values))))
+    hardware = report(session)["hardware"]
+    assert isinstance(hardware, dict)
+    told = hardware["sample"]["traffic"]
+    assert told == {f"{name}_per_s": value for name, value in values.items()}
 
 
 def test_without_measuring_layers_have_no_timing() -> None:
@@ -242,9 +281,42 @@ def test_only_the_most_expensive_layers_are_given() -> None:
 
 def test_a_failure_is_told_with_what_was_learned() -> None:
     found = report(folded((*TRACED, CEILINGS, Failed("run", "out of memory", "conv"))))
-    assert found["failure"] == {"stage": "run", "what": "out of memory", "where": "conv"}
+    failure = found["failure"]
+    assert (failure["stage"], failure["what"], failure["where"]) == ("run", "out of memory", "conv")
+    assert (failure["why"], failure["remedies"], failure["bad_argument"]) == (None, [], False)
 
 
 def test_without_a_tree_there_is_no_report() -> None:
     with pytest.raises(ValueError, match="not traced"):
         json_report(EMPTY)
+
+
+def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
+    why = "compiled by torch.compile: its operators are not seen"
+    names = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes")
+    nothing = {**dict.fromkeys(names, 0), "ops": 1, "uncosted": 1}
+    costs = tuple(replace(cost, **nothing) for cost in COSTS)
+    traced = (FACTS, TraceStarted(len(NODES), "dispatch:real"), Nodes(NODES, costs))
+    done = replace(DONE, uncosted=(why,))
+    session = folded((*traced, done, *MEASURED[len(TRACED) :]))
+    found = report(session)
+    reasons = found["unavailable"]
+    assert isinstance(reasons, dict)
+    for name in ("total_macs", "total_flops", "total_memory", "arithmetic_intensity"):
+        assert found[name] is None
+        assert reasons[name] == f"not counted: {why}"
+    assert {layer["macs"] for layer in layers(session)} == {None}
+    for name in ("energy.on_paper", "bottlenecks.overhead.ops", "layers[].macs"):
+        assert reasons[name] == f"not counted: {why}"
+    # Nothing that is known explains its time, and that is said, not that calls do.
+    bottlenecks = found["bottlenecks"]
+    assert isinstance(bottlenecks, dict)
+    shares = {kind: one["time_share"] for kind, one in bottlenecks.items()}
+    assert shares == {"compute": 0.0, "memory": 0.0, "overhead": 0.0, "unexplained": 1.0}
+    assert {layer["bottleneck"] for layer in layers(session) if layer["kind"] == "module"} == {
+        "unexplained"
+    }
+    jsonschema.validate(found, SCHEMA)
+    text = " ".join(table(session, columns=120))
+    assert "0 MAC" not in text
+    assert f"work             – not counted: {why}" in text

@@ -13,10 +13,10 @@ from demo_models.hostile import NAMES
 from tests.hostile import TEXTS
 from tests.reports.reading import GFM, cells, shown
 from tests.reports.real_sessions import real_session
-from tui_profiler.reports.as_markdown import as_markdown, escaped
+from tui_profiler.formatting.text import safe
 from tui_profiler.reports.document import Facts, Grid, Note, Section, figures, names
-from tui_profiler.reports.full import full_markdown
-from tui_profiler.text import safe
+from tui_profiler.reports.text.full import full_markdown
+from tui_profiler.reports.text.markdown import as_markdown, escaped
 
 NASTY = (
     *("*bold*", "__init__", "_x_", "`code`", "~~gone~~", "# title", "## t", "- item", "1. one"),

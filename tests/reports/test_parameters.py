@@ -10,16 +10,16 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from tests.probe.test_parameters_analysis import analysed, saved, session_of, tree_of
+from tests.probe.parameters.test_analysis import analysed, saved, session_of, tree_of
 from tui_profiler.archive import look
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import AnalyseParameters, ModelFacts
 from tui_profiler.probe.parameters.file_subjects import FileSubjects
-from tui_profiler.probe.parameters_only import facts
-from tui_profiler.reports.csv_nodes import csv_model
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
+from tui_profiler.probe.worker.parameters_only import facts
+from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
-from tui_profiler.text import width
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()

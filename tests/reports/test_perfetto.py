@@ -16,11 +16,11 @@ from tests.machine_session import FULL, GPU
 from tests.reports.reading import read_trace as read
 from tests.reports.real_sessions import real_session
 from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded, operator_times
+from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Nodes, TraceStarted
-from tui_profiler.reports.perfetto import perfetto_trace
-from tui_profiler.reports.protobuf import message
+from tui_profiler.reports.perfetto.protobuf import message
+from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.session import EMPTY, Session
-from tui_profiler.text import printable
 
 BEGIN, END = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END
 COUNTER = TrackEvent.TYPE_COUNTER
@@ -93,6 +93,11 @@ def test_measured_slices_are_as_long_as_the_median_of_a_forward() -> None:
     lengths = [stop - start for _, _, start, stop in found]
     # The operator inside fc was timed as longer than fc itself: it is drawn within it.
     assert lengths == pytest.approx([1e6, 5e5, 4e5, 2.5e5, 2.5e5, 1.5e5], abs=2)
+
+
+def test_a_measured_forward_ends_when_it_was_seen_to_end() -> None:
+    found = slices(trace(folded(MEASURED)), "main thread")
+    assert max(stop for *_, stop in found) == 5_000_000_000  # ``at`` of the tick.
 
 
 def test_children_lie_within_their_parents_one_after_the_other() -> None:

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from tests.small_model import COSTS, DONE, NODES, TRACED, folded
 from tui_profiler.messages import RealCost, TraceStarted
-from tui_profiler.reports.json_report import as_json
-from tui_profiler.reports.table import table
+from tui_profiler.reports.json.report import as_json
+from tui_profiler.reports.text.table import table
 
 BOUNDED = (*TRACED[:-1], replace(DONE, bounded=("aten::nonzero",)))
 REAL = RealCost(replace(COSTS[0], macs=700, flops=1500, ops=9))
@@ -35,7 +35,7 @@ def test_both_figures_are_given() -> None:
 
 def test_where_there_is_none_its_reason_is_told() -> None:
     for messages, reason in (
-        (TRACED, "the totals are those of every run"),
+        (TRACED, "not needed: the totals are the same in every run"),
         (BOUNDED, "not measured; --measure SECONDS does"),
         ((*BOUNDED, RealCost(None, "ValueError: no box")), "ValueError: no box"),
     ):

@@ -12,10 +12,10 @@ import pytest
 from tests.reports.real_sessions import real_session, traced_anew
 from tests.small_model import MEASURED, StageDone, folded
 from tui_profiler.messages import Heartbeat, StageStarted
-from tui_profiler.reports.csv_nodes import COLUMNS, csv_model
-from tui_profiler.reports.full import full_markdown, full_text
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.perfetto import perfetto_trace
+from tui_profiler.reports.csv.nodes import COLUMNS, csv_model
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.perfetto.trace import perfetto_trace
+from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.session import Session, apply
 
 FORMATS = {

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sweeps import AT, swept
-from tui_profiler.canvas import ASCII, BLOCK, UNICODE, Glyphs
+from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs
+from tui_profiler.formatting.text import width
 from tui_profiler.queries.sweep import Axis, NodeFigures, Sweep, Visit
-from tui_profiler.reports.sweep_json import sweep_csv, sweep_json
-from tui_profiler.reports.sweep_table import sweep_table
-from tui_profiler.text import width
+from tui_profiler.reports.json.sweep import sweep_csv, sweep_json
+from tui_profiler.reports.text.sweep import sweep_table
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "sweep.schema.json").read_text()
@@ -28,7 +28,7 @@ TEXT = """\
 net.py:build  sweep of batch  Net from net.py, random weights, cpu
 a worker for each visit; 2 rounds, every second one backwards; 4 s a point
 
-points -- latency of a forward, items a second and most memory, measured
+points -- latency of a forward, items/s and peak memory, measured
   batch       p50       p95   apart  items/s                  on paper   process
       1   1.13 ms   1.35 ms   2.0 %      889  ━━━━╸           0.98 KiB   512 MiB
       2   1.25 ms   1.50 ms   2.0 %    1.60K  ━━━━━━━━        1.95 KiB   512 MiB

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 
-from tests.small_model import COSTS, DONE, FACTS, MEASURED, NODES, TRACED, folded, tick
-from tui_profiler.messages import Failed, Nodes, StageDone, TraceStarted, Unknown
-from tui_profiler.reports.table import table
+from tests.small_model import COSTS, DONE, FACTS, MEASURED, NODES, TICK, TRACED, folded, tick
+from tui_profiler.formatting.text import width
+from tui_profiler.messages import Failed, Nodes, Overhead, StageDone, TraceStarted, Unknown
+from tui_profiler.reports.text.full import full_text
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY
-from tui_profiler.text import width
 
 ON_PAPER = """\
 net.py:build  Net  from net.py
@@ -53,9 +56,10 @@ above 100                  0        ·   0.0
 bottlenecks -- on paper, by FLOP/B
 class                  count    %FLOP   %time
 compute                    0      0.0       –
-memory                     4    100.0       –
+memory                     3    100.0       –
 overhead                   –        –       –
-by its FLOPs it wants bandwidth: faster memory helps most
+unexplained                –        –       –
+memory-bound on paper, 1.38 FLOP/B, at most 10: fewer bytes or faster memory
 
 layers -- each with everything inside it
                                                        params    MAC   FLOP     bytes  FLOP/B  bound
@@ -88,11 +92,29 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  profiling costs  0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
         "  resident         – this recording is older than the figure",
+        "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     – this recording is older than the figure",
         "  gpu              – no NVIDIA driver on this machine",
         "  energy           – this recording is older than the figure",
         "                   ~215 nJ to ~4.51 µJ on paper, by Horowitz, ISSCC 2014, 45 nm at 0.9 V",
     ]
+
+
+@pytest.mark.parametrize(
+    ("overhead", "said"),
+    [
+        (Overhead(-0.004, -0.009, 0.001, 30), "at most 0.1 %"),
+        (Overhead(-0.02, -0.03, -0.01, 30), "too small to measure"),
+        (Overhead(0.004, -0.002, 0.01, 30), "0.4 % (0.0 % to 1.0 %)"),
+        (Overhead(-0.001, -0.001, -0.001, 0), "~0.0 % estimated"),
+    ],
+)
+def test_profiling_never_costs_less_than_nothing(overhead: Overhead, said: str) -> None:
+    session = folded((*MEASURED, overhead))
+    for lines in (table(session, columns=100), full_text(session, columns=100).splitlines()):
+        line = next(line for line in lines if "profiling costs" in line)
+        assert line.endswith(said)
+        assert "−" not in line
 
 
 def test_a_run_that_was_all_warm_up_says_so() -> None:
@@ -104,8 +126,25 @@ def test_a_run_that_was_all_warm_up_says_so() -> None:
 def test_measured_layers_have_their_time_and_share() -> None:
     header, root, conv, *_ = section("layers")[1:]
     assert header.split() == ["params", "MAC", "FLOP", "bytes", "FLOP/B", "µs", "%", "bound"]
-    assert root.split()[-4:] == ["1.38", "1000", "100", "O"]
-    assert conv.split()[-4:] == ["6.22", "500.0", "50", "O"]
+    assert root.split()[-4:] == ["1.38", "1000", "100", "U"]
+    assert conv.split()[-4:] == ["6.22", "500.0", "50", "U"]
+
+
+def test_a_time_that_varies_much_is_marked_and_not_ranked() -> None:
+    assert not any("not ranked" in line for line in table(folded(MEASURED), columns=100))
+    # conv takes the most by itself, but its 95th percentile is 40 times its median.
+    wide = array("f", TICK.p95)
+    wide[1] = 40 * array("f", TICK.p50)[1]
+    loaded = folded((*MEASURED, replace(TICK, p95=wide.tobytes())))
+    lines = table(loaded, columns=100, top=3)
+    start = next(i for i, line in enumerate(lines) if line.startswith("layers --"))
+    rows = lines[start + 2 : start + 5]
+    assert [row.split()[0] for row in rows] == ["fc", "act", "conv"]
+    assert "?500.0" in rows[2]
+    assert lines[start + 5].startswith("? not ranked")
+    text = full_text(loaded, columns=120)
+    assert "?500.0" in text
+    assert "? not ranked" in text
 
 
 def test_the_most_expensive_are_named_by_their_paths() -> None:
@@ -124,7 +163,7 @@ def test_no_figure_of_a_layer_is_cut(columns: int) -> None:
     session = folded(MEASURED)
     lines = table(session, columns=columns)
     start = next(i for i, line in enumerate(lines) if line.startswith("layers --"))
-    assert [line[-1] for line in lines[start + 2 : start + 6]] == ["O", "O", "O", "O"]
+    assert [line[-1] for line in lines[start + 2 : start + 6]] == ["U", "U", "U", "U"]
 
 
 def test_a_terminal_that_is_too_narrow_gets_the_narrowest_report() -> None:

@@ -9,11 +9,12 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.findings import findings
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import (
     TRIAL_KINDS,
     Message,
@@ -24,10 +25,9 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.messages.trials import WHOLE_MODEL
-from tui_profiler.reports.json_trials import trials_json
-from tui_profiler.reports.trials import predicted, trials_table
+from tui_profiler.reports.json.trials import trials_json
+from tui_profiler.reports.text.trials import predicted, trials_table
 from tui_profiler.session import Session, apply
-from tui_profiler.text import width
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "try.schema.json").read_text())
 FOLDED = TrialResult(

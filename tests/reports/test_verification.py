@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import DONE, FACTS, TRACED, folded
+from tui_profiler.formatting.text import width
 from tui_profiler.messages import Counted, ModelFacts, SecondOpinion, TraceDone
-from tui_profiler.queries.verification import Verification, no_opinion
-from tui_profiler.reports.json_verification import verification_json
-from tui_profiler.reports.verification import verification_table
+from tui_profiler.queries.cost.verification import Verification, no_opinion
+from tui_profiler.reports.json.verification import verification_json
+from tui_profiler.reports.text.verification import verification_table
 from tui_profiler.session import EMPTY
-from tui_profiler.text import width
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "verify.schema.json").read_text()

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from tui_profiler.queries.breakdown import bound_shares
+from tui_profiler.figures.units import share
+from tui_profiler.formatting.text import safe
+from tui_profiler.queries.cost.bound import (
+    KINDS,
+    BoundKind,
+    bound,
+    memory_level,
+    not_decided_modules,
+    phrase,
+)
+from tui_profiler.queries.cost.ceilings import MEMORY
+from tui_profiler.queries.panel.provenance import bounds_told
 from tui_profiler.session import Session
 
-_WANTS = {
-    "compute": "wants compute: faster arithmetic helps most",
-    "memory": "wants bandwidth: faster memory helps most",
-    "overhead": "wants less calling: a larger batch or a compiled model helps most",
+_WANTS: dict[BoundKind, str] = {
+    "compute": "of the roofs, faster arithmetic helps most",
+    "memory": "of the roofs, {level} helps most",
+    "overhead": "a larger batch or a compiled model helps most",
+    "unexplained": "the cause is not known",
+}
+_WANTS_ON_PAPER: dict[BoundKind, str] = {
+    **_WANTS,
+    "compute": "fewer FLOPs or faster arithmetic",
+    "memory": "fewer bytes or faster memory",
 }
 
 
 def wants(session: Session) -> str:
-    """Say what the greatest share says about the hardware that the model wants; else nothing."""
-    shares = bound_shares(session)
-    timed = {kind: part.time_share for kind, part in shares.items() if part.time_share is not None}
-    paper = {
-        kind: part.flops_share for kind, part in shares.items() if part.flops_share is not None
-    }
-    decided = timed or paper
-    if not decided:
+    """Return what limits the whole model and what that asks of hardware; empty where unknown."""
+    found = bound(session, 0) if session.tree is not None and len(session.tree) else None
+    if found is None:
         return ""
-    largest = max(decided, key=lambda kind: decided[kind])
-    return f"{'by its time' if timed else 'by its FLOPs'} it {_WANTS[largest]}"
+    if found.measured:
+        part = share(found.mix[KINDS.index(found.kind)])
+        level = memory_level(session)
+        faster = "faster memory" if level == MEMORY else f"a faster {level} cache"
+        asks = _WANTS[found.kind].format(level=faster)
+        return f"{phrase(found.kind)} overall, {part} of its time: {asks}"
+    asks = _WANTS_ON_PAPER[found.kind]
+    return f"{phrase(found.kind)} on paper, {found.reason.partition(':')[0]}: {asks}"
+
+
+def told_on_paper(session: Session) -> str:
+    """Return how many modules' classes are on paper in spite of times, and why; empty for none."""
+    return safe(bounds_told(session)) if not_decided_modules(session)[0] else ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tui_profiler.findings import Finding
-from tui_profiler.findings.finding import Evidence, Gain
-from tui_profiler.findings.words import figure_text, gain_text
+from tui_profiler.findings.evidence.figure_text import figure_text, gain_text
+from tui_profiler.findings.evidence.finding import Evidence, Gain
 from tui_profiler.messages import Unknown
 
 

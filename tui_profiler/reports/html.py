@@ -8,26 +8,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    count,
+    duration,
+    quantity,
+    share,
+    size,
+    thousands,
+)
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.compare import (
+from tui_profiler.queries.compare.comparison import (
     UNITS,
     Comparison,
     default_figure,
     total_rows,
     worst,
 )
-from tui_profiler.queries.compare_words import (
+from tui_profiler.queries.compare.figure_text import (
     MARKS,
     difference_text,
+    mark_of,
     path_text,
     ratio_text,
     value_text,
 )
-from tui_profiler.queries.seconds import node_seconds, root_seconds
-from tui_profiler.queries.totals import peak_bytes, throughput, top_modules, totals
+from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules, totals
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.session import Session, Tree
-from tui_profiler.text import safe
-from tui_profiler.units import UNAVAILABLE, count, duration, quantity, share, size, thousands
 
 TOP = 8
 _RIGHT = ' style="text-align:right"'
@@ -41,10 +50,11 @@ def html_profile(session: Session) -> str:
     if tree is None or found is None:
         return "<p>the model was not traced: there is nothing to show</p>"
     name = model.name if model is not None else "a model"
+    work = f"{quantity(found.macs, 'MAC')}, {quantity(found.flops, 'FLOP')}"
     facts = [
         ("parameters", f"{thousands(found.parameters)}, {size(found.parameter_bytes)}"),
-        ("work", f"{quantity(found.macs, 'MAC')}, {quantity(found.flops, 'FLOP')}"),
-        ("bytes moved", size(found.memory_bytes)),
+        ("work", work if found.is_counted else UNAVAILABLE),
+        ("bytes moved", size(found.memory_bytes) if found.is_counted else UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
     ]
@@ -65,7 +75,7 @@ def html_comparison(compared: Comparison) -> str:
                 row.words,
                 value_text(row.pair.a, row.unit),
                 value_text(row.pair.b, row.unit),
-                difference_text(row.pair.difference, row.unit, row.pair.noise),
+                difference_text(row.pair.difference, row.unit, mark_of(row.pair)),
                 ratio_text(row.pair),
             ),
             heads=1,
@@ -88,7 +98,7 @@ def _worst(compared: Comparison) -> str:
             f"{MARKS[row.change]} {path_text(compared, row)}",
             value_text(one.pair.a, UNITS[name]),
             value_text(one.pair.b, UNITS[name]),
-            difference_text(one.difference, UNITS[name], one.pair.noise),
+            difference_text(one.difference, UNITS[name], mark_of(one.pair)),
             ratio_text(one.pair),
         )
         rows.append(_cells(texts, heads=1))
@@ -111,7 +121,7 @@ def _modules(session: Session, tree: Tree) -> str:
             count(cost.parameters),
             count(cost.flops),
             UNAVAILABLE if seconds is None else duration(seconds),
-            UNAVAILABLE if seconds is None or not whole else share(seconds / whole),
+            UNAVAILABLE if (part := part_of(seconds, whole)) is None else share(part),
         ]
         rows.append(_cells(texts, heads=1))
     if not rows:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tui_profiler.messages import Figure, TensorStatistics, Unknown
-from tui_profiler.messages.parameters import Quantised
-from tui_profiler.queries.parameters import PRUNING_LOSS, ParameterSums, prunable
-from tui_profiler.queries.weights import is_exact
-from tui_profiler.reports.text_parts import figure
-from tui_profiler.session import Session
-from tui_profiler.session.parameters import Parameters
-from tui_profiler.text import safe
-from tui_profiler.units import (
+from tui_profiler.figures.units import (
     UNAVAILABLE,
     count,
     duration,
@@ -22,6 +14,14 @@ from tui_profiler.units import (
     size,
     thousands,
 )
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Figure, TensorStatistics, Unknown
+from tui_profiler.messages.parameters import Quantised
+from tui_profiler.queries.parameters.rollup import PRUNING_LOSS, ParameterSums, prunable
+from tui_profiler.queries.parameters.weights import is_exact
+from tui_profiler.reports.text_parts import figure
+from tui_profiler.session import Session
+from tui_profiler.session.parameters import Parameters
 
 HEADS = (
     *(("type", 9), ("values", 8), ("mean", 10), ("std", 10)),

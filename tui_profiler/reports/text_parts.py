@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tui_profiler.figures.units import UNAVAILABLE
+from tui_profiler.formatting.text import fit, safe, width, wrap
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.text import fit, safe, width, wrap
-from tui_profiler.units import UNAVAILABLE
 
 LABEL_CELLS = 17
 _MOST_LINES = 6

@@ -1,0 +1,1 @@
+"""Limits on figures of the JSON report (``--check``)."""

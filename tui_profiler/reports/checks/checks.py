@@ -1,0 +1,209 @@
+"""``--check``: a limit on one figure of the JSON report, such as ``latency.p50_s<=10ms``.
+
+1. A path is that of the JSON object. In a list, ``[conv1]`` is the entry with that path or name,
+   ``[type=Conv2d]`` all entries of which that is so, and ``[0]`` the first.
+2. A check holds where every figure that it names is known and is within the limit. What is not
+   known does not hold, and says why.
+3. What is no check, or names nothing that a report has, is an error and not a check that fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from msgspec import Struct
+
+from tui_profiler.reports.checks.known_paths import known_paths
+from tui_profiler.reports.checks.limit import CheckError, Limit, is_within, parse_limit
+from tui_profiler.reports.json_values import Json
+
+_PARTS = re.compile(
+    r"\s*(?P<path>(?:\[[^\]]*\]|[^<>=\[])+?)\s*(?P<operator><=|>=|==|<|>)(?P<limit>.*)"
+)
+_STEP = re.compile(r"(?:^|\.)(?P<name>[^.\[\]]+)|\[(?P<entry>[^\]]*)\]")
+_IDENTIFIES = (
+    *("path", "name", "type", "phase", "band", "dtype", "method", "stage", "of", "device"),
+    *("kind", "what"),
+)
+"""What an entry of a list is called by, the first that it has before others."""
+_MOST_NEAR = 3
+_NOT_ADVISED = "not looked for; --findings does"
+
+
+class Check(Struct, frozen=True):
+    """What was asked for."""
+
+    text: str
+    path: str
+    steps: tuple[str, ...]
+    """Names, and ``[...]`` for an entry of a list."""
+    limit: Limit
+
+    @property
+    def pattern(self) -> str:
+        """The path as the schema has it: ``layers[].macs``."""
+        return pattern_of(self.steps)
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a check in one report."""
+
+    check: Check
+    holds: bool
+    value: Json
+    """The first figure that is not within the limit, else the first of all; None if not known."""
+    at: str = ""
+    """Which of several entries has it."""
+    why: str = ""
+    """Why it is not known."""
+
+
+def parse_check(text: str) -> Check:
+    """Read a check as it was typed.
+
+    Raises:
+        CheckError: it is none, or no report has a figure of that path.
+    """
+    found = _PARTS.fullmatch(text)
+    if found is None:
+        raise CheckError(f'"{text}" is no check such as latency.p50_s<=10ms')
+    path = found["path"]
+    steps = tuple(_steps(path))
+    pattern = pattern_of(steps)
+    paths = known_paths()
+    if pattern not in paths:
+        inside = [one for one in paths if one.startswith((f"{pattern}.", f"{pattern}["))]
+        if inside:
+            raise CheckError(f"{path} holds several figures: {', '.join(inside[:6])}")
+        raise CheckError(f"no report has {path}{nearest(pattern, paths)}")
+    return Check(text, path, steps, parse_limit(found["operator"], found["limit"].strip(), pattern))
+
+
+def evaluate(check: Check, report: Mapping[str, Json]) -> Outcome:
+    """Hold a check against a report.
+
+    Raises:
+        CheckError: the report has no such entry, or the figure cannot be compared with the limit.
+    """
+    found = list(_figures(report, check, 0, ()))
+    outcomes = []
+    for value, entries in found:
+        at = ", ".join(name for name in (_called(entry) for entry in entries) if name)
+        if value is None:
+            why = _reason(report, check, entries)
+            outcomes.append(Outcome(check, False, None, at, why))
+        else:
+            outcomes.append(Outcome(check, is_within(value, check.limit, check.path), value, at))
+    failed = next((one for one in outcomes if not one.holds), None)
+    return failed or outcomes[0]
+
+
+def nearest(path: str, paths: Sequence[str]) -> str:
+    """Give the paths that look most like one, as the end of a sentence."""
+    found = get_close_matches(path, paths, n=_MOST_NEAR, cutoff=0.6)
+    last = path.rpartition(".")[2]
+    found += [one for one in paths if one.rpartition(".")[2] == last and one not in found]
+    return f"; near it are {', '.join(found[:_MOST_NEAR])}" if found else ""
+
+
+def pattern_of(steps: Sequence[str]) -> str:
+    """Give a path as the schema has it."""
+    parts = ["[]" if step.startswith("[") else f".{step}" for step in steps]
+    return "".join(parts).removeprefix(".")
+
+
+def _steps(path: str) -> Iterator[str]:
+    at = 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or (found["name"] and (path[at] == ".") != (at > 0)):
+            raise CheckError(f'"{path}" is no path such as latency.p50_s or layers[conv1].macs')
+        yield found["name"] or f"[{found['entry']}]"
+        at = found.end()
+
+
+def _figures(
+    value: Json, check: Check, at: int, entries: tuple[Json, ...]
+) -> Iterator[tuple[Json, tuple[Json, ...]]]:
+    """Give every figure that the path leads to, with the entries of lists on the way."""
+    if at == len(check.steps) or value is None:
+        yield value, entries
+        return
+    step = check.steps[at]
+    if step.startswith("["):
+        assert isinstance(value, Sequence)
+        assert not isinstance(value, str)
+        for entry in _entries(value, step[1:-1], check.path):
+            yield from _figures(entry, check, at + 1, (*entries, entry))
+    else:
+        assert isinstance(value, Mapping)
+        yield from _figures(value.get(step), check, at + 1, entries)
+
+
+def _entries(values: Sequence[Json], wanted: str, path: str) -> Sequence[Json]:
+    """Give the entries of a list that are meant.
+
+    Raises:
+        CheckError: there are none.
+    """
+    name, is_condition, is_value = wanted.partition("=")
+    if is_condition:
+        chosen = [v for v in values if isinstance(v, Mapping) and _text(v.get(name)) == is_value]
+        if chosen:
+            return chosen
+    named = [value for value in values if _called(value) == wanted]
+    if named:
+        return named[:1]
+    for key in _IDENTIFIES:
+        named = [v for v in values if isinstance(v, Mapping) and v.get(key) == wanted]
+        if named:
+            return named[:1]
+    if wanted.isdecimal() and int(wanted) < len(values):
+        return [values[int(wanted)]]
+    names = list(dict.fromkeys(_called(value) for value in values))
+    instead = nearest(wanted, names) or _some(names)
+    raise CheckError(f"{path}: there is no [{wanted}]{instead}")
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = [name for name in names if name][:_MOST_NEAR]
+    if not listed and names:
+        return "; its entries have no names: [0] is the first"
+    return f"; there are {', '.join(listed)}" if listed else "; the list is empty"
+
+
+def _called(entry: Json) -> str:
+    """Give what an entry is called by; the root, whose path is empty, by its name."""
+    if not isinstance(entry, Mapping):
+        return ""
+    return next((str(entry[key]) for key in _IDENTIFIES if entry.get(key)), "")
+
+
+def _text(value: Json) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(report: Mapping[str, Json], check: Check, entries: tuple[Json, ...]) -> str:
+    """Give why a figure is not known: the report says it of the figure or of what it is in."""
+    if check.steps[0] == "findings" and "findings" not in report:
+        return _NOT_ADVISED
+    reasons = report["unavailable"]
+    assert isinstance(reasons, Mapping)
+    for length in range(len(check.steps), 0, -1):
+        pattern = pattern_of(check.steps[:length])
+        for path, reason in reasons.items():
+            if re.sub(r"\[[^\]]*\]", "[]", path) == pattern and _speaks_of(path, entries):
+                return str(reason)
+    # Layers have no times at all where nothing was measured, and the report says so once.
+    without = reasons.get("latency") if {"timing", "energy"} & set(check.steps) else None
+    return str(without or "this report does not have it")
+
+
+def _speaks_of(path: str, entries: tuple[Json, ...]) -> bool:
+    for condition, entry in zip(re.findall(r"\[([^\]]*)\]", path), entries, strict=False):
+        key, is_condition, wanted = condition.partition("=")
+        if is_condition and not (isinstance(entry, Mapping) and _text(entry.get(key)) == wanted):
+            return False
+    return True

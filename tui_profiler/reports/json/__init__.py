@@ -1,0 +1,1 @@
+"""JSON reports: the contracts that other programs read."""

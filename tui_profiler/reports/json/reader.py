@@ -1,0 +1,251 @@
+"""A JSON report read back: the side of a comparison that it is.
+
+1. A report comes from outside: it is checked, bounded, and refused with a sentence. No figure is
+   negative, or larger than any model's or machine's; times of a node's own may be, by rounding.
+2. Only the format that this version writes is read; another one could mean other things.
+3. A report that was written with ``--top`` has no tree; its totals stand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tui_profiler.figures.units import dtype, shape
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.messages.model import Kind
+from tui_profiler.queries.compare.comparison import TOTALS
+from tui_profiler.queries.compare.side import Side, SideNode, SideTree
+from tui_profiler.queries.cost.totals import ESTIMATED_RATE
+from tui_profiler.queries.time.standard_error import ONE_FORWARD, call_error
+from tui_profiler.reports.json.report import SCHEMA
+from tui_profiler.reports.json.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
+
+_MOST_CALLS = 256
+"""That a median speaks of: the report does not tell how many, and it is never more."""
+_MOST_SECONDS = 1e7
+"""Four months."""
+_NOT_TOLD = "not in the report"
+_OF_SOME = "the report was written with --top: it has no tree"
+
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0)]
+_Figure: TypeAlias = _Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+
+
+class _Timing(Struct):
+    calls: _Count | None = None
+    p50_s: _Seconds | None = None
+    p95_s: _Seconds | None = None
+    self_s: Annotated[float, Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)] | None = None
+    per_forward_s: _Seconds | None = None
+
+
+class _Layer(Struct):
+    name: str
+    path: str
+    kind: Kind
+    type: str
+    depth: _Count
+    parameters: _Count
+    calls: _Count | None = None
+    macs: _Count | None = None
+    flops: _Count | None = None
+    memory: _Count | None = None
+    output_shape: tuple[_Count, ...] | None = None
+    timing: _Timing | None = None
+
+
+class _Input(Struct):
+    shape: tuple[_Count, ...]
+    dtype: str
+
+
+class _Environment(Struct):
+    torch: str = ""
+    threads: _Count | None = None
+    cpu: str = ""
+
+
+class _Tracer(Struct):
+    method: str = ""
+
+
+class _Latency(Struct):
+    forwards: _Count | None = None
+    cold: bool = False
+
+
+class _Report(Struct):
+    """The parts of the contract that a comparison reads."""
+
+    layers: list[_Layer]
+    unavailable: dict[str, str] = {}
+    model: str | None = None
+    type: str | None = None
+    weights: str | None = None
+    device: str | None = None
+    training: bool | None = None
+    batch: _Count | None = None
+    inputs: list[_Input] | None = None
+    environment: _Environment | None = None
+    tracer: _Tracer | None = None
+    latency: _Latency | None = None
+
+
+def read_report(path: str | Path, label: str) -> Side:
+    """Give the side that a report is.
+
+    Raises:
+        ReportError: it cannot be read, is of another version, or is no report of ours.
+    """
+    whole = parsed(path)
+    schema = whole.get("schema")
+    if schema != SCHEMA:
+        raise ReportError(
+            f"{path} is written in the format {schema!r}, and this version reads {SCHEMA!r}",
+            "a report of this version: tui-profiler report MODEL --format json",
+        )
+    failure = whole.get("failure")
+    if whole.get("layers") is None and isinstance(failure, dict):
+        raise ReportError(
+            f"{path} is of a model that failed: {failure.get('what')}",
+            "the report of a model that was traced",
+        )
+    try:
+        report = msgspec.convert(whole, _Report)
+        totals = {name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS}
+    except msgspec.ValidationError as error:
+        raise ReportError(f"{path} is no whole report: {error}", WRITE_AGAIN) from error
+    nodes = _nodes(report.layers, whole)
+    seconds, own, errors = _times(report)
+    return Side(
+        label=label,
+        settings=_settings(report),
+        totals=totals,
+        tree=None if nodes is None else SideTree(nodes),
+        why_no_tree=_OF_SOME if nodes is None else "",
+        is_timed=nodes is not None and bool(seconds),
+        seconds=seconds.get,
+        own_seconds=own.get,
+        error=errors.get,
+        statistic=_statistic(report) if seconds else "",
+    )
+
+
+def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ...] | None:
+    """Give the layers as a tree; None where they are only some of one."""
+    if not layers or layers[0].depth != 0 or layers[0].path:
+        return None
+    above: list[int] = []
+    """The last node of each depth."""
+    nodes: list[SideNode] = []
+    for index, layer in enumerate(layers):
+        if layer.depth > len(above) or (index and layer.depth == 0):
+            return None
+        del above[layer.depth :]
+        above.append(index)
+        nodes.append(
+            SideNode(
+                above[-2] if len(above) > 1 else -1,
+                layer.kind,
+                layer.name,
+                layer.path,
+                layer.type,
+                layer.calls,
+                layer.output_shape,
+                layer.parameters,
+                layer.macs,
+                layer.flops,
+                layer.memory,
+            )
+        )
+    ops = _at(whole, "coverage.ops")
+    has_lost_ops = isinstance(ops, int) and ops > 0 and all(one.kind != "op" for one in nodes)
+    return None if has_lost_ops else tuple(nodes)
+
+
+def _times(report: _Report) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:
+    """Give seconds of a forward, own ones, and their standard errors, by node."""
+    seconds: dict[int, float] = {}
+    own: dict[int, float] = {}
+    errors: dict[int, float] = {}
+    forwards = report.latency.forwards if report.latency is not None else None
+    for index, layer in enumerate(report.layers):
+        timing = layer.timing
+        if timing is None or timing.per_forward_s is None:
+            continue
+        seconds[index] = timing.per_forward_s
+        if timing.self_s is not None and layer.kind == "module":
+            own[index] = timing.self_s
+        if None not in (timing.calls, timing.p50_s, timing.p95_s) and forwards:
+            assert timing.calls is not None
+            assert timing.p50_s is not None
+            assert timing.p95_s is not None
+            one = call_error(timing.p50_s, timing.p95_s, min(timing.calls, _MOST_CALLS))
+            if one is not None:
+                errors[index] = one * timing.calls / forwards
+    return seconds, own, errors
+
+
+def _statistic(report: _Report) -> str:
+    """Say what the times are; of how many forwards they are the middle, a report does not tell."""
+    forwards = report.latency.forwards if report.latency is not None else None
+    if report.latency is not None and report.latency.cold:
+        return "cold, p50 of warm-up forwards"
+    return ONE_FORWARD if forwards == 1 else "p50 of its last forwards"
+
+
+def _at(whole: dict[str, object], path: str) -> object:
+    found: object = whole
+    for part in path.split("."):
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise msgspec.ValidationError(f"Expected `object` - on the way to `$.{path}`")
+        found = found.get(part)
+    return found
+
+
+def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> Figure:
+    """Give a figure of the whole.
+
+    Raises:
+        ValidationError: what stands there is none.
+    """
+    found = _at(whole, path)
+    if found is None:
+        reasons = (unavailable.get(known) for known in (path, path.rpartition(".")[0]))
+        return Unknown(next(filter(None, reasons), _NOT_TOLD))
+    if path == "throughput.per_s" and _at(whole, "throughput.provenance") == "estimated":
+        return Unknown(ESTIMATED_RATE)
+    try:
+        return msgspec.convert(found, _Seconds if path.endswith("_s") else _Figure)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{error} - at `$.{path}`") from error
+
+
+def _settings(report: _Report) -> tuple[tuple[str, str], ...]:
+    inputs = ", ".join(f"{shape(one.shape)} {dtype(one.dtype)}" for one in report.inputs or ())
+    found = [
+        ("model", report.model or ""),
+        ("class", report.type or ""),
+        ("weights", report.weights or ""),
+        ("inputs", inputs),
+        ("batch", "" if report.batch is None else str(report.batch)),
+        ("device", report.device or ""),
+        ("mode", "" if report.training is None else "train" if report.training else "eval"),
+        ("traced by", report.tracer.method if report.tracer is not None else ""),
+    ]
+    machine = report.environment
+    if machine is not None:
+        found += [
+            ("threads", "" if machine.threads is None else str(machine.threads)),
+            ("torch", machine.torch),
+            ("processor", machine.cpu),
+        ]
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Reports for reading: the table, the full text, Markdown."""

@@ -1,0 +1,200 @@
+"""A comparison as text for reading: totals, settings, what became of the modules, the worst.
+
+1. No line is wider than ``columns`` cells, and none holds anything but safe text.
+2. Names are cut, figures never.
+"""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
+from tui_profiler.formatting.text import fit, middle, safe, width
+from tui_profiler.messages import known
+from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode
+from tui_profiler.queries.compare.comparison import (
+    UNITS,
+    Comparison,
+    FigureName,
+    TotalRow,
+    Unit,
+    Worst,
+    change_counts,
+    default_figure,
+    different_settings,
+    node_of,
+    total_rows,
+    why_no_times,
+    worst,
+)
+from tui_profiler.queries.compare.figure_text import (
+    MARKS,
+    difference_text,
+    mark_of,
+    path_text,
+    ratio_text,
+    statistic_text,
+    total_texts,
+    value_text,
+    what_changed,
+    written_time,
+)
+from tui_profiler.queries.compare.side import Side
+from tui_profiler.queries.time.standard_error import NOT_RANKED
+from tui_profiler.reports.text.table import LEAST_COLUMNS
+from tui_profiler.reports.text_parts import heading, in_cells
+
+TOP = 12
+NAME_CELLS = 18
+FIGURE_CELLS = 12
+RATIO_CELLS = 8
+_BY: dict[FigureName, str] = {
+    "seconds": "time of a forward",
+    "flops": "FLOP",
+    "macs": "MAC",
+    "memory": "bytes moved",
+    "parameters": "parameters",
+}
+IN_NOISE = "≈ no more than noise: two equal figures would differ by more in one case of twenty"
+IN_TURNS = "the two were measured in turns, on the same machine"
+APART = "they were measured at different times: what the machine did meanwhile is no noise here"
+
+
+def compare_table(
+    compared: Comparison, *, columns: int, top: int | None = None, in_turns: bool = False
+) -> tuple[str, ...]:
+    """Give a comparison as lines.
+
+    Args:
+        compared: two sides.
+        columns: cells of the widest line; at least 76 are taken.
+        top: how many of the worst differences, 12 without it.
+        in_turns: both were measured in turns.
+    """
+    cells = max(columns, LEAST_COLUMNS)
+    lines = [
+        *_sides(compared),
+        *_settings(compared, cells),
+        *_totals(compared, in_turns),
+        *_modules(compared),
+        *_worst(compared, cells, TOP if top is None else top),
+    ]
+    return tuple(in_cells(line, cells) for line in lines)
+
+
+def _sides(compared: Comparison) -> list[str]:
+    return [f"{which}  {_named(side)}" for which, side in (("A", compared.a), ("B", compared.b))]
+
+
+def _named(side: Side) -> str:
+    settings = dict(side.settings)
+    said = [safe(settings[name]) for name in ("class", "inputs", "device") if settings.get(name)]
+    return "  ".join([safe(side.label), *said])
+
+
+def _settings(compared: Comparison, cells: int) -> list[str]:
+    rows = different_settings(compared)
+    if not rows:
+        return []
+    room = max((cells - 2 - NAME_CELLS - 3) // 2, 8)
+    lines = ["", heading("settings that differ", "")]
+    for name, a, b in rows:
+        left, right = (middle(safe(text) or UNAVAILABLE, room) for text in (a, b))
+        lines.append(f"  {name:<{NAME_CELLS}}{left} → {right}")
+    return lines
+
+
+def _totals(compared: Comparison, in_turns: bool) -> list[str]:
+    rows = total_rows(compared)
+    if not rows:
+        return ["", compared.why_no_alignment]
+    why = why_no_times(compared)
+    lines = ["", _head("one forward", "A", "B", "B − A", "B / A")]
+    lines += [_total(row) for row in rows if row.is_measured]
+    lines += [_total(row) for row in rows if not row.is_measured]
+    if why:
+        return [*lines, f"  {UNAVAILABLE} no times of {safe(why)}"]
+    return [*lines, f"  {IN_TURNS if in_turns else APART}", f"  {IN_NOISE}"]
+
+
+def _head(title: str, *names: str) -> str:
+    return f"{title:<{NAME_CELLS + 2}}" + _figures(*names)
+
+
+def _total(row: TotalRow) -> str:
+    return f"  {row.words:<{NAME_CELLS}}" + _figures(*total_texts(row))
+
+
+def _figures(a: str, b: str, difference: str, ratio: str) -> str:
+    texts = ((a, FIGURE_CELLS), (b, FIGURE_CELLS), (difference, FIGURE_CELLS + 1))
+    found = "".join(" " * max(cells - width(text), 1) + text for text, cells in texts)
+    return found + " " * max(RATIO_CELLS - width(ratio), 1) + ratio
+
+
+def _modules(compared: Comparison) -> list[str]:
+    if compared.alignment is None:
+        return ["", compared.why_no_alignment]
+    counted = change_counts(compared)
+    said = [f"{thousands(counted[change])} {change}" for change in CHANGE_NAMES if counted[change]]
+    return ["", heading("modules", ", ".join(said))]
+
+
+def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
+    alignment = compared.alignment
+    if alignment is None:
+        return []
+    name = default_figure(compared)
+    found = worst(compared, name, top)
+    if not found:
+        return [f"  no module differs in {_BY[name]}"]
+    room = cells - 2 - 2 * FIGURE_CELLS - FIGURE_CELLS - 1 - RATIO_CELLS - 2
+    column = time_column(max(_most(one) for one in found)) if name == "seconds" else None
+    unit = f" {column.unit}" if column is not None else ""
+    says = f", {statistic_text(compared)}" if column is not None else ""
+    lines = [
+        "",
+        heading(f"worst differences by {_BY[name]}", f"modules by themselves{says}"),
+        f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
+    ]
+    for one in found:
+        row = alignment.nodes[one.index]
+        path = fit(middle(_path(compared, row, one), room - 1), room)
+        texts = _times(one, column) if column is not None else _counts(one, UNITS[name])
+        lines.append(f"  {MARKS[row.change]} {path}" + _figures(*texts, ratio_text(one.pair)))
+    doubtful = [f"  {NOT_RANKED}"] * any(one.pair.doubt for one in found)
+    return [*lines, "", "  " + _legend(), *doubtful]
+
+
+def _most(one: Worst) -> float:
+    return max(known(one.pair.a) or 0.0, known(one.pair.b) or 0.0)
+
+
+def _times(one: Worst, column: TimeColumn) -> tuple[str, str, str]:
+    """Give A, B and their difference in one unit, with as many decimals all the way down."""
+    a, b = (known(figure) for figure in (one.pair.a, one.pair.b))
+    return (
+        UNAVAILABLE if a is None else in_column(a, column),
+        UNAVAILABLE if b is None else in_column(b, column),
+        written_time(one.difference, column, mark_of(one.pair)),
+    )
+
+
+def _counts(one: Worst, unit: Unit) -> tuple[str, str, str]:
+    difference = difference_text(one.difference, unit, mark_of(one.pair))
+    return value_text(one.pair.a, unit), value_text(one.pair.b, unit), difference
+
+
+def _path(compared: Comparison, row: AlignedNode, one: Worst) -> str:
+    whole = ", all of it" if one.is_whole and _holds(compared, one.index) else ""
+    said = what_changed(compared, row)
+    return path_text(compared, row) + whole + (f"  {said}" if said else "")
+
+
+def _holds(compared: Comparison, index: int) -> bool:
+    """Tell whether there are modules inside."""
+    alignment = compared.alignment
+    assert alignment is not None
+    below = (alignment.nodes[child] for child in alignment.children(index))
+    return any(node_of(compared, child).kind == "module" for child in below)
+
+
+def _legend() -> str:
+    return "  ".join(f"{MARKS[change]} {change}" for change in CHANGE_NAMES if change != "same")

@@ -1,0 +1,91 @@
+"""Architecture: which model this is, what it takes, what it is made of."""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import count, size, thousands
+from tui_profiler.messages import FileFacts, ModelFacts
+from tui_profiler.queries.cost.distribution import layer_types
+from tui_profiler.queries.time.phases import inputs
+from tui_profiler.reports.document import Facts, Grid, Part, Section, figures, names
+from tui_profiler.reports.text.sections import figure_text
+from tui_profiler.session import Session, Tree
+
+
+def architecture_section(session: Session, tree: Tree) -> Section:
+    """Give the model's identity, the file that it came from, and its layers by class."""
+    parts: list[Part] = [Facts(tuple(_identity(session, tree)))]
+    if session.file is not None:
+        parts.append(_file(session.file))
+    if tree.has_forward:
+        parts.append(_types(tree))
+    return Section("architecture", "as traced" if tree.has_forward else "as stored", tuple(parts))
+
+
+def _identity(session: Session, tree: Tree) -> list[tuple[str, str]]:
+    modules = sum(node.kind == "module" for node in tree.nodes)
+    levels = max(tree.depths)
+    made = f"{thousands(modules)} modules, {levels} level{'s' * (levels != 1)} deep"
+    ops = f", {thousands(tree.costs[0].ops)} operator calls a forward" * tree.has_forward
+    model = session.model
+    about = [] if model is None else _model(model, has_forward=tree.has_forward)
+    environment = session.environment
+    on = "" if environment is None else f"torch {environment.torch}, {environment.cpu}"
+    return [
+        *about,
+        *figure_text.labelled("inputs", figure_text.inputs(inputs(session))),
+        ("made of", made + ops),
+        ("traced by", tree.method),
+        *figure_text.labelled("", _failed_attempts(tree)),
+        *((("machine", on),) if on else ()),
+    ]
+
+
+def _model(model: ModelFacts, *, has_forward: bool) -> list[tuple[str, str]]:
+    published = [
+        f"{thousands(model.published_parameters)} parameters"
+        if model.published_parameters is not None
+        else "",
+        f"{model.published_gmacs:.3f} GMAC an item" if model.published_gmacs is not None else "",
+    ]
+    says = ", ".join(part for part in published if part)
+    mode = f", {'training' if model.training else 'evaluation'} mode"
+    return [
+        ("class", model.type),
+        ("source", model.source),
+        ("weights", model.weights),
+        ("device", model.device + mode * has_forward),
+        *((("published", says),) if says else ()),
+    ]
+
+
+def _failed_attempts(tree: Tree) -> list[str]:
+    attempts = tree.done.attempts if tree.done is not None else ()
+    return [f"{one.method} failed: {one.error}" for one in attempts if one.error]
+
+
+def _file(file: FileFacts) -> Facts:
+    problems = [f"{one.what} ({one.where})" if one.where else one.what for one in file.problems]
+    more = file.problem_count - len(file.problems)
+    return figure_text.facts(
+        ("file", f"{file.kind}, {thousands(file.tensors)} tensors, {size(file.bytes)}"),
+        ("checksum", file.checksum),
+        ("imports", ", ".join(file.globals) or "nothing"),
+        *figure_text.labelled("problems", problems + [f"{thousands(more)} more"] * (more > 0)),
+        ("to run it", file.hint),
+    )
+
+
+def _types(tree: Tree) -> Grid:
+    found = layer_types(tree)
+    rows = tuple(
+        (
+            one.type,
+            thousands(one.count),
+            count(one.parameters),
+            count(one.flops),
+            figure_text.percent(one.share),
+        )
+        for one in found[: figure_text.MOST_ROWS]
+    )
+    columns = (names("class of layer"), *figures("layers", "parameters", "FLOP", "% FLOP"))
+    return Grid(columns, rows, left_out=max(len(found) - figure_text.MOST_ROWS, 0))

@@ -1,0 +1,165 @@
+"""Computation: the work of one forward, by type of operator, by intensity, by layer."""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
+from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.messages import NO_FORWARD
+from tui_profiler.queries.cost.bound import (
+    Bound,
+    bound,
+    bytes_moved,
+    intensity,
+    is_counted,
+    known_bytes,
+)
+from tui_profiler.queries.cost.breakdown import breakdown
+from tui_profiler.queries.cost.distribution import intensity_bands
+from tui_profiler.queries.cost.totals import dearest_modules, known_peak_bytes
+from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.text.sections import figure_text
+from tui_profiler.session import Session, Tree
+
+_LAYERS = (names("layer"), names("class"), *figures("calls", "params", "MAC", "FLOP"))
+_MARKS = {"at most": "≤", "about": "~", None: ""}
+
+
+def computation(session: Session, tree: Tree, top: int | None) -> Section:
+    """Give the work as a whole and where it is.
+
+    Args:
+        session: as it was left.
+        tree: its tree.
+        top: only so many layers, those that cost most by themselves.
+    """
+    if not tree.has_forward:
+        parts: tuple[Part, ...] = (*figure_text.nothing(NO_FORWARD), _parts(tree, top))
+        return Section("computation", "", parts)
+    parts = (
+        figure_text.facts(*_totals(session, tree)),
+        *_phases(session),
+        _types(tree),
+        _bands(tree),
+        _layers(session, tree, top),
+        *_without_formula(tree),
+    )
+    return Section("computation", "on paper; a multiply-add is one MAC and two FLOP", parts)
+
+
+def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
+    cost, real = tree.costs[0], session.real
+    ratio = intensity(cost)
+    once = ""
+    if real is not None and real.cost is not None:
+        macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
+        once = f"{macs}, {flops} on these inputs"
+    elif real is not None:
+        once = f"{UNAVAILABLE} ({real.why})"
+    read = f"inputs {size(cost.input_bytes)}, weights {size(cost.weight_bytes)}"
+    moved = f"{size(bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
+    return [
+        ("work", figure_text.work(tree)),
+        ("one real run", once),
+        ("bytes moved", moved if known_bytes(cost) is not None else UNAVAILABLE),
+        ("intensity", UNAVAILABLE if ratio is None else f"{intensity_text(ratio)} FLOP/B"),
+        ("operators", f"{thousands(cost.ops)} calls, {thousands(cost.uncosted)} not costed"),
+    ]
+
+
+def _phases(session: Session) -> list[Part]:
+    """Give the two forwards of a model that generates, side by side."""
+    rows = tuple(
+        (
+            tree.phase,
+            shape(tree.inputs[0].shape) if tree.inputs else UNAVAILABLE,
+            count(tree.costs[0].macs),
+            count(tree.costs[0].flops),
+            size(bytes_moved(tree.costs[0])),
+            size(known_peak_bytes(tree.done.peak_memory)) if tree.done else UNAVAILABLE,
+        )
+        for tree in session.phases
+        if len(tree)
+    )
+    columns = (names("phase"), names("input"), *figures("MAC", "FLOP", "bytes", "peak"))
+    parts: list[Part] = [Grid(columns, rows)] if rows else []
+    if session.no_decode is not None:
+        parts.append(Note(f"decode phase unavailable: {session.no_decode.why}"))
+    return parts
+
+
+def _types(tree: Tree) -> Grid:
+    rows = tuple(
+        (part.type, thousands(part.count), count(part.flops), figure_text.percent(part.share))
+        for part in breakdown(tree)
+    )
+    return Grid((names("type of operator"), *figures("calls", "FLOP", "% FLOP")), rows)
+
+
+def _bands(tree: Tree) -> Grid:
+    rows = tuple(
+        (part.band, thousands(part.ops), count(part.flops), figure_text.percent(part.flops_share))
+        for part in intensity_bands(tree)
+    )
+    return Grid((names("FLOP a byte"), *figures("calls", "FLOP", "% FLOP")), rows)
+
+
+def _layers(session: Session, tree: Tree, top: int | None) -> Grid:
+    if top is not None:
+        chosen = dearest_modules(session, top)
+    else:
+        chosen = tuple(at for at, node in enumerate(tree.nodes) if node.kind == "module")
+    return Grid(
+        (*_LAYERS, *figures("bytes", "FLOP/B"), names("bound")),
+        tuple(_layer(session, tree, at, in_full=top is not None) for at in chosen),
+        depths=() if top is not None else tuple(tree.depths[at] for at in chosen),
+    )
+
+
+def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str, ...]:
+    node, cost = tree.nodes[at], tree.costs[at]
+    ratio, found = intensity(cost), bound(session, at)
+    mark, moved = _MARKS[tree.bounded.get(at)] if cost.macs else "", known_bytes(cost)
+    return (
+        (node.path or node.name) if in_full else node.name,
+        node.type,
+        str(node.calls),
+        count(cost.parameters),
+        mark + count(cost.macs) if is_counted(cost) else UNAVAILABLE,
+        count(cost.flops) if cost.flops or not cost.uncosted else UNAVAILABLE,
+        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
+        ZERO if ratio is None else intensity_text(ratio),
+        ZERO if found is None else _class(session, found),
+    )
+
+
+def _class(session: Session, found: Bound) -> str:
+    is_timed = session.timings is not None
+    return f"{found.kind}, on paper" if is_timed and not found.measured else found.kind
+
+
+def _parts(tree: Tree, top: int | None) -> Grid:
+    """Give what each part holds, where there are only parameters."""
+    chosen = list(range(len(tree)))
+    if top is not None:
+        chosen = sorted(chosen, key=lambda at: -tree.costs[at].parameter_bytes)[:top]
+    rows = tuple(
+        (
+            (tree.nodes[at].path or tree.nodes[at].name) if top else tree.nodes[at].name,
+            count(tree.costs[at].parameters),
+            size(tree.costs[at].parameter_bytes),
+        )
+        for at in chosen
+    )
+    depths = () if top else tuple(tree.depths[at] for at in chosen)
+    return Grid((names("part"), *figures("parameters", "bytes")), rows, depths)
+
+
+def _without_formula(tree: Tree) -> list[Part]:
+    found: list[Part] = []
+    if tree.done is not None and tree.done.uncosted:
+        listed = ", ".join(tree.done.uncosted)
+        found.append(Note(f"Not costed, so that FLOP are a lower bound: {listed}"))
+    if tree.done is not None and tree.done.bounded:
+        listed = ", ".join(tree.done.bounded)
+        found.append(Note(f"Sizes depend on the data, so that figures are bounds: {listed}"))
+    return found

@@ -1,0 +1,147 @@
+"""Profile: how long a forward takes, where, and what the machine does meanwhile."""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    column_time,
+    duration,
+    share,
+    size,
+    thousands,
+    time_unit,
+)
+from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
+from tui_profiler.queries.cost.bound import KINDS, Bound, bound
+from tui_profiler.queries.cost.breakdown import bound_shares
+from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
+from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
+from tui_profiler.queries.panel.phrases import overhead_words
+from tui_profiler.queries.time.forward_kinds import forwards_words
+from tui_profiler.queries.time.modes import mode_words
+from tui_profiler.queries.time.node_seconds import part_of, root_seconds
+from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
+from tui_profiler.reports.ceilings import ceilings_words
+from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.text.sections import figure_text
+from tui_profiler.session import Session, Tree
+
+
+def profile(session: Session, tree: Tree, top: int | None) -> Section:
+    """Give times by layer and the use of the machine; without times, the classes on paper."""
+    if not tree.has_forward:
+        return Section("profile", "", figure_text.nothing(NO_FORWARD))
+    tick, why = session.tick, why_no_times(session)
+    if tick is None or why:
+        parts: tuple[Part, ...] = (
+            *figure_text.nothing(why or "no times have come"),
+            _bounds(session),
+        )
+        return Section("profile", "on paper, by FLOP a byte", parts)
+    parts = (
+        figure_text.facts(*_times(session, tick), *_stages(session)),
+        *_slowest(session, tree, top or figure_text.MOST_ROWS),
+        _bounds(session),
+        figure_text.facts(*_machine(session)),
+    )
+    return Section("profile", "measured on this machine", parts)
+
+
+def _times(session: Session, tick: Tick) -> list[tuple[str, str]]:
+    counted = thousands(tick.forwards)
+    if not tick.cold:
+        counted += f", and {thousands(tick.warmup_forwards)} to warm up"
+    return [
+        *(("of", said) for said in forwards_words(session)[:1]),
+        *(("" if at else "mode", said) for at, said in enumerate(mode_words(session))),
+        ("latency", f"p50 {duration(tick.latency_p50)}, p95 {duration(tick.latency_p95)}"),
+        ("throughput", throughput(session)),
+        ("forwards", counted),
+        ("profiling costs", overhead_words(session.overhead)),
+    ]
+
+
+def _stages(session: Session) -> list[tuple[str, str]]:
+    told = [
+        f"{record.stage} {duration(record.seconds)}"
+        for record in session.stages
+        if record.seconds is not None
+    ]
+    return [("on the way", ", ".join(told))]
+
+
+def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
+    whole = root_seconds(session)
+    unit = time_unit(whole or 0.0)
+    rows, is_doubtful = [], False
+    for at in slowest_modules(session, most):
+        timing = session.timings.of(at) if session.timings is not None else None
+        if timing is None:
+            continue
+        found, own = bound(session, at), timing.own_per_forward
+        mark = DOUBT if why_doubtful(session, at) else ""
+        is_doubtful = is_doubtful or bool(mark)
+        rows.append(
+            (
+                tree.nodes[at].path or tree.nodes[at].name,
+                tree.nodes[at].type,
+                mark + column_time(own, unit),
+                column_time(timing.per_forward, unit),
+                figure_text.percent(part_of(own, whole)),
+                *(column_time(one, unit) for one in (timing.p50, timing.p95)),
+                _class(found),
+            )
+        )
+    own_columns = figures(f"own {unit}", f"with parts {unit}", "% own", f"call p50 {unit}", "p95")
+    columns = (names("slowest by themselves"), names("class"), *own_columns, names("bound"))
+    said: tuple[Part, ...] = (Note(NOT_RANKED),) if is_doubtful else ()
+    return (Grid(columns, tuple(rows)), *said)
+
+
+def _class(found: Bound | None) -> str:
+    if found is None:
+        return UNAVAILABLE
+    return found.kind if found.measured else f"{found.kind}, on paper"
+
+
+def _bounds(session: Session) -> Grid:
+    shares = bound_shares(session)
+    rows = tuple(
+        (
+            kind,
+            UNAVAILABLE if shares[kind].ops is None else thousands(shares[kind].ops or 0),
+            figure_text.percent(shares[kind].flops_share),
+            figure_text.percent(shares[kind].time_share),
+        )
+        for kind in KINDS
+    )
+    return Grid((names("class"), *figures("calls", "% FLOP", "% time")), rows)
+
+
+def _machine(session: Session) -> list[tuple[str, str]]:
+    ceilings, sample = session.ceilings, session.sample
+    rows: list[tuple[str, str]] = []
+    if ceilings is not None:
+        rows += figure_text.labelled("ceilings", ceilings_words(ceilings))
+    return rows if sample is None else [*rows, *_sample(session, sample)]
+
+
+def _sample(session: Session, sample: Sample) -> list[tuple[str, str]]:
+    rows = [
+        (
+            "threads",
+            figure_text.figure(parallel_efficiency(session), lambda v: f"{share(v)} kept busy"),
+        ),
+        ("resident", figure_text.figure(sample.process_peak_bytes, lambda v: f"at most {size(v)}")),
+        ("cache misses", figure_text.figure(miss_share(sample.counters), share)),
+        ("package power", figure_text.figure(sample.package_watts, lambda v: f"{v:.1f} W")),
+    ]
+    if isinstance(sample.gpus, Unknown):
+        return [*rows, ("gpu", f"{UNAVAILABLE} ({sample.gpus.reason})")]
+    for gpu in sample.gpus:
+        busy = figure_text.figure(gpu.utilisation, lambda v: f"{share(v)} busy")
+        power = figure_text.figure(gpu.power_watts, lambda v: f"{v:.0f} W")
+        rows.append(
+            ("gpu", f"{gpu.name}: {busy}, {power}, {figure_text.figure(gpu.memory_bytes, size)}")
+        )
+    return rows

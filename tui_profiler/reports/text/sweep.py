@@ -1,0 +1,236 @@
+"""A sweep as text for reading: its points, a small plot, how its nodes grow, and the knee.
+
+1. No line is wider than ``columns`` cells, and none holds anything but safe text.
+2. What was measured and what is on paper stand under headings that say which.
+3. A point without figures is a line with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.figures.units import UNAVAILABLE, count, duration, energy, share, size
+from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs, bar, half_cells
+from tui_profiler.formatting.text import fit, in_ascii, middle, safe, wrap
+from tui_profiler.messages import Figure, Unknown, known
+from tui_profiler.queries.scaling import (
+    KNEE_RULE,
+    Growth,
+    Knee,
+    Scaling,
+    Slope,
+    knees,
+    scalings,
+)
+from tui_profiler.queries.sweep import Result, Sweep, Value, results
+from tui_profiler.reports.text.sweep_plot import plot_lines
+from tui_profiler.reports.text_parts import folded, heading, in_cells
+
+LEAST_COLUMNS = 76
+TOP = 12
+_MOST_BAR = 24
+_LEAST_BAR = 6
+_NAME_CELLS = 20
+
+
+def sweep_table(
+    sweep: Sweep, *, columns: int, glyphs: Glyphs = UNICODE, top: int = TOP
+) -> tuple[str, ...]:
+    """Give the report as lines.
+
+    Args:
+        sweep: as far as it came.
+        columns: cells of the widest line; at least 76 are taken.
+        glyphs: what bars and plots are drawn with.
+        top: how many nodes are listed by how they grow.
+    """
+    cells = max(columns, LEAST_COLUMNS)
+    lines = [
+        *_identity(sweep),
+        "",
+        *_point_lines(sweep, cells, glyphs),
+        *_plot(sweep, cells, glyphs),
+        *_scaling_lines(scalings(sweep), cells, top),
+        *_knee_lines(knees(sweep)),
+    ]
+    kept = (part for line in lines for part in folded(line, cells))
+    return tuple(in_ascii(line) if glyphs is ASCII else line for line in kept)
+
+
+def _identity(sweep: Sweep) -> list[str]:
+    facts = sweep.facts
+    who = f"{safe(sweep.model)}  sweep of {' × '.join(axis.name for axis in sweep.axes)}"
+    if facts is not None:
+        who += f"  {safe(facts.type)} from {safe(facts.source)}, {safe(facts.weights)} weights"
+        who += f", {safe(facts.device)}"
+    how = "on paper only"
+    if sweep.runs:
+        back = ", every second one backwards" if sweep.rounds > 1 else ""
+        how = f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s a point"
+    ended = ["it was interrupted: what is there follows"] if sweep.interrupted else []
+    return [who, how, *ended]
+
+
+def rounds(number: int) -> str:
+    """Give how many rounds, in words."""
+    return "1 round" if number == 1 else f"{number} rounds"
+
+
+def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
+    found = results(sweep)
+    is_of_allocator = any(not isinstance(one.allocator_bytes, Unknown) for one in found)
+    has_energy = any(not isinstance(one.joules, Unknown) for one in found)
+    at = [max(len(axis.name), *(len(safe(str(v))) for v in axis.values)) + 2 for axis in sweep.axes]
+    header = "".join(f"{axis.name:>{room}}" for axis, room in zip(sweep.axes, at, strict=True))
+    header += f"{'p50':>10}{'p95':>10}{'apart':>8}{'items/s':>9}"
+    memory = "allocated" if is_of_allocator else "process"
+    after = f"{'on paper':>11}{memory:>10}" + (f"{'J/item':>10}" if has_energy else "")
+    room = cells - len(header) - len(after) - 2
+    bars = min(room, _MOST_BAR) if room >= _LEAST_BAR else 0
+    gap = " " * (bars + 2 if bars else 0)
+    fastest = max((known(one.items_per_second) or 0.0 for one in found), default=0.0)
+    lines = [
+        heading("points", "latency of a forward, items/s and peak memory, measured")
+        if sweep.runs
+        else heading("points", "on paper"),
+        f"{header}{gap}{after}",
+    ]
+    said = ""
+    for one in found:
+        values = zip(one.point.values, at, strict=True)
+        place = "".join(f"{safe(str(value)):>{room}}" for value, room in values)
+        if one.state in ("failed", "not reached"):
+            again = bool(one.failure) and one.failure == said
+            lines += [f"{place}   failed: as above"] if again else _without(one, place, cells)
+            said = one.failure
+            continue
+        halves = half_cells(known(one.items_per_second) or 0.0, fastest, bars)
+        drawn = f"  {fit(bar(halves, glyphs), bars)}" if bars else ""
+        lines.append(place + _timed(one) + drawn + _kept(one, is_of_allocator, has_energy))
+    return [*lines, *_reasons(found, has_energy)]
+
+
+def _timed(one: Result) -> str:
+    apart = UNAVAILABLE
+    low, high, middle_one = known(one.low), known(one.high), known(one.latency_p50)
+    if len(one.visits) > 1 and low is not None and high is not None and middle_one:
+        apart = share((high - low) / middle_one)
+    return (
+        f"{_cell(one.latency_p50, duration):>10}{_cell(one.latency_p95, duration):>10}{apart:>8}"
+        f"{_cell(one.items_per_second, count):>9}"
+    )
+
+
+def _kept(one: Result, is_of_allocator: bool, has_energy: bool) -> str:
+    least = "≥ " if one.is_least else ""
+    measured = one.allocator_bytes if is_of_allocator else one.process_bytes
+    joules = f"{_cell(one.joules_per_item, energy):>10}" if has_energy else ""
+    return f"{least + _cell(one.paper_bytes, size):>11}{_cell(measured, size):>10}{joules}"
+
+
+def _cell(value: Figure, written: Callable[[float], str]) -> str:
+    return UNAVAILABLE if isinstance(value, Unknown) else written(value)
+
+
+def _without(one: Result, place: str, cells: int) -> list[str]:
+    said = f"{one.state}: {one.failure}" if one.failure else one.state
+    said += f"; try {one.remedy}" if one.remedy else ""
+    first, *more = wrap(safe(said), cells - len(place) - 3) or ("",)
+    return [f"{place}   {first}", *(f"{' ' * len(place)}   {line}" for line in more)]
+
+
+def _reasons(found: tuple[Result, ...], has_energy: bool) -> list[str]:
+    """Say once why a column has dashes."""
+    good = [one for one in found if one.state in ("measured", "on paper")]
+    if any(one.state == "on paper" for one in good):
+        return _why("p50", [one.latency_p50 for one in good])
+    columns = [
+        ("p95", [one.latency_p95 for one in good]),
+        ("process", [one.process_bytes for one in good]),
+        ("energy", [] if has_energy else [one.joules for one in good]),
+    ]
+    return [line for name, figures in columns for line in _why(name, figures)]
+
+
+def _why(name: str, figures: list[Figure]) -> list[str]:
+    reasons = dict.fromkeys(one.reason for one in figures if isinstance(one, Unknown))
+    shown = list(reasons)[:2]
+    return [f"  {name:<17}{UNAVAILABLE} {safe('; '.join(shown))}"] if shown else []
+
+
+def _plot(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
+    drawn = plot_lines(sweep, min(cells, 120), glyphs)
+    return ["", *drawn] if drawn else []
+
+
+def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int) -> list[str]:
+    lines: list[str] = []
+    told: set[str] = set()
+    for one in found:
+        if one.axis in told:
+            continue
+        told.add(one.axis)
+        others = sum(other.axis == one.axis for other in found) - 1
+        more = f"; {others} more such are in --format json" if others else ""
+        held = f" at {at_words(one.at)}" if one.at else ""
+        lines += [
+            "",
+            heading(f"growth with {one.axis}{held}", f"slope of the logarithms{more}"),
+            *_growth_lines(one, cells, top),
+        ]
+    return lines
+
+
+def at_words(at: tuple[tuple[str, Value], ...]) -> str:
+    """Give what other axes are held at: ``threads 2 dtype bfloat16``."""
+    return " ".join(f"{name} {safe(str(value))}" for name, value in at)
+
+
+def _growth_lines(scaling: Scaling, cells: int, top: int) -> list[str]:
+    at = f"at {scaling.highest}"
+    tail = f"{at:>10}  {'time (± 95 %)':<34}{'FLOP':>6}{'bytes':>7}"
+    room = max(cells - len(tail), _NAME_CELLS)
+    lines = [fit("", room) + tail]
+    for node in chosen(scaling, top):
+        name = middle(safe(node.path), room - 1) if node.path else "(whole model)"
+        seconds = UNAVAILABLE if node.seconds is None else duration(node.seconds)
+        lines.append(
+            f"{fit(name, room)}{seconds:>10}  {fit(_time(node.time), 34)}"
+            f"{_exponent(node.flops):>6}{_exponent(node.bytes_moved):>7}"
+        )
+    return [in_cells(line, cells) for line in lines]
+
+
+def chosen(scaling: Scaling, top: int) -> list[Growth]:
+    """Give the root, and the modules that run operators themselves and take the most."""
+    working = {node.path.rpartition("/")[0] for node in scaling.nodes if node.kind == "op"}
+    modules = [n for n in scaling.nodes[1:] if n.kind == "module" and n.path in working]
+    modules.sort(key=lambda node: -(node.seconds or 0.0))
+    return [*scaling.nodes[:1], *modules[: max(top - 1, 0)]]
+
+
+def _time(slope: Slope | Unknown) -> str:
+    if isinstance(slope, Unknown):
+        return f"{UNAVAILABLE} {slope.reason}"
+    return f"{slope.exponent:.2f} ±{slope.spread or 0.0:.2f} {slope.word}".replace("-", "−")
+
+
+def _exponent(slope: Slope | Unknown) -> str:
+    text = UNAVAILABLE if isinstance(slope, Unknown) else f"{slope.exponent:.2f}"
+    return text.replace("-0.00", "0.00").replace("-", "−")
+
+
+def _knee_lines(found: tuple[Knee, ...]) -> list[str]:
+    if not found:
+        return []
+    return ["", heading("knee", KNEE_RULE), *(line for knee in found for line in _knee(knee))]
+
+
+def _knee(knee: Knee) -> list[str]:
+    held = f"{at_words(knee.at)}: " if knee.at else ""
+    if knee.is_first:
+        what = "the smallest: more costs latency faster than it gains"
+        return [f"  {held}batch {knee.batch}, {what}"]
+    last = ["  the largest tried: a larger one may pay more"] if knee.is_last else []
+    gain = f"{knee.gain:.2f}× the items/s of the smallest at {knee.cost:.2f}× its latency"
+    return [f"  {held}batch {knee.batch}: {gain}", *last]

@@ -1,0 +1,102 @@
+"""A report for reading, as lines for a terminal or a text file.
+
+1. No line is wider than the cells that are asked for, and none holds anything but safe text.
+2. Names are cut first; figures never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tui_profiler.figures.units import thousands
+from tui_profiler.formatting.text import fit, middle, safe, width, wrap
+from tui_profiler.reports.document import Facts, Grid, Note, Part, Section
+from tui_profiler.reports.text_parts import field, folded, in_cells
+
+LEAST_COLUMNS = 90
+"""A narrower terminal wraps the lines: better than losing figures."""
+
+_LEAST_NAME = 14
+_MOST_INDENT = 24
+_LEAST_WORDS, _MOST_WORDS = 8, 28
+"""Cells of a column of names that is not the first."""
+_GAP = 2
+
+
+def as_text(title: str, sections: tuple[Section, ...], columns: int) -> tuple[str, ...]:
+    """Give the report as lines.
+
+    Args:
+        title: of the whole report.
+        sections: in their order.
+        columns: cells of the widest line; at least 90 are taken.
+    """
+    cells = max(columns, LEAST_COLUMNS)
+    name = in_cells(safe(title), cells)
+    lines = [name, "=" * width(name)]
+    for number, section in enumerate(sections, start=1):
+        lines += ["", *_section(number, section, cells)]
+    return tuple(lines)
+
+
+def _section(number: int, section: Section, cells: int) -> Iterator[str]:
+    says = f" -- {section.provenance}" if section.provenance else ""
+    line = in_cells(safe(f"{number}. {section.title}{says}"), cells)
+    yield line
+    yield "-" * width(line)
+    for place, part in enumerate(section.parts):
+        if place:
+            yield ""
+        yield from part_lines(part, cells)
+
+
+def part_lines(part: Part, cells: int) -> Iterator[str]:
+    """Give the lines of one part."""
+    match part:
+        case Note(text=text):
+            yield from wrap(safe(text), cells)
+        case Facts(rows=rows):
+            for label, text in rows:
+                yield from folded(field(safe(label), safe(text)), cells)
+        case Grid():
+            yield from _grid(part, cells)
+
+
+def _grid(grid: Grid, cells: int) -> Iterator[str]:
+    rows = [tuple(map(safe, row)) for row in grid.rows]
+    titles = tuple(column.title for column in grid.columns)
+    widths = [max(map(width, each)) for each in zip(titles, *rows, strict=True)]
+    rest = _make_room(grid, widths, cells - _LEAST_NAME)
+    indents = [min(2 * depth, _MOST_INDENT) for depth in grid.depths] or [0] * len(rows)
+    wanted = max((width(row[0]) + by for row, by in zip(rows, indents, strict=True)), default=0)
+    room = max(min(max(wanted, width(titles[0])), cells - rest), _LEAST_NAME)
+    yield in_cells(fit(titles[0], room) + _figures(grid, titles, widths), cells)
+    for row, wish in zip(rows, indents, strict=True):
+        indent = min(wish, max(room - min(width(row[0]), _LEAST_NAME), 0))
+        name = " " * indent + fit(middle(row[0], room - indent), room - indent)
+        yield in_cells(name + _figures(grid, row, widths), cells)
+    if grid.left_out:
+        yield f"and {thousands(grid.left_out)} more"
+
+
+def _make_room(grid: Grid, widths: list[int], most: int) -> int:
+    """Narrow the columns of names, all but the first; gives the cells that all but it take."""
+    words = [at for at, column in enumerate(grid.columns) if at and column.side == "left"]
+    for at in words:
+        widths[at] = min(widths[at], _MOST_WORDS)
+    while (rest := sum(each + _GAP for each in widths[1:])) > most:
+        widest = max(words, key=widths.__getitem__, default=0)
+        if not words or widths[widest] <= _LEAST_WORDS:
+            break
+        widths[widest] -= 1
+    return rest
+
+
+def _figures(grid: Grid, row: tuple[str, ...], widths: list[int]) -> str:
+    """Give all cells but the first, each in its column."""
+    found = []
+    for column, cell, cells in zip(grid.columns[1:], row[1:], widths[1:], strict=True):
+        blanks = " " * (cells - width(cell))
+        shown = fit(middle(cell, cells), cells) if column.side == "left" else blanks + cell
+        found.append(" " * _GAP + shown)
+    return "".join(found)
