@@ -20,10 +20,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.end_to_end.terminal import COMMAND
 from tests.recording.files import fixture, messages_in, write
+from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Message
 from tui_profiler.recording.reader import open_recording
-from tui_profiler.source.past import Past
-from tui_profiler.wire import encode
+from tui_profiler.source.recording_seek import Past
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -16,7 +16,7 @@ from tui_profiler.recording.writer import Writer, create
 from tui_profiler.session import EMPTY, Session, Timings, apply
 from tui_profiler.session.memory import Memory
 from tui_profiler.session.operators import Operators
-from tui_profiler.session.windows import DeviceTimings, Windows
+from tui_profiler.session.windows import DeviceTimings, MeasuredMemory, Windows
 
 HEADER = Header(1_795_000_000.0, "host", "0.1.0", LoadSpec("resnet50"))
 
@@ -74,6 +74,8 @@ def plain(value: object) -> object:
         return plain(value.steps)
     if isinstance(value, Operators | Windows | DeviceTimings):
         return plain(value.times)
+    if isinstance(value, MeasuredMemory):
+        return plain(value.window)
     if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
         return type(value).__name__, {name: plain(getattr(value, name)) for name in names}

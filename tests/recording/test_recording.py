@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -12,19 +13,24 @@ import pytest
 
 from tests.recording.files import HEADER, fixture, messages_in, read, timed, write
 from tests.small_model import MEASURED
+from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError, encode
 from tui_profiler.messages import Failed, Message, Nodes, Printed, TraceStarted
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import (
+    COMPRESSED,
     HEAD_BYTES,
+    MARK,
     MAX_BODY_BYTES,
     PREAMBLE_BYTES,
     Kind,
     frame,
+    head,
     preamble,
+    unpacked,
 )
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.recording.reader import Recording, open_recording
-from tui_profiler.wire import MAX_FRAME_BYTES, encode
+from tui_profiler.recording.scan import scan
 
 SAID = timed(MEASURED)
 SALT = b"salt"
@@ -130,6 +136,81 @@ def test_rubbish_between_frames_is_passed_over(tmp_path: Path, small: bytes) -> 
     assert [(hole.length, hole.frames) for hole in recording.holes] == [(len(rubbish), 0)]
 
 
+def frames_of(path: Path) -> list[bytes]:
+    """The preamble, then every frame."""
+    data = path.read_bytes()
+    ends = [
+        entry.offset + HEAD_BYTES + entry.frame.length for entry in open_recording(path).entries
+    ]
+    return [data[a:b] for a, b in pairwise([0, PREAMBLE_BYTES, *ends])]
+
+
+def test_frames_of_another_recording_are_noticed_and_never_shown(
+    tmp_path: Path, small: bytes
+) -> None:
+    ours = frames_of(tmp_path / "small")
+    theirs = frames_of(write(tmp_path / "theirs", SAID))
+    said = [message for message, _ in SAID]
+    chance = random.Random(5)
+    for whole in (theirs, theirs[1:], theirs[2:]):  # With and without preamble and header.
+        for _ in range(15):
+            at = chance.randrange(2, len(ours) + 1)
+            back = chance.randrange(at, len(ours) + 1)
+            spliced = b"".join([*ours[:at], *whole, *ours[back:]])
+            recording = opened(tmp_path, spliced)
+            assert [hole.splice for hole in recording.holes] == ["another recording"]
+            assert len(recording.entries) == len(ours) - 1 - (back - at)
+            assert messages_in(recording) == said[: at - 2] + said[back - 2 :]
+            recording.close()
+
+
+def test_half_a_recording_and_the_rest_of_another_is_noticed(tmp_path: Path, small: bytes) -> None:
+    theirs = b"".join(frames_of(write(tmp_path / "theirs", SAID))[8:])
+    recording = opened(tmp_path, small[: len(small) // 2] + theirs)
+    assert [hole.splice for hole in recording.holes] == ["another recording"]
+    assert recording.end is None
+    recording.close()
+
+
+def test_frames_repeated_moved_or_cut_out_are_noticed(tmp_path: Path, small: bytes) -> None:
+    ours = frames_of(tmp_path / "small")
+    said = [message for message, _ in SAID]
+    chance = random.Random(6)
+    for _ in range(30):
+        first, second = sorted(chance.sample(range(2, len(ours) - 1), 2))
+        repeated = [*ours[:second], ours[first], *ours[second:]]
+        moved = [*ours[:first], *ours[first + 1 : second + 1], ours[first], *ours[second + 1 :]]
+        missing = [*ours[:first], *ours[second:]]
+        for frames, wanted in (
+            (repeated, ["repeated"]),
+            (moved, ["cut out", "repeated"]),
+            (missing, ["cut out"]),
+        ):
+            recording = opened(tmp_path, b"".join(frames))
+            assert [hole.splice for hole in recording.holes] == wanted
+            assert is_part_of(messages_in(recording), said)
+            recording.close()
+    # Damage elsewhere is still damage.
+    recording = opened(tmp_path, b"".join((*ours[:4], ours[2], *ours[4:6], b"rubbish", *ours[6:])))
+    assert [hole.splice for hole in recording.holes] == ["repeated", ""]
+    recording.close()
+    recording = opened(tmp_path, small + ours[-2])
+    assert [(hole.splice, hole.frames) for hole in recording.holes] == [("repeated", 0)]
+    recording.close()
+
+
+def test_damage_alone_is_not_called_a_splice(tmp_path: Path, small: bytes) -> None:
+    chance = random.Random(7)
+    for _ in range(100):
+        damaged = bytearray(small)
+        start = chance.randrange(PREAMBLE_BYTES, len(small))
+        length = min(chance.choice((1, 40, 512)), len(small) - start)
+        damaged[start : start + length] = chance.randbytes(length)
+        recording = opened(tmp_path, bytes(damaged[: chance.randrange(start, len(small) + 1)]))
+        assert {hole.splice for hole in recording.holes} <= {""}
+        recording.close()
+
+
 def test_a_frame_inside_a_text_is_no_frame(tmp_path: Path) -> None:
     faked = frame(encode(Failed("run", "faked")), SALT, 5, 1.0, Kind.MESSAGE)
     held = encode(Printed("", 0))[:4] + faked  # A body that holds the bytes of a frame,
@@ -139,12 +220,38 @@ def test_a_frame_inside_a_text_is_no_frame(tmp_path: Path) -> None:
     assert opened(tmp_path, bytes(damaged)).entries == ()
 
 
+def test_a_head_that_claims_more_than_a_message_is_no_head() -> None:
+    def claiming(length: int) -> bytes:
+        made = frame(b"text", SALT, 1, 2.0, Kind.MESSAGE)
+        at = len(MARK) + len(SALT)
+        return made[:at] + length.to_bytes(4, "big") + made[at + 4 :]
+
+    found = head(claiming(MAX_BODY_BYTES), SALT)
+    assert found is not None
+    assert found.length == MAX_BODY_BYTES
+    assert head(claiming(MAX_BODY_BYTES + 1), SALT) is None  # Nor are so many bytes read.
+    assert head(claiming(4), b"tlas") is None
+
+
+def test_what_does_not_compress_is_kept_as_it_is() -> None:
+    for body, is_smaller in ((random.Random(1).randbytes(1000), False), (bytes(1000), True)):
+        made = frame(body, SALT, 1, 2.0, Kind.MESSAGE)
+        found = head(made, SALT)
+        assert found is not None
+        assert (found.length < len(body)) == is_smaller
+        assert found.length <= len(body)
+        assert unpacked(made[HEAD_BYTES:], found.flags) == body
+
+
 def test_a_bomb_is_not_blown_up(tmp_path: Path) -> None:
     bomb = b"\0" * (MAX_BODY_BYTES + 1)
     recording = opened(tmp_path, preamble(SALT) + frame(bomb, SALT, 0, 0.0, Kind.MESSAGE))
     assert len(recording.entries) == 1
     assert messages_in(recording) == []
     assert recording.unreadable == 1
+    with pytest.raises(WireError, match="does not end where it should"):
+        unpacked(zlib.compress(bomb), COMPRESSED)
+    assert unpacked(zlib.compress(bomb[1:]), COMPRESSED) == bomb[1:]
 
 
 def test_a_message_of_a_newer_version_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -189,6 +296,15 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             open_recording(str(tmp_path / name))
 
 
+def test_of_a_pipe_nothing_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    held = os.open(tmp_path / "pipe", os.O_RDWR)  # Or opening it would wait for a writer.
+    os.write(held, preamble(SALT))
+    assert not is_recording(tmp_path / "pipe")
+    assert os.read(held, PREAMBLE_BYTES) == preamble(SALT)
+    os.close(held)
+
+
 def test_the_kind_is_told_by_the_first_bytes(tmp_path: Path, small: bytes) -> None:
     (tmp_path / "other").write_bytes(b"PK\x03\x04")
     names = ["small", "other", "nowhere", "."]
@@ -199,6 +315,47 @@ def test_a_file_made_slow_to_read_is_given_up(tmp_path: Path) -> None:
     head = bytearray(frame(b"", SALT, 0, 0.0, Kind.MESSAGE))
     head[8:12] = (60_000).to_bytes(4, "big")
     assert opened(tmp_path, preamble(SALT) + bytes(head) * 40_000).entries == ()
+
+
+@pytest.mark.parametrize("copied_bytes", [0, 60_000])
+def test_a_file_made_slow_to_read_is_read_so_many_times(copied_bytes: int) -> None:
+    """Heads of long frames with a wrong checksum; and whole frames, all with the same number."""
+    if copied_bytes:
+        again = frame(bytes(copied_bytes), SALT, 0, 0.0, Kind.MESSAGE)
+        first = frame(b"", SALT, 1, 0.0, Kind.MESSAGE)
+        nested = b"".join(MARK + SALT for _ in range(2000))
+        data = preamble(SALT) + first + again * 100 + nested
+    else:
+        head = bytearray(frame(b"", SALT, 0, 0.0, Kind.MESSAGE))
+        head[8:12] = (60_000).to_bytes(4, "big")
+        data = preamble(SALT) + bytes(head) * 40_000
+    read_bytes = 0
+
+    def read(offset: int, size: int) -> bytes:
+        nonlocal read_bytes
+        piece = data[offset : offset + size]
+        read_bytes += len(piece)
+        return piece
+
+    scan(read, len(data))
+    assert read_bytes < 20 * len(data) + 2 * MAX_BODY_BYTES
+
+
+def test_heads_of_another_recording_in_many_holes_are_read_so_many_times() -> None:
+    other = bytearray(frame(b"", b"tlas", 0, 0.0, Kind.MESSAGE))
+    other[8:12] = (60_000).to_bytes(4, "big")
+    ours = (frame(b"", SALT, number, 0.0, Kind.MESSAGE) for number in range(60))
+    data = preamble(SALT) + b"".join(one + bytes(other) * 64 for one in ours)
+    read_bytes = 0
+
+    def read(offset: int, size: int) -> bytes:
+        nonlocal read_bytes
+        piece = data[offset : offset + size]
+        read_bytes += len(piece) if size < len(data) else 0  # Looking for marks is apart.
+        return piece
+
+    assert scan(read, len(data)) is not None
+    assert read_bytes < 20 * len(data) + 2 * MAX_BODY_BYTES
 
 
 def test_a_file_that_shrinks_while_it_is_read_shows_nothing_wrong(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from tests.recording.files import HEADER, fixture, messages_in, read, timed
 from tests.small_model import MEASURED
+from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Printed, Tick
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.recording.writer import MOST_WAITING, Writer, create, overwrite
-from tui_profiler.wire import encode
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL_DISK = """
@@ -109,6 +109,20 @@ def test_a_limit_on_the_size_ends_with_whole_frames(tmp_path: Path) -> None:
     assert why == "File too large"
     assert (len(recording.entries), recording.holes) == (int(frames), ())
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 200_000
+
+
+def test_no_room_at_any_byte_leaves_every_whole_frame(tmp_path: Path) -> None:
+    code = "import sys, pathlib; from tests.recording.full_disk import without_room;"
+    code += f"print(*without_room(pathlib.Path({str(tmp_path)!r}), 11, 50), sep='\\n', end='')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_full_disk_ends_with_whole_frames(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ import zlib
 from enum import IntEnum
 from typing import NamedTuple
 
+from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError
 from tui_profiler.messages import (
     DeviceTimes,
     Edges,
     Heartbeat,
     LoadSpec,
     Message,
+    ModeSeen,
     Nodes,
     OperatorTimes,
     Overhead,
@@ -36,7 +38,6 @@ from tui_profiler.messages import (
 from tui_profiler.messages.base import Part
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import MAGIC
-from tui_profiler.wire import MAX_FRAME_BYTES, WireError
 
 FORMAT = 1
 MARK = b"\xf5\x9cfr"
@@ -72,6 +73,7 @@ class Kind(IntEnum):
     WINDOW_TIMES = 11
     DEVICE_TIMES = 12
     STEP_TIMES = 13
+    MODE_SEEN = 14
 
 
 _KINDS: dict[type, Kind] = {
@@ -83,6 +85,7 @@ _KINDS: dict[type, Kind] = {
     WindowTimes: Kind.WINDOW_TIMES,
     DeviceTimes: Kind.DEVICE_TIMES,
     StepTimes: Kind.STEP_TIMES,
+    ModeSeen: Kind.MODE_SEEN,
     TraceStarted: Kind.TRACE_STARTED,
     Nodes: Kind.TRACE_PART,
     Edges: Kind.TRACE_PART,

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tui_profiler.connection.wire import Decoder, WireError, message_decoder
 from tui_profiler.messages import Message
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import (
@@ -27,7 +28,6 @@ from tui_profiler.recording.frames import (
 from tui_profiler.recording.kind import MAGIC
 from tui_profiler.recording.scan import Entry, Hole, scan
 from tui_profiler.recording.traces import broken_traces
-from tui_profiler.wire import Decoder, WireError, message_decoder
 
 _Described = TypeVar("_Described", Header, End)
 _NO_RECORDING: Final = "it is no recording of tui-profiler"

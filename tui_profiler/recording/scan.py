@@ -2,6 +2,11 @@
 
 Damage is passed over: from the first byte that is no frame, the next mark is looked for whose frame
 has the right checksum. A file made to be slow to read is given up after a bounded amount of work.
+
+A file that was put together from parts is told from a damaged one. Frames of another recording
+have another salt; frames that were repeated or moved have the right checksum and a number that was
+read already; where frames were cut out, numbers are missing and no bytes lie between. None of them
+is read: figures of two recordings, or of one in another order, never stand in one session.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from tui_profiler.messages import Splice
 from tui_profiler.recording.frames import (
     HEAD_BYTES,
     MARK,
@@ -26,6 +32,8 @@ Read: TypeAlias = Callable[[int, int], bytes]
 """Gives so many bytes from an offset; fewer at the end."""
 
 _CHUNK_BYTES = 1024 * 1024
+_MOST_MARKS = 64
+"""In one hole, that are looked at for a frame of another recording."""
 _WASTED_TIMES = 8
 """How often all bytes of a file may be checked in vain before the rest is given up."""
 
@@ -49,6 +57,8 @@ class Hole(NamedTuple):
     """Position of the entry that follows it; the number of entries where none does."""
     frames: int
     """How many frames are missing here, by their numbers; at the end at least one."""
+    splice: Splice = ""
+    """What shows that it was made on purpose; empty for damage."""
 
 
 class Scanned(NamedTuple):
@@ -108,6 +118,8 @@ class _Scan:
         self._holes: list[Hole] = []
         self._next = 0
         self._at = 0.0
+        self._misplaced = 0
+        """Whole frames since the last entry whose numbers were read already."""
 
     def run(self, start: int) -> Scanned:
         end_of_whole = offset = start
@@ -122,7 +134,7 @@ class _Scan:
             after = self._search.find(offset + 1) if self._budget > 0 else None
             offset = self._total if after is None else after
         if end_of_whole < self._total:
-            self._hole(end_of_whole, self._total, 1)
+            self._hole(end_of_whole, self._total, 0 if self._misplaced else 1)
         return Scanned(self._salt, tuple(self._entries), tuple(self._holes))
 
     def _frame(self, offset: int) -> Frame | None:
@@ -130,10 +142,10 @@ class _Scan:
         found = head(data, self._salt)
         if found is None or offset + HEAD_BYTES + found.length > self._total:
             return None
-        if found.sequence < self._next:  # A copy of what was there before: not what was written.
-            return None
         if is_whole(data, self._read(offset + HEAD_BYTES, found.length), found, self._salt):
-            return found
+            if found.sequence >= self._next:
+                return found
+            self._misplaced += 1
         self._budget -= found.length
         return None
 
@@ -144,7 +156,32 @@ class _Scan:
         self._next = found.sequence + 1
 
     def _hole(self, start: int, stop: int, frames: int) -> None:
-        self._holes.append(Hole(start, stop - start, len(self._entries), frames))
+        splice: Splice = ""
+        if self._misplaced:
+            splice, self._misplaced = "repeated", 0
+        elif start == stop:
+            splice = "cut out"
+        elif self._holds_another(start, stop):
+            splice = "another recording"
+        self._holes.append(Hole(start, stop - start, len(self._entries), frames, splice))
+
+    def _holds_another(self, start: int, stop: int) -> bool:
+        """Whether a whole frame of another recording lies there."""
+        search = _Search(self._read, stop, MARK)
+        offset = search.find(start)
+        for _ in range(_MOST_MARKS):
+            if offset is None or self._budget <= 0:
+                return False
+            data = self._read(offset, HEAD_BYTES)
+            salt = data[len(MARK) : len(MARK) + SALT_BYTES]
+            found = head(data, salt)
+            if found is not None and salt != self._salt:
+                body = self._read(offset + HEAD_BYTES, found.length)
+                if is_whole(data, body, found, salt):
+                    return True
+                self._budget -= found.length
+            offset = search.find(offset + 1)
+        return False
 
 
 class _Search:

@@ -19,10 +19,10 @@ from collections import deque
 
 import msgspec
 
+from tui_profiler.connection.wire import WireError, encode
 from tui_profiler.messages import Message, Printed
 from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import SALT_BYTES, End, Header, Kind, frame, kind_of, preamble
-from tui_profiler.wire import WireError, encode
 
 MOST_WAITING = 256
 """Messages that wait before those that later ones repeat are left out."""
@@ -33,6 +33,7 @@ MODE = 0o600
 _REPEATED = (
     *(Kind.TICK, Kind.SAMPLE, Kind.HEARTBEAT, Kind.OVERHEAD),
     *(Kind.OPERATOR_TIMES, Kind.WINDOW_TIMES, Kind.DEVICE_TIMES, Kind.STEP_TIMES),
+    Kind.MODE_SEEN,
 )
 
 
@@ -168,6 +169,8 @@ class Writer:
             self.frames += 1
 
     def _write(self, data: bytes) -> bool:
+        if self.failure:  # Of the preamble: the header alone is no recording.
+            return False
         try:
             left = memoryview(data)
             while left:
