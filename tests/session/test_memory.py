@@ -7,7 +7,7 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from tests.queries.test_memory import SMALL, session_with
+from tests.queries.forward.test_memory import SMALL, session_with
 from tests.session.test_phases import RUNNING
 from tests.small_model import COSTS, DONE, NODES, TRACED, folded
 from tui_profiler.messages import LoopState, MemorySteps, Message, Nodes, TraceStarted

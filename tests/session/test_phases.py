@@ -12,17 +12,19 @@ from tui_profiler.messages import (
     InputSpec,
     LoopState,
     Message,
+    NoDecode,
     Nodes,
     PeakMemory,
     TraceDone,
     TraceStarted,
 )
 from tui_profiler.messages.model import Phase
-from tui_profiler.queries.panel_words import input_text
-from tui_profiler.queries.phases import other_phase, phase
-from tui_profiler.queries.totals import known_peak_bytes, peak_bytes
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
+from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
+from tui_profiler.queries.panel.phrases import input_text, last_events
+from tui_profiler.queries.time.phases import other_phase, phase, why_one_phase
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.full import full_text
+from tui_profiler.reports.text.table import table
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
 KEPT = TraceDone((), (), (), PeakMemory(1.0, 2.0, 4.0, 8.0, -1, 0, 0, kv_cache=16.0))
@@ -86,6 +88,20 @@ def test_the_report_lists_both_and_follows_its_schema() -> None:
     assert decode["peak_memory"]["kv_cache"] == 16.0
     assert prefill["total_macs"] == report["total_macs"] == COSTS[0].macs
     assert decode["inputs"][0]["shape"] == [1, 1]
+
+
+def test_a_decode_phase_that_is_missing_is_said_everywhere() -> None:
+    why = "its forward returns no cache"
+    session = folded((FACTS, *traced("", 128), NoDecode(why)))
+    report = json.loads(json_report(session))
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(report)
+    assert report["unavailable"]["phases[phase=decode]"] == why
+    assert f"decode unavailable: {why}" in "\n".join(table(session, columns=120))
+    assert f"decode phase unavailable: {why}" in full_text(session, columns=100)
+    assert why_one_phase(session) == last_events(session)[0] == f"no decode phase: {why}"
+    again = folded((*traced("prefill", 64), *traced("decode", 1, KEPT)), session)
+    assert "no decode" not in full_text(again, columns=100) + why_one_phase(again)
+    assert last_events(again)[0] != last_events(session)[0]
 
 
 def test_the_table_has_a_line_for_each() -> None:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.watched_program import WatchedProgram, sockets_folder
+from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import place_of
+from tui_profiler.connection.rendezvous import Place, places
+from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Ended, Failed, Hello, LoopState, Message, Program, Tick
 from tui_profiler.messages.live import WIRE_VERSION
-from tui_profiler.rendezvous import Place, places
 from tui_profiler.source.attached import Attached, AttachError, attached, find
 from tui_profiler.source.remote import address, command, remote
-from tui_profiler.wire import encode
 
 PROGRAM = """
 model, x = Net().eval(), torch.randn(3, 8)
@@ -77,6 +77,23 @@ async def test_a_program_is_found_and_followed_on_our_own_clock(program: Watched
     assert 0 <= ticks[-1].at <= time.time() - started_at
     assert isinstance(heard[-1], Ended)
     assert (heard[-1].expected, heard[-1].attached) == (True, True)
+
+
+async def test_no_time_is_ahead_of_our_clock_however_late_the_first_message_is_read() -> None:
+    ours, theirs = socket.socketpair()
+    # Its clock was at 100 s when it greeted, and at 160 s a moment after that was read.
+    greeting = Hello(WIRE_VERSION, 1, (), "", Program("odd", 1, "x", 0.0, 100.0))
+    source = Attached(ours, greeting, started_at=time.time() - 5.0)
+    began = time.monotonic()
+    theirs.sendall(b"".join(encode(LoopState("running", at)) for at in (90.0, 160.0, 160.0, 161.0)))
+    theirs.shutdown(socket.SHUT_WR)
+    times = [one.at async for one in source.messages() if isinstance(one, LoopState)]
+    assert len(times) == 4
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert 5.0 <= times[-1] <= 5.0 + time.monotonic() - began
+    assert times[-1] - times[-2] <= 1.0
+    theirs.close()
 
 
 class Speaker:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import psutil
 import pytest
 
-from tui_profiler.messages import Ended, Hello, Message, Stop
+from tui_profiler.messages import Ended, Hello, LoadSpec, Message, Start, Stop
 from tui_profiler.source.forked import Forked, Template, TemplateError
 
 Said: TypeAlias = tuple[list[Message], Ended]
@@ -43,7 +43,8 @@ async def test_one_that_is_killed_says_so_and_others_live_and_the_next_is_forked
     with Template(()) as template:
         template.wait()
         waiting = Forked(template)
-        _, ended = await all_of(Forked(template), lambda pid: os.kill(pid, signal.SIGSEGV))
+        broken = Forked(template, [Start(LoadSpec("./missing.pt"))])
+        _, ended = await all_of(broken, lambda pid: os.kill(pid, signal.SIGSEGV))
         assert (ended.code, ended.expected) == (-signal.SIGSEGV, False)
         assert ended.last_line  # The stack, which faulthandler prints.
         _, ended = await all_of(Forked(template, [Stop()]))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
 import sys
+import threading
+import time
 
 import psutil
 import pytest
@@ -15,7 +19,7 @@ from tui_profiler.source.spawned import PRINTED_BYTES_PER_SECOND, Spawned
 SPEAK = """
 import os, socket, sys
 from tui_profiler.messages import Hello
-from tui_profiler.wire import encode
+from tui_profiler.connection.wire import encode
 link = socket.socket(fileno=int(sys.argv[-1]))
 def say(*words): link.sendall(encode(Hello(1, os.getpid(), words)))
 """
@@ -106,3 +110,50 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     await source.close()
     with pytest.raises(ProcessLookupError):
         os.kill(source.pid, 0)
+
+
+class Slow(Spawned):
+    """A child that gives back its memory for long after it was killed, as one of many GB does."""
+
+    def __init__(self) -> None:
+        self.is_gone = threading.Event()
+
+        def start(theirs: int) -> _SlowToEnd:
+            code = SPEAK + "say('ready'); import time; time.sleep(600)"
+            command = [sys.executable, "-c", code, str(theirs)]
+            process = subprocess.Popen(
+                command, pass_fds=[theirs], stdout=subprocess.PIPE, start_new_session=True
+            )
+            return _SlowToEnd(process, self.is_gone)
+
+        self._begin(start, (), owns_terminal=False)
+
+
+class _SlowToEnd:
+    def __init__(self, process: subprocess.Popen[bytes], is_gone: threading.Event) -> None:
+        self.pid, self.stdout = process.pid, process.stdout
+        self._process, self._is_gone = process, is_gone
+
+    def poll(self) -> int | None:
+        return self._process.poll() if self._is_gone.is_set() else None
+
+
+async def test_closing_does_not_wait_for_gigabytes_but_the_next_child_does() -> None:
+    source = Slow()
+    async for message in source.messages():
+        if isinstance(message, Hello):
+            break
+    began = time.monotonic()
+    await source.close()
+    await source.close()  # The explorer does, and so does whoever reads.
+    assert time.monotonic() - began < 2.0
+    code = SPEAK + "link.recv(1); say('asked')"
+    following = Spawned([sys.executable, "-c", code], first=(Pause(),))
+    messages = following.messages()
+    first = asyncio.ensure_future(anext(messages))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(first), 0.5)
+    source.is_gone.set()
+    assert isinstance(await first, Hello)
+    await following.close()
+    assert not psutil.pid_exists(source.pid)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tui_profiler.session.apply import apply
+from tui_profiler.session.data_dependence import Bounded
 from tui_profiler.session.operators import Operators
-from tui_profiler.session.reach import Bounded
 from tui_profiler.session.state import (
     EMPTY,
     History,

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     Ceilings,
     DeviceTimes,
@@ -20,8 +21,11 @@ from tui_profiler.messages import (
     Listed,
     LoopState,
     MemorySteps,
+    MemoryWindow,
     Message,
     ModelFacts,
+    ModeSeen,
+    NoDecode,
     Nodes,
     OperatorTimes,
     Overhead,
@@ -42,6 +46,7 @@ from tui_profiler.messages import (
     StepTimes,
     TensorStatistics,
     Tick,
+    TorchChildren,
     TraceDone,
     TraceStarted,
     TrialProgress,
@@ -49,21 +54,24 @@ from tui_profiler.messages import (
     WindowTimes,
 )
 from tui_profiler.session import tree as trees
+from tui_profiler.session.history import with_sample, with_tick
 from tui_profiler.session.operators import Operators, operator_columns_agree
 from tui_profiler.session.parameters import with_parameters
-from tui_profiler.session.seconds import with_sample, with_tick
 from tui_profiler.session.sensitivity import with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import (
     DeviceTimings,
+    MeasuredMemory,
     Windows,
     device_columns_agree,
+    memory_columns_agree,
     window_columns_agree,
 )
-from tui_profiler.text import safe
 
+MAX_NODES = 1_000_000
+MAX_EDGES = 4_000_000
 MAX_TICKS = 480
 MAX_TICK_BYTES = 64 * 1024 * 1024
 MAX_SAMPLES = 300
@@ -90,6 +98,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return _trace(replace(session, real=None), message)
         case RealCost():
             return replace(session, real=message)
+        case NoDecode():
+            return replace(session, no_decode=message)
         case Nodes() | Edges() | MemorySteps() | TraceDone():
             return _trace(session, message)
         case Listed():
@@ -113,11 +123,16 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
         case WindowTimes():
             agree = window_columns_agree(message)
             return replace(session, windows=Windows(message)) if agree else session
+        case MemoryWindow():
+            memory = MeasuredMemory(message) if memory_columns_agree(message) else None
+            return replace(session, memory_window=memory or session.memory_window)
         case DeviceTimes():
             agree = device_columns_agree(message)
             return replace(session, device=DeviceTimings(message)) if agree else session
         case StepTimes():
             return replace(session, steps=message, heard_at=message.at)
+        case ModeSeen():
+            return _mode(session, message)
         case Sample():
             return _sample(session, message)
         case Overhead():
@@ -140,6 +155,8 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             return replace(session, log=_printed(session.log, message))
         case Ended():
             return replace(session, ended=message, trial=None)
+        case TorchChildren():
+            return replace(session, children=message)
         case Playback():
             return replace(session, playback=message)
         case Jump():
@@ -171,8 +188,14 @@ def _trace(
     if arriving is None:
         return session
     if isinstance(message, Nodes):
+        if len(arriving.nodes) + len(message.nodes) > MAX_NODES:
+            why = Failed("trace", f"the trace has more than {MAX_NODES:,} nodes")
+            return replace(session, arriving=None, failure=why)
         return replace(session, arriving=trees.grown(arriving, message))
     if isinstance(message, Edges):
+        if len(arriving.edges) + len(message.pairs) > MAX_EDGES:
+            why = Failed("trace", f"the trace has more than {MAX_EDGES:,} edges")
+            return replace(session, arriving=None, failure=why)
         return replace(session, arriving=trees.connected(arriving, message.pairs))
     if isinstance(message, MemorySteps):
         return replace(session, arriving=trees.filled(arriving, message))
@@ -182,13 +205,15 @@ def _trace(
     if tree.phase == "decode":
         phases = tuple(other for other in session.phases if other.phase != tree.phase)
         return replace(session, arriving=None, phases=(*phases, tree))
-    return _looking_at(replace(session, arriving=None, phases=(tree,) if tree.phase else ()), tree)
+    phases = (tree,) if tree.phase else ()
+    return _looking_at(replace(session, arriving=None, phases=phases, no_decode=None), tree)
 
 
 def _looking_at(session: Session, tree: Tree) -> Session:
     """Figures of the tree before speak of other nodes: they go with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
     session = replace(session, windows=None, device=None, sensitivity=None)
+    session = replace(session, mode=None, memory_window=None)
     session = replace(session, replays=(), trials=(), trial=None)
     return replace(session, tree=tree, timings=None, operators=None, history=history)
 
@@ -222,9 +247,12 @@ def _tick(session: Session, tick: Tick) -> Session:
         return session
     if tick.forwards == 0:  # Still warming up: a sign of life, no figures yet.
         return replace(session, heard_at=tick.at)
+    before, history = session.tick, session.history
+    if before is not None and before.cold and not tick.cold:
+        # The steady state counts from 0 again: nothing is set against the warm-up.
+        before, history = None, replace(history, ticks=(), tick_bytes=0)
     timings = Timings(tick, session.timings)
-    history = session.history
-    latencies = with_tick(history.latencies, tick, session.tick)
+    latencies = history.latencies if tick.cold else with_tick(history.latencies, tick, before)
     ticks = (*history.ticks, timings)
     total = history.tick_bytes + _tick_bytes(tick)
     first = 0
@@ -241,6 +269,14 @@ def _tick(session: Session, tick: Tick) -> Session:
 
 def _tick_bytes(tick: Tick) -> int:
     return len(tick.nodes) * 13 + 400
+
+
+def _mode(session: Session, message: ModeSeen) -> Session:
+    """Take in how forwards ran; threads are those of the thread that runs them."""
+    machine = session.environment
+    if machine is not None and message.settings:
+        machine = replace(machine, threads=message.settings[0].threads)
+    return replace(session, mode=message, environment=machine)
 
 
 def _sample(session: Session, sample: Sample) -> Session:

@@ -15,6 +15,8 @@ from tui_profiler.messages import (
     Listed,
     LoopState,
     ModelFacts,
+    ModeSeen,
+    NoDecode,
     Overhead,
     Playback,
     RealCost,
@@ -23,17 +25,18 @@ from tui_profiler.messages import (
     SecondOpinion,
     StepTimes,
     Tick,
+    TorchChildren,
     TrialProgress,
     TrialResult,
 )
 from tui_profiler.messages.live import Stage
+from tui_profiler.session.history import LatencySecond, LoadSecond
 from tui_profiler.session.operators import Operators
 from tui_profiler.session.parameters import Parameters
-from tui_profiler.session.seconds import LatencySecond, LoadSecond
 from tui_profiler.session.sensitivity import Sensitivities
 from tui_profiler.session.timing import Timings
 from tui_profiler.session.tree import Tree
-from tui_profiler.session.windows import DeviceTimings, Windows
+from tui_profiler.session.windows import DeviceTimings, MeasuredMemory, Windows
 
 
 class StageRecord(Struct, frozen=True):
@@ -98,6 +101,8 @@ class Session(Struct, frozen=True, eq=False):
     """The one that is looked at, and that times speak of."""
     phases: tuple[Tree, ...] = ()
     """The trees of a model that generates, one for each phase, ``tree`` among them; else none."""
+    no_decode: NoDecode | None = None
+    """Why a model that generates has no decode phase; None where it has, or does not generate."""
     real: RealCost | None = None
     """What one real forward cost, where the tree's figures depend on the data and it was run."""
     listed: Listed | None = None
@@ -113,10 +118,14 @@ class Session(Struct, frozen=True, eq=False):
     """Times of operators, None before the first window."""
     windows: Windows | None = None
     """Where the time of modules went in the last window, None before the first."""
+    memory_window: MeasuredMemory | None = None
+    """What a forward allocated, None before it was measured."""
     device: DeviceTimings | None = None
     """Times on the GPU, None where there are none."""
     steps: StepTimes | None = None
     """Of a rank of a distributed run, None elsewhere."""
+    mode: ModeSeen | None = None
+    """How its forwards ran, None before one was recorded."""
     replays: tuple[Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
     trial: TrialProgress | None = None
@@ -133,6 +142,8 @@ class Session(Struct, frozen=True, eq=False):
     failure: Failed | None = None
     """Of the last failure; a new start clears it, nothing else does."""
     ended: Ended | None = None
+    children: TorchChildren | None = None
+    """Of a script, where child processes of it run torch; none of it is profiled."""
     playback: Playback | None = None
     """Of a recording: where it comes from, and how it is played; None where a probe tells."""
     remembered: Remembered | None = None

@@ -28,8 +28,8 @@ from tui_profiler.messages import (
     Weight,
 )
 from tui_profiler.messages.model import Method, Phase
+from tui_profiler.session.data_dependence import Bounded, reach
 from tui_profiler.session.memory import Memory, memory_columns_agree
-from tui_profiler.session.reach import Bounded, reach
 
 
 class Tree(Struct, frozen=True, eq=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.messages.memory import MemoryWindow
 from tui_profiler.messages.windows import Region, WindowTimes
 
 
@@ -45,6 +46,33 @@ class Windows:
         return self._regions.get(node)
 
 
+class MeasuredMemory:
+    """What a forward on the CPU allocated."""
+
+    def __init__(self, window: MemoryWindow) -> None:
+        self.window = window
+        indexes = memoryview(window.nodes).cast("I")
+        self._position = {node: position for position, node in enumerate(indexes)}
+        self._allocated = memoryview(window.allocated).cast("Q")
+        self._peak = memoryview(window.peak).cast("Q")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that was held at once: weights, inputs, and what the forward allocated."""
+        held = self.window.weights_bytes + self.window.inputs_bytes
+        return held + self.window.allocated_bytes
+
+    def allocated(self, node: int) -> int | None:
+        """Return the bytes allocated in a module's calls, None where it was not called."""
+        position = self._position.get(node)
+        return None if position is None else self._allocated[position]
+
+    def peak(self, node: int) -> int | None:
+        """Return the most the forward had allocated during a call, None where it was not called."""
+        position = self._position.get(node)
+        return None if position is None else self._peak[position]
+
+
 class DeviceTimings:
     """What modules take on the GPU."""
 
@@ -64,6 +92,12 @@ def window_columns_agree(times: WindowTimes) -> bool:
     """Check times from outside: every column must hold one entry for each node."""
     columns = (times.seconds, times.host, times.other)
     return len(times.nodes) % 4 == 0 and all(len(c) == len(times.nodes) for c in columns)
+
+
+def memory_columns_agree(window: MemoryWindow) -> bool:
+    """Check sizes from outside: every column must hold one entry for each node."""
+    nodes, rest = divmod(len(window.nodes), 4)
+    return not rest and all(len(one) == 8 * nodes for one in (window.allocated, window.peak))
 
 
 def device_columns_agree(times: DeviceTimes) -> bool:

@@ -19,6 +19,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from tui_profiler.connection.rendezvous import Place, is_same_user, places, remove_if_deaf
+from tui_profiler.connection.wire import WireError, encode, message_decoder
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     Ended,
     Failed,
@@ -30,13 +33,11 @@ from tui_profiler.messages import (
     Request,
 )
 from tui_profiler.messages.live import WIRE_VERSION
-from tui_profiler.rendezvous import Place, is_same_user, places, remove_if_deaf
-from tui_profiler.text import safe
-from tui_profiler.wire import WireError, encode, message_decoder
 
 READ_BYTES = 256 * 1024
 HELLO_SECONDS = 3.0
 """How long a program may take to say who it is: its interpreter may be busy for a while."""
+CALL_AGAIN_SECONDS = 0.01
 MOST_AT_ONCE = 16
 UPGRADE = "the same version of tui-profiler for the program and for this command"
 
@@ -61,6 +62,8 @@ class Found(NamedTuple):
     program: Program | None
     """None where it did not answer."""
     why_not: str = ""
+    instead: str = ""
+    """What to try; empty where nothing is known."""
 
 
 def find() -> list[Found]:
@@ -78,7 +81,8 @@ def _asked(place: Place) -> Found | None:
         remove_if_deaf(place.path)
         return None
     except (OSError, AttachError) as error:
-        return Found(place, None, str(error) or type(error).__name__)
+        instead = error.instead if isinstance(error, AttachError) else ""
+        return Found(place, None, str(error) or type(error).__name__, instead)
 
 
 class Attached:
@@ -104,11 +108,12 @@ class Attached:
         self._last_words = last_words
         self.program = hello.program
         self.started_at = time.time() if started_at is None else started_at
-        self._offset = hello.program.at - (time.time() - self.started_at)
+        self._began = time.monotonic()
+        self._began_at = time.time() - self.started_at
+        self._offset = hello.program.at - self._began_at
         self._writer: asyncio.StreamWriter | None = None
         self._is_closed = False
         self._is_finished = False
-        self._began = time.monotonic()
 
     async def messages(self) -> AsyncIterator[Message]:
         """Yield what it sends, then that it ended."""
@@ -141,6 +146,9 @@ class Attached:
         at = getattr(message, "at", None)
         if not isinstance(at, float):
             return message
+        # It was sent before now. The first message may have lain unread: the least delay counts.
+        now = self._began_at + time.monotonic() - self._began
+        self._offset = max(self._offset, at - now)
         return replace(message, at=max(at - self._offset, 0.0))
 
     def send(self, request: Request) -> None:
@@ -184,8 +192,7 @@ def connect(place: Place) -> socket.socket:
     """
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connected.settimeout(HELLO_SECONDS)
-        connected.connect(str(place.path))
+        _call(connected, str(place.path))
         if not is_same_user(connected):
             raise AttachError("it belongs to another user")
         connected.settimeout(None)
@@ -193,6 +200,20 @@ def connect(place: Place) -> socket.socket:
         connected.close()
         raise
     return connected
+
+
+def _call(connected: socket.socket, path: str) -> None:
+    deadline = time.monotonic() + HELLO_SECONDS
+    connected.settimeout(HELLO_SECONDS)
+    while True:
+        try:
+            connected.connect(path)
+        except BlockingIOError:  # Its backlog is full: of a Unix socket that is not waited for.
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(CALL_AGAIN_SECONDS)
+        else:
+            return
 
 
 def said_hello(connected: socket.socket, seconds: float) -> Hello:
@@ -224,6 +245,9 @@ def _checked(frame: bytes) -> Hello:
                 raise AttachError(theirs, UPGRADE)
             if isinstance(message, Hello) and message.program is not None:
                 return message
+            if isinstance(message, Failed):  # It has no room: it says so, and hangs up.
+                remedy = message.remedies[0].command if message.remedies else ""
+                raise AttachError(safe(message.what), safe(remedy))
     except WireError as error:
         raise AttachError(f"it speaks another language: {error}", UPGRADE) from error
     raise AttachError("it does not say who it is", UPGRADE)

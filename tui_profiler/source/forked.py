@@ -2,7 +2,7 @@
 
 1. To whoever listens a forked worker is a spawned one: a session of its own, its output read from
    a pipe, its end told by its exit code.
-2. ``probe/template.py`` says why a fork is safe there. Where it is not, or the template is gone,
+2. ``probe/fork_server.py`` says why a fork is safe there. Where it is not, or the template is gone,
    there is a reason, and no worker.
 """
 
@@ -141,4 +141,4 @@ class Forked(Spawned):
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-P", "-m", "tui_profiler.probe.template"]
+    return [sys.executable, "-P", "-m", "tui_profiler.probe.fork_server"]

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
+from tui_profiler.connection.rendezvous import Place, places
 from tui_profiler.messages import Message, Program, Request
-from tui_profiler.rendezvous import Place, places
 from tui_profiler.session.workspace import NO_RANKS, joined, told
 from tui_profiler.source.attached import (
     HELLO_SECONDS,

@@ -22,7 +22,7 @@ from tui_profiler.messages import (
 from tui_profiler.recording.frames import Kind
 from tui_profiler.recording.reader import Recording
 from tui_profiler.session import Jump, apply
-from tui_profiler.source.past import Past
+from tui_profiler.source.recording_seek import Past
 
 SLOWEST, FASTEST = 1 / 64, 1024.0
 MOST_SKIPPED_PLACES = 1000
@@ -228,7 +228,8 @@ def playback_of(recording: Recording, *, speed: float = 1.0, is_playing: bool = 
         host=header.host if header is not None else "",
         is_whole=end is not None,
         skipped=tuple(
-            Skipped(before, hole.frames) for before, hole in zip(befores, holes, strict=True)
+            Skipped(before, hole.frames, hole.splice)
+            for before, hole in zip(befores, holes, strict=True)
         ),
         frames_skipped=recording.skipped,
         frames_unreadable=recording.unreadable,

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from tui_profiler.formatting.text import safe
 from tui_profiler.source.attached import Attached, AttachError, said_hello
 from tui_profiler.source.relay import MARK
-from tui_profiler.text import safe
 
 SCHEME = "ssh://"
 CONNECT_SECONDS = 10

@@ -60,6 +60,7 @@ def asked(spec: LoadSpec) -> LoadSpec:
         ceilings=True,
         grid_grams_per_kwh=None,
         grid_named="",
+        memory_limit_bytes=None,
     )
 
 
@@ -83,7 +84,7 @@ def versions(folders: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def touched(spec: LoadSpec) -> tuple[Touched, ...]:
-    """Give the files that a request names, as they are now; none for a model that has a name."""
+    """Give the files that a request names, as they are now; none where it names none."""
     found: dict[str, Touched] = {}
     for name in _named(spec):
         path = Path(spec.folder or os.curdir) / Path(name).expanduser()
@@ -95,14 +96,13 @@ def touched(spec: LoadSpec) -> tuple[Touched, ...]:
 def _named(spec: LoadSpec) -> Iterator[str]:
     """Yield whatever could be a file: ``net.py:build``, ``pkg.net:build``, ``hf:DIR``."""
     model = spec.model
-    if not model.isidentifier():
-        yield model
-        module, colon, _ = model.rpartition(":")
-        if colon:
-            yield module
-            yield model.partition(":")[2]
-            yield module.replace(".", "/") + ".py"
-            yield module.replace(".", "/") + "/__init__.py"
+    yield model
+    module, colon, _ = model.rpartition(":")
+    if colon:
+        yield module
+        yield model.partition(":")[2]
+        yield module.replace(".", "/") + ".py"
+        yield module.replace(".", "/") + "/__init__.py"
     if spec.weights:
         yield spec.weights
 

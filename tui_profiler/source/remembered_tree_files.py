@@ -22,6 +22,7 @@ import msgspec
 import platformdirs
 
 from tui_profiler import __version__
+from tui_profiler.connection.wire import WireError, encode
 from tui_profiler.messages import (
     Edges,
     LoadSpec,
@@ -36,8 +37,8 @@ from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import SALT_BYTES, End, Header, Kind, frame, kind_of, preamble
 from tui_profiler.recording.reader import Recording
 from tui_profiler.session import EMPTY, Remembered, Session, apply
-from tui_profiler.source.remembered_key import Key, asked, key_of
-from tui_profiler.wire import WireError, encode
+from tui_profiler.source.remembered_tree_key import Key, asked, key_of
+from tui_profiler.system.private_files import NEW, private_directory, write_private
 
 MOST_FILES = 64
 MOST_OF_A_KIN = 4
@@ -47,9 +48,7 @@ MOST_FILE_BYTES = 8 * 1024 * 1024
 MOST_NODES = 20_000
 """Of a trace that is kept: a larger one would take longer to read than is gained."""
 _STALE_SECONDS = 3600.0
-_MODE = 0o600
 _NAME = re.compile(r"([0-9a-f]{16})-[0-9a-f]{32}\.trace")
-_NEW = ".new"
 _TOLD = (StageDone, ModelFacts, TraceStarted, Nodes, Edges, TraceDone)
 
 
@@ -101,9 +100,8 @@ def keep(spec: LoadSpec, messages: Iterable[Message]) -> str:
         data = _written(spec, messages)
         if len(data) > MOST_FILE_BYTES:
             return f"it is larger than {MOST_FILE_BYTES >> 20} MiB"
-        place = folder()
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(place / _file_name(key_of(spec)), data)
+        place = private_directory(folder())
+        write_private(place / _file_name(key_of(spec)), data)
         _forget_oldest(place)
     except (OSError, WireError) as error:
         return str(error)
@@ -193,19 +191,6 @@ def _written(spec: LoadSpec, messages: Iterable[Message]) -> bytes:
     return preamble(salt) + b"".join(frames)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write a whole file in place of another, or nothing."""
-    new = path.with_name(f".{os.getpid()}-{time.monotonic_ns()}{_NEW}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with os.fdopen(os.open(new, flags, _MODE), "wb") as file:
-            file.write(data)
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
-
-
 def _forget_oldest(place: Path) -> None:
     count, total = 0, 0
     of_kin: dict[str, int] = {}
@@ -215,7 +200,7 @@ def _forget_oldest(place: Path) -> None:
         total += _status(path)[1]
         if count > MOST_FILES or total > MOST_BYTES or of_kin[kin] > MOST_OF_A_KIN:
             path.unlink(missing_ok=True)
-    for path in place.glob(f".*{_NEW}"):
+    for path in place.glob(f".*{NEW}"):
         if time.time() - _status(path)[0] > _STALE_SECONDS:  # Left by one that was killed.
             path.unlink(missing_ok=True)
 

@@ -28,11 +28,11 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import Remembered
 from tui_profiler.source import Told
-from tui_profiler.source import remembered_files as files
+from tui_profiler.source import remembered_tree_files as files
 from tui_profiler.source.recorded import Recorded
-from tui_profiler.source.remembered import Remembering
-from tui_profiler.source.remembered_files import keep, recall, recent
-from tui_profiler.source.remembered_key import key_of, touched, versions
+from tui_profiler.source.remembered_tree import Remembering
+from tui_profiler.source.remembered_tree_files import keep, recall, recent
+from tui_profiler.source.remembered_tree_key import key_of, touched, versions
 
 SPEC = LoadSpec("resnet50")
 KEPT = (StageDone, ModelFacts, TraceStarted, Nodes, TraceDone)
@@ -192,6 +192,15 @@ def test_what_is_not_ours_is_ignored_with_the_reason(cache: Path, tmp_path: Path
     assert "it holds what is no trace" in recall(SPEC)[1]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_file_is_not_read(cache: Path) -> None:
+    keep(SPEC, SMALL)
+    os.chown(only_file(cache), 1234, -1)
+    found, why = recall(SPEC)
+    assert found is None
+    assert why.endswith(": it is no file of this user's")
+
+
 def test_a_place_that_cannot_be_written_is_said(cache: Path) -> None:
     cache.parent.mkdir(parents=True)
     cache.write_text("")
@@ -296,13 +305,28 @@ async def test_a_batch_asked_for_later_is_not_kept(first: tuple[Message, ...]) -
 async def test_one_that_is_left_early_is_kept_where_nothing_was_known(cache: Path) -> None:
     source = Remembering(Recorded(TRACED, ends=True), SPEC)
     await told(source)
-    assert not kept(cache)
+    assert kept(cache)  # Also by who is killed now.
     await source.close()
     before = only_file(cache).read_bytes()
     again = Remembering(Recorded(TRACED, ends=True), SPEC)
     await told(again)
     await again.close()
     assert only_file(cache).read_bytes() == before
+
+
+@pytest.fixture
+def no_cache(cache: Path) -> None:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("")
+
+
+@pytest.mark.usefixtures("no_cache")
+async def test_a_tree_that_cannot_be_kept_is_told_before_any_figure_and_once() -> None:
+    for messages in (TRACED, MEASURED):
+        said = await told(Remembering(Recorded(messages, ends=True), SPEC))
+        printed = [one.text for one in said if isinstance(one, Printed)]
+        assert len(printed) == 1
+        assert "this tree will not be remembered" in printed[0]
 
 
 async def test_a_trace_that_did_not_end_is_not_kept(cache: Path) -> None:

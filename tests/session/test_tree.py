@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.small_model import DONE, IMAGE, MEASURED, cost, folded, node
-from tui_profiler import wire
+from tui_profiler.connection import wire
 from tui_profiler.messages import Message, Node, Nodes, TraceStarted
 from tui_profiler.session import EMPTY, Session, Tree, apply
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.queries.sessions import session_of
 from tui_profiler.messages import Node
-from tui_profiler.session.reach import reach
+from tui_profiler.session.data_dependence import reach
 
 TREE = """
 net Net 0 0

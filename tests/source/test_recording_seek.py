@@ -14,8 +14,8 @@ from tui_profiler.messages import Failed, Hello, LoopState, Message, Nodes, Samp
 from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.session import Session
-from tui_profiler.session.seconds import MAX_SECONDS
-from tui_profiler.source.past import ACCEPTS, REFUSAL, Past, needed
+from tui_profiler.session.history import MAX_SECONDS
+from tui_profiler.source.recording_seek import ACCEPTS, REFUSAL, Past, needed
 
 
 def long_session() -> list[tuple[Message, float]]:

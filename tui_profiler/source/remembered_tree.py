@@ -1,8 +1,9 @@
 """A source that begins with the tree of last time, and remembers the one that comes.
 
 1. What is remembered is told first, as what it is: the probe's own tree replaces it.
-2. The first trace of a request is kept, once its first figures have come, so that all stages are
-   known; where it is left before that, only if nothing was known before.
+2. The first trace of a request is written once its first figures have come, so that all stages are
+   known. Where nothing was known before it is also written when the tree is whole: who leaves then
+   has it next time, or has read why not.
 3. What was asked for later (another batch size) is another request: it is not kept.
 4. What reads and writes the files is imported on the thread that does so, which begins at once:
    whoever has something else to do meanwhile can ask later what it has found (``known``).
@@ -56,6 +57,7 @@ class Remembering:
         self._is_kept = False
         self._knew = False
         self._is_told = False
+        self._told_why = ""
         self._recalled: Future[tuple[Remembered | None, str]] = Future()
         self._recalled.set_running_or_notify_cancel()  # Whoever waits no longer does not end it.
         Thread(target=self._recall, daemon=True).start()
@@ -82,13 +84,17 @@ class Remembering:
             if isinstance(message, Jump | Remembered):
                 continue
             self._learn(message)
+            why = ""
             if self._is_whole and not self._is_kept and _has_figures(message):
                 why = await asyncio.to_thread(self._keep)
-                if why:
-                    yield _logged(f"this tree will not be remembered: {why}")
+            elif isinstance(message, TraceDone) and not self._knew and not self._is_sealed:
+                why = await asyncio.to_thread(self._write)
+            if why and why != self._told_why:
+                self._told_why = why
+                yield _logged(f"this tree will not be remembered: {why}")
 
     def _recall(self) -> None:
-        from tui_profiler.source.remembered_files import recall  # noqa: PLC0415 # rule 4
+        from tui_profiler.source.remembered_tree_files import recall  # noqa: PLC0415 # rule 4
 
         try:
             self._recalled.set_result(recall(self._spec))
@@ -100,7 +106,7 @@ class Remembering:
         self._source.send(request)
 
     async def close(self) -> None:
-        """Close the other source, and keep what was not kept yet."""
+        """Close the other source, and write the stages that came after the tree."""
         await self._source.close()
         if self._is_whole and not self._is_kept and not self._knew:
             await asyncio.to_thread(self._keep)
@@ -115,7 +121,7 @@ class Remembering:
             self._stages.append(message)
         if not isinstance(message, _Part):
             return
-        from tui_profiler.source.remembered_files import MOST_NODES  # noqa: PLC0415 # rule 4
+        from tui_profiler.source.remembered_tree_files import MOST_NODES  # noqa: PLC0415 # rule 4
 
         self._nodes += len(message.nodes) if isinstance(message, Nodes) else 0
         self._is_whole = self._is_whole or isinstance(message, TraceDone)
@@ -125,12 +131,16 @@ class Remembering:
             self._parts.clear()  # Only the seconds of its stages are kept.
 
     def _keep(self) -> str:
-        from tui_profiler.source.remembered_files import keep  # noqa: PLC0415 # rule 4
-
+        """Write what is known for the last time; return what went wrong, if anything."""
         self._is_kept = True
-        why = keep(self._spec, (*self._stages, *self._parts))
+        why = self._write()
         self._parts.clear()
         return why
+
+    def _write(self) -> str:
+        from tui_profiler.source.remembered_tree_files import keep  # noqa: PLC0415 # rule 4
+
+        return keep(self._spec, (*self._stages, *self._parts))
 
 
 def _has_figures(message: Message) -> bool:

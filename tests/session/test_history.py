@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.screens.panel_session import H200, NO_DRIVER, folded, sample, tick
 from tui_profiler.messages import Message, Unknown
 from tui_profiler.session import Session
-from tui_profiler.session.seconds import (
+from tui_profiler.session.history import (
     MAX_SECONDS,
     NO_GPU,
     LatencySecond,

@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections import deque
 
+from msgspec.structs import replace
+
+from tui_profiler.figures.units import thousands
 from tui_profiler.messages import Failed, Hello, Message
 from tui_profiler.recording.frames import Kind
 from tui_profiler.recording.reader import Recording
 from tui_profiler.recording.scan import Entry
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.session.apply import MAX_SAMPLES, MAX_TICKS
-from tui_profiler.session.seconds import MAX_SECONDS
-from tui_profiler.units import thousands
+from tui_profiler.session.history import MAX_SECONDS
 
 ACCEPTS = ("Play", "Halt", "SetSpeed", "Seek")
 REFUSAL = "this is a recording: no model runs here"
@@ -34,6 +36,7 @@ _KEPT = {
     Kind.WINDOW_TIMES: 1,
     Kind.DEVICE_TIMES: 1,
     Kind.STEP_TIMES: 1,
+    Kind.MODE_SEEN: 1,
 }
 """How many of the last ones a session can show."""
 _FURTHER = (Kind.TICK, Kind.SAMPLE)
@@ -81,7 +84,7 @@ class Past:
         if message is None and found.kind in _TRACE:
             self._broken.add(found.trace)
         if isinstance(message, Hello):
-            return Hello(message.version, message.pid, ACCEPTS, REFUSAL)
+            return replace(message, accepts=ACCEPTS, refusal=REFUSAL, program=None)
         return message
 
     def _folded(self, stop: int, lost: int) -> Session | None:
