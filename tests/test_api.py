@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from time import perf_counter
 
 import jsonschema
 import numpy as np
@@ -19,7 +20,7 @@ from torch import nn
 import tui_profiler
 from tests.recording.files import fixture, write
 from tui_profiler import Profile, ProfileError
-from tui_profiler.probe.module_call import present_call
+from tui_profiler.probe.torch_compat.module_call import present_call
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTILE = "<script>alert('x')</script>\x1b[31m"
@@ -114,6 +115,35 @@ def test_a_model_is_left_bit_for_bit_as_it_was(changing: Changing, mode: str) ->
     assert pickle.loads(pickle.dumps(changing.head)).weight.equal(changing.head.weight)
 
 
+def test_a_model_runs_as_often_as_asked_for_however_slow_it_is() -> None:
+    ran: list[int] = []
+
+    class Slow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if type(x) is torch.Tensor:  # In the trace it is a fake one.
+                ran.append(1)
+                end = perf_counter() + 0.12
+                while perf_counter() < end:
+                    pass
+            return self.fc(x)
+
+    first_run = 1
+    found = tui_profiler.profile(Slow(), torch.ones(1, 4), forwards=21)
+    # They take 2.5 s: longer than it runs where neither seconds nor forwards are given.
+    assert len(ran) == 21 + first_run
+    tick = found.session.tick
+    assert tick is not None
+    assert 0 < tick.forwards + tick.warmup_forwards < 21  # The others were bare, or in a window.
+
+    ran.clear()
+    tui_profiler.profile(Slow(), torch.ones(1, 4), forwards=21, seconds=0.3)
+    assert len(ran) < 21 + first_run
+
+
 def test_a_model_that_raises_is_left_as_it_was_and_says_where(changing: Changing) -> None:
     before, call = state_of(changing), nn.Module.__call__
 
@@ -174,8 +204,6 @@ def test_inputs_that_are_not_given_are_guessed() -> None:
 
 
 def test_times_agree_with_a_stopwatch_of_the_models_own() -> None:
-    from time import perf_counter
-
     class Timed(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -29,13 +29,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tui_profiler.api import Compared, Profile, ProfileError, open_recording, profile
-    from tui_profiler.probe.watch import watch
+    from tui_profiler.probe.watch.watch import watch
 
 
 def __getattr__(name: str) -> object:
     """Bring a verb when it is asked for: importing the package alone brings nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "tui_profiler.probe.watch" if name == "watch" else "tui_profiler.api"
+    module = "tui_profiler.probe.watch.watch" if name == "watch" else "tui_profiler.api"
     found: object = getattr(importlib.import_module(module), name)
     return found

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_profiler.queries.compare import Comparison, comparison
-from tui_profiler.queries.sides import Side, side_of
+from tui_profiler.queries.compare.comparison import Comparison, comparison
+from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.recording.errors import RecordingError
-from tui_profiler.reports.compare_json import compare_json
-from tui_profiler.reports.compare_table import compare_table
-from tui_profiler.reports.csv_nodes import csv_model
-from tui_profiler.reports.full import full_markdown, full_text
+from tui_profiler.reports.csv.nodes import csv_model
 from tui_profiler.reports.html import html_comparison, html_profile
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.perfetto import perfetto_trace
-from tui_profiler.reports.table import table
+from tui_profiler.reports.json.compare import compare_json
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.perfetto.trace import perfetto_trace
+from tui_profiler.reports.text.compare import compare_table
+from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.verbs.recorded import last_session
 
@@ -158,7 +158,7 @@ def profile(
     model: torch.nn.Module,
     *inputs: object,
     kwargs: Mapping[str, object] | None = None,
-    seconds: float | None = SECONDS,
+    seconds: float | None = None,
     forwards: int | None = None,
     name: str = "",
     tracer: str = "auto",
@@ -172,8 +172,10 @@ def profile(
         inputs: what is passed to ``forward``, in order. Where neither these nor ``kwargs`` are
             given they are guessed, as on the command line.
         kwargs: what is passed to ``forward`` by name.
-        seconds: how long it runs, warmed up; None with ``forwards`` as the limit. 0 never runs it.
-        forwards: run it so many times at most.
+        seconds: How long to run it once it is warm: 2 by default, no limit where ``forwards`` is
+            given. 0 never runs it.
+        forwards: Run it exactly this many times after a first run (fewer where ``seconds`` is
+            given and ends first). Forwards that measure overhead or operators count.
         name: what it is called; its class where empty.
         tracer: ``auto``, ``dispatch``, ``fx`` or ``export``.
 
@@ -182,12 +184,14 @@ def profile(
         ValueError: ``seconds`` or ``forwards`` is below 0.
         ProfileError: it could not be traced or run; the cause is what it raised.
     """
-    from tui_profiler.probe.failures import failure  # noqa: PLC0415
-    from tui_profiler.probe.in_process import Wanted, profiled, require_module  # noqa: PLC0415
+    from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
+    from tui_profiler.probe.worker.in_process import Wanted, profiled, require_module  # noqa: PLC0415
 
     require_module(model)
     if not ((seconds or 0) >= 0 and (forwards or 0) >= 0):  # Also where it is nan.
         raise ValueError("seconds and forwards are 0 or more")
+    if seconds is None and forwards is None:
+        seconds = SECONDS
     runs = seconds != 0 and forwards != 0
     wanted = Wanted(name, seconds if runs else None, forwards if runs else None, tracer)
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.hostile import TEXTS
 from tui_profiler.messages import Exported, Failed, Message
 from tui_profiler.verbs.onnx import exported_lines, onnx

@@ -200,7 +200,7 @@ def test_the_exit_code_says_whose_fault_it_was(session: Session, code: int) -> N
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (-9, "the worker was ended by SIGKILL; its last words: Killed"),
+        (-9, "the worker was ended by SIGKILL (sender not known); its last words: Killed"),
         (-11, "the worker was ended by SIGSEGV; its last words: Killed"),
         (-99, "the worker was ended by signal 99; its last words: Killed"),
         (3, "the worker ended by itself with exit code 3; its last words: Killed"),
@@ -214,7 +214,7 @@ def test_a_worker_that_dies_is_a_sentence(code: int, said: str) -> None:
 async def test_a_worker_that_dies_in_a_stage_names_it() -> None:
     session, _ = await told(Recorded((TRACED[1], Ended(-9, False))))
     assert complaint(session, debug=False)[0] == (
-        "the worker was ended by SIGKILL during import torch"
+        "the worker was ended by SIGKILL (sender not known) during import torch"
     )
 
 

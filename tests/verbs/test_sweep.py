@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.queries.sweeps import AT, BATCHES
 from tests.small_model import FACTS, MEASURED, SAMPLE, TRACED
 from tui_profiler.messages import (

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from referencing import Registry, Resource
 
-from screens.cli import main
+from screens.cli.main import main
 from tests.small_model import FACTS, NODES, TRACED
 from tests.worker import spec as real_spec
 from tui_profiler.messages import (
@@ -27,7 +27,7 @@ from tui_profiler.messages import (
     StageStarted,
     Start,
 )
-from tui_profiler.reports.zoo_files import Shard, asked, in_shard, parse_shard, stem
+from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_shard, stem
 from tui_profiler.source.forked import Forked, Template
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.spawned import Spawned, worker_command
@@ -118,7 +118,12 @@ def test_a_report_is_a_file_that_follows_the_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "what", "has_report"),
     [
-        (DIED, "the worker was ended by SIGKILL during trace; its last words: Killed", False),
+        (
+            DIED,
+            "the worker was ended by SIGKILL (sender not known) during trace;"
+            " its last words: Killed",
+            False,
+        ),
         (
             (*TRACED, Failed("run", "out of memory", why="it wanted 40 GiB")),
             "run: out of memory",
@@ -273,7 +278,7 @@ async def test_a_forked_worker_s_report_is_that_of_a_process_of_its_own(tmp_path
     wanted = replace(job(), spec=real_spec("demo:lazy", run=False), timeout=60)
     fatal = replace(wanted, spec=real_spec("fatal.py:build", tmp_path, run=False))
     kept: list[Made] = []
-    with Template(["torch", "tui_profiler.probe.run"]) as template:
+    with Template(["torch", "tui_profiler.probe.worker.run"]) as template:
         started = await make(wanted, lambda request: Spawned(worker_command(), first=[request]))
         template.wait()
         await zoo(

@@ -27,8 +27,9 @@ TURN_SECONDS = 1.0
 LEAST_TURN_SECONDS = 0.25
 TURNS = 6
 """Of each side, where it is known how long both are measured."""
-PATIENCE = 4.0
-"""Times as long as was asked for is measured where no forward has come out of the warm-up yet."""
+MOST_TURNS_SECONDS = 60.0
+"""A side without a figure has turns until so long, however little was asked for: the first figures
+wait for the warm-up, and for what ticks may cost."""
 
 
 async def compare(
@@ -105,10 +106,11 @@ class _Side:
         return self._state() == "paused" and not self._has_failed()
 
     def has_enough(self, seconds: float | None) -> bool:
-        """Tell whether it has run for so long, and has figures; or for far longer."""
+        """Tell whether it has run for so long, and has figures; or for as long as it may."""
         if seconds is None or self._ran_seconds < seconds:
             return False
-        return self._session.timings is not None or self._ran_seconds > PATIENCE * seconds
+        has_figures = self._session.timings is not None
+        return has_figures or self._ran_seconds >= MOST_TURNS_SECONDS
 
     async def until(self, is_so: Callable[[Session], bool]) -> None:
         """Wait until its session is so, or nothing more is said."""

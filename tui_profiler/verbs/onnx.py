@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Exported
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.text import safe
-from tui_profiler.units import size, thousands
 from tui_profiler.verbs.report import progress_line
 
 _MOST_NAMES = 3

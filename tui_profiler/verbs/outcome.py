@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import signal
 
-from tui_profiler.messages import Ended, Failed
-from tui_profiler.session import Session
-from tui_profiler.text import safe
+from msgspec.structs import replace
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Ended, Failed, Remedy
+from tui_profiler.queries.cost.totals import why_no_times
+from tui_profiler.queries.panel.failure import killed_likely, not_so_already
+from tui_profiler.queries.panel.state import killer
+from tui_profiler.session import Session, apply
 
 DONE, MODEL_FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
 
@@ -18,6 +23,17 @@ def exit_code(session: Session) -> int:
     return MODEL_FAILED if _died(session) is not None else DONE
 
 
+def measured(session: Session) -> Session:
+    """Return a session that was to be measured, with a failure where it ran and has no times."""
+    if session.loop is None or session.loop.detail.startswith("not run: "):
+        return session
+    why = why_no_times(session) if exit_code(session) == DONE else ""
+    if not why:
+        return session
+    remedy = Remedy("--measure SECONDS", "runs it for longer")
+    return apply(session, Failed("measure", why, remedies=(remedy,)))
+
+
 def complaint(session: Session, *, debug: bool) -> tuple[str, ...]:
     """Give what to say on stderr: what went wrong, then what to try; nothing where all went well.
 
@@ -26,9 +42,22 @@ def complaint(session: Session, *, debug: bool) -> tuple[str, ...]:
         debug: whether the traceback is wanted too.
     """
     if session.failure is not None:
-        return _of_failure(session.failure, debug=debug)
+        failure = session.failure
+        remedies = not_so_already(failure.remedies, session)
+        return _of_failure(replace(failure, remedies=remedies), debug=debug)
     died = _died(session)
     return _of_death(died, session) if died is not None else ()
+
+
+def failure(session: Session) -> Failed | None:
+    """Return what went wrong as a value: what was told, or how the worker ended."""
+    died = _died(session)
+    if session.failure is not None or died is None:
+        return session.failure
+    what, *others = _of_death(died, session)
+    commands = (line.removeprefix("try ") for line in others if line.startswith("try "))
+    stage = next((r.stage for r in reversed(session.stages) if r.seconds is None), "worker")
+    return Failed(stage, what, remedies=tuple(Remedy(command, "") for command in commands))
 
 
 def _died(session: Session) -> Ended | None:
@@ -66,21 +95,33 @@ def _of_death(ended: Ended, session: Session) -> tuple[str, ...]:
         said = f": {safe(ended.last_line)}" if ended.last_line else ""
         return (f"the program ended, or hung up{said}", "try tui-profiler attach --list")
     said = f"; its last words: {safe(ended.last_line)}" if ended.last_line else ""
-    return (f"the worker {_how(ended.code)}{during}{said}", f"try {_instead(ended, session)}")
+    lines = [f"the worker {_how(ended)}{during}{said}"]
+    if ended.code == -signal.SIGKILL:
+        likely = killed_likely(ended.out_of_memory)
+        lines += [f"because {safe(ended.why)}"] if ended.why else []
+        lines += [f"likely {likely}"] if likely else []
+    return (*lines, f"try {_instead(ended, session)}")
 
 
 def _instead(ended: Ended, session: Session) -> str:
     if ended.code >= 0:
         return "it without what ends the process: os._exit, or a library that does so"
+    if ended.code == -signal.SIGKILL and ended.out_of_memory is False:
+        return "it again"
+    model = session.model
+    smaller = "" if model is not None and model.batch == 1 else "with a smaller --batch, or "
     if session.tree is not None:
-        return "it again with a smaller --batch, or without --measure"
-    return "it again with a smaller --batch, or --device meta: costs only, nothing is run"
+        return f"it again {smaller}without --measure"
+    return f"it again {smaller or 'with '}--device meta: costs only, nothing is run"
 
 
-def _how(code: int) -> str:
+def _how(ended: Ended) -> str:
+    code = ended.code
     if code >= 0:
         return f"ended by itself with exit code {code}"
     try:
-        return f"was ended by {signal.Signals(-code).name}"
+        name = signal.Signals(-code).name
     except ValueError:
-        return f"was ended by signal {-code}"
+        name = f"signal {-code}"
+    by = f" ({killer(ended.out_of_memory)})" if code == -signal.SIGKILL else ""
+    return f"was ended by {name}{by}"

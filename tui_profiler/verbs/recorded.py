@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tui_profiler.queries.playback import damage, origin
+from tui_profiler.figures.units import duration
+from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Session
-from tui_profiler.source.past import Past
 from tui_profiler.source.recorded import playback_of
-from tui_profiler.units import duration
+from tui_profiler.source.recording_seek import Past
 
 
 def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:

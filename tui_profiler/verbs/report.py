@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tui_profiler.figures.units import duration, size, thousands
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     AnalyseParameters,
     FileFacts,
@@ -15,8 +17,6 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
-from tui_profiler.text import safe
-from tui_profiler.units import duration, size, thousands
 
 SAY_SECONDS = 2.0
 """Between two lines of progress."""

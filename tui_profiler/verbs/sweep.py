@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from tui_profiler.figures.units import clock, duration, size
 from tui_profiler.messages import NO_FORWARD, InputSpec, LoadSpec, Request, Start, Unknown, known
-from tui_profiler.queries.memory_compared import comparison
+from tui_profiler.queries.cost.memory_compared import comparison
 from tui_profiler.queries.sweep import Point, Sweep, Visit, points, visit_of, with_sequence
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.units import clock, duration, size
 from tui_profiler.verbs import outcome
 from tui_profiler.verbs.report import is_complete, report
 
@@ -72,6 +72,8 @@ async def sweep(
             visit, session = Visit(place, turn, asked.reason, bad_argument=True), EMPTY
         else:
             session = await _followed(begin(Start(asked)), seconds, runs=wanted.runs)
+            if wanted.runs and _is_whole(session, runs=True):
+                session = outcome.measured(session)
             visit = _visit(session, asked, place, turn, took=now() - began, most=seconds)
         found = _with_facts(replace(found, visits=(*found.visits, visit)), session)
         kept(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tui_profiler.figures.units import duration
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import (
     NO_FORWARD,
     Failed,
@@ -15,8 +17,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
-from tui_profiler.text import safe
-from tui_profiler.units import duration
+from tui_profiler.verbs.outcome import measured
 from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 
 SOON_SECONDS = 10.0
@@ -70,6 +71,9 @@ async def try_out(
                 session = apply(session, _nothing_to_try(session))
                 break
             if not asked and is_complete(session, measuring=True):
+                session = measured(session)
+                if session.failure is not None:
+                    break
                 asked = True
                 for wish in wishes:
                     source.send(Try(wish))

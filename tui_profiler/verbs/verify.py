@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from tui_profiler.figures.units import duration
 from tui_profiler.messages import Counter, CountWith, LoadSpec, Request, SecondOpinion, Start
-from tui_profiler.queries.verification import Verification, no_opinion, verify_verdict
+from tui_profiler.queries.cost.verification import Verification, no_opinion, verify_verdict
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.units import duration
 from tui_profiler.verbs import outcome
 from tui_profiler.verbs.report import report
 

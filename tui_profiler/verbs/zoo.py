@@ -19,16 +19,16 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_profiler.figures.units import clock, duration
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Request, Start
+from tui_profiler.reports.json.zoo_files import Failure, failure_file, is_good, report_file, stem
 from tui_profiler.reports.json_values import Json
-from tui_profiler.reports.zoo_files import Failure, failure_file, is_good, report_file, stem
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.text import safe
-from tui_profiler.units import clock, duration
+from tui_profiler.system.atomic_file import write_whole
 from tui_profiler.verbs import outcome
 from tui_profiler.verbs.report import is_complete
-from tui_profiler.whole_file import write_whole
 
 Begin: TypeAlias = Callable[[Request], Source]
 """Starts a probe whose first request this is."""
@@ -71,6 +71,8 @@ async def make(job: Job, begin: Begin) -> Made:
     session, is_late = await _followed(begin(Start(spec)), job)
     seconds = time.monotonic() - began
     origin: dict[str, Json] = {**job.origin, "seconds": round(seconds, 3)}
+    if spec.run and not is_late:
+        session = outcome.measured(session)
     failure = _failure(session, job, is_late=is_late)
     if failure is None:
         return Made(job.name, report_file(session, origin, top=job.top), seconds, outcome.DONE)
