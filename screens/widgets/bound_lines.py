@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.queries.bound import PAPER_RIDGE, Bound, BoundKind, bound
-from tui_profiler.queries.panel_state import has_failed
-from tui_profiler.queries.sorts import OTHER_TIMES, times_fit_costs
+from tui_profiler.figures.units import duration, quantity, rate, share, thousands
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.cost.bound import (
+    KINDS,
+    Bound,
+    BoundKind,
+    bound,
+    phrase,
+    why_not_decided,
+)
+from tui_profiler.queries.panel.provenance import no_class, no_roof
+from tui_profiler.queries.panel.state import has_failed
+from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
-from tui_profiler.text import safe
-from tui_profiler.units import duration, intensity, quantity, rate, share, thousands
 
 from .lines import EMPTY, Line, line_width
-from .parts import LABEL, Look, absent, mark_of, meter, pending, row, section, words
+from .rows import LABEL, Look, absent, mark_of, meter, pending, row, section, words
 
+_AGAINST = "against this machine"
+MIX_LABEL = 12
+"""Cells of a class and the blank behind it: ``unexplained``."""
+MOST_CLASSES = 3
 _RATE = 7
 """Cells of the unit of a rate, so that figures end at one cell: ``GFLOP/s``."""
 
@@ -23,14 +35,13 @@ def bound_lines(look: Look) -> tuple[Line, ...]:
         return (section("bound", "", look), *pending("compute", "after the trace", look))
     found = bound(look.session, look.node)
     if found is None:
-        nothing = absent("compute", "it moves nothing and takes no time of its own", look)
+        nothing = absent("class", no_class(look.session, look.node), look)
         return (section("bound", "", look), *nothing)
     if not found.measured:
         return (section("bound", "on paper", look), *_on_paper(found, look))
     return (
-        section("bound", "against this machine", look),
-        *_roofs(found, look),
-        *words(found.reason, look),
+        section("bound", "share of its time" if found.is_container else _AGAINST, look),
+        *(_mix(found, look) if found.is_container else _roofs(found, look)),
     )
 
 
@@ -40,7 +51,7 @@ def verdict(found: Bound | None, look: Look) -> Line:
         return EMPTY
     sign = mark_of(found.kind, look.glyphs)
     if found.measured:
-        return ((f"{sign} {found.kind}-bound", found.kind),)
+        return ((f"{sign} {phrase(found.kind)}", found.kind),)
     return ((f"{sign} {found.kind}, on paper", "faint"),)
 
 
@@ -50,45 +61,69 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
         over = has_failed(session) or session.ended is not None
         finished = session.loop is not None and session.loop.state == "finished"
         return not over and not finished, "needs times"
-    if not times_fit_costs(session):
-        return False, OTHER_TIMES
+    if why := why_times_do_not_fit(session):
+        return False, why
     if session.ceilings is None:
         return True, "this machine's roofs are not measured yet"
+    if why := why_not_decided(session, node):
+        return False, safe(why)
     if not session.timings.per_forward(node):
         return False, "this node is not timed by itself"
-    return False, _no_roof(session.ceilings)
-
-
-def _no_roof(ceilings: Ceilings) -> str:
-    figures = (ceilings.bytes_per_second, ceilings.op_seconds)
-    reasons = [figure.reason for figure in figures if isinstance(figure, Unknown)]
-    return safe(reasons[0]) if reasons else "no roof was measured"
+    return False, no_roof(session.ceilings)
 
 
 def _on_paper(found: Bound, look: Look) -> tuple[Line, ...]:
     waits, reason = why_on_paper(look.session, look.node)
-    sentence = "it moves no bytes"
-    if found.intensity is not None:
-        side = "at most" if found.intensity <= PAPER_RIDGE else "above"
-        class_name = f"{found.kind}-bound"
-        sentence = f"{intensity(found.intensity)} FLOP/B, {side} {PAPER_RIDGE:.0f}: {class_name}"
     mark = pending if waits else absent
-    return (*words(sentence, look, "ink"), *mark("measured", reason, look))
+    return (*words(found.reason, look, "ink"), *mark("measured", reason, look))
 
 
-def _roofs(found: Bound, look: Look) -> tuple[Line, ...]:
-    lines = [
-        *_roof("compute", found.compute_share, _rate(found.flops_per_second, "FLOP/s"), look),
-        *_roof("memory", found.memory_share, _rate(found.bytes_per_second, "B/s"), look),
-    ]
-    if found.kind == "overhead" and found.overhead_share is not None:
-        lines += _roof("overhead", found.overhead_share, _calling(look), look)
+def _mix(found: Bound, look: Look) -> tuple[Line, ...]:
+    """Give the part of the time in each class, of four classes the three largest."""
+    length = max(look.inner - 30, 4)
+    rates = {
+        "compute": _rate(found.flops_per_second, "FLOP/s"),
+        "memory": _rate(found.bytes_per_second, "B/s"),
+    }
+    least = sorted(found.mix)[-MOST_CLASSES]
+    lines = []
+    for kind, part in zip(KINDS, found.mix, strict=True):
+        if part and part >= least:
+            left: Line = (
+                (kind.ljust(MIX_LABEL), "muted"),
+                *meter(part, length - (MIX_LABEL - LABEL), kind, look),
+                (share(part).rjust(6), "ink"),
+            )
+            right = rates.get(kind, EMPTY)
+            fits = line_width(left) + 1 + line_width(right) <= look.inner
+            lines.append(row(left, right if fits else EMPTY, look))
+    if found.not_decided:
+        why = safe(why_not_decided(look.session, look.node))
+        lines += absent("on paper", f"{share(found.not_decided)}: {why}", look)
     return tuple(lines)
 
 
-def _roof(kind: BoundKind, reached: float | None, right: Line, look: Look) -> tuple[Line, ...]:
+def _roofs(found: Bound, look: Look) -> tuple[Line, ...]:
+    rates = {
+        "compute": _rate(found.flops_per_second, "FLOP/s"),
+        "memory": _rate(found.bytes_per_second, "B/s"),
+    }
+    why = {kind: safe(reason) for kind, reason in found.no_roof}
+    lines = [
+        *_roof("compute", found.compute_share, (rates["compute"], why), look),
+        *_roof("memory", found.memory_share, (rates["memory"], why), look),
+    ]
+    if found.kind == "overhead" and found.overhead_share is not None:
+        lines += _roof("overhead", found.overhead_share, (_calling(look), why), look)
+    return (*lines, *words(found.reason, look))
+
+
+def _roof(
+    kind: BoundKind, reached: float | None, said: tuple[Line, dict[BoundKind, str]], look: Look
+) -> tuple[Line, ...]:
+    right, why = said
     if reached is None:
-        return absent(kind, f"no {kind} roof for this type of number", look)
+        return absent(kind, why.get(kind, f"it needs no {kind} roof"), look)
     length = max(look.inner - 30, 4)
     left: Line = (
         (kind.ljust(LABEL), "muted"),

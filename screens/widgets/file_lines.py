@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, FileFacts
-from tui_profiler.text import safe
-from tui_profiler.units import size, thousands
 
 from .lines import EMPTY, Line
-from .parts import Look, absent, row, section, words
+from .rows import Look, absent, row, section, words
 
 _LABEL = 10
 _MOST_PROBLEMS = 4

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.figures.units import UNAVAILABLE, duration, thousands
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import LoadSpec, Playback, known
-from tui_profiler.queries.panel_state import State, StateKind, state
-from tui_profiler.queries.panel_words import (
+from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate
+from tui_profiler.queries.panel.phrases import (
     device_text,
     input_text,
     macs_text,
     model_name,
     parameters_text,
 )
-from tui_profiler.queries.playback import origin, place, speed
-from tui_profiler.queries.remembered import age, is_remembered
-from tui_profiler.queries.totals import any_rate, is_estimated_rate
+from tui_profiler.queries.panel.playback import origin, place, speed
+from tui_profiler.queries.panel.remembered_tree import age, is_remembered
+from tui_profiler.queries.panel.state import State, StateKind, state
+from tui_profiler.queries.time.modes import is_training
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
-from tui_profiler.text import middle, safe
-from tui_profiler.units import UNAVAILABLE, duration, thousands
 
 from .lines import Line, LinesWidget, line_width
-from .parts import Look, finished, row
+from .rows import Look, finished, row
 
 NARROW = 100
 """Below this many columns the short form is used."""
@@ -82,7 +83,8 @@ def _names(look: Look, spec: LoadSpec | None) -> tuple[Line, ...]:
     shapes, device = input_text(session), device_text(session)
     forms = (
         (source, long, macs, shapes, device),
-        (source, long, macs, shapes, device.partition(",")[0]),
+        (source, long, macs, shapes, device_text(session, threads=False)),
+        *(((parameters, macs, shapes, "training"),) if is_training(session) else ()),
         (parameters, macs, shapes),
         (parameters, macs),
         (macs,),
@@ -129,7 +131,10 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
 def _rate(session: Session) -> str:
     per_second = known(any_rate(session))
     about = "~" if is_estimated_rate(session) else ""
-    return f"{UNAVAILABLE if per_second is None else f'{about}{per_second:.1f}'} it/s"
+    # Without a batch size forwards are counted: iterations.
+    has_items = session.model is not None and session.model.batch is not None
+    figure = UNAVAILABLE if per_second is None else f"{about}{per_second:.1f}"
+    return f"{figure} {'items/s' if has_items else 'it/s'}"
 
 
 def _played(look: Look, playback: Playback) -> tuple[Line, ...]:
@@ -138,7 +143,9 @@ def _played(look: Look, playback: Playback) -> tuple[Line, ...]:
     head: Line = ((sign, "accent"), (f" {place(playback, look.now)}", "ink"))
     fast: Line = ((f"  {speed(playback).replace('×', look.glyphs.times)}", "ink"),)
     lost: Line = ()
-    if playback.frames_skipped:
+    if any(skipped.splice for skipped in playback.skipped):
+        lost = ((f"  {look.glyphs.failed} spliced", "error"),)
+    elif playback.frames_skipped:
         skipped = f"{thousands(playback.frames_skipped)} skipped"
         lost = ((f"  {look.glyphs.failed} {skipped}", "error"),)
     comes_from: Line = ((f"  {origin(playback)}", "muted"),)

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    ZERO,
+    count,
+    dtype,
+    quantity,
+    shape,
+    size,
+    thousands,
+)
+from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Weight
-from tui_profiler.queries.bound import bound, intensity
+from tui_profiler.queries.cost.bound import (
+    bound,
+    intensity,
+    known_flops,
+    known_macs,
+)
+from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Bounded, Tree
-from tui_profiler.text import middle, safe, width
-from tui_profiler.units import ZERO, count, dtype, quantity, shape, size, thousands
-from tui_profiler.units import intensity as intensity_text
 
 from .bound_lines import verdict
 from .lines import EMPTY, Line, line_width
-from .parts import LABEL, Look, absent, columns, pending, row
+from .rows import LABEL, Look, absent, columns, pending, row
 
 MOST_TENSORS = 3
 
@@ -24,7 +39,7 @@ def identity_lines(look: Look) -> tuple[Line, ...]:
     node = tree.nodes[look.node]
     right = verdict(bound(look.session, look.node), look)
     room = max(look.inner - line_width(right) - 1, 8)
-    path = middle(title_of(tree, look.node), room, look.glyphs.ellipsis)
+    path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
     note = (row(((safe(node.note), "muted"),), EMPTY, look),) if node.note else ()
     return (
         row(((path, "strong ink"),), right, look),
@@ -128,11 +143,27 @@ def work_lines(look: Look) -> tuple[Line, ...]:
     bounded = tree.bounded.get(look.node)
     figures: list[Line] = [(("work".ljust(LABEL), "muted"), *macs(cost, bounded))]
     figures.append((("  ", "ink"), *flops(cost, bounded)))
-    lines = (columns(figures, right, look),)
+    lines = (columns(figures, right, look), *_memory(look))
     if not cost.uncosted:
         return lines
     missing = f"{thousands(cost.uncosted)} of {thousands(cost.ops)} operators have no formula"
     return (*lines, row(((" " * LABEL + missing, "muted"),), EMPTY, look))
+
+
+def _memory(look: Look) -> tuple[Line, ...]:
+    """Give what a module's calls allocated, where that was measured."""
+    window = look.session.memory_window
+    allocated = window.allocated(look.node) if window is not None else None
+    peak = window.peak(look.node) if window is not None else None
+    if allocated is None or peak is None:
+        return ()
+    left: Line = (
+        ("alloc".ljust(LABEL), "muted"),
+        (size(allocated), "ink"),
+        ("  peak ", "muted"),
+        (size(peak), "ink"),
+    )
+    return (row(left, (("measured", "muted"),), look),)
 
 
 _MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
@@ -140,16 +171,18 @@ _MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
 
 def macs(cost: Cost, bounded: Bounded | None) -> Line:
     """Give multiply-accumulates with their unit; marked where they depend on the data."""
-    return _figure(cost.macs, "MAC", _MARKS[bounded])
+    return _figure(known_macs(cost), "MAC", _MARKS[bounded])
 
 
 def flops(cost: Cost, bounded: Bounded | None) -> Line:
     """Give FLOPs with their unit; marked where operators without formula make it a lower bound."""
     mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
-    return _figure(cost.flops, "FLOP", mark)
+    return _figure(known_flops(cost), "FLOP", mark)
 
 
-def _figure(value: int, unit: str, before: str) -> Line:
+def _figure(value: int | None, unit: str, before: str) -> Line:
+    if value is None:
+        return ((UNAVAILABLE, "faint"), (f" {unit}", "muted"))
     if not value:
         return ((ZERO, "faint"), (f" {unit}", "muted"))
     figure, _, prefixed = quantity(value, unit).partition(" ")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
 
 from .lines import Line, Span, line_width, spread
-from .parts import plain
+from .rows import plain
 
 MANY = 3
 Keys = tuple[tuple[str, str], ...]

@@ -1,8 +1,8 @@
 """Lines of coloured text, and the widget that shows them and repaints only those that changed.
 
 1. A line is spans of (text, role). A role is a meaning, not a colour: the theme gives the colour.
-2. Text in a line is safe already (``tui_profiler.text``); nothing here parses markup. What was
-   forgotten is written out where a row is painted, the one way to the terminal.
+2. Text in a line is safe already (``tui_profiler.formatting.text``); nothing here parses markup.
+   What was forgotten is written out where a row is painted, the one way to the terminal.
 3. Functions of this file are pure and count terminal cells, not characters.
 """
 
@@ -21,9 +21,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_profiler import text as texts
-from tui_profiler.canvas import ASCII, UNICODE
-from tui_profiler.text import fit, printable, width
+from tui_profiler.formatting import text as texts
+from tui_profiler.formatting.canvas import ASCII, UNICODE
+from tui_profiler.formatting.text import fit, printable, width
 
 from ..terminal.painting import runs
 
@@ -44,6 +44,7 @@ COLOURS = {
     "compute": "bound-compute",
     "memory": "bound-memory",
     "overhead": "bound-overhead",
+    "unexplained": "bound-unexplained",
     "idle": "bound-idle",
 }
 """Role of a text to variable of the theme."""

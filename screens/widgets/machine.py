@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.session import EMPTY, Session
 
 from .lines import LinesWidget
 from .machine_lines import machine_lines
-from .parts import Look, finished
+from .rows import Look, finished
 
 
 class Machine(LinesWidget):

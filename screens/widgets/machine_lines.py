@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.canvas import sparkline
+from tui_profiler.figures.units import energy, frequency, quantity, share, size, three_digits
+from tui_profiler.formatting.canvas import sparkline
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
-from tui_profiler.queries.energy import forward_energy
-from tui_profiler.queries.panel_state import is_stale
-from tui_profiler.queries.series import gpu_utilisation, process_memory, utilisation
-from tui_profiler.text import safe
-from tui_profiler.units import energy, frequency, quantity, share, size, three_digits
+from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.panel.state import is_stale
+from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
 
 from .lines import EMPTY, Line
-from .parts import Look, absent, pending, row, section, without_colour
+from .rows import Look, absent, pending, row, section, without_colour
 
 LABEL = 8
 MAX_GPUS = 4

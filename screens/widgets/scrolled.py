@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_profiler.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
 
 from .lines import Line, LinesWidget, exact
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.queries.panel_words import dropped, last_events, left_out, overhead_text
+from tui_profiler.figures.units import thousands
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.queries.panel.phrases import dropped, last_events, left_out, overhead_text
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
-from tui_profiler.text import safe, width
-from tui_profiler.units import thousands
 
 from .lines import EMPTY, Line, LinesWidget, line_width
-from .parts import Look, finished, row
+from .rows import Look, finished, row
 
 
 def status_lines(look: Look, said: str = "", standing: tuple[str, ...] = ()) -> tuple[Line, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.queries import strip as strips
-from tui_profiler.queries.mixes import NewestMixes
-from tui_profiler.queries.steady import Steady
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.queries.cost.bound import mixes_of
+from tui_profiler.queries.forward import strip as strips
+from tui_profiler.queries.time.hysteresis import Steady
 from tui_profiler.session import EMPTY, Session
 
 from . import strip_lines
@@ -32,7 +32,6 @@ class ForwardStrip(LinesWidget):
         self._session = session
         self._selected = 0
         self._glyphs = glyphs
-        self._mixes = NewestMixes()
         self._widths: Steady[_Drawn] = Steady(HOLD_SECONDS)
         self._drawn: _Drawn = (strips.Strip((), measured=False), ())
 
@@ -81,9 +80,8 @@ class ForwardStrip(LinesWidget):
         if cells <= 0:
             return
         session = self._session
-        self._mixes.follow(session)
         wanted = strips.moved(strips.strip(session, cells), MARGIN)
-        colours = strips.colours(wanted, self._mixes.between)
+        colours = strips.colours(wanted, mixes_of(session))
         self._drawn = self._widths.show(cells, (wanted, colours), session.heard_at)
         self._draw()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import UNICODE, Glyphs
-from tui_profiler.queries.bound import KINDS
-from tui_profiler.queries.strip import ELSEWHERE, Segment, Strip
+from tui_profiler.figures.units import share_cell
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.queries.cost.bound import KINDS
+from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip
 from tui_profiler.session import Tree
-from tui_profiler.text import safe, width
-from tui_profiler.units import share_cell
 
 from .lines import Line, Span, exact
+
+ROLES = (*KINDS, "faint")
+"""Of the parts of a mix; grey is what the roofs do not decide."""
 
 
 def bars(
@@ -19,7 +22,7 @@ def bars(
 
     Args:
         shown: the segments.
-        colours: cells of each of ``KINDS``, one tuple for each segment; an empty one is grey.
+        colours: cells of each of ``ROLES``, one tuple for each segment; an empty one is grey.
         cells: width of the line.
         glyphs: the set to draw with.
     """
@@ -40,7 +43,7 @@ def bar(segment: Segment, widths: tuple[int, ...], glyphs: Glyphs) -> Line:
     if not widths:
         return ((glyphs.full * segment.cells, "faint"),)
     return tuple(
-        (glyphs.full * cells, kind) for kind, cells in zip(KINDS, widths, strict=True) if cells
+        (glyphs.full * cells, kind) for kind, cells in zip(ROLES, widths, strict=True) if cells
     )
 
 

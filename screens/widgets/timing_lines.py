@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tui_profiler.canvas import nice_ceiling, sparkline
+from tui_profiler.figures.units import count, duration, thousands, three_digits
+from tui_profiler.figures.units import share as share_text
+from tui_profiler.formatting.canvas import nice_ceiling, sparkline
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Node
-from tui_profiler.queries.panel_state import has_failed, running_stage
-from tui_profiler.queries.seconds import UNEVEN, node_seconds, parts_share, share
-from tui_profiler.queries.series import last_calls
-from tui_profiler.queries.sorts import times_fit_costs
-from tui_profiler.queries.why import operator_time_words
+from tui_profiler.queries.panel.provenance import operator_time_words
+from tui_profiler.queries.panel.state import has_failed, running_stage
+from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
+from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share, share
+from tui_profiler.queries.time.series import last_calls
 from tui_profiler.session import Session, Timing
-from tui_profiler.text import safe
-from tui_profiler.units import count, duration, thousands, three_digits
-from tui_profiler.units import share as share_text
 
 from .lines import EMPTY, Line
-from .parts import Look, absent, columns, pending, row, section
+from .rows import Look, absent, columns, pending, row, section
 
 VALUE = 11
 """Cells of the last value, right of the sparkline."""
@@ -48,7 +48,8 @@ def provenance(session: Session, timing: Timing) -> str:
     """Say what the figures speak of: at most the last calls in the window."""
     window = session.tick.window if session.tick is not None else 0
     calls = min(window, timing.calls) if window else timing.calls
-    of = "measured" if times_fit_costs(session) else "of other inputs"
+    why = why_times_do_not_fit(session)
+    of = "cold" if why == COLD_TIMES else "of other inputs" if why else "measured"
     return f"{of}, 1 call" if calls == 1 else f"{of}, last {thousands(calls)} calls"
 
 
@@ -68,6 +69,13 @@ def in_unit(seconds: float, unit: str) -> str:
 def calls_text(timing: Timing) -> str:
     """Give the number of calls so far: in full up to a million."""
     return thousands(timing.calls) if timing.calls < 1_000_000 else count(timing.calls)
+
+
+def counted(session: Session, timing: Timing) -> Line:
+    """Give the number of calls, and whether the times are cold."""
+    tick = session.tick
+    said = "cold  n  " if tick is not None and tick.cold else "n  "
+    return ((said, "muted"), (calls_text(timing), "ink"))
 
 
 def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
@@ -125,7 +133,7 @@ def _quantiles(look: Look, timing: Timing) -> Line:
         ((label, "muted"), (" " + in_unit(seconds, unit).rjust(5), "ink"))
         for label, seconds in named
     ]
-    return columns(parts, (("n  ", "muted"), (calls_text(timing), "ink")), look)
+    return columns(parts, counted(look.session, timing), look)
 
 
 def _per_forward(look: Look, node: Node, timing: Timing) -> Line:

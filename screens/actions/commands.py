@@ -1,0 +1,69 @@
+"""Everything that can be done by name: the keys of the one table, and what has no key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from tui_profiler.queries.fuzzy import best_first
+from tui_profiler.queries.panel.accepted_requests import refusal
+from tui_profiler.queries.tree.columns import COLUMN_WORDS
+from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, SortKey
+from tui_profiler.session import Session
+
+from .table import DEPTHS, EXPLORER, Key, shown
+
+_ORDERS: dict[SortKey, str] = {
+    **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
+    "order": "siblings as the model runs them",
+    "name": "siblings by the alphabet",
+}
+_ORDERED_BY = tuple(key for key in SORT_KEYS if key != "bar")
+
+
+class Command(Struct, frozen=True):
+    """One thing that can be done, by name."""
+
+    name: str
+    help: str
+    action: str
+    """As Textual runs it: ``sort_by('macs')``."""
+    key: str = ""
+    """Empty where it has none."""
+    why_not: str = ""
+    """Why it is not done now; empty where it is."""
+
+
+def commands(
+    session: Session, themes: Iterable[str], keys: tuple[Key, ...] = (*EXPLORER, *DEPTHS)
+) -> tuple[Command, ...]:
+    """Give all commands, those with a key first.
+
+    Args:
+        session: what the probe is known to accept.
+        themes: names of the themes.
+        keys: as the user has them.
+    """
+    of_keys = tuple(_of_key(key, session) for key in keys if key.action != "palette")
+    found = [*of_keys]
+    found += [
+        Command(f"sort {SORT_LABELS[key]}", _ORDERS[key], f"sort_by('{key}')")
+        for key in _ORDERED_BY
+    ]
+    found += [
+        Command(f"theme {theme}", "draw in these colours", f"use_theme('{theme}')")
+        for theme in sorted(themes)
+    ]
+    found.append(Command("mouse", "mouse off, or on again", "toggle_mouse"))
+    return tuple(found)
+
+
+def matching(typed: str, found: Iterable[Command]) -> tuple[Command, ...]:
+    """Give the commands that fit what was typed, the best first; refused ones last."""
+    fitting = best_first(typed, found, lambda command: (command.name, command.help))
+    return tuple(sorted(fitting, key=lambda command: bool(command.why_not)))
+
+
+def _of_key(key: Key, session: Session) -> Command:
+    return Command(key.label, key.help, key.action, shown(key), refusal(session, key.request))

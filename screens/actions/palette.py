@@ -1,0 +1,104 @@
+"""The palette: every command by name. Typing searches, enter runs the one under the cursor."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+
+from ..widgets.lines import LinesWidget
+from ..widgets.prompt import MAX_LENGTH
+from .commands import Command, matching
+from .palette_lines import palette_lines
+
+MOST_CELLS, MOST_ROWS = 120, 20
+
+
+class PaletteScreen(ModalScreen[Command | None]):
+    """Lies over the screen that it was opened from; gives the command that was chosen."""
+
+    CSS = """
+    PaletteScreen { background: transparent; }
+    PaletteScreen #palette { background: $panel; offset: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", show=False),
+        Binding("ctrl+p", "dismiss(None)", show=False),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "move(-10)", show=False),
+        Binding("pagedown", "move(10)", show=False),
+        Binding("enter", "choose", show=False),
+    ]
+
+    def __init__(self, found: tuple[Command, ...], glyphs: Glyphs = UNICODE) -> None:
+        super().__init__()
+        self._commands = self._found = found
+        self._glyphs = glyphs
+        self._typed = ""
+        self._selected = 0
+
+    def compose(self) -> ComposeResult:
+        """One panel."""
+        yield LinesWidget(id="palette")
+
+    def on_mount(self) -> None:
+        """Show every command."""
+        self._search("")
+
+    def on_resize(self) -> None:
+        """Take the room that there is."""
+        self._draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """Search for what is typed."""
+        if event.key == "backspace":
+            self._search(self._typed[:-1])
+        elif event.key == "ctrl+u":
+            self._search("")
+        elif event.character is not None and event.character.isprintable():
+            self._search(self._typed + event.character)
+        else:
+            return
+        event.stop()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Search for what is pasted, its first line."""
+        line = event.text.split("\n", maxsplit=1)[0]
+        self._search(self._typed + "".join(filter(str.isprintable, line)))
+
+    def action_back(self) -> None:
+        """Clear what was typed, then leave."""
+        if self._typed:
+            self._search("")
+        else:
+            self.dismiss(None)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        self._selected = max(0, min(self._selected + by, len(self._found) - 1))
+        self._draw()
+
+    def action_choose(self) -> None:
+        """Leave with the command under the cursor; one that is refused says why already."""
+        if self._found and not self._found[self._selected].why_not:
+            self.dismiss(self._found[self._selected])
+
+    def _search(self, typed: str) -> None:
+        self._typed = typed[:MAX_LENGTH]
+        self._found, self._selected = matching(self._typed, self._commands), 0
+        self._draw()
+
+    def _draw(self) -> None:
+        cells, rows = min(self.size.width, MOST_CELLS), min(self.size.height - 2, MOST_ROWS)
+        if cells > 4 and rows > 0:
+            panel = self.query_one("#palette", LinesWidget)
+            panel.styles.width, panel.styles.height = cells, rows
+            panel.lines = palette_lines(
+                self._found, self._selected, self._typed, (cells, rows), self._glyphs
+            )

@@ -1,0 +1,322 @@
+"""Every key, once: bindings, footer, the keys screen and README's table are made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+from textual.binding import Binding
+
+from .names import action_name, written
+
+
+class Key(Struct, frozen=True):
+    """A key and what it does."""
+
+    keys: str
+    """As Textual names them, comma-separated; the first one is shown."""
+    action: str
+    label: str
+    """One word for the footer."""
+    help: str
+    """What it does, for the keys screen."""
+    group: str
+    shown: str = ""
+    """How the key is written; empty: as named."""
+    footer: str = ""
+    """``left`` or ``right``, ``play`` for a recording's, or not in the footer; ``left!`` also at 80
+    columns, ``left-narrow`` only there."""
+    request: str = ""
+    """The request that the probe must accept for it."""
+
+
+SIDE_SCREENS: tuple[Key, ...] = (
+    Key(
+        "t",
+        "side('timeline')",
+        "timeline",
+        "one forward as a flame strip, and the last minutes",
+        "screens",
+        footer="right",
+    ),
+    Key(
+        "r",
+        "side('roofline')",
+        "roofline",
+        "what every node reaches of what this machine can do",
+        "screens",
+        footer="right!",
+    ),
+    Key(
+        "m",
+        "side('memory')",
+        "memory",
+        "live bytes over one forward, and who is alive at the peak",
+        "screens",
+        footer="right!",
+    ),
+    Key(
+        "w",
+        "side('weights')",
+        "weights",
+        "statistics of every parameter, and what the output loses when one is changed",
+        "screens",
+        footer="right",
+    ),
+    Key(
+        "f",
+        "side('findings')",
+        "findings",
+        "advice by predicted gain, with its evidence; x tries it",
+        "screens",
+        footer="right",
+    ),
+)
+"""Other views of the same session and node; the label is the screen's name."""
+EXPLORER: tuple[Key, ...] = (
+    Key(
+        "slash",
+        "filter",
+        "search",
+        "filter the tree, it stays: conv type:conv bound:memory time>1ms share>5% !relu",
+        "find",
+        "/",
+        "left!",
+    ),
+    Key("n", "match(1)", "next", "next match of the filter", "find"),
+    Key("N", "match(-1)", "former", "former match of the filter", "find"),
+    Key("s", "sort", "sort", "sort siblings by the next column", "find", "", "left!"),
+    Key("S", "reverse", "reverse", "reverse the order, or sort anew by a live column", "find"),
+    Key("enter", "open", "open", "block: make it the root; leaf: open it", "move", "↵", "left!"),
+    Key("o", "node", "node", "open the node screen from anywhere", "move"),
+    Key(
+        "escape,backspace", "back", "back", "back: drop the filter, then one root up", "move", "esc"
+    ),
+    Key("z", "hottest", "hottest", "go to the module with the most self time", "find", "", "left"),
+    Key("b", "mark", "mark", "mark the node, or take its mark away", "find"),
+    Key("apostrophe", "next_mark", "next mark", "go to the next mark", "find", "'"),
+    Key(
+        "ctrl+o",
+        "jump_back",
+        "jump back",
+        "go where the cursor was before a jump: hottest, filter, mark, another screen",
+        "find",
+    ),
+    Key("p", "pause", "pause", "pause the view; the model runs on", "live", "", "left"),
+    Key("p", "pause", "halt", "stand still, or play", "play", "", "play!", "Play"),
+    Key("less_than_sign", "seek(-5)", "back", "5 s back", "play", "<", "play!", "Seek"),
+    Key("greater_than_sign", "seek(5)", "on", "5 s on", "play", ">", "play!", "Seek"),
+    Key("shift+left", "seek(-60)", "back", "a minute back", "play", request="Seek"),
+    Key("shift+right", "seek(60)", "on", "a minute on", "play", request="Seek"),
+    Key(
+        "plus,equals_sign", "speed(2)", "faster", "twice as fast", "play", "+", "play!", "SetSpeed"
+    ),
+    Key("minus", "speed(0.5)", "slower", "half as fast", "play", "-", "play!", "SetSpeed"),
+    Key(
+        "at",
+        "seek_to",
+        "go to",
+        "go to a place: 12.5 or 1:30 from the beginning, 50%, end",
+        "play",
+        "@",
+        "play!",
+        request="Seek",
+    ),
+    Key(
+        "P", "hold", "hold", "hold the model (press twice), or let it run", "live", request="Pause"
+    ),
+    Key(
+        "full_stop",
+        "step",
+        "step",
+        "one forward while the model is held",
+        "live",
+        ".",
+        request="Step",
+    ),
+    Key(
+        "B",
+        "batch",
+        "batch",
+        "another batch size, or other inputs; then the difference to before shows",
+        "live",
+        request="SetBatch",
+    ),
+    Key(
+        "D",
+        "device",
+        "device",
+        "another device or dtype; then the difference to before shows",
+        "live",
+        request="Start",
+    ),
+    Key(
+        "V",
+        "next_model",
+        "model",
+        "show the next model that the program calls, and keep it",
+        "live",
+        request="ShowModel",
+    ),
+    Key(
+        "F",
+        "phase",
+        "phase",
+        "run the other forward of a model that generates: prefill or decode",
+        "live",
+        request="SetPhase",
+    ),
+    Key(
+        "E",
+        "replay",
+        "replay",
+        "measure the node's energy: run it alone for a quarter of a minute; any other request"
+        " ends it",
+        "live",
+        request="ReplayNode",
+    ),
+    Key("down,j", "move(1)", "down", "one row down", "move", "↓ j"),
+    Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k"),
+    Key("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move", "ctrl+d"),
+    Key("ctrl+u,pageup", "page(-1)", "page", "half a page up", "move", "ctrl+u"),
+    Key("g,home", "first", "top", "first row", "move", "g"),
+    Key("G,end", "last", "bottom", "last row", "move", "G"),
+    Key(
+        "right_square_bracket",
+        "sibling(1)",
+        "sibling",
+        "next node below the same parent",
+        "move",
+        "]",
+    ),
+    Key(
+        "left_square_bracket",
+        "sibling(-1)",
+        "sibling",
+        "former node below the same parent",
+        "move",
+        "[",
+    ),
+    Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l"),
+    Key("left,h", "fold", "fold", "fold, or go to the parent", "fold", "← h"),
+    Key("space", "toggle_fold", "fold", "fold or unfold", "fold"),
+    Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{"),
+    Key("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}"),
+    Key("a", "operators", "operators", "show or hide operators in the tree", "fold"),
+    Key("u", "group", "equal", "equal blocks in a row as one row with sums, or one by one", "fold"),
+    Key(
+        "tab",
+        "panels",
+        "panels",
+        "80 columns: the next section of the panel in full",
+        "look",
+        "",
+        "left-narrow",
+    ),
+    Key(
+        "i", "why", "why", "why this figure: where it comes from, or why it is unavailable", "look"
+    ),
+    Key(
+        "y",
+        "copy",
+        "copy",
+        "copy, over SSH too: y or p the node's path, r its row, l the panel, s the screen",
+        "look",
+    ),
+    Key(
+        "e",
+        "export",
+        "export",
+        "write the screen, the rows or a report to a file",
+        "look",
+    ),
+    Key("c", "columns", "columns", "choose the columns of the tree, and their order", "look"),
+    Key("T", "theme", "theme", "next theme", "look"),
+    Key(
+        "plus,equals_sign",
+        "speed(2)",
+        "faster",
+        "redraw more often, up to 10 times a second",
+        "look",
+        "+",
+    ),
+    Key("minus", "speed(0.5)", "slower", "redraw less often, down to every 2 s", "look", "-"),
+    *SIDE_SCREENS,
+    Key(
+        "C",
+        "compare",
+        "compare",
+        "hold this model against another model, a recording or a JSON report, node by node",
+        "live",
+    ),
+    Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
+    Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
+    Key("L", "log", "log", "what the model and the worker printed", "screens"),
+    Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
+    Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
+    Key(
+        "x",
+        "try",
+        "try",
+        "try the marked remedy of a failure; tab marks the next",
+        "live",
+        request="Start",
+    ),
+    Key(
+        "ctrl+r",
+        "restart",
+        "restart",
+        "restart the worker; of a program that was attached to, record the tree anew",
+        "live",
+        request="Start",
+    ),
+    Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
+    Key("q", "leave", "quit", "quit", "screens"),
+)
+DEPTHS: tuple[Key, ...] = tuple(
+    Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")
+    for depth in range(1, 10)
+)
+
+
+def bindings(keys: tuple[Key, ...]) -> list[Binding]:
+    """Give Textual's bindings."""
+    return [
+        Binding(key.keys, key.action, key.label, show=False, id=action_name(key.action))
+        for key in keys
+    ]
+
+
+def remapped(keys: tuple[Key, ...], own: Mapping[str, tuple[str, ...]]) -> tuple[Key, ...]:
+    """Give the keys as a user has them; what the user gave to another action is lost.
+
+    Args:
+        keys: as they are without a configuration.
+        own: name of the action to its keys, as Textual names them.
+    """
+    if not own:
+        return keys
+    taken = {key for own_keys in own.values() for key in own_keys}
+    found: list[Key] = []
+    for key in keys:
+        mine = own.get(action_name(key.action))
+        if mine is None:
+            mine = tuple(one for one in key.keys.split(",") if one not in taken)
+            if len(mine) == key.keys.count(",") + 1:
+                found.append(key)
+                continue
+        shown = written(mine[0]) if mine else ""
+        found.append(replace(key, keys=",".join(mine), shown=shown or "none"))
+    return tuple(found)
+
+
+def shown(key: Key) -> str:
+    """Give a key as it is written on screen."""
+    return key.shown or key.keys.split(",", maxsplit=1)[0]
+
+
+def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
+    """Give (key, label) of one side of the footer."""
+    wanted = (f"{side}!", f"{side}-narrow" if narrow else side)
+    return tuple((shown(key), key.label) for key in keys if key.footer in wanted and key.keys)

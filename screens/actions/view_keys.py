@@ -1,0 +1,113 @@
+"""The keys of each view beside the explorer, once: its bindings, and the list of keys there."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+from .table import SIDE_SCREENS, Key
+
+_HERE = "here"
+_TO_A_NODE = Key("enter", "open", "node", "open the node under the cursor", _HERE, "↵")
+
+
+def _ends(action: str, many: int = 1_000_000) -> tuple[Key, ...]:
+    """Give the keys to the first and the last row."""
+    return (
+        Key("g,home", f"{action}(-{many})", "top", "the first", _HERE, "g"),
+        Key("G,end", f"{action}({many})", "bottom", "the last", _HERE, "G"),
+    )
+
+
+def _pages(action: str, what: str) -> tuple[Key, ...]:
+    """Give the keys by half a page."""
+    return (
+        Key("ctrl+d,pagedown", f"{action}(1)", "page", f"{what} down", _HERE, "ctrl+d"),
+        Key("ctrl+u,pageup", f"{action}(-1)", "page", f"{what} up", _HERE, "ctrl+u"),
+    )
+
+
+WEIGHTS: tuple[Key, ...] = (
+    Key("x", "measure", "measure", "measure what the output loses by this weight", _HERE),
+    Key("X", "measure_all", "all", "measure it of every weight, one after another", _HERE),
+    Key("v", "scheme", "change", "what is done to a weight: int8, int4, fp8, zeros", _HERE),
+    Key("a", "read", "read", "read the values again", _HERE),
+    Key("c", "stop", "stop", "stop reading or measuring; what is known stays", _HERE),
+    Key("s", "sort", "sort", "order by the next column", _HERE),
+    Key("S", "reverse", "reverse", "turn the order round", _HERE),
+    Key("b", "buffers", "buffers", "show buffers, or parameters alone", _HERE),
+    _TO_A_NODE,
+    Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
+    Key("up,k", "move(-1)", "up", "one row up", _HERE, "↑ k"),
+    *_pages("page", "half a page"),
+    *_ends("move"),
+)
+FINDINGS: tuple[Key, ...] = (
+    Key("x", "try", "try", "try it in a process of its own, or stop its trial", _HERE),
+    Key("down,j", "walk(1)", "finding", "the next finding", _HERE, "↓ j"),
+    Key("up,k", "walk(-1)", "finding", "the former finding", _HERE, "↑ k"),
+    Key("right,l", "cross(1)", "its nodes", "the next node of this finding", _HERE, "→ l"),
+    Key("left,h", "cross(-1)", "its nodes", "the former node of this finding", _HERE, "← h"),
+    *_pages("scroll_detail", "what is said of it,"),
+    _TO_A_NODE,
+    *_ends("walk", 1000),
+)
+ROOFLINE: tuple[Key, ...] = (
+    Key("down,j", "walk(1)", "by time", "the node that takes the next less time", _HERE, "↓ j"),
+    Key("up,k", "walk(-1)", "by time", "the node that takes the next more time", _HERE, "↑ k"),
+    Key("right,l", "cross(1)", "by FLOP/B", "the next point to the right", _HERE, "→ l"),
+    Key("left,h", "cross(-1)", "by FLOP/B", "the next point to the left", _HERE, "← h"),
+    _TO_A_NODE,
+    *_pages("page", "half a page"),
+    *_ends("walk"),
+)
+TIMELINE: tuple[Key, ...] = (
+    Key("left,h", "beside(-1)", "walk", "the block before", _HERE, "← h"),
+    Key("right,l", "beside(1)", "walk", "the block after", _HERE, "→ l"),
+    Key("up,k", "outward", "walk", "out of the block", _HERE, "↑ k"),
+    Key("down,j", "inward", "walk", "into the block", _HERE, "↓ j"),
+    Key("enter", "zoom", "zoom", "the block over the whole width; esc zooms out", _HERE, "↵"),
+    Key("z", "hottest", "hottest", "the module with the most self time", _HERE),
+    Key("s", "span", "span", "another span of the last minutes", _HERE),
+)
+MEMORY: tuple[Key, ...] = (
+    Key("left,h", "step(-1)", "step", "the operator before", _HERE, "← h"),
+    Key("right,l", "step(1)", "step", "the operator after", _HERE, "→ l"),
+    Key("z", "peak", "peak", "the step with the most bytes alive", _HERE),
+    _TO_A_NODE,
+    Key("pageup,ctrl+u", "page(-1)", "page", "a tenth of the forward back", _HERE, "ctrl+u"),
+    Key("pagedown,ctrl+d", "page(1)", "page", "a tenth of the forward on", _HERE, "ctrl+d"),
+    Key("g,home", "end(0)", "first", "the first step", _HERE, "g"),
+    Key("G,end", "end(-1)", "last", "the last step", _HERE, "G"),
+)
+NODE: tuple[Key, ...] = (
+    Key("right_square_bracket", "sibling(1)", "sibling", "the next sibling", _HERE, "]"),
+    Key("left_square_bracket", "sibling(-1)", "sibling", "the former sibling", _HERE, "["),
+    Key("down,j", "scroll_by(1)", "scroll", "one row down", _HERE, "↓ j"),
+    Key("up,k", "scroll_by(-1)", "scroll", "one row up", _HERE, "↑ k"),
+    *_pages("page", "half a page"),
+    Key("g,home", "start", "top", "the first row", _HERE, "g"),
+    Key("G,end", "end", "bottom", "the last row", _HERE, "G"),
+    Key("y", "copy", "copy", "copy the node's path", _HERE),
+)
+EVERY: tuple[Key, ...] = (
+    Key("escape,backspace", "back", "back", "back to the explorer", "screens", "esc"),
+    Key("q", "leave", "back", "back to the explorer", "screens"),
+    Key("o", "node", "node", "open the node screen", "screens"),
+    *SIDE_SCREENS,
+    Key("question_mark", "keys", "keys", "this list", "screens", "?"),
+    Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
+    Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
+    Key(
+        "p", "pause", "pause", "pause the view, the model runs on; halt or play a recording", "look"
+    ),
+    Key("y", "copy", "copy", "copy the path, the row, the panel or the screen", "look"),
+    Key("e", "export", "export", "write the screen, the rows or a report to a file", "look"),
+)
+"""What every view has; bound by what they have in common."""
+OF_NODE = (*NODE, *(key for key in EVERY if key.action not in ("node", "copy", "export")))
+"""Every key of the node screen."""
+
+
+def own_bindings(keys: tuple[Key, ...]) -> list[Binding]:
+    """Give Textual's bindings of a view's own keys."""
+    return [Binding(key.keys, key.action, show=False) for key in keys]

@@ -1,0 +1,1 @@
+"""The apps: read a source, keep the session, hand it to the screens."""

@@ -1,0 +1,1 @@
+"""What every app and every screen has."""

@@ -1,0 +1,227 @@
+"""What every app of ours is, and what screens ask of the one that they are shown in."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from msgspec.structs import replace
+from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.screen import ModalScreen, Screen
+from textual.timer import Timer
+
+from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.messages import (
+    Ended,
+    Failed,
+    LoopState,
+    ModelFacts,
+    Playback,
+    StageDone,
+    StageStarted,
+    TraceDone,
+)
+from tui_profiler.session import EMPTY, Jump, Remembered, Session
+from tui_profiler.session.workspace import NO_RANKS, Workspace
+
+from ..actions.table import Key, remapped
+from ..settings.appearance import ThemeName
+from ..settings.preferences import Habits
+from ..settings.theme import PREFIX, THEMES, roles_for
+from ..terminal.crash_report import Circumstances
+from ..terminal.crashing import CrashingApp
+from ..terminal.driver import QuietDriver
+from ..terminal.guard import end_on_hang_up, end_on_signals
+from ..terminal.painting import KeysFirstApp
+from ..web.driver import is_served
+
+_Result = TypeVar("_Result")
+
+AT_ONCE = (
+    *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
+    *(Playback, Jump, Remembered),
+)
+"""What screens see as it comes, not at the rate: it changes them as a whole."""
+LEFT_SECONDS = 2.0
+"""From leaving a screen until its widgets are freed: keys come first."""
+
+
+class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
+    """Has our themes, our terminal driver and output, and no palette of Textual's."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+    ]
+
+    def __init__(self, theme: ThemeName = "dark") -> None:
+        super().__init__(driver_class=None if is_served() else QuietDriver)
+        for ours in THEMES:
+            self.register_theme(ours)
+        self.theme = os.environ.get("TEXTUAL_THEME") or PREFIX + theme
+        self._drawn_before: list[Any] = []
+        self._freeing: Timer | None = None
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Give our roles where a theme does not name them."""
+        return roles_for(self.current_theme)
+
+    def pop_screen(self) -> AwaitComplete:
+        """Leave a screen, and free it a moment later.
+
+        Its widgets refer to each other, so only the collector frees them, which runs once in hours
+        (``GARBAGE`` in ``explorer/layout.py``): 0.4 MB per screen. Textual 8 also keeps the lines
+        of the last 1,024 screens, in the cache of ``StylesCache.get_inner_outer``.
+        """
+        widgets = self.screen.walk_children(with_self=True)
+        self._drawn_before += [getattr(one, "_styles_cache", None) for one in widgets]
+        if self._freeing is not None:
+            self._freeing.stop()
+        self._freeing = self.set_timer(LEFT_SECONDS, self._free_what_was_left)
+        return super().pop_screen()
+
+    def _free_what_was_left(self) -> None:
+        drawn, self._drawn_before = self._drawn_before, []
+        for one in drawn:
+            if hasattr(one, "clear"):
+                one.clear()
+        # Bound to a session that no longer changes: Textual drops them only on a change.
+        for watchers in getattr(self, "__watchers", {}).values():
+            watchers[:] = [one for one in watchers if not one[0]._closing]
+        gc.collect()
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        """Leave the pointer alone: Textual's sequence would come after the screen is given back."""
+
+
+def unix_clock() -> Callable[[], float]:
+    """Return a clock of Unix time that goes on steadily when the machine's clock is set."""
+    offset = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset
+
+
+class BaseApp(ThemedApp[int]):
+    """Has what screens are bound to, is as its user is used to, and can be left from anywhere.
+
+    Args:
+        habits: what the user is used to; None: what everybody gets.
+        clock: gives Unix time; None: ``unix_clock``.
+    """
+
+    CSS_PATH = Path(__file__).with_name("app.tcss")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
+    ]
+
+    session: var[Session] = var(EMPTY)
+    before: var[Session] = var(EMPTY)
+    """The session as it was before the last change of batch, input, device or dtype."""
+    workspace: var[Workspace] = var(NO_RANKS)
+    rate: float = 4.0
+    """Redraws a second."""
+    given_keys: Mapping[str, tuple[str, ...]] = {}
+    """Name of an action to the keys that the user gave it."""
+
+    def __init__(
+        self, habits: Habits | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.habits = habits or Habits()
+        super().__init__(self.habits.theme)
+        self._given_clock = clock
+        self.set_clock()
+        self.glyphs: Glyphs = self.habits.glyphs
+        self.rate = self.habits.config.settings.rate
+        self.given_keys = self.habits.config.settings.keys
+        self._redrawing: Timer | None = None
+        self._on_top: Screen[object] | None = None
+
+    def set_clock(self) -> None:
+        """Count on from the machine's clock as it is now: what is started next reads it as well."""
+        self._clock = self._given_clock or unix_clock()
+
+    def on_mount(self) -> None:
+        """Begin to redraw. Textual calls the handler of each class of ours, the last one first."""
+        self.set_keymap({action: ",".join(keys) for action, keys in self.given_keys.items()})
+        self.set_rate(self.rate)
+        self.screen_change_signal.subscribe(self, self._leave, immediate=True)
+        if not self.is_headless:
+            end_on_signals(self._end)
+            end_on_hang_up(0, self._end, self.last_resort)
+
+    def _leave(self, now_on_top: Screen[object]) -> None:
+        """Take away what lies over a screen: it would lie over the next one, and speak of that.
+
+        At once, not when the screen hears of it: what is said in between is of the next one.
+        """
+        left, self._on_top = self._on_top, now_on_top
+        if not isinstance(left, ModalScreen):  # These lie over a screen, and say nothing so.
+            self.clear_notifications()
+
+    def set_rate(self, rate: float) -> None:
+        """Redraw so many times a second from now on."""
+        self.rate = rate
+        if self._redrawing is not None:
+            self._redrawing.stop()
+        self._redrawing = self.set_interval(1 / rate, self.redraw)
+
+    def redraw(self) -> Awaitable[None] | None:
+        """Show what is new; called at the rate."""
+        raise NotImplementedError
+
+    def action_leave(self) -> None:
+        """Quit, whatever screen is on top."""
+        self.exit(0)
+
+    def _end(self, code: int) -> None:
+        self.exit(code, return_code=code)
+
+    def last_resort(self, code: int) -> None:
+        """End the process when the app does not exit; on another thread."""
+        os._exit(code)
+
+    def write_to_terminal(self, sequence: str) -> None:
+        """Send a sequence, in order with what is drawn; as Textual does, through its driver."""
+        if self._driver is not None:
+            self._driver.write(sequence)
+
+    def circumstances(self) -> Circumstances:
+        """Add what is known of the session to the report of a crash."""
+        session = self.session
+        facts: list[tuple[str, str]] = []
+        if session.environment is not None:
+            facts.append(("torch", session.environment.torch))
+        if session.tree is not None:
+            facts.append(("tree", f"{len(session.tree)} nodes, by {session.tree.method}"))
+        if session.loop is not None:
+            facts.append(("model", session.loop.state))
+        return replace(super().circumstances(), facts=tuple(facts), log=session.log.lines)
+
+    def runs_script(self) -> bool:
+        """Tell whether leaving would end a script of the user's."""
+        return False
+
+    def let_script_go(self) -> None:
+        """Quit; the script runs on."""
+        raise NotImplementedError
+
+    def show_ranks(self) -> bool:
+        """Go to all ranks of the run; gives whether there are any."""
+        return False
+
+
+def own_keys(app: App[Any], keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Give keys as the user of an app has them."""
+    return remapped(keys, app.given_keys) if isinstance(app, BaseApp) else keys
+
+
+def redraw_seconds(app: App[Any]) -> float:
+    """Give the seconds between two redraws of what moves by the clock, as the user has them."""
+    return 1 / (app.rate if isinstance(app, BaseApp) else BaseApp.rate)

@@ -1,0 +1,1 @@
+"""The explorer: its screen, the parts of it, and what its keys do."""

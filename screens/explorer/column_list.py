@@ -1,0 +1,119 @@
+"""The list of columns over the explorer; the tree beside it follows every key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.queries.tree import column_choice
+from tui_profiler.queries.tree.columns import ColumnName
+
+from ..common.narrow import NARROW_COLUMNS
+from ..widgets.lines import LinesWidget
+from .column_list_lines import CELLS, column_lines, rows_wanted
+
+ROWS_ABOVE = 2
+"""So that the headings of the tree stay in sight."""
+Columns = tuple[ColumnName, ...]
+
+
+class ColumnsScreen(ModalScreen[None]):
+    """Lets columns be chosen and ordered."""
+
+    CSS = """
+    ColumnsScreen { align: right bottom; background: transparent; }
+    ColumnsScreen #columns { background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "step(1)", show=False),
+        Binding("up,k", "step(-1)", show=False),
+        Binding("J,shift+down,right,l", "carry(1)", show=False),
+        Binding("K,shift+up,left,h", "carry(-1)", show=False),
+        Binding("space,x", "show", show=False),
+        Binding("0", "usual", show=False),
+        Binding("enter,c,q", "keep", show=False),
+        Binding("escape", "undo", show=False),
+    ]
+
+    def __init__(
+        self,
+        chosen: Columns,
+        drawn: Callable[[], Columns],
+        changed: Callable[[Columns], None],
+        glyphs: Glyphs,
+    ) -> None:
+        """Begin.
+
+        Args:
+            chosen: by the user before; none where we chose.
+            drawn: gives what the tree has room for now.
+            changed: called with each new choice, none for as usual.
+            glyphs: the set to draw with.
+        """
+        super().__init__()
+        self._before = chosen
+        self._drawn = drawn
+        self._changed = changed
+        self._glyphs = glyphs
+        self._choice = column_choice.begun(chosen or drawn())
+
+    def compose(self) -> ComposeResult:
+        """One list."""
+        yield LinesWidget(id="columns")
+
+    def on_mount(self) -> None:
+        """Draw it."""
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Take as much room as there is and as is needed."""
+        self._draw()
+
+    def action_step(self, by: int) -> None:
+        """Move the cursor."""
+        self._choice = column_choice.stepped(self._choice, by)
+        self._draw()
+
+    def action_carry(self, by: int) -> None:
+        """Carry a column to the left or to the right."""
+        self._choose(column_choice.carried(self._choice, by))
+
+    def action_show(self) -> None:
+        """Show or hide a column."""
+        self._choose(column_choice.toggled(self._choice))
+
+    def action_usual(self) -> None:
+        """Leave the choice to us again."""
+        self._changed(())
+        self._choice = column_choice.begun(self._drawn())
+        self._draw()
+
+    def action_keep(self) -> None:
+        """Leave, with what is chosen."""
+        self.dismiss()
+
+    def action_undo(self) -> None:
+        """Leave, with what was chosen before."""
+        self._changed(self._before)
+        self.dismiss()
+
+    def _choose(self, choice: column_choice.ColumnChoice) -> None:
+        is_other = choice.columns != self._choice.columns
+        self._choice = choice
+        if is_other:
+            self._changed(choice.columns)
+        self._draw()
+
+    def _draw(self) -> None:
+        widget = self.query_one("#columns", LinesWidget)
+        cells = min(CELLS, self.size.width)
+        rows = min(rows_wanted(self._choice), self.size.height - ROWS_ABOVE)
+        # The tree's columns stay in sight: at its right, or where it is narrow over its names.
+        self.styles.align_horizontal = "left" if self.size.width < NARROW_COLUMNS else "right"
+        widget.styles.width, widget.styles.height = cells, rows
+        widget.lines = column_lines(self._choice, self._drawn(), cells, rows, self._glyphs)

@@ -1,0 +1,187 @@
+"""The tree of nodes, the place one lives in: what its keys do. The screen binds them."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from tui_profiler.queries.tree import filter as filters
+from tui_profiler.queries.tree import filter_terms, rows
+from tui_profiler.queries.tree import focus as focuses
+from tui_profiler.queries.tree.focus import SortKey, sort_keys
+from tui_profiler.queries.tree.rows import Outline
+from tui_profiler.session import Timings
+
+from . import lines
+from .jumps import TreePlaces
+
+IDLE_SECONDS = 5.0
+"""Rows move by themselves only when nothing was done to the tree for so long."""
+EXAMPLES = "type:conv bound:memory time>1ms share>5% params>1M mac>10M depth<3 !relu"
+"""Of terms, for a prompt that is still empty."""
+LIVE_SORTS = ("seconds", "share")
+
+
+class NodeTree(TreePlaces):
+    """Shows the tree of a session; set ``session``, ``form``, ``glyphs``, ``stale``, ``view``."""
+
+    DEFAULT_CSS: ClassVar[str] = "NodeTree { width: 1fr; height: 1fr; }"
+
+    _settled_laid: Outline | None = None
+    _settled_timings: Timings | None = None
+    _settled_at = 0.0
+    _settle_seconds = IDLE_SECONDS
+
+    def move(self, by: int) -> None:
+        """Move the cursor by so many rows."""
+        self._go(self._cursor() + by)
+
+    def page(self, pages: float) -> None:
+        """Move the cursor by so many screens of rows: 0.5 is half a page down."""
+        by = round(pages * self._body_rows())
+        self.move(by or (1 if pages > 0 else -1))
+
+    def goto_first(self) -> None:
+        """Move the cursor to the first row."""
+        self._go(0)
+
+    def goto_last(self) -> None:
+        """Move the cursor to the last row."""
+        self._go(len(self._outline) - 1 if self._outline is not None else 0)
+
+    def toggle(self) -> None:
+        """Fold or unfold the node under the cursor."""
+        if self._outline is not None:
+            self._lay(rows.toggled(self._outline, self.session, self.view.selected))
+            self._draw()
+
+    def unfold(self) -> None:
+        """Unfold the node under the cursor; on one that is unfolded, go to its first child."""
+        laid = self._outline
+        if laid is None or not laid.shape.branches[self.view.selected]:
+            return
+        if laid.is_unfolded(self.view.selected):
+            self.move(1)
+        else:
+            self.toggle()
+
+    def fold(self) -> None:
+        """Fold the node under the cursor; on one that is folded, go to its parent."""
+        laid = self._outline
+        if laid is None:
+            return
+        node = self.view.selected
+        if laid.is_unfolded(node):
+            self.toggle()
+        elif node != self.view.root:
+            self._go(laid.row_near(laid.tree.nodes[node].parent))
+
+    def unfold_to_depth(self, depth: int) -> None:
+        """Unfold to so many levels below the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.unfolded_to_depth(self.view, self._outline.tree, depth))
+
+    def fold_all(self) -> None:
+        """Fold everything but the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.all_folded(self.view, self._outline.tree))
+
+    def unfold_all(self) -> None:
+        """Unfold everything below the root of the view."""
+        if self._outline is not None:
+            self._look(focuses.all_unfolded(self.view, self._outline.tree))
+
+    def open(self) -> None:
+        """Say that the node under the cursor was opened; what that means is the screen's."""
+        if self._outline is not None:
+            self.post_message(self.Opened(self.view.selected))
+
+    def drill_down(self) -> bool:
+        """Make the node under the cursor the root of the view; False where nothing is inside."""
+        laid = self._outline
+        node = self.view.selected
+        if laid is None or not laid.shape.branches[node] or node == self.view.root:
+            return False
+        self._look(focuses.drilled_down(laid.focus, node))
+        return True
+
+    def drill_up(self) -> bool:
+        """Make the parent of the root of the view the root; False where it is the model already."""
+        laid = self._outline
+        if laid is None or self.view.root == 0:
+            return False
+        self._look(focuses.drilled_up(laid.focus, laid.tree))
+        return True
+
+    def sort_by(self, key: SortKey, *, descending: bool | None = None) -> None:
+        """Sort siblings; by default figures start with the largest, names with the first."""
+        falling = key != "name" if descending is None else descending
+        view = replace(self.view, sort=key, descending=falling and key != "order")
+        self._look(view)
+
+    def sort_by_next(self) -> None:
+        """Sort by the next of the columns that are shown."""
+        keys = sort_keys(self.columns_shown)
+        at = keys.index(self.view.sort) if self.view.sort in keys else 0
+        self.sort_by(keys[(at + 1) % len(keys)])
+
+    def reverse(self) -> None:
+        """Turn the order of siblings round."""
+        self.sort_by(self.view.sort, descending=not self.view.descending)
+
+    def resort(self) -> None:
+        """Sort anew by what the figures are now; the selected row keeps its line."""
+        self._look(self.view)
+
+    def filter_by(self, text: str) -> None:
+        """Show what the text finds, with everything above it; one without a term shows all."""
+        text = filter_terms.read(text).text
+        if self._outline is not None and text != self.view.filter_text:
+            self._lay(rows.filtered(self._outline, self.session, text))
+            self._draw()
+
+    def filter_hint(self, text: str) -> str:
+        """Give what is to be said of a filter: what is wrong with it, else what it finds.
+
+        Of an empty one: what there is to type.
+        """
+        asked, laid = filter_terms.read(text), self._outline
+        if not text.strip():
+            return EXAMPLES
+        if asked.wrong or laid is None or not asked.terms:
+            return asked.wrong[0] if asked.wrong else ""
+        if laid.shape.found:
+            return lines.matching(laid)
+        why = filters.why_none(self.session, asked.text)
+        return f'no node matches "{asked.text}"' + (f": {why}" if why else "")
+
+    def settle(self, at: float) -> None:
+        """Order and filter anew by live figures once nobody has touched the tree for a while.
+
+        Args:
+            at: seconds on a clock that never goes back.
+        """
+        laid, timings = self._outline, self.session.timings
+        if laid is not self._settled_laid:
+            self._settled_laid, self._settled_at = laid, at
+        is_live = self.view.sort in LIVE_SORTS or filters.is_live(self.view.filter_text)
+        is_due = at - self._settled_at >= self._settle_seconds
+        if laid is None or not is_live or not is_due or timings is self._settled_timings:
+            return
+        before = time.process_time()
+        self.resort()
+        # A tree so large that this takes long is looked through as much more seldom.
+        spent = time.process_time() - before
+        self._settle_seconds = max(IDLE_SECONDS, 50 * spent)
+        self._settled_laid, self._settled_at = self._outline, at
+        self._settled_timings = timings
+
+    def group(self, grouped: bool) -> None:
+        """Show equal siblings that follow one another as one row, or one by one."""
+        self._look(replace(self.view, grouped=grouped, apart=frozenset()))
+
+    def show_operators(self, shown: bool) -> None:
+        """Show or hide operators below their modules."""
+        self._look(replace(self.view, show_operators=shown))

@@ -1,0 +1,314 @@
+"""The options that say which model to load and how to run it: typed text to a ``LoadSpec``."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from click.core import ParameterSource
+from msgspec import Struct
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import LoadSpec
+
+from .grid_intensity import GridIntensity, Typed
+
+MOST_BATCH = 2**31 - 1
+MOST_THREADS = 4096
+BUDGET_HELP = "What watching may cost."
+
+STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
+"""Environment variable with which Textual draws by itself (``terminal/output.py``)."""
+
+LEAST_MEMORY = 1 << 30
+_MEMORY_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+class Chosen(Struct, frozen=True):
+    """What was typed after the model."""
+
+    arguments: str
+    inputs: tuple[str, ...]
+    batch: int | None
+    weights: str
+    device: str
+    dtype: str
+    threads: int | None
+    tracer: str
+    trust: bool
+    run: bool
+    budget: float
+    grid_intensity: Typed | None
+    debug: bool
+    typed: tuple[str, ...] = ()
+    """Which of these options were typed, as they are spelt."""
+    memory_limit: int | None = None
+    """Bytes; 0: no limit, None: the free memory less a reserve."""
+
+    def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
+        """Give the request for one model.
+
+        Args:
+            model: as typed.
+            started_at: Unix time at which the command was started.
+            seconds: stop after running for so long; None runs until asked.
+
+        Raises:
+            UsageError: the name or the working directory cannot be told to a worker.
+        """
+        _require_text("The name of the model", model)
+        grid = self.grid_intensity
+        return LoadSpec(
+            model=model,
+            arguments=self.arguments,
+            inputs=self.inputs,
+            batch=self.batch,
+            weights=self.weights,
+            device=self.device,
+            dtype=self.dtype,
+            threads=self.threads,
+            tracer=self.tracer,
+            trust=self.trust,
+            run=self.run,
+            seconds=seconds,
+            budget=self.budget,
+            grid_grams_per_kwh=None if grid is None else grid.grams_per_kwh,
+            grid_named="" if grid is None else grid.named,
+            folder=_folder(),
+            started_at=started_at,
+            memory_limit_bytes=self.memory_limit,
+        )
+
+
+def _folder() -> str:
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        raise click.UsageError("The working directory is gone: change to one that is.") from None
+    _require_text("The path of the working directory", folder)
+    return folder
+
+
+def _require_text(what: str, written: str) -> None:
+    # Bytes of a path that are no UTF-8 come as lone surrogates, which no message can hold.
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{what} is no UTF-8 ({safe(written)}): rename it.") from None
+
+
+class Share(click.ParamType[float]):
+    """A share above 0 and up to 1, typed as ``2%`` or ``0.02``."""
+
+    name = "share"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Give the share."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            self.fail(f'"{text}" is not a share such as 2% or 0.02', param, ctx)
+        if not 0 < share <= 1:
+            self.fail(f'"{text}" is not above 0% and up to 100%', param, ctx)
+        return share
+
+
+class MemorySize(click.ParamType[int]):
+    """Bytes, typed as ``8GiB``, or ``none``, which is 0."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the bytes."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        if text.casefold() == "none":
+            return 0
+        found = _MEMORY_SIZE.fullmatch(text)
+        if found is None:
+            self.fail(f'"{text}" is not a size such as 8GiB, nor none', param, ctx)
+        count = float(found[1]) * 1024 ** ("KMGT".index(found[2].upper()) + 1)
+        if not LEAST_MEMORY <= count <= 2**60:
+            self.fail(
+                f'"{text}" is not between 1GiB (which torch needs) and 1048576TiB', param, ctx
+            )
+        return int(count)
+
+
+def named(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Refuse an empty word, such as a variable of the shell's that is not set.
+
+    Raises:
+        BadParameter: one was typed.
+    """
+    source = context.get_parameter_source(option.name or "")
+    if value or source is not ParameterSource.COMMANDLINE:
+        return value
+    raise click.BadParameter("it is empty: name something, or leave the option out.")
+
+
+def file_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    """Give an option that names a file: shells complete it, and it is checked where it is used."""
+    named_file = {"type": click.Path(readable=False), "metavar": "FILE", "callback": named}
+    return click.option(*names, **{**named_file, **settings})
+
+
+_OPTIONS = (
+    click.option(
+        "--args",
+        "arguments",
+        default="",
+        metavar="JSON",
+        help="For the factory: an object gives keywords, an array positions.",
+    ),
+    click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="[NAME=]SHAPE[:DTYPE]",
+        help="An input in place of the one that is inferred: 1,3,224,224 or tokens=1,16:int64."
+        " May be repeated.",
+    ),
+    click.option("--batch", type=click.IntRange(1, MOST_BATCH), help="Size of the batch axis."),
+    file_option(
+        "--weights",
+        default="",
+        metavar="FILE|NAME|DEFAULT",
+        help="Values of the parameters; random ones without it. Only this ever downloads.",
+    ),
+    click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]"),
+    click.option(
+        "--dtype",
+        default="",
+        metavar="DTYPE",
+        callback=named,
+        help="Cast the model: float16, bfloat16, …",
+    ),
+    click.option(
+        "--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator."
+    ),
+    click.option(
+        "--tracer",
+        type=click.Choice(["auto", "dispatch", "fx", "export"]),
+        default="auto",
+        show_default=True,
+        help="How the tree is found.",
+    ),
+    click.option("--trust", is_flag=True, help="Run code that a model file carries."),
+    click.option(
+        "--no-run", "run", is_flag=True, default=True, flag_value=False, help="Trace only."
+    ),
+    click.option(
+        "--budget",
+        type=Share(),
+        default="2%",
+        show_default=True,
+        metavar="SHARE",
+        help=BUDGET_HELP,
+    ),
+    click.option(
+        "--grid-intensity",
+        type=GridIntensity(),
+        metavar="G_PER_KWH|COUNTRY",
+        help="Grams of CO₂ for a kilowatt-hour where the machine stands, or the country, by name or"
+        " ISO code; none are told without it.",
+    ),
+    click.option(
+        "--memory-limit",
+        type=MemorySize(),
+        metavar="SIZE|none",
+        help="Maximum memory of the worker, such as 8GiB. Default: the free memory less a reserve"
+        " of a tenth (256 MiB to 2 GiB). none sets no limit.",
+    ),
+    click.option("--debug", is_flag=True, help="Show tracebacks."),
+)
+
+
+def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        os.environ[STOCK_OUTPUT] = "1"
+
+
+check_option = click.option(
+    "--check",
+    "checks",
+    multiple=True,
+    metavar="LIMIT",
+    help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
+    " does not hold. May be repeated.",
+)
+output_option = file_option("--output", default="", help="Write there instead of to stdout.")
+table_or_json = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
+stock_output = click.option(
+    "--stock-output",
+    is_flag=True,
+    expose_value=False,
+    callback=_ask_for_stock_output,
+    help="Draw every change in full, as Textual does: for terminals that show remains.",
+)
+
+
+_UNTYPED: dict[str, object] = {"batch": None, "dtype": "", "threads": None}
+
+
+def model_options(command: _Command) -> Callable[..., object]:
+    """Add the options to a command, which gets them as one ``chosen``."""
+    return _with_options(command, ())
+
+
+def model_options_but(*without: str) -> Callable[[_Command], Callable[..., object]]:
+    """Give the same for a command with options of its own of these names.
+
+    In ``chosen`` they are as if nothing was typed.
+    """
+    return functools.partial(_with_options, without=without)
+
+
+def _with_options(command: _Command, without: tuple[str, ...]) -> Callable[..., object]:
+    @functools.wraps(command)
+    def with_chosen(**typed: object) -> object:
+        names = [name for name in Chosen.__struct_fields__ if name != "typed"]
+        own = {name: typed[name] for name in typed if name not in names or name in without}
+        found = {name: _UNTYPED[name] if name in without else typed[name] for name in names}
+        found["typed"] = _typed([name for name in names if name not in without])
+        return command(chosen=msgspec.convert(found, Chosen), **own)
+
+    decorated: Callable[..., object] = with_chosen
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+        added: list[click.Parameter] = vars(decorated)["__click_params__"]  # As click keeps them.
+        if added[-1].name in without:
+            added.pop()
+    return decorated
+
+
+def _typed(names: list[str]) -> tuple[str, ...]:
+    context = click.get_current_context()
+    return tuple(
+        option.opts[0]
+        for option in context.command.params
+        if option.name in names
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    )

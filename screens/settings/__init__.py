@@ -1,0 +1,1 @@
+"""The configuration, and how each model was looked at last."""

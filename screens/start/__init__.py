@@ -1,0 +1,1 @@
+"""The start screen, and the list of running programs to choose from."""

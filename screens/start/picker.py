@@ -1,0 +1,141 @@
+"""Which of several running programs to look into: a list that follows what comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.formatting.text import width
+from tui_profiler.source.attached import Found, find
+from tui_profiler.source.ranks import by_run
+
+from ..common.base_app import ThemedApp
+from ..settings.preferences import Habits
+from ..terminal.crashing import run_to_end
+from ..terminal.guard import end_on_hang_up, end_on_signals
+from ..widgets.key_bar import key_bar
+from ..widgets.lines import EMPTY, Line, LinesWidget, line_width
+from .programs import columns, matching
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+def picker_lines(
+    found: tuple[Found, ...], selected: int, cells: int, rows: int, glyphs: Glyphs
+) -> tuple[Line, ...]:
+    """Give the rows of the list: one program each, in columns; the selected one is in sight."""
+    table = [columns(one) for one in found]
+    widths = [
+        max((width(line[place]) for line in table if place < len(line)), default=0)
+        for place in range(max(map(len, table), default=0))
+    ]
+    room = max(rows - 2, 1)
+    first = max(0, min(selected - room // 2, len(table) - room))
+    lines: list[Line] = [((f" {len(table)} watched models", "strong ink"),), EMPTY]
+    for index, parts in enumerate(table[first : first + room], start=first):
+        is_selected = index == selected
+        name = padded(parts[0], widths[0])
+        rest = "   ".join(
+            padded(part, widths[place]) for place, part in enumerate(parts[1:], start=1)
+        )
+        answers = found[index].program is not None
+        role = "cursor" if is_selected else ""
+        mark = f" {glyphs.live} " if answers else "   "
+        line: Line = (
+            (mark, f"accent {role}".strip()),
+            (name, f"{'ink' if answers else 'faint'} {role}".strip()),
+            ("   " + rest, f"{'muted' if answers else 'faint'} {role}".strip()),
+        )
+        filled = max(cells - line_width(line), 0)
+        lines.append((*line, (" " * filled, role or "ink")))
+    if not table:
+        lines.append((("   every program has gone", "muted"),))
+    return tuple(lines)
+
+
+def padded(text: str, cells: int) -> str:
+    """Give a text filled to so many cells."""
+    return text + " " * (cells - width(text))
+
+
+class Picker(ThemedApp[Found | None]):
+    """Lets one be chosen; gives None when it is left."""
+
+    CSS = "#list { height: 1fr; } #keys { height: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("g,home", "move(-100000)", show=False),
+        Binding("G,end", "move(100000)", show=False),
+        Binding("enter", "choose", show=False),
+        Binding("q,escape,ctrl+c,ctrl+q", "leave", show=False, priority=True),
+    ]
+
+    def __init__(self, who: str, habits: Habits) -> None:
+        super().__init__(habits.theme)
+        self._who = who
+        self._glyphs = habits.glyphs
+        self._found: tuple[Found, ...] = ()
+        self._selected = 0
+
+    def compose(self) -> ComposeResult:
+        """The list and the keys."""
+        yield LinesWidget(id="list")
+        yield LinesWidget(id="keys")
+
+    async def on_mount(self) -> None:
+        """Look at once, and then again and again."""
+        self.set_interval(LOOK_AGAIN_SECONDS, self._look)
+        if not self.is_headless:
+            end_on_signals(self._end)
+            end_on_hang_up(0, self._end)
+        await self._look()
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew."""
+        self._draw()
+
+    async def _look(self) -> None:
+        chosen = self._found[self._selected].place.path if self._found else None
+        found = await asyncio.to_thread(lambda: tuple(by_run(matching(find(), self._who))))
+        self._found = found
+        paths = [one.place.path for one in found]
+        if chosen in paths:
+            self._selected = paths.index(chosen)
+        self.action_move(0)
+
+    def _draw(self) -> None:
+        cells, rows = self.size
+        lines = picker_lines(self._found, self._selected, cells, rows - 1, self._glyphs)
+        self.query_one("#list", LinesWidget).lines = lines
+        left = (("↵", "look into it"), ("↑↓", "move"))
+        bar = key_bar(left, (("q", "leave"),), cells, self._glyphs)
+        self.query_one("#keys", LinesWidget).lines = (bar,)
+
+    def action_move(self, by: int) -> None:
+        """Move the selection."""
+        self._selected = max(0, min(self._selected + by, len(self._found) - 1))
+        self._draw()
+
+    def action_choose(self) -> None:
+        """Give the selected one, if it answers."""
+        if self._found and self._found[self._selected].program is not None:
+            self.exit(self._found[self._selected])
+
+    def action_leave(self) -> None:
+        """Give none."""
+        self.exit(None)
+
+    def _end(self, code: int) -> None:
+        self.exit(None, return_code=code)
+
+
+def pick(who: str, habits: Habits) -> tuple[Found | None, int]:
+    """Let one be chosen; gives None when it is left, and the exit code of that."""
+    app = Picker(who, habits)
+    code = run_to_end(app, mouse=habits.mouse)
+    return app.return_value, code

@@ -1,0 +1,190 @@
+"""The start screen: what can be opened where no model was named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.queries.start_offers import Offer, matching
+
+from ..actions.help import KeysScreen
+from ..common.base_app import ThemedApp
+from ..settings.preferences import Habits
+from ..terminal.crashing import run_to_end
+from ..terminal.guard import end_on_hang_up, end_on_signals
+from ..widgets.key_bar import key_bar
+from ..widgets.lines import LinesWidget
+from ..widgets.offer_lines import start_lines
+from ..widgets.prompt import MAX_LENGTH
+from .places import demo_models, files_here, opened_before, running
+
+LOOK_AGAIN_SECONDS = 1.0
+_LEFT = (("↵", "open"), ("↑↓", "move"), ("esc", "clear"))
+_RIGHT = (("?", "keys"), ("q", "quit"))
+
+
+class StartScreen(Screen[None]):
+    """Lists what can be opened; what is typed filters it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "move(-10)", show=False),
+        Binding("pagedown", "move(10)", show=False),
+        Binding("home", "move(-100000)", show=False),
+        Binding("end", "move(100000)", show=False),
+        Binding("enter", "choose", show=False),
+        Binding("escape", "clear_or_leave", show=False),
+        Binding("ctrl+z", "app.suspend_process", show=False),
+    ]
+
+    def __init__(self, glyphs: Glyphs, folder: str, leave: Callable[[Offer | None], None]) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._folder = folder
+        self._leave = leave
+        self._standing: tuple[Offer, ...] = demo_models()
+        self._watched: tuple[Offer, ...] = ()
+        self._typed = ""
+        self._found: tuple[Offer, ...] = ()
+        self._selected = 0
+
+    def compose(self) -> ComposeResult:
+        """What can be opened, and the keys."""
+        yield LinesWidget(id="offers")
+        yield LinesWidget(id="keys")
+
+    async def on_mount(self) -> None:
+        """Show what is known at once, then what must be looked for."""
+        self._search("")
+        self.set_interval(LOOK_AGAIN_SECONDS, self.look_for_programs)
+        before = await asyncio.to_thread(opened_before, self._folder)
+        files = await asyncio.to_thread(files_here, self._folder)
+        self.offer((*before, *self._standing, *files))
+        await self.look_for_programs()
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew."""
+        self._draw()
+
+    def on_key(self, event: events.Key) -> None:
+        """Search for what is typed; with nothing typed, q and ? are keys."""
+        character = event.character or ""
+        if event.key == "backspace":
+            self._search(self._typed[:-1])
+        elif event.key == "ctrl+u":
+            self._search("")
+        elif not self._typed and character == "q":
+            self._leave(None)
+        elif not self._typed and character == "?":
+            self.app.push_screen(KeysScreen())
+        elif character and character.isprintable():
+            self._search(self._typed + character)
+        else:
+            return
+        event.stop()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Search for what is pasted, its first line."""
+        line = event.text.split("\n", maxsplit=1)[0]
+        self._search(self._typed + "".join(filter(str.isprintable, line)))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor."""
+        self._selected = max(0, min(self._selected + by, len(self._found) - 1))
+        self._draw()
+
+    def action_choose(self) -> None:
+        """Open what is under the cursor, if it answers."""
+        if self._found and self._found[self._selected].is_live:
+            self._leave(self._found[self._selected])
+
+    def action_clear_or_leave(self) -> None:
+        """Clear what was typed; with nothing typed, leave."""
+        if self._typed:
+            self._search("")
+        else:
+            self._leave(None)
+
+    def offer(self, offers: tuple[Offer, ...]) -> None:
+        """List these, beside the running programs."""
+        self._standing = offers
+        self._refind()
+
+    async def look_for_programs(self) -> None:
+        """List the programs that watch a model now."""
+        self._watched = await asyncio.to_thread(running)
+        self._refind()
+
+    def _search(self, typed: str) -> None:
+        self._typed = typed[:MAX_LENGTH]
+        self._found, self._selected = matching(self._offers(), self._typed)
+        self._draw()
+
+    def _refind(self) -> None:
+        """Find anew with what is there now; the cursor stays on its offer."""
+        chosen = self._found[self._selected] if self._found else None
+        was_first = self._selected == 0
+        self._found, best = matching(self._offers(), self._typed)
+        same = [at for at, offer in enumerate(self._found) if offer == chosen]
+        self._selected = best if was_first or not same else same[0]
+        self._draw()
+
+    def _offers(self) -> tuple[Offer, ...]:
+        return (*self._standing, *self._watched)
+
+    def _draw(self) -> None:
+        if self.size.width < 4:
+            return
+        cells, rows = self.size
+        lines = start_lines(
+            self._found, self._selected, self._typed, (cells, max(rows - 1, 1)), self._glyphs
+        )
+        self.query_one("#offers", LinesWidget).lines = lines
+        self.query_one("#keys", LinesWidget).lines = (key_bar(_LEFT, _RIGHT, cells, self._glyphs),)
+
+
+class StartApp(ThemedApp[Offer | None]):
+    """Gives what was chosen, or None when it is left."""
+
+    CSS = "#offers { height: 1fr; } #keys { height: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
+    ]
+
+    def __init__(self, habits: Habits, folder: str = "") -> None:
+        super().__init__(habits.theme)
+        self._glyphs = habits.glyphs
+        self._folder = folder or os.getcwd()
+
+    def get_default_screen(self) -> StartScreen:
+        """Show the one screen that there is."""
+        return StartScreen(self._glyphs, self._folder, self.exit)
+
+    def on_mount(self) -> None:
+        """End as the explorer does."""
+        if not self.is_headless:
+            end_on_signals(self._end)
+            end_on_hang_up(0, self._end)
+
+    def action_leave(self) -> None:
+        """Leave."""
+        self.exit(None)
+
+    def _end(self, code: int) -> None:
+        self.exit(None, return_code=code)
+
+
+def choose(habits: Habits) -> tuple[Offer | None, int]:
+    """Let something be chosen; gives None when it is left, and the exit code of that."""
+    app = StartApp(habits)
+    code = run_to_end(app, mouse=habits.mouse)
+    return app.return_value, code

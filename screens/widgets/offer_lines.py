@@ -1,0 +1,110 @@
+"""The start screen's rows: what was typed, then what can be opened, by section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui_profiler import __version__
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe, width, wrap
+from tui_profiler.queries.start_offers import SECTIONS, Offer, Section
+from tui_profiler.session import EMPTY as NOTHING
+
+from .lines import EMPTY, Line, exact, line_width, with_role
+from .rows import Look, finished, row, section
+
+NAME_CELLS = 28
+ROOMY_ROWS = 30
+"""Below so many rows of the whole screen no blank ones stand between the sections."""
+_EMPTY: dict[Section, str] = {
+    "recent": "nothing was opened yet",
+    "running": "no program watches a model  tui_profiler.watch(model) in it, or tui-profiler run",
+    "demo models": "none is installed",
+    "files here": "no file here holds a model",
+}
+_Row = tuple[Line, int | None]
+"""A line, and the position of the offer on it."""
+
+
+def start_lines(
+    offers: Sequence[Offer], selected: int, typed: str, size: tuple[int, int], glyphs: Glyphs
+) -> tuple[Line, ...]:
+    """Give exactly as many lines of exactly as many cells as ``size`` says.
+
+    Args:
+        offers: what fits, by section.
+        selected: position of the one under the cursor; it is in sight.
+        typed: what was typed.
+        size: cells and rows.
+        glyphs: the set to draw with.
+    """
+    cells, rows = size
+    look = Look(NOTHING, 0, 0.0, cells, glyphs)
+    title: Line = (("tui-profiler", "strong ink"),)
+    about: Line = (("  see the inside of a running PyTorch model", "muted"),)
+    blank = (EMPTY,) if rows >= ROOMY_ROWS - 1 else ()
+    wide = line_width(title) + line_width(about) + len(__version__) + 2 <= look.inner
+    head = (
+        row((*title, *about) if wide else title, ((__version__, "muted"),), look),
+        *blank,
+        row(_asking(typed, look), EMPTY, look),
+        *blank,
+    )
+    table = _table(offers, selected, look, blank=bool(blank), shows_empty=not typed)
+    room = max(rows - len(head), 1)
+    cursor = next((at for at, (_, offer) in enumerate(table) if offer == selected), 0)
+    first = max(0, min(cursor - room // 2, len(table) - room))
+    body = [line for line, _ in table[first : first + room]]
+    return finished((*head, *body), look, rows)
+
+
+def _asking(typed: str, look: Look) -> Line:
+    caret = "▏" if look.glyphs == UNICODE else "_"
+    asked: Line = (("open ", "strong accent"), (safe(typed), "ink"), (caret, "accent"))
+    hint = " type a model's name, or a part of what is listed"
+    return asked if typed else (*asked, (hint, "faint"))
+
+
+def _table(
+    offers: Sequence[Offer], selected: int, look: Look, *, blank: bool, shows_empty: bool
+) -> list[_Row]:
+    table: list[_Row] = []
+    for title in SECTIONS:
+        found = [(at, offer) for at, offer in enumerate(offers) if offer.section == title]
+        if not found and (not shows_empty or title not in _EMPTY):
+            continue
+        if table and blank:
+            table.append((EMPTY, None))
+        table.append((section(title, "", look), None))
+        if not found:
+            nothing = shortened(_EMPTY[title], look.inner - 2, look.glyphs.ellipsis)
+            table.append((row(((f"  {nothing}", "muted"),), EMPTY, look), None))
+        table += [(_offer(offer, at == selected, look), at) for at, offer in found]
+    return table
+
+
+def _offer(offer: Offer, is_selected: bool, look: Look) -> Line:
+    ellipsis = look.glyphs.ellipsis
+    right: Line = ((offer.right, "faint"),) if offer.right else EMPTY
+    name_cells = min(NAME_CELLS, look.inner // 2)
+    room = look.inner - 2 - name_cells - 1 - line_width(right) - (2 if right else 0)
+    detail = shortened(offer.detail, room, ellipsis)
+    line: Line = (
+        *exact(((offer.name, "ink" if offer.is_live else "faint"),), name_cells, ellipsis),
+        (" ", "ink"),
+        *exact(((detail, "muted" if offer.is_live else "faint"),), max(room, 0), ellipsis),
+        *((("  ", "ink"),) if right else EMPTY),
+        *right,
+    )
+    mark = (look.glyphs.cursor if is_selected else " ", "accent")
+    drawn = (mark, ("  ", "ink"), *exact(line, look.inner - 2, ellipsis), (" ", "ink"))
+    return with_role(drawn, "cursor") if is_selected else drawn
+
+
+def shortened(sentence: str, cells: int, ellipsis: str) -> str:
+    """Give a sentence that is cut between two words, where it is too long."""
+    if width(sentence) <= cells:
+        return sentence
+    room = max(cells - width(ellipsis) - 1, 1)
+    first = next(iter(wrap(sentence, room, ellipsis)), "")
+    return f"{first} {ellipsis}"

@@ -1,0 +1,135 @@
+"""One line in place of the footer: to type into (search, batch size), or to choose from.
+
+It is no widget: a widget gets keys only once it is mounted and focused, and what was typed until
+then would press other keys. The screen hands every key to the prompt from the moment it opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.formatting.text import safe, width
+
+from .lines import Line, cut
+
+MAX_LENGTH = 200
+
+
+class Choice:
+    """Takes one key of a few; escape chooses nothing."""
+
+    def __init__(
+        self,
+        label: str,
+        options: tuple[tuple[str, str, Callable[[], None]], ...],
+        stay: str = "stay",
+    ) -> None:
+        """Ask.
+
+        Args:
+            label: the question.
+            options: (key, what it does in a few words, what is called); without words it is
+                another key for one that has some.
+            stay: what escape does, in a word.
+        """
+        self._stay = stay
+        self._label = label
+        self._options = options
+        self.is_open = True
+
+    def key(self, name: str, character: str | None) -> None:
+        """Do what the key stands for; any other key but escape is let by."""
+        for key, _, chosen in self._options:
+            if name == key:
+                self.is_open = False
+                chosen()
+        if name == "escape":
+            self.is_open = False
+
+    def paste(self, text: str) -> None:
+        """Let pasted text by."""
+
+    def line(self, cells: int = MAX_LENGTH * 2) -> Line:
+        """Give the row, at most so wide."""
+        options: list[tuple[str, str]] = []
+        for key, does, _ in self._options:
+            if does:
+                options += [("  " + key, "strong accent"), (f" {does}", "muted")]
+        escape: Line = (("  esc", "strong accent"), (f" {self._stay}", "muted"))
+        return cut(((f" {self._label}", "ink"), *options, *escape), cells)
+
+
+class Prompt:
+    """Takes text until enter or escape."""
+
+    def __init__(
+        self,
+        label: str,
+        text: str,
+        changed: Callable[[str], None],
+        done: Callable[[str], None],
+        hint: Callable[[str], str] = lambda text: "",
+    ) -> None:
+        """Ask.
+
+        Args:
+            label: before what is typed.
+            text: what is there at first; escape restores it.
+            changed: is given the text after every key.
+            done: is given the text at the end, an empty one where it was left with escape.
+            hint: gives what is to be said of the text while it is typed.
+        """
+        self._hint = hint
+        self._label = label
+        self._before = self._text = text
+        self._changed = changed
+        self._done = done
+        self.is_open = True
+
+    def key(self, name: str, character: str | None) -> None:
+        """Edit; enter keeps what was typed, escape restores what was there."""
+        if name == "enter":
+            self._close(self._text, self._text)
+        elif name == "escape":
+            self._close(self._before, "")
+        elif name == "backspace":
+            self._set(self._text[:-1])
+        elif name == "ctrl+u":
+            self._set("")
+        elif character is not None and character.isprintable():
+            self._set(self._text + character)
+
+    def paste(self, text: str) -> None:
+        """Add pasted text, its first line."""
+        self._set(self._text + "".join(filter(str.isprintable, text.split("\n", maxsplit=1)[0])))
+
+    def line(self, cells: int = MAX_LENGTH * 2) -> Line:
+        """Give the row, at most so wide: the end of what is typed is what is seen."""
+        hint = safe(self._hint(self._text))
+        keys = "  enter keeps  esc cancels"
+        ends = (
+            ((f"  {hint}", keys), (f"  {hint}", ""), ("", keys), ("", ""))
+            if hint
+            else (("", keys), ("", ""))
+        )
+        label, typed = f" {self._label}", safe(self._text)
+        room = cells - width(label) - 1
+        said, keys = next((e for e in ends if width(typed + "".join(e)) <= room), ends[-1])
+        while width(typed) > room > 0:
+            typed = typed[1:]
+        return (
+            (label, "strong accent"),
+            (typed, "ink"),
+            ("▏", "accent"),
+            (said, "muted"),
+            (keys, "faint"),
+        )
+
+    def _set(self, text: str) -> None:
+        self._text = text[:MAX_LENGTH]
+        self._changed(self._text)
+
+    def _close(self, text: str, result: str) -> None:
+        self.is_open = False
+        self._changed(text)
+        self._done(result)

@@ -1,0 +1,139 @@
+"""What every panel is made of: section titles, padded rows, meters, and figures that are absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs, bar, half_cells
+from tui_profiler.formatting.text import width, wrap
+from tui_profiler.queries.cost.bound import BoundKind
+from tui_profiler.session import Session, Tree
+
+from .lines import EMPTY, Line, exact, in_ascii, line_width, spread
+
+PAD: Line = ((" ", "ink"),)
+LABEL = 9
+"""Cells of the labels at the left end of a panel's rows."""
+_BLOCK = str.maketrans(
+    {"×": "x", "–": "-", "−": "-", "…": "~", "›": "►", "▸": "►", "┐": "+", "₂": "2", "‖": "║"}
+    | {"▏": "│", "✗": "x", "✓": "√", "●": "•", "◐": "|"}
+)
+
+
+class Look(Struct, frozen=True, eq=False):
+    """What a panel is drawn from: one node of a session, at one time, at one width."""
+
+    session: Session
+    node: int
+    """Index of the selected node; the tree may be missing, then it means nothing."""
+    now: float
+    """Seconds since the command was started, on the probe's clock."""
+    cells: int
+    """Width of every row, one blank at both ends included."""
+    glyphs: Glyphs = UNICODE
+
+    @property
+    def tree(self) -> Tree | None:
+        """The tree, None where it is missing or does not hold the node."""
+        tree = self.session.tree
+        return tree if tree is not None and 0 <= self.node < len(tree) else None
+
+    @property
+    def inner(self) -> int:
+        """Cells between the blank ends."""
+        return self.cells - 2
+
+
+def row(left: Line, right: Line, look: Look) -> Line:
+    """Give one row with a blank at both ends, ``right`` against the right one."""
+    return (*PAD, *spread(left, right, look.inner, look.glyphs.ellipsis), *PAD)
+
+
+def columns(parts: Sequence[Line], right: Line, look: Look) -> Line:
+    """Give one row of several figures; the last ones are left out where not all fit."""
+    kept = list(parts)
+    room = look.inner - line_width(right) - (1 if right else 0)
+    while len(kept) > 1 and sum(map(line_width, kept)) > room:
+        kept.pop()
+    return row(tuple(span for part in kept for span in part), right, look)
+
+
+def words(text: str, look: Look, role: str = "muted", indent: int = 0) -> tuple[Line, ...]:
+    """Give a sentence on as many rows as it needs."""
+    blank = " " * indent
+    found = wrap(text, max(look.inner - indent, 1), look.glyphs.ellipsis)
+    return tuple(row(((blank + part, role),), EMPTY, look) for part in found)
+
+
+def section(title: str, provenance: str, look: Look, role: str = "strong ink") -> Line:
+    """Give a section's title, a rule, and where its figures come from."""
+    inner = look.inner
+    provenance = provenance if width(provenance) < inner - width(title) - 4 else ""
+    end = f" {provenance}" if provenance else ""
+    rule = look.glyphs.rule * max(inner - width(title) - 1 - width(end), 0)
+    line: Line = ((title, role), (" ", "ink"), (rule, "hairline"), (end, "faint"))
+    return (*PAD, *exact(line, inner, look.glyphs.ellipsis), *PAD)
+
+
+def absent(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
+    """Give a figure that could not be had, with the reason, a noun phrase."""
+    return _without(label, look.glyphs.dash, reason, look, cells)
+
+
+def pending(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
+    """Give a figure that is not known yet, with what it waits for."""
+    return _without(label, "…", reason, look, cells)
+
+
+def _without(label: str, mark: str, reason: str, look: Look, cells: int) -> tuple[Line, ...]:
+    head: Line = ((label.ljust(cells), "muted"), (f"{mark}  ", "faint"))
+    indent = line_width(head)
+    parts = wrap(reason, max(look.inner - indent, 1), look.glyphs.ellipsis) or ("",)
+    first = row((*head, (parts[0], "muted")), EMPTY, look)
+    rest = tuple(row(((" " * indent + part, "muted"),), EMPTY, look) for part in parts[1:])
+    return (first, *rest)
+
+
+def meter(share: float, cells: int, role: str, look: Look) -> Line:
+    """Draw a share of 0 to 1 as a bar on a track of ``cells``."""
+    drawn = bar(half_cells(share, 1.0, cells), look.glyphs)
+    return ((drawn, role), (look.glyphs.track * (cells - width(drawn)), "hairline"))
+
+
+def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
+    """Give the sign that goes with a bound's name."""
+    return {
+        "compute": glyphs.compute,
+        "memory": glyphs.memory,
+        "overhead": glyphs.overhead,
+        "unexplained": glyphs.unexplained,
+    }[kind]
+
+
+def without_colour(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Give lines in muted ink: figures that are old say so."""
+    return tuple(tuple((part, _muted(role)) for part, role in line) for line in lines)
+
+
+def _muted(role: str) -> str:
+    return role if role in ("hairline", "faint") or not role else "muted"
+
+
+def finished(lines: Iterable[Line], look: Look, rows: int | None = None) -> tuple[Line, ...]:
+    """Give exactly ``rows`` lines of exactly the look's width, in its set of characters."""
+    drawn = [exact(line, look.cells, look.glyphs.ellipsis) for line in lines]
+    if rows is not None:
+        drawn = [*drawn[:rows], *[exact(EMPTY, look.cells)] * (rows - len(drawn))]
+    return tuple(plain(line, look.glyphs) for line in drawn)
+
+
+def plain(line: Line, glyphs: Glyphs) -> Line:
+    """Write a line in a set of characters, every character as wide as before.
+
+    On the block set what a model is called stays as it is.
+    """
+    if glyphs == BLOCK:
+        return tuple((part.translate(_BLOCK), role) for part, role in line)
+    return in_ascii(line) if glyphs == ASCII else line

@@ -1,0 +1,206 @@
+"""The failure panel against its drawing."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from screens.explorer.failure import failure_lines
+from screens.widgets.lines import line_width, text
+from screens.widgets.rows import Look
+from tests.screens.panel_session import LOADING, TRACED, folded, live
+from tests.small_model import ACT, FC, MEASURED, ROOT, TICK, tick
+from tests.small_model import folded as small_session
+from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.messages import (
+    Ceilings,
+    Ended,
+    Failed,
+    Printed,
+    Remedy,
+    RoofQuality,
+    StageStarted,
+)
+from tui_profiler.queries.panel.failure import still_known, trouble
+from tui_profiler.queries.panel.phrases import last_events
+from tui_profiler.session import EMPTY, Session
+
+HINT = "x tries the marked line"
+OUT_OF_MEMORY = Failed(
+    stage="first run",
+    what="out of memory: wanted 3.06 GiB more",
+    where="layer3.2.bn2",
+    at="/usr/lib/python3.11/site-packages/torch/nn/functional.py:2822",
+    why="batch 1024 needs 9.28 GiB at its peak (predicted); 6.10 of 7.75 GiB was free",
+    remedies=(
+        Remedy("--batch 512", "4.69 GiB at the peak, fits"),
+        Remedy("--dtype bfloat16", "4.64 GiB at the peak, fits"),
+        Remedy("--device meta", "costs only, nothing is run"),
+    ),
+)
+PRINTED = Printed(
+    "a line\n" * 29
+    + "RuntimeError: [enforce fail at alloc_cpu.cpp:127]\n"
+    + "DefaultCPUAllocator: can't allocate memory: you tried to allocate 3221225472 bytes\n"
+)
+
+
+def failed() -> Session:
+    return folded((*LOADING, *TRACED, StageStarted("first run", 3.9), PRINTED, OUT_OF_MEMORY))
+
+
+def panel(session: Session, rows: int, cells: int = 52, hint: str = HINT) -> list[str]:
+    return [text(line) for line in failure_lines(Look(session, 0, 9.0, cells), rows, 0, hint)]
+
+
+def test_a_failure_is_laid_out_as_drawn():
+    assert panel(failed(), 24) == [
+        " ✗ first run failed                                 ",
+        "                                                    ",
+        " what    out of memory: wanted 3.06 GiB more        ",
+        " where   layer3.2.bn2  BatchNorm2d                  ",
+        "         …site-packages/torch/nn/functional.py:2822 ",
+        " why     batch 1024 needs 9.28 GiB at its peak      ",
+        "         (predicted); 6.10 of 7.75 GiB was free     ",
+        "                                                    ",
+        " try ────────────────────── x tries the marked line ",
+        "▌--batch 512        4.69 GiB at the peak, fits      ",
+        " --dtype bfloat16   4.64 GiB at the peak, fits      ",
+        " --device meta      costs only, nothing is run      ",
+        "                                                    ",
+        " still known ────────────────────────────────────── ",
+        " ✓ tree      6 modules, 3 operators                 ",
+        " ✓ costs     every operator counted                 ",
+        " – times     unavailable: no forward finished       ",
+        " – bound     unavailable: needs times               ",
+        "                                                    ",
+        " log ─────────────────────────── last 2 of 31 lines ",
+        " RuntimeError: [enforce fail at alloc_cpu.cpp:127]  ",
+        " DefaultCPUAllocator: can't allocate memory: you t… ",
+        "                                                    ",
+        "                                                    ",
+    ]
+
+
+def test_without_a_key_for_it_no_line_is_marked():
+    lines = panel(failed(), 24, hint="")
+    assert " --batch 512        4.69 GiB at the peak, fits      " in lines
+
+
+def test_the_log_goes_first_and_then_what_is_still_known():
+    assert not any(line.startswith(" log ") for line in panel(failed(), 20))
+    assert any(line.startswith(" still known ") for line in panel(failed(), 20))
+    short = panel(failed(), 14, 80)
+    assert not any(line.startswith(" still known ") for line in short)
+    assert any(line.startswith(" --device meta ") for line in short)
+
+
+def test_a_guess_is_called_one_and_yields_to_a_cause():
+    guessed = folded((*LOADING, Failed("load model", "boom", likely="a typing error")))
+    assert " likely  a typing error                             " in panel(guessed, 20)
+    known = Failed("load model", "boom", why="it is so", likely="a typing error")
+    lines = panel(folded((*LOADING, known)), 20)
+    assert " why     it is so                                   " in lines
+    assert not any("likely" in line for line in lines)
+
+
+def test_a_bound_is_known_against_good_roofs_alone():
+    def fact(session: Session) -> str:
+        return next(one.words for one in still_known(session) if one.label == "bound")
+
+    assert fact(small_session(MEASURED)) == "against this machine"
+    fast = tick({FC: (20e-6, 20e-6), ACT: (12e-6, 12e-6), ROOT: (32e-6, 0.0)})
+    busy = tuple(replace(m, busy=1.8) if isinstance(m, Ceilings) else m for m in MEASURED)
+    # At most 11 µs by any roof: of a quarter of a millisecond no roof explains a tenth.
+    assert fact(small_session(busy)) == "against this machine"
+    told = fact(small_session((*busy, fast)))
+    assert told.startswith("on paper: the memory roof is not good enough: 1.8 cores were busy")
+    no_memory = RoofQuality(1.0, 0.9, "0 of 9 pieces")
+    some = tuple(
+        replace(m, memory_quality=no_memory) if isinstance(m, Ceilings) else m for m in MEASURED
+    )
+    told = fact(small_session((*some, fast)))
+    assert told.startswith("against this machine; 1 of 2 modules on paper: the memory roof is not")
+    cold = replace(TICK, cold=True)
+    assert fact(small_session((*MEASURED, cold))).startswith("on paper: times are cold")
+
+
+def test_before_the_tree_nothing_is_known_and_it_says_so():
+    lines = panel(folded((*LOADING, Failed("load model", "boom"))), 20)
+    assert " – tree      unavailable: needs the trace           " in lines
+
+
+def test_a_killed_worker_says_what_is_likely_and_how_to_go_on():
+    counted = "oom_kill of its control group, of any processes, rose by 1"
+    gone = folded((Ended(-9, False, "", 48213, 12.4, out_of_memory=True, why=counted),), live())
+    assert panel(gone, 21, hint="")[:17] == [
+        " ✗ worker gone                         after 12.4 s ",
+        "                                                    ",
+        " what    worker 48213 was killed by SIGKILL after   ",
+        "         12.4 s, very likely by the kernel's        ",
+        "         out-of-memory killer                       ",
+        " where   while the model ran                        ",
+        " why     oom_kill of its control group, of any      ",
+        "         processes, rose by 1; 5.75 GiB of 7.75 GiB ",
+        "         memory were free at the last sample        ",
+        "                                                    ",
+        " try ────────────────────────────────────────────── ",
+        " ctrl+r     restarts it                             ",
+        " --no-run   costs only, nothing is run              ",
+        "                                                    ",
+        " still known ────────────────────────────────────── ",
+        " ✓ tree      6 modules, 3 operators                 ",
+        " ✓ costs     every operator counted                 ",
+    ]
+
+
+def test_a_worker_killed_by_someone_else_has_no_remedy_for_memory():
+    gone = folded((Ended(-9, False, "", 48213, 12.4, out_of_memory=False, why="it is so"),), live())
+    said = " ".join(" ".join(panel(gone, 19, hint="")).split())
+    assert "not by the kernel's out-of-memory killer where" in said
+    assert "likely kill -9, a supervisor, systemd-oomd or earlyoom try" in said
+    assert "--batch" not in said
+    assert "--no-run" not in said
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_remedy_that_is_so_already_is_left_out(batch):
+    facts = replace(live().model, batch=batch)
+    remedies = (Remedy("--batch 1", "the least memory"), Remedy("--no-run", "costs only"))
+    for message in (Failed("run", "no", remedies=remedies), Ended(-9, False, "", 48213, 12.4)):
+        found = trouble(folded((facts, message), live()))
+        assert found is not None
+        commands = [remedy.command for remedy in found.remedies]
+        assert ("--batch 1" in commands) is (batch > 1)
+        assert "--no-run" in commands
+
+
+def test_an_attached_program_that_is_gone_is_no_worker_and_cannot_be_restarted():
+    gone = folded((Ended(0, False, "", 48213, 12.4, attached=True),), live())
+    said = " ".join(" ".join(panel(gone, 19, hint="")).split())
+    assert "program gone" in said
+    assert "process 48213 ended, or hung up, after 12.4 s" in said
+    assert "worker" not in said
+    assert "ctrl+r" not in said
+    assert "ctrl+r" not in " ".join(last_events(gone))
+
+
+def test_nothing_is_said_where_nothing_failed():
+    assert {line.strip() for line in panel(live(), 10)} == {""}
+    stopped = folded((Ended(0, True),), live())
+    assert {line.strip() for line in panel(stopped, 10)} == {""}
+
+
+@pytest.mark.parametrize("cells", range(40, 131))
+def test_every_row_is_exactly_as_wide_as_asked(cells):
+    bad = "\x1b[31m漢字\u202e" * 40
+    hostile = Failed(bad, bad, bad, bad, bad, "", (Remedy(bad, bad), Remedy("a", bad)), bad)
+    printed = Printed(bad + "\n")
+    for session in (failed(), folded((*LOADING, printed, hostile)), EMPTY):
+        for glyphs in (Look(EMPTY, 0, 0, 0).glyphs, ASCII):
+            for rows in (3, 14, 40):
+                look = Look(session, 0, 9.0, cells, glyphs)
+                lines = failure_lines(look, rows, 1, HINT)
+                assert len(lines) == rows
+                assert {line_width(line) for line in lines} == {cells}
+                assert not {c for line in lines for c in text(line)} & set("\x1b\u202e\n")

@@ -1,0 +1,166 @@
+"""The start screen: what can be opened is listed, found by typing, and given."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from screens.actions.help import KeysScreen
+from screens.settings.preferences import Habits
+from screens.start.places import demo_models, files_here, opened_before, running
+from screens.start.screen import StartApp, StartScreen
+from screens.widgets.lines import line_width, text
+from screens.widgets.offer_lines import start_lines
+from tests.recording.files import fixture, write
+from tests.screens.explorer.test_explorer import check_golden
+from tests.screens.screen_text import screen_text
+from tests.small_model import TRACED
+from tui_profiler.formatting.canvas import ASCII, UNICODE
+from tui_profiler.messages import LoadSpec
+from tui_profiler.queries.start_offers import Offer
+from tui_profiler.source.remembered_tree_files import keep
+
+DEMOS = demo_models()
+STANDING = (
+    Offer("recent", "resnet50", "--batch 4", "2 h ago", "resnet50", LoadSpec("resnet50", batch=4)),
+    Offer("recent", "net.py:build", "in ~/models", "3 days ago", "net.py:build", LoadSpec("m")),
+    *DEMOS,
+    Offer("files here", "net.py", "Python", "2.10 KiB", "./net.py"),
+    Offer("files here", "resnet.safetensors", "weights", "97.8 MiB", "./resnet.safetensors"),
+    Offer("running", "served", "pid 4711  python serve.py  watched 3m 20s", process=4711),
+    Offer("running", "stuck", "pid 4712  it says nothing", process=4712, is_live=False),
+)
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing of this machine: no cache, no running programs, an empty folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TUI_PROFILER_DIR", str(tmp_path / "sockets"))
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"
+
+
+@asynccontextmanager
+async def on_start(
+    folder: Path, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[StartApp, Pilot[Offer | None]]]:
+    app = StartApp(Habits(), str(folder))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, pilot
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_it_looks_as_agreed(places: Path, size: tuple[int, int]) -> None:
+    async with on_start(places, size) as (app, pilot):
+        screen = app.screen
+        assert isinstance(screen, StartScreen)
+        screen.offer(STANDING)
+        await pilot.press("down")
+        await pilot.pause()
+        check_golden(f"start-{size[0]}x{size[1]}", screen_text(app))  # type: ignore[arg-type]
+
+
+async def test_what_is_typed_finds_it_and_enter_gives_it(places: Path) -> None:
+    async with on_start(places) as (app, pilot):
+        assert "demo:cnn" in screen_text(app)  # type: ignore[arg-type]  # any app
+        assert "nothing was opened yet" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press(*"deco", "enter")
+        await pilot.pause()
+    assert app.return_value is not None
+    assert app.return_value.model == "demo:decoder"
+
+
+async def test_any_name_can_be_typed(places: Path) -> None:
+    async with on_start(places) as (app, pilot):
+        await pilot.press(*"resnet18", "enter")
+    assert app.return_value is not None
+    assert app.return_value.model == "resnet18"
+    assert app.return_value.spec is None
+
+
+async def test_the_keys_are_keys_only_where_nothing_is_typed(places: Path) -> None:
+    async with on_start(places) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(app.screen, KeysScreen)
+        await pilot.press("q")
+        await pilot.pause()
+        await pilot.press(*"vq?")
+        await pilot.pause()
+        assert "open vq?" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.is_running
+        await pilot.press("q")
+    assert app.return_value is None
+    assert app.return_code == 0
+
+
+async def test_the_cursor_moves_and_stays_where_it_is(places: Path) -> None:
+    async with on_start(places) as (app, pilot):
+        await pilot.press("down", "down", "up")
+        assert isinstance(app.screen, StartScreen)
+        await app.screen.look_for_programs()
+        await pilot.press("enter")
+    assert app.return_value == DEMOS[1]
+
+
+def test_files_are_offered_by_what_they_are(places: Path, tmp_path: Path) -> None:
+    (places / "net.py").write_text("import torch\n")
+    (places / "plain.py").write_text("print()\n")
+    (places / "w.safetensors").write_bytes(b"x" * 2048)
+    (places / "notes.txt").write_text("torch")
+    (places / "sub").mkdir()
+    (places / "sub.pt").mkdir()
+    (places / "\x1b[31m.pt").write_bytes(b"")
+    os.mkfifo(places / "pipe.pt")
+    shutil.move(write(tmp_path / "r", fixture()[:5]), places / "yesterday")
+    found = files_here(str(places))
+    assert {offer.name: offer.detail for offer in found} == {
+        "net.py": "Python",
+        "w.safetensors": "weights",
+        "\\x1b[31m.pt": "weights, or a whole model",
+        "yesterday": "recording",
+    }
+    assert {offer.model for offer in found} >= {"./net.py", str(places / "yesterday")}
+    assert files_here(str(places / "gone")) == ()
+
+
+def test_what_was_opened_before_says_where_and_when(places: Path, tmp_path: Path) -> None:
+    (places / "net.py").write_text("")
+    keep(LoadSpec("net.py:build", batch=2, folder=str(places)), ())
+    for path in (tmp_path / "cache").rglob("*.trace"):
+        os.utime(path, (1, 1))
+    keep(LoadSpec("resnet50", folder=str(places)), TRACED[4:])
+    first, second = opened_before("/")
+    assert (first.name, first.detail, first.right) == ("resnet50", "", "a moment ago")
+    assert (second.name, second.detail) == ("net.py:build", f"--batch 2  in {places}")
+    assert opened_before(str(places))[1].detail == "--batch 2"
+
+
+def test_no_program_runs() -> None:
+    assert running() == ()
+
+
+@pytest.mark.parametrize("size", [(5, 2), (20, 4), (60, 14), (80, 23), (120, 39), (200, 60)])
+def test_every_row_is_exactly_as_wide_as_asked(size: tuple[int, int]) -> None:
+    hostile = Offer("files here", "漢" * 90, "x" * 300, "y" * 30)
+    for glyphs in (UNICODE, ASCII):
+        for offers in ((), STANDING, (*STANDING, hostile)):
+            lines = start_lines(offers, max(len(offers) - 1, 0), "\x1b[31m", size, glyphs)
+            assert [line_width(line) for line in lines] == [size[0]] * size[1]
+            assert "\x1b" not in "".join(map(text, lines))
+
+
+def test_the_selected_one_is_in_sight() -> None:
+    for at in range(len(STANDING)):
+        lines = start_lines(STANDING, at, "", (80, 12), UNICODE)
+        assert sum(text(line).startswith("▌") for line in lines) == 1
