@@ -1,0 +1,1 @@
+"""The pane beside or below the tree: one node, and the machine."""

@@ -1,0 +1,71 @@
+"""The inside section: a leaf's operators, or a block's slowest modules."""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import count, duration, share_cell, size
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.queries.cost.bound import LETTERS
+from tui_profiler.queries.panel.inside import (
+    Inside,
+    is_block,
+    operator_count,
+    operators,
+    slowest_children,
+)
+from tui_profiler.queries.tree.names import fitted
+from tui_profiler.session import Tree
+
+from ...widgets.lines import EMPTY, Line
+from ...widgets.rows import Look, row, section
+
+MOST = 5
+
+
+def inside_lines(look: Look) -> tuple[Line, ...]:
+    """Give the section with its title; nothing where a node has nothing inside."""
+    tree = look.tree
+    if tree is None:
+        return ()
+    if is_block(tree, look.node):
+        found = slowest_children(look.session, look.node, MOST)
+        timed = any(item.seconds is not None for item in found)
+        paper = "most MACs, on paper" if tree.has_forward else "most parameters"
+        title = section("inside", "slowest modules" if timed else paper, look)
+        return (title, *(_module(item, tree, look) for item in found))
+    found = operators(look.session, look.node, MOST)
+    if not found:
+        return ()
+    more = operator_count(tree, look.node) - len(found)
+    rest = (row(((f"{more} more", "faint"),), EMPTY, look),) if more > 0 else ()
+    title = section("inside", "operators, on paper", look)
+    return (title, *(_operator(item, look) for item in found), *rest)
+
+
+def _module(item: Inside, tree: Tree, look: Look) -> Line:
+    figure = duration(item.seconds) if item.seconds is not None else f"{count(item.macs)} MAC"
+    if not tree.has_forward:
+        figure = count(tree.costs[item.node].parameters)
+    part = f"{share_cell(item.share)} %" if item.share is not None else look.glyphs.dash
+    right: Line = ((figure, "ink"), (part.rjust(7), "ink"), *letter(item))
+    return row(_name(item, look, 7 + width(figure) + 3), right, look)
+
+
+def _operator(item: Inside, look: Look) -> Line:
+    right: Line = (
+        (f"{count(item.macs)} MAC".rjust(9), "ink"),
+        (size(item.bytes).rjust(10), "ink"),
+        *letter(item),
+    )
+    return row(_name(item, look, 22), right, look)
+
+
+def letter(item: Inside) -> Line:
+    """Give the class by its letter: coloured where it was measured, grey on paper."""
+    if item.kind is None:
+        return (("  ·", "faint"),)
+    return ((f"  {LETTERS[item.kind]}", item.kind if item.is_measured else "muted"),)
+
+
+def _name(item: Inside, look: Look, taken: int) -> Line:
+    room = max(look.inner - taken - 1, 1)
+    return ((fitted(safe(item.name), room, look.glyphs.ellipsis), "ink"),)

@@ -1,0 +1,1 @@
+"""Every counter of the hardware, and energy."""

@@ -1,0 +1,229 @@
+"""Everything the machine's counters tell: the machine screen's body, as long as it is.
+
+Figures of one section that are all missing for one reason are one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tui_profiler.figures.units import count, frequency, rate, share, size, thousands, three_digits
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown
+from tui_profiler.queries.cost.ceilings import roofs_of
+from tui_profiler.queries.cost.machine import (
+    fragmentation,
+    instructions_per_cycle,
+    last_level_miss_share,
+    miss_share,
+    parallel_efficiency,
+)
+from tui_profiler.reports.ceilings import label_of, quality_of, said_of, value_of
+
+from ...widgets.lines import EMPTY, Line
+from ...widgets.machine_lines import machine_lines
+from ...widgets.rows import Look, absent, pending, row, section, words
+from .energy_lines import machine_energy_lines
+
+_LABEL = 24
+Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
+"""What it is called, its value, and how that is written."""
+
+
+def hardware_lines(look: Look) -> tuple[Line, ...]:
+    """Give all sections; a blank row between."""
+    sample = look.session.sample
+    if sample is None:
+        return pending("machine", "the first sample", look)
+    blocks = (
+        machine_lines(look),
+        _process(look, sample),
+        _caches(look),
+        _ceilings(look),
+        _counters(look, sample),
+        _traffic(look, sample),
+        *(_allocator(look, one) for one in _allocators(sample)),
+        *(_gpu(look, gpu) for gpu in _gpus(sample)),
+        machine_energy_lines(look, sample),
+    )
+    lines: list[Line] = []
+    for block in blocks:
+        if block and lines:
+            lines.append(EMPTY)
+        lines += block
+    return tuple(lines)
+
+
+def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tuple[Line, ...]:
+    """Give a section; where nothing in it is known and for one reason, that reason once."""
+    head = section(title, provenance, look)
+    reasons = {figure.reason if isinstance(figure, Unknown) else "" for _, figure, _ in facts}
+    if len(reasons) == 1 and "" not in reasons:
+        return (head, *absent(facts[0][0], safe(reasons.pop()), look, _LABEL))
+    lines: list[Line] = [head]
+    for label, figure, written in facts:
+        if isinstance(figure, Unknown):
+            lines += absent(label, safe(figure.reason), look, _LABEL)
+        else:
+            lines.append(_said(label, written(figure), look))
+    return tuple(lines)
+
+
+def _said(label: str, text: str, look: Look) -> Line:
+    return row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)
+
+
+def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
+    facts: list[Fact] = [
+        ("cores kept busy", sample.process_cpu, three_digits),
+        ("parallel efficiency", parallel_efficiency(look.session), share),
+        ("threads", sample.process_threads, count),
+        ("resident", sample.process_bytes, size),
+        ("most resident so far", sample.process_peak_bytes, size),
+    ]
+    return _facts("process", "this model's", facts, look)
+
+
+def _caches(look: Look) -> tuple[Line, ...]:
+    environment, loop = look.session.environment, look.session.loop
+    head = section("caches", "of the processor", look)
+    if environment is None and loop is not None and loop.state == "finished":
+        reason = "they are looked up when torch is imported; this file needs no torch"
+        return (head, *absent("caches", reason, look, _LABEL))
+    if environment is None:
+        return (head, *pending("caches", "after torch is imported", look, _LABEL))
+    if not environment.caches:
+        return (head, *absent("caches", "the kernel does not describe them", look, _LABEL))
+    lines = [
+        _said(
+            f"level {cache.level}",
+            f"{thousands(cache.count)} × {size(cache.bytes)}, each for {cache.cores}"
+            f" core{'s' if cache.cores > 1 else ''}",
+            look,
+        )
+        for cache in environment.caches
+    ]
+    return (head, *lines)
+
+
+def _ceilings(look: Look) -> tuple[Line, ...]:
+    """Give every roof with its quality; what it was measured from is said in its title."""
+    found = look.session.ceilings
+    if found is None:
+        return ()
+    waits = f"waits from {safe(found.waits_from)}" if found.waits_from else ""
+    lines: list[Line] = [section("ceilings", waits, look)]
+    for roof in roofs_of(found):
+        label = label_of(roof)
+        if isinstance(roof.figure, Unknown):
+            lines += absent(label, safe(roof.figure.reason), look, _LABEL)
+            continue
+        kept = roof.quality
+        waited = f"waited {share(kept.busy)}" if kept is not None else ""
+        lines.append(_said(label, f"{value_of(roof)}  {quality_of(roof)}", look))
+        if why := ", ".join(filter(None, (said_of(roof), waited))):
+            lines += words(why, look)
+    return tuple(lines)
+
+
+def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
+    found = sample.counters
+    if found is None:
+        reason = "this recording is older than the figure"
+        return (section("counters", "", look), *absent("instructions", reason, look, _LABEL))
+    took_turns = "taking turns, scaled up" if 0 < found.counted_share < 0.999 else "last interval"
+    facts: list[Fact] = [
+        ("instructions", found.instructions, count),
+        ("cycles", found.cycles, count),
+        ("instructions a cycle", instructions_per_cycle(found), three_digits),
+        ("cache references", found.cache_references, count),
+        ("cache misses", miss_share(found), lambda value: f"{share(value)} of references"),
+        ("last-level misses", last_level_miss_share(found), lambda x: f"{share(x)} of loads"),
+    ]
+    return _facts("counters", took_turns, facts, look)
+
+
+def _bytes_a_second(value: float) -> str:
+    return rate(value, "B/s")
+
+
+def _traffic(look: Look, sample: Sample) -> tuple[Line, ...]:
+    found = sample.traffic
+    if found is None:
+        return ()
+
+    def times_a_second(value: float) -> str:
+        return f"{count(value)} /s" if value >= 1 else f"{value:.1f} /s"
+
+    facts: list[Fact] = [
+        ("disks, read", found.disk_read_bytes, _bytes_a_second),
+        ("disks, written", found.disk_written_bytes, _bytes_a_second),
+        ("network, received", found.network_received_bytes, _bytes_a_second),
+        ("network, sent", found.network_sent_bytes, _bytes_a_second),
+        ("this process, read", found.process_read_bytes, _bytes_a_second),
+        ("this process, written", found.process_written_bytes, _bytes_a_second),
+        ("switches, it waited", found.voluntary_switches, times_a_second),
+        ("switches, core taken", found.involuntary_switches, times_a_second),
+    ]
+    return _facts("traffic", "last interval", facts, look)
+
+
+def _allocators(sample: Sample) -> tuple[Allocator, ...]:
+    return () if isinstance(sample.allocators, Unknown) else sample.allocators
+
+
+def _allocator(look: Look, one: Allocator) -> tuple[Line, ...]:
+    facts: list[Fact] = [
+        ("allocated", one.allocated_bytes, size),
+        ("reserved", one.reserved_bytes, size),
+        ("fragmentation", fragmentation(one), lambda value: f"{share(value)} of reserved"),
+        ("most allocated so far", one.peak_allocated_bytes, size),
+        ("most reserved so far", one.peak_reserved_bytes, size),
+        ("gave back, tried again", one.retries, _times),
+        ("out of memory", one.out_of_memory, _times),
+    ]
+    return _facts(f"allocator of {safe(one.device)}", "torch's", facts, look)
+
+
+def _times(value: float) -> str:
+    return "never" if value == 0 else f"{thousands(round(value))}×"
+
+
+def _gpus(sample: Sample) -> tuple[Gpu, ...]:
+    return () if isinstance(sample.gpus, Unknown) else sample.gpus
+
+
+def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
+    def watts(value: float) -> str:
+        return f"{three_digits(value)} W"
+
+    seen = (
+        f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "no cuda:N, or not sure which"
+    )
+    facts: list[Fact] = [
+        ("power, now", gpu.power_instant_watts, watts),
+        ("power, mean of a second", gpu.power_average_watts, watts),
+        ("power of its module", gpu.module_watts, watts),
+        ("power of its memory", gpu.memory_watts, watts),
+        ("power limit", gpu.power_limit_watts, watts),
+        ("clock", gpu.clock_hertz, frequency),
+        ("clock of its memory", gpu.memory_clock_hertz, frequency),
+        ("link, sent", gpu.pcie_sent_bytes, _bytes_a_second),
+        ("link, received", gpu.pcie_received_bytes, _bytes_a_second),
+        ("link, generation", gpu.pcie_generation, lambda value: f"{value:.0f}"),
+        ("link, lanes", gpu.pcie_width, lambda value: f"{value:.0f}"),
+    ]
+    lines = [*_facts(f"gpu {safe(gpu.name)}", seen, facts, look)]
+    if isinstance(gpu.processes, Unknown):
+        lines += absent("processes", safe(gpu.processes.reason), look, _LABEL)
+    else:
+        for one in gpu.processes:
+            used = "" if isinstance(one.utilisation, Unknown) else f"  {share(one.utilisation)}"
+            held = "" if isinstance(one.memory_bytes, Unknown) else size(one.memory_bytes)
+            lines.append(_said(f"process {one.pid}", f"{held}{used}", look))
+    for part in gpu.mig:
+        number = "" if part.cuda_index is None else f"  cuda:{part.cuda_index}"
+        held = "" if isinstance(part.memory_bytes, Unknown) else size(part.memory_bytes)
+        lines.append(_said("slice", f"{safe(part.name)}  {held}{number}", look))
+    return tuple(lines)

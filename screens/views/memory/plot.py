@@ -1,0 +1,181 @@
+"""The drawing of memory over one forward: columns of live bytes, the peak, weights, block names.
+
+1. The plot begins after a margin of ``MARGIN`` cells and ends one cell before the right end.
+2. Greys only: tensors are faint, scratch memory is muted, the step under the cursor is ink and goes
+   on through the band of the weights, so that it is found without colours as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.formatting.text import fit, middle, safe, width
+from tui_profiler.queries.forward.memory import Column, blocks, columns, module_at, peak_step, place
+from tui_profiler.session import Tree
+from tui_profiler.session.memory import Memory
+
+from ...widgets.lines import EMPTY, Line, Span, line_width
+from ...widgets.rows import Look
+
+MARGIN = 10
+"""Cells before the first column: a blank, eight of the scale, its line."""
+_EIGHTHS = 8
+_TICK_BYTES = 64
+"""The least bytes between two marks of the scale."""
+
+
+class Plot(Struct, frozen=True, eq=False):
+    """What is drawn, and where the cursor is."""
+
+    look: Look
+    tree: Tree
+    memory: Memory
+    step: int
+    """Under the cursor."""
+    weights: float
+    """Bytes in parameters and buffers."""
+
+    @property
+    def cells(self) -> int:
+        """Columns of the plot."""
+        return max(self.look.cells - MARGIN - 1, 1)
+
+
+def plot_lines(plot: Plot, rows: int) -> tuple[Line, ...]:
+    """Give ``rows`` lines of columns, then the band of the weights and the names of blocks."""
+    drawn = columns(plot.memory, plot.cells)
+    tick, tick_rows = _scale(max(column.whole for column in drawn), rows)
+    heights = [_heights(column, tick, tick_rows) for column in drawn]
+    cursor = place(plot.memory, plot.step, plot.cells)
+    lines = [
+        (*_margin(row, tick, tick_rows, plot.look), *_row(heights, row, cursor, plot.look))
+        for row in range(rows - 1, -1, -1)
+    ]
+    return (*lines, _band(plot, cursor), _names(plot))
+
+
+def peak_line(plot: Plot) -> Line:
+    """Give the row above the plot: what the peak is, and where; as much as fits beside its mark."""
+    memory, cells = plot.memory, plot.look.cells
+    step = peak_step(memory)
+    mark: Span = (plot.look.glyphs.peak, "accent")
+    at = MARGIN + place(memory, step, plot.cells)[0]
+    label: Line = (
+        (f"peak {total_text(plot, step)}", "strong ink"),
+        (f"  {place_text(plot, step)}", "ink"),
+        (f"  {step_text(memory, step)}", "muted"),
+    )
+    for count in range(len(label), 0, -1):
+        part = label[:count]
+        taken = line_width(part) + 1
+        if at + 1 + taken < cells:
+            return ((" " * at, "ink"), mark, (" ", "ink"), *part)
+        if at > taken:
+            return ((" " * (at - taken), "ink"), *part, (" ", "ink"), mark)
+    return ((" " * at, "ink"), mark)
+
+
+def total_text(plot: Plot, step: int) -> str:
+    """Give all that is alive at a step; at least that, where scratch memory is not known."""
+    least = "" if plot.memory.knows_workspace else "≥ "
+    return least + size(plot.weights + plot.memory.whole[step])
+
+
+def place_text(plot: Plot, step: int) -> str:
+    """Give the module whose operator a step is; its name where it is the root."""
+    node = plot.tree.nodes[module_at(plot.tree, plot.memory, step)]
+    return middle(safe(node.path or node.name), 40, plot.look.glyphs.ellipsis)
+
+
+def step_text(memory: Memory, step: int) -> str:
+    """Give which operator call a step is, and of how many."""
+    return f"step {thousands(memory.ordinals[step] + 1)} of {thousands(memory.steps.calls)}"
+
+
+def _scale(most: int, rows: int) -> tuple[int, int]:
+    """Give the bytes between two marks, a power of two, and the rows between them."""
+    tick = _TICK_BYTES
+    while tick * 4 <= most or rows * tick < most:
+        tick *= 2
+    return tick, max(rows * tick // max(most, 1), 1)
+
+
+def _heights(column: Column, tick: int, tick_rows: int) -> tuple[int, int]:
+    """Give eighths of rows: of what is in tensors, and of everything."""
+    live, whole = (
+        max(round(value / tick * tick_rows * _EIGHTHS), min(value, 1))
+        for value in (column.live, column.whole)
+    )
+    return live, whole
+
+
+def _margin(row: int, tick: int, tick_rows: int, look: Look) -> Line:
+    marks, rest = divmod(row + 1, tick_rows)
+    if rest:
+        return ((" " * (MARGIN - 1), "muted"), (look.glyphs.divider, "hairline"))
+    digits, unit = size(marks * tick).split()
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return ((f"+{digits} {unit}".rjust(MARGIN - 1), "muted"), (look.glyphs.tick, "hairline"))
+
+
+def _row(
+    heights: Sequence[tuple[int, int]], row: int, cursor: tuple[int, int], look: Look
+) -> list[Span]:
+    cells = []
+    for at, (live, whole) in enumerate(heights):
+        filled = min(max(whole - row * _EIGHTHS, 0), _EIGHTHS)
+        tensors = min(max(live - row * _EIGHTHS, 0), filled)
+        is_scratch = filled - tensors > tensors
+        text = look.glyphs.levels[filled]
+        if is_scratch and look.glyphs == ASCII:
+            text = "w"
+        role = "ink" if cursor[0] <= at <= cursor[1] else "muted" if is_scratch else "faint"
+        cells.append((text, role if filled else "ink"))
+    return _joined(cells)
+
+
+def _band(plot: Plot, cursor: tuple[int, int]) -> Line:
+    """Give the row of the weights, which are there all the time; its text keeps off the cursor."""
+    glyphs, cells = plot.look.glyphs, plot.cells
+    middle_cell = cells // 2
+    is_left = cursor[0] >= middle_cell
+    room = cursor[0] - 1 if is_left else cells - cursor[1] - 2
+    texts = ("weights, constant through the forward", "weights")
+    text = next((f" {text} " for text in texts if len(text) + 2 <= room), "")
+    start = 0 if is_left else max(cells - len(text), 0)
+    row = [" "] * cells
+    row[start : start + len(text)] = text
+    full = glyphs.levels[-1]
+    drawn = [
+        (full, "ink") if cursor[0] <= at <= cursor[1] else (letter, "muted panel")
+        for at, letter in enumerate(row)
+    ]
+    figure = size(plot.weights).rjust(MARGIN - 1)
+    return ((figure, "muted"), (glyphs.tick, "hairline"), *_joined(drawn))
+
+
+def _names(plot: Plot) -> Line:
+    """Give the row of block names; of names that meet, the one with more steps is written."""
+    cells, mark = plot.cells, plot.look.glyphs.begin
+    row = [""] * cells
+    found = blocks(plot.tree, plot.memory)
+    for block in sorted(found, key=lambda one: -one.steps):
+        at = place(plot.memory, block.first, cells)[0]
+        text = mark + safe(block.name)
+        stop = at + width(text)
+        if stop <= cells and not any(row[max(at - 1, 0) : stop + 1]):
+            row[at] = text
+            row[at + 1 : stop] = ["\0"] * (stop - at - 1)
+    drawn = "".join(part or " " for part in row).replace("\0", "")
+    return ((" " * MARGIN, "ink"), (fit(drawn, cells), "muted")) if drawn.strip() else EMPTY
+
+
+def _joined(cells: Sequence[Span]) -> list[Span]:
+    """Join neighbours of one role."""
+    runs = groupby(cells, key=lambda cell: cell[1])
+    return [("".join(text for text, _ in run), role) for role, run in runs]

@@ -1,0 +1,284 @@
+"""The node screen's body: one node in full, from its settings to the lines of code that ran."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    ZERO,
+    count,
+    dtype,
+    duration,
+    shape,
+    share_cell,
+    size,
+)
+from tui_profiler.formatting.canvas import bar, half_cells
+from tui_profiler.formatting.text import fit, middle, safe, width
+from tui_profiler.messages import Tensor, Weight
+from tui_profiler.queries.panel.edges import Neighbours, short_names
+from tui_profiler.queries.panel.inside import Inside, operators, slowest_children
+from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.tree.names import fitted
+from tui_profiler.session import Tree
+
+from ...widgets.file_lines import file_lines
+from ...widgets.identity_lines import title_of
+from ...widgets.lines import EMPTY, Line, line_width
+from ...widgets.rows import Look, row, section, words
+from ..inspector.inside_lines import letter
+from ..machine.energy_lines import node_energy_lines
+from .source_text import SourceText
+
+_NEEDS_WINDOW = "on paper; ms need an operator window"
+_FROM_WINDOWS = "ms in operator windows; % of the node's median"
+_MOST = 1000
+"""Modules listed; a longer list would be looked through by nobody, and cost a tick."""
+_FIGURES = 45
+"""Cells of the table's figures: shape 15, MAC 6, bytes 10, ms 6, % 5, class 3."""
+
+
+class Around(Struct, frozen=True):
+    """What was looked up once for a node, because it does not change while it is looked at."""
+
+    edges: Neighbours
+    alike: tuple[int, ...]
+    """Nodes of the same type and shapes, itself among them."""
+    source: SourceText
+    """Where its forward is written."""
+    called_from: SourceText
+    """The line that called it."""
+
+
+def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
+    """Give the whole body, as long as it is."""
+    tree = look.tree
+    if tree is None:
+        return words("this node is not in the tree any more", look)
+    parts = (
+        _identity(tree, look),
+        *_inner_parts(tree, around, look),
+        _weights(tree, look),
+        node_energy_lines(look),
+        _source("source", around.source, look),
+        _source("called from", around.called_from, look),
+        _alike(tree, around.alike, look),
+    )
+    lines: list[Line] = []
+    for part in parts:
+        if part and lines:
+            lines.append(EMPTY)
+        lines += part
+    return tuple(lines)
+
+
+def _inner_parts(tree: Tree, around: Around, look: Look) -> tuple[tuple[Line, ...], ...]:
+    if not tree.has_forward:
+        return (_parts(tree, look), file_lines(look))
+    return (_tensors(tree, around.edges, look), _modules(look), _operators(look))
+
+
+def _identity(tree: Tree, look: Look) -> tuple[Line, ...]:
+    node = tree.nodes[look.node]
+    crumb = f" {look.glyphs.crumb} "
+    names = [safe(tree.nodes[index].name) for index in (*tree.ancestors(look.node),)][::-1]
+    right: Line = ((safe(node.type), "muted"),)
+    room = max(look.inner - line_width(right) - 2, 8)
+    name = safe(node.name)
+    # The nearest names matter most: the breadcrumb loses its beginning first.
+    while names and width(crumb.join((*names, name))) > room:
+        names.pop(0)
+    path: Line = (
+        ((crumb.join(names) + crumb) if names else "", "muted"),
+        (middle(name, room, look.glyphs.ellipsis), "strong ink"),
+    )
+    detail = words(safe(node.detail), look, "ink") if node.detail else ()
+    note = words(safe(node.note), look) if node.note else ()
+    return (row(path, right, look), *detail, *note)
+
+
+def _tensors(tree: Tree, edges: Neighbours, look: Look) -> tuple[Line, ...]:
+    node = tree.nodes[look.node]
+    lines = [section("tensors", "", look)]
+    for label, tensors, arrow, ends in (
+        ("in", node.inputs, "←", edges.sources),
+        ("out", node.outputs, "→", edges.targets),
+    ):
+        if not tensors:
+            lines.append(row(((label.ljust(6), "muted"), ("no tensor", "faint")), EMPTY, look))
+        for index, tensor in enumerate(tensors):
+            where = _ends(tree, arrow, ends, look) if index == 0 else ""
+            lines.append(_tensor(label if index == 0 else "", tensor, where, look))
+    return tuple(lines)
+
+
+def _ends(tree: Tree, arrow: str, ends: tuple[int, ...], look: Look) -> str:
+    if not ends:
+        return f"{arrow} {look.glyphs.dash}"
+    more = f" +{len(ends) - 1}" if len(ends) > 1 else ""
+    return f"{arrow} {title_of(tree, ends[0])}{more}"
+
+
+def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
+    name = middle(safe(tensor.name), 9, look.glyphs.ellipsis)
+    left = (
+        (label.ljust(6), "muted"),
+        (fit(name, 10), "muted"),
+        (shape(tensor.shape).ljust(14), "ink"),
+        (dtype(safe(tensor.dtype)).ljust(5), "muted"),
+        (size(tensor.bytes).rjust(8), "ink"),
+    )
+    room = max(look.inner - line_width(left) - 3, 0)
+    end = "   " + middle(where, room, look.glyphs.ellipsis) if where and room > 3 else ""
+    return row((*left, (end, "muted")), EMPTY, look)
+
+
+def _parts(tree: Tree, look: Look) -> tuple[Line, ...]:
+    """Give the modules inside with their parameters, where there is nothing else to tell."""
+    found = slowest_children(look.session, look.node, most=_MOST)
+    if not found:
+        return ()
+    lines = [section("modules", "most parameters first", look)]
+    for item in found:
+        share_of = f"{share_cell(item.share)} %" if item.share is not None else UNAVAILABLE
+        cost = tree.costs[item.node]
+        figures = (
+            count(cost.parameters).rjust(8)
+            + size(cost.parameter_bytes).rjust(12)
+            + share_of.rjust(8)
+        )
+        name = fitted(safe(item.name), max(look.inner - 30, 8), look.glyphs.ellipsis)
+        lines.append(row(((name, "ink"),), ((figures, "ink"),), look))
+    return tuple(lines)
+
+
+def _modules(look: Look) -> tuple[Line, ...]:
+    found = slowest_children(look.session, look.node, most=_MOST)
+    if not found:
+        return ()
+    in_order = sorted(found, key=lambda item: item.node)
+    most = f"the {_MOST} largest" if len(found) == _MOST else str(len(found))
+    title = section("modules", f"{most} in order", look)
+    return (title, _heading(look), *(_item(item, look) for item in in_order))
+
+
+def _operators(look: Look) -> tuple[Line, ...]:
+    found = operators(look.session, look.node)
+    if not found:
+        return ()
+    is_on_paper = all(item.seconds is None for item in found)
+    comes_from = f"one forward, {_NEEDS_WINDOW}" if is_on_paper else _FROM_WINDOWS
+    return (
+        section("operators", comes_from, look),
+        _heading(look),
+        *(_item(item, look) for item in found),
+    )
+
+
+def _heading(look: Look) -> Line:
+    figures = "shape".ljust(15) + "MAC".rjust(6) + "bytes".rjust(10) + "ms".rjust(6) + "%".rjust(5)
+    return row(((f"{fit('name', _name_cells(look))} {figures}", "muted"),), EMPTY, look)
+
+
+def _name_cells(look: Look) -> int:
+    return max(look.inner - _FIGURES - 1, 8)
+
+
+def _item(item: Inside, look: Look) -> Line:
+    tree = look.tree
+    outputs = tree.nodes[item.node].outputs if tree is not None else ()
+    axes = shape(outputs[0].shape) if outputs else UNAVAILABLE
+    name = fit(fitted(safe(item.name), _name_cells(look), look.glyphs.ellipsis), _name_cells(look))
+    seconds = UNAVAILABLE if item.seconds is None else _milliseconds(item.seconds)
+    return row(
+        (
+            (f"{name} ", "ink"),
+            (fit(axes, 14, look.glyphs.ellipsis) + " ", "muted"),
+            (count(item.macs).rjust(6), "ink" if item.macs else "faint"),
+            (size(item.bytes).rjust(10), "ink"),
+            (seconds.rjust(6), "ink" if item.seconds is not None else "faint"),
+            ((share_cell(item.share) if item.share is not None else ZERO).rjust(5), "ink"),
+            *letter(item),
+        ),
+        EMPTY,
+        look,
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    value = seconds * 1e3
+    return f"{value:.2f}" if value < 999.995 else f"{value:.0f}"
+
+
+def _weights(tree: Tree, look: Look) -> tuple[Line, ...]:
+    own = tree.nodes[look.node].weights
+    if not own:
+        return ()
+    total = count(tree.costs[look.node].parameters)
+    title = section("weights", f"{total} parameters", look)
+    return (title, *(_weight(weight, look) for weight in own))
+
+
+def _weight(weight: Weight, look: Look) -> Line:
+    name = fit(middle(safe(weight.name), 19, look.glyphs.ellipsis), 20)
+    shared = f"same as {safe(weight.shared_with)}" if weight.shared_with else ""
+    said = shared or ("buffer" if weight.is_buffer else "only here")
+    left = (
+        (name, "ink"),
+        (shape(weight.shape).ljust(14), "ink"),
+        (dtype(safe(weight.dtype)).ljust(5), "muted"),
+        (size(weight.bytes).rjust(8), "ink"),
+    )
+    room = max(look.inner - line_width(left) - 3, 0)
+    end = "   " + middle(said, room, look.glyphs.ellipsis) if room > 3 else ""
+    return row((*left, (end, "muted")), EMPTY, look)
+
+
+def _source(title: str, source: SourceText, look: Look) -> tuple[Line, ...]:
+    if not source.file:
+        return ()
+    # The end of a path says which file it is.
+    room = max(look.inner - len(title) - 6, 8)
+    file = source.file
+    while width(file) > room:
+        file = look.glyphs.ellipsis + file[len(look.glyphs.ellipsis) + 1 :]
+    head = section(title, file, look)
+    if source.missing:
+        dash: Line = ((f"{look.glyphs.dash}  ", "faint"), (source.missing, "muted"))
+        return (head, row(dash, EMPTY, look))
+    lines = [_code(source, source.first + at, text, look) for at, text in enumerate(source.lines)]
+    return (head, *lines)
+
+
+def _code(source: SourceText, number: int, text: str, look: Look) -> Line:
+    is_marked = number == source.marked
+    mark = look.glyphs.folded if is_marked else " "
+    return row(
+        (
+            (f"{number:>5} ", "faint"),
+            (f"{mark} ", "accent"),
+            (text, "ink" if is_marked else "muted"),
+        ),
+        EMPTY,
+        look,
+    )
+
+
+def _alike(tree: Tree, alike: tuple[int, ...], look: Look) -> tuple[Line, ...]:
+    if len(alike) < 2:
+        return ()
+    names = short_names(tuple(title_of(tree, index) for index in alike))
+    times = [node_seconds(look.session, index) for index in alike]
+    longest = max((seconds for seconds in times if seconds is not None), default=0.0)
+    label = min(max(map(width, names)), look.inner // 2)
+    room = max(look.inner - label - 12, 1)
+    lines = [section("siblings", "same type and shapes, per forward", look)]
+    for index, name, seconds in zip(alike, names, times, strict=True):
+        halves = half_cells(seconds, longest, room) if seconds and longest else 0
+        role = "strong ink" if index == look.node else "ink"
+        text = fit(middle(name, label, look.glyphs.ellipsis), label)
+        left: Line = ((f"{text}  ", role), (bar(halves, look.glyphs), "muted"))
+        figure = duration(seconds) if seconds is not None else UNAVAILABLE
+        lines.append(row(left, ((figure, role),), look))
+    return tuple(lines)

@@ -1,0 +1,164 @@
+"""The ranks screen: a row for each rank of a run, the one that holds up the others first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.reactive import var
+from textual.screen import Screen
+
+from tui_profiler.formatting.canvas import Glyphs
+from tui_profiler.queries.rank_modules import module_differences
+from tui_profiler.queries.ranks import RankRow, rank_rows, reference
+from tui_profiler.session.workspace import NO_RANKS, Workspace
+
+from ...common.base_app import BaseApp
+from ...common.scrolling import ScrollingScreen
+from ...widgets.key_bar import key_bar
+from ...widgets.lines import LinesWidget
+from ...widgets.scrolled import ScrolledLines
+from .lines import difference_lines, look_of, rank_lines
+
+_CSS = "{0} #ranks {{ height: 1fr; }} {0} #modules {{ height: 1fr; }} {0} #keys {{ height: 1; }}"
+_KEYS = (("↵", "open"), ("d", "difference"), ("↑↓", "move"))
+_DIFFERENCE_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
+
+
+class RanksScreen(Screen[None]):
+    """Follows a run; a rank is opened with a key."""
+
+    DEFAULT_CSS = _CSS.format("RanksScreen")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("g,home", "move(-100000)", show=False),
+        Binding("G,end", "move(100000)", show=False),
+        Binding("enter", "open", show=False),
+        Binding("d", "difference", show=False),
+        Binding("q", "app.leave", show=False),
+    ]
+
+    workspace: var[Workspace] = var(NO_RANKS)
+
+    def __init__(
+        self, glyphs: Glyphs, now: Callable[[], float], open_rank: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._now = now
+        self._open_rank = open_rank
+        self._selected = ""
+        """Key of the row under the cursor; empty: the first, whichever that is."""
+
+    def compose(self) -> ComposeResult:
+        """The rows and the keys."""
+        yield LinesWidget(id="ranks")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(1.0, self._draw)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew."""
+        self._draw()
+
+    def on_screen_resume(self) -> None:
+        """Draw what has changed meanwhile."""
+        self._draw()
+
+    def watch_workspace(self) -> None:
+        """Draw what a rank has said."""
+        if self.is_mounted:
+            self._draw()
+
+    def _rows(self) -> tuple[RankRow, ...]:
+        return rank_rows(self.workspace, self._now())
+
+    def _place(self, rows: tuple[RankRow, ...]) -> int:
+        return next((i for i, one in enumerate(rows) if one.key and one.key == self._selected), 0)
+
+    def _draw(self) -> None:
+        cells, rows = self.size
+        if not self.is_current or cells < 3 or rows < 2:
+            return
+        look = look_of(cells, self._glyphs)
+        place = self._place(self._rows())
+        lines = rank_lines(self.workspace, self._now(), place, look, rows - 1)
+        self.query_one("#ranks", LinesWidget).lines = lines
+        bar = key_bar(_KEYS, (("q", "quit"),), cells, self._glyphs)
+        self.query_one("#keys", LinesWidget).lines = (bar,)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor; it stays on a rank, wherever that goes."""
+        rows = [one for one in self._rows() if one.key]
+        if rows:
+            place = self._place(tuple(rows))
+            self._selected = rows[max(0, min(place + by, len(rows) - 1))].key
+            self._draw()
+
+    def _under_cursor(self) -> str:
+        rows = self._rows()
+        return rows[self._place(rows)].key if rows else ""
+
+    def action_open(self) -> None:
+        """Look into the rank under the cursor."""
+        if key := self._under_cursor():
+            self._selected = key
+            self._open_rank(key)
+
+    def action_difference(self) -> None:
+        """Compare the rank under the cursor with the straggler; that one with the first there."""
+        key = self._under_cursor()
+        other = reference(self.workspace, key, self._now()) if key else ""
+        if other:
+            screen = DifferenceScreen(self._glyphs, key, other)
+            self.app.push_screen(screen.data_bind(BaseApp.workspace))
+
+
+class DifferenceScreen(ScrollingScreen[None]):
+    """Two ranks, module by module."""
+
+    DEFAULT_CSS = _CSS.format("DifferenceScreen")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,backspace,d,R", "back", show=False),
+    ]
+
+    workspace: var[Workspace] = var(NO_RANKS)
+
+    def __init__(self, glyphs: Glyphs, first: str, second: str) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._keys = (first, second)
+
+    def compose(self) -> ComposeResult:
+        """The modules and the keys."""
+        yield ScrolledLines(self._glyphs, id="modules")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw when there is a size."""
+        self.call_after_refresh(self._draw)
+
+    def on_resize(self) -> None:
+        """Lay the rows out anew."""
+        self.call_after_refresh(self._draw)
+
+    def watch_workspace(self) -> None:
+        """Draw what a rank has said."""
+        if self.is_mounted:
+            self._draw()
+
+    def _draw(self) -> None:
+        first, second = map(self.workspace.rank, self._keys)
+        body = self.query_one(ScrolledLines)
+        if first is not None and second is not None and body.size.width > 3:
+            look = look_of(body.size.width - 1, self._glyphs)
+            found = module_differences(first.session, second.session)
+            body.show(difference_lines(first, second, found, look))
+        bar = key_bar(_DIFFERENCE_KEYS, (), self.size.width, self._glyphs)
+        self.query_one("#keys", LinesWidget).lines = (bar,)

@@ -1,0 +1,1 @@
+"""The roofline: plot, list of nodes, what the selected node could gain."""

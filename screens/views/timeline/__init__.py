@@ -1,0 +1,1 @@
+"""One forward by depth, and the last minutes."""

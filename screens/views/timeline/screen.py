@@ -1,0 +1,159 @@
+"""The timeline screen: one forward by depth, and the last minutes below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from tui_profiler.queries.cost.bound import mixes_of
+from tui_profiler.queries.cost.totals import hottest
+from tui_profiler.queries.forward import flame as flames
+from tui_profiler.queries.forward import strip
+from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.timeline import steps, usual_step
+from tui_profiler.queries.tree.cells import REFRESH_SECONDS
+from tui_profiler.session import Session, Tree
+
+from ...actions.view_keys import TIMELINE, own_bindings
+from ...widgets.key_bar import Keys
+from ...widgets.lines import EMPTY, Line
+from ...widgets.rows import Look
+from ..view_screen import SideScreen
+from .flame_lines import Drawn, flame_lines, legend
+from .lines import plot_columns, timeline_lines
+
+HOLD_SECONDS = 2.0
+LEAST_ROWS = 10
+"""With fewer there is only the forward."""
+MOST_PAST_ROWS = 20
+
+
+class FlameLayout:
+    """Lays blocks out when something else is looked at, and follows new times without flicker."""
+
+    def __init__(self) -> None:
+        self._steady: Steady[Drawn] = Steady(HOLD_SECONDS)
+        self._of: tuple[Tree | None, bool, int, int] = (None, False, 0, 0)
+        self._wanted = Drawn(flames.Flame(0, (), 0), ())
+        self._at = 0.0
+
+    def of(self, session: Session, root: int, cells: int) -> Drawn:
+        """Give the blocks of a node over so many cells."""
+        looked_at = (session.tree, session.timings is not None, root, cells)
+        if looked_at != self._of:
+            self._steady.clear()
+        elif 0 <= session.heard_at - self._at < REFRESH_SECONDS:
+            return self._steady.show(0, self._wanted, session.heard_at)
+        self._of, self._at = looked_at, session.heard_at
+        found = flames.flame(session, root, cells)
+        colours = tuple(strip.colours(level, mixes_of(session)) for level in found.levels)
+        self._wanted = Drawn(found, colours)
+        return self._steady.show(0, self._wanted, session.heard_at)
+
+
+class TimelineScreen(SideScreen):
+    """Shows the forward as blocks, and walks and zooms in them."""
+
+    name_of_view: ClassVar[str] = "timeline"
+    keys: ClassVar[Keys] = (
+        ("esc", "back"),
+        ("arrows", "walk"),
+        ("↵", "zoom"),
+        ("z", "hottest"),
+        ("s", "span"),
+        ("o", "node"),
+    )
+    every_key = TIMELINE
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *own_bindings(TIMELINE),
+        Binding("q", "leave_for('')", show=False),
+    ]
+
+    def begin(self) -> None:
+        """Keep the layout, and what is zoomed into."""
+        self._layout = FlameLayout()
+        self._zoomed: tuple[int, ...] = ()
+        self._tree: Tree | None = None
+        self._step: int | None = None
+
+    @property
+    def root(self) -> int:
+        """Index of the node that fills the width."""
+        return self._zoomed[-1] if self._zoomed else 0
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give both parts, the lower one at the bottom."""
+        self._keep_zoom(look)
+        drawn = self._layout.of(look.session, self.root, look.inner)
+        below: tuple[Line, ...] = ()
+        if rows >= LEAST_ROWS:
+            below = timeline_lines(look, min(max(rows * 40 // 100, 4), MOST_PAST_ROWS), self._step)
+        room = rows - len(below) - (0 if self.is_narrow else 1)
+        above = flame_lines(look, drawn, room)
+        return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)
+
+    def status(self, look: Look) -> Line:
+        """Say what the colours mean."""
+        return legend(look, self._layout.of(look.session, self.root, look.inner))
+
+    def _keep_zoom(self, look: Look) -> None:
+        """Show all of a tree that was traced anew."""
+        if look.session.tree is not self._tree:
+            self._tree, self._zoomed = look.session.tree, ()
+
+    def action_beside(self, step: int) -> None:
+        """Go to the next module in time at the same depth, or the former."""
+        session = self.session_shown
+        if session.tree is not None:
+            at = flames.module_of(session.tree, self.node)
+            self.select(flames.beside(session, self.root, at, step))
+
+    def action_outward(self) -> None:
+        """Go to the module around the selected one."""
+        tree = self.session_shown.tree
+        if tree is not None and self.node != self.root:
+            self.select(max(tree.nodes[self.node].parent, 0))
+
+    def action_inward(self) -> None:
+        """Go to the first module inside the selected one."""
+        session = self.session_shown
+        if session.tree is not None:
+            drawn = self._layout.of(session, self.root, max(self.size.width - 2, 1))
+            self.select(flames.first_inside(session, drawn.flame, self.node))
+
+    def action_zoom(self) -> None:
+        """Let the selected block fill the width; open a leaf."""
+        session = self.session_shown
+        if session.tree is None:
+            return
+        inside = any(
+            flames.takes_part(session, child) for child in session.tree.children(self.node)
+        )
+        if not inside:
+            self.action_leave_for("node")
+        elif self.node != self.root:
+            self._zoomed = (*self._zoomed, self.node)
+            self.refresh_view()
+
+    def action_hottest(self) -> None:
+        """Go to the module with the most self time, inside what fills the width."""
+        self.select(hottest(self.session_shown, self.root))
+
+    def action_span(self) -> None:
+        """Show the last minutes with the next number of seconds a column."""
+        columns = plot_columns(max(self.size.width, 3))
+        possible = steps(columns)
+        shown = self._step or usual_step(columns)
+        longer = [step for step in possible if step > shown]
+        self._step = longer[0] if longer else possible[0]
+        self.refresh_view()
+
+    def action_back(self) -> None:
+        """Zoom out; from the whole forward, go back to the explorer."""
+        if self._zoomed:
+            self._zoomed = self._zoomed[:-1]
+            self.refresh_view()
+        else:
+            super().action_back()

@@ -1,0 +1,226 @@
+"""Screens beside the explorer: other views of the same session and the same selected node.
+
+1. A view is a pure function of the session, the selected node, the time and the size; it is drawn
+   into one widget that repaints the rows that changed.
+2. The selection goes with the user: into the view, from one view to the next, and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.messages import Request
+from tui_profiler.session import Session
+
+from ..actions.table import SIDE_SCREENS, Key, shown
+from ..common.base_app import own_keys, redraw_seconds
+from ..common.copy_export_actions import TakeActions
+from ..common.narrow import is_narrow
+from ..common.view_pause import ViewPause
+from ..widgets.header import Header
+from ..widgets.key_bar import Keys, key_bar
+from ..widgets.lines import Line, LinesWidget
+from ..widgets.rows import Look, finished, row
+
+SAID_SECONDS = 8.0
+
+
+class Left(Struct, frozen=True):
+    """How a view was left."""
+
+    node: int
+    """The node that is selected now."""
+    then: str = ""
+    """The screen to go to; empty for the explorer."""
+
+
+class SideScreen(TakeActions[Left]):
+    """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
+
+    name_of_view: ClassVar[str]
+    """As in ``SIDE_SCREENS``."""
+    keys: ClassVar[Keys] = ()
+    """Its own keys, for the last row."""
+    every_key: ClassVar[tuple[Key, ...]] = ()
+    """Every key that only this view has, for the list of keys."""
+
+    DEFAULT_CSS = """
+    SideScreen #view { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,backspace", "back", show=False, id="back"),
+        Binding("q", "back", show=False, id="leave"),
+        Binding("o", "leave_for('node')", show=False, id="node"),
+        Binding("question_mark", "keys", show=False, id="keys"),
+        Binding("p", "pause", show=False, id="pause"),
+        Binding("y", "copy", show=False, id="copy"),
+        Binding("e", "export", show=False, id="export"),
+        Binding("ctrl+p,colon", "leave_for('palette')", show=False, id="palette"),
+        *(
+            Binding(key.keys, f"leave_for('{key.label}')", show=False, id=key.label)
+            for key in SIDE_SCREENS
+        ),
+    ]
+
+    def __init__(
+        self,
+        node: int,
+        glyphs: Glyphs = UNICODE,
+        now: Callable[[], float] = lambda: 0.0,
+        view_pause: ViewPause | None = None,
+    ) -> None:
+        super().__init__()
+        self.node = node
+        """Index of the selected node."""
+        self.glyphs = glyphs
+        self.now = now
+        self.send: Callable[[Request], None] = lambda request: None
+        """What asks the probe; whoever opens the view gives it."""
+        self.view_pause = view_pause or ViewPause(self._send)
+        self._path: str | None = None
+        self._said: tuple[str, float] = ("", 0.0)
+        self.begin()
+
+    def _send(self, request: Request) -> None:
+        self.send(request)
+
+    def begin(self) -> None:
+        """Set up what a view keeps for itself."""
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give the view, ``rows`` lines of ``look.cells``."""
+        raise NotImplementedError
+
+    def status(self, look: Look) -> Line:
+        """Give the row above the keys: one fact."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        """The explorer's first and last rows, and the view between them."""
+        yield Header(self.glyphs, id="header")
+        yield LinesWidget(id="view")
+        yield LinesWidget(id="status")
+        yield LinesWidget(id="keys")
+
+    def on_mount(self) -> None:
+        """Draw, and go on drawing what moves by the clock."""
+        self.set_interval(redraw_seconds(self.app), self._draw_when_current)
+        self.call_after_refresh(self.refresh_view)
+
+    def on_resize(self) -> None:
+        """Choose the form for this size."""
+        self.set_class(self.is_narrow, "narrow")
+        self.call_after_refresh(self.refresh_view)
+
+    def watch_session(self) -> None:
+        """Draw what has changed."""
+        self._draw_when_current()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the terminal is too small for the roomy form."""
+        return is_narrow(self.size)
+
+    def _draw_when_current(self) -> None:
+        if self.is_mounted and self.is_current:
+            self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Draw everything."""
+        held = self.view_pause.held
+        session, now = held if held is not None else (self.session, self.now())
+        self._follow(session)
+        self.query_one(Header).show(session, self.now(), held[1] if held is not None else None)
+        view = self.query_one("#view", LinesWidget)
+        look = Look(session, self.node, now, max(view.size.width, 3), self.glyphs)
+        view.lines = finished(self.draw(look, view.size.height), look, view.size.height)
+        said, said_at = self._said
+        is_said = bool(said) and time.monotonic() - said_at < SAID_SECONDS
+        status = row(((safe(said), "ink"),), (), look) if is_said else self.status(look)
+        self.query_one("#status", LinesWidget).lines = finished((status,), look)
+        if (open_one := self.asks) is not None:
+            last = open_one.line(self.size.width)
+        elif self.is_narrow and (is_said or self.has_news(look)):
+            [last] = finished((status,), look)  # There is no other row for it.
+        else:
+            [last] = finished((self._bar(),), look)
+        self.query_one("#keys", LinesWidget).lines = (last,)
+
+    def has_news(self, look: Look) -> bool:
+        """Tell whether the status is worth the last row where it has none of its own."""
+        return False
+
+    def _bar(self) -> Line:
+        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        every = (*others, ("?", "keys"))
+        return key_bar(self.keys, every, self.size.width, self.glyphs, self.name_of_view)
+
+    def _follow(self, session: Session) -> None:
+        """Keep to the same node when the model was traced anew."""
+        tree = session.tree
+        if tree is None:
+            return
+        is_there = self.node < len(tree)
+        if self._path is None or (is_there and tree.nodes[self.node].path == self._path):
+            self.node = self.node if is_there else 0
+        else:
+            self.node = tree.find(self._path) or 0
+        self._path = tree.nodes[self.node].path
+
+    def select(self, node: int) -> None:
+        """Go to a node."""
+        self.node, self._path = node, None
+        self.refresh_view()
+
+    def selected_path(self) -> str:
+        """Give the path of the selected node."""
+        return self._path or ""
+
+    def say(self, text: str) -> None:
+        """Tell it in place of the status, or over the view where that is too short for it."""
+        if self.is_narrow and width(text) > self.size.width - 2:
+            self.app.clear_notifications()
+            self.notify(safe(text), timeout=SAID_SECONDS, markup=False)
+            return
+        self._said = (text, time.monotonic())
+        self._draw_when_current()
+
+    def draw_prompt(self) -> None:
+        """Draw the last row."""
+        self.refresh_view()
+
+    @property
+    def session_shown(self) -> Session:
+        """The session that is on screen: the newest, or the one at which the view was paused."""
+        held = self.view_pause.held
+        return held[0] if held is not None else self.session
+
+    def action_pause(self) -> None:
+        """Pause the view, or let it go on; of a recording, halt or play."""
+        if said := self.view_pause.press(self.session, self.now()):
+            self.say(said)
+        self.refresh_view()
+
+    def action_keys(self) -> None:
+        """List the keys of this view; leaving the list leads back here."""
+        from ..actions.help import KeysScreen  # noqa: PLC0415 # as in the explorer
+        from ..actions.view_keys import EVERY  # noqa: PLC0415
+
+        keys = (*self.every_key, *own_keys(self.app, EVERY))
+        self.app.push_screen(KeysScreen(self.session, keys, self.glyphs, self.name_of_view))
+
+    def action_back(self) -> None:
+        """Go back to the explorer."""
+        self.dismiss(Left(self.node))
+
+    def action_leave_for(self, name: str) -> None:
+        """Go to another screen; to its own: back."""
+        self.dismiss(Left(self.node, name if name != self.name_of_view else ""))

@@ -1,0 +1,1 @@
+"""Every parameter with its statistics."""

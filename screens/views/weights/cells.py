@@ -1,0 +1,148 @@
+"""Figures of weights as text: statistics, noise, shares, and what stands where there is none."""
+
+from __future__ import annotations
+
+import math
+
+from tui_profiler.figures.units import PENDING, ZERO, count, dtype, share_cell
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.messages.parameters import TensorStatistics
+from tui_profiler.queries.panel.weights_state import why_not_measured, why_not_read
+from tui_profiler.queries.parameters.weights import (
+    Column,
+    WeightRow,
+    figure,
+    is_exact,
+    is_measurable,
+)
+
+from ...widgets.rows import Look
+
+_SHORT = {"float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "int8": "int8", "int4": "int4"}
+_LONG = {**_SHORT, "float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}
+
+
+EXACT = "exact"
+"""Stands for a signal over noise without bounds."""
+
+
+def statistic(value: float) -> str:
+    """Give a number with three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
+    if value == 0:
+        return ZERO
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("inf" if value > 0 else "−inf")
+    size = abs(value)
+    if 999.5 <= size < 1e18:
+        text = ("-" if value < 0 else "") + count(size)
+    elif 1e-4 <= size < 999.5:
+        digits = max(2 - math.floor(math.log10(size)), 0)
+        text = f"{value:.{min(digits, 6)}f}"
+    else:
+        text = f"{value:.1e}"
+    return text.replace("-", "−")
+
+
+def percent(value: float) -> str:
+    """Give a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
+    scaled = value * 100
+    if scaled == 0:
+        return ZERO
+    if scaled < 0.00005:
+        return "<1e−4"
+    if scaled < 0.09995:
+        return f"{scaled:.4f}".removeprefix("0")
+    if scaled < 9.995:
+        return f"{scaled:.2f}"
+    if scaled < 99.95:
+        return f"{scaled:.1f}"
+    return f"{scaled:.0f}" if scaled < 9999.5 else ">9999"
+
+
+def rough_percent(value: float) -> str:
+    """Give an estimate as percent, two digits at most: ``~0.38``, ``~12``."""
+    scaled = value * 100
+    if scaled == 0:
+        return ZERO
+    if scaled < 0.00005:
+        return "~<1e−4"
+    rounded = float(f"{scaled:.1e}")
+    if rounded < 0.1:
+        return f"~{rounded:.2g}".replace("~0.", "~.")
+    if rounded < 1:
+        return f"~{rounded:.2f}"
+    return f"~{rounded:.1f}" if rounded < 10 else f"~{rounded:.0f}"
+
+
+def decibels(value: float) -> str:
+    """Give signal over noise: ``38.2``."""
+    return f"{value:.1f}".replace("-", "−")
+
+
+def noise_text(found: Figure, look: Look) -> str:
+    """Give signal over noise as text; where nothing is lost it says so."""
+    return EXACT if is_exact(found) else figure_text(found, decibels, look)
+
+
+def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
+    """Give the text and the role of a row in a column."""
+    if column in ("width", "predicted", "error") and not is_measurable(row):
+        return (ZERO, "faint")
+    found = figure(row, column)
+    if column == "int8" and found is not None and is_exact(found):
+        return (EXACT, "ink")
+    if isinstance(found, Unknown) or (found is None and _never_comes(column, look)):
+        return (look.glyphs.dash, "faint")
+    if found is None:
+        return (PENDING, "faint")
+    text = _text(row, column, found)
+    return (text, "faint" if text == ZERO else "ink")
+
+
+def _never_comes(column: Column, look: Look) -> bool:
+    """Tell whether nobody would look at what a column without figures says."""
+    is_measured = column in ("predicted", "error")
+    return bool((why_not_measured if is_measured else why_not_read)(look.session))
+
+
+def _text(row: WeightRow, column: Column, found: float) -> str:
+    match column:
+        case "values":
+            return count(found)
+        case "std":
+            return statistic(found)
+        case "zeros" | "prune":
+            return share_cell(found)
+        case "int8":
+            return decibels(found)
+        case "width":
+            return _width(row.statistics)
+        case "predicted":
+            return rough_percent(found)
+        case _:
+            return percent(found)
+
+
+def _width(found: TensorStatistics | None) -> str:
+    width = found.width if found is not None else None
+    return short_format(width.format) if width is not None else ZERO
+
+
+def short_format(name: str) -> str:
+    """Give a format in four cells or so: ``int8``, ``fp8``, ``f32``."""
+    return _SHORT.get(name) or dtype(name)
+
+
+def long_format(name: str) -> str:
+    """Give a format in full: ``fp8 e4m3``."""
+    return _LONG.get(name) or dtype(name)
+
+
+def figure_text(found: Figure | None, write: object, look: Look) -> str:
+    """Give a figure as ``write`` writes it; a dash where there is none, dots where not yet."""
+    if found is None:
+        return PENDING
+    if isinstance(found, Unknown):
+        return look.glyphs.dash
+    assert callable(write)
+    return str(write(found))

@@ -1,0 +1,228 @@
+"""The weights screen: every parameter with its statistics, and what changing it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from tui_profiler.messages import (
+    AnalyseParameters,
+    MeasureSensitivity,
+    Request,
+    StopAnalysing,
+)
+from tui_profiler.queries.panel.accepted_requests import why_not_now
+from tui_profiler.queries.panel.weights_state import is_measuring, is_reading
+from tui_profiler.queries.parameters.schemes import SCHEMES, next_scheme, scheme_words
+from tui_profiler.queries.parameters.weights import SORT_WORDS, WeightsView, is_measurable
+
+from ...actions.view_keys import WEIGHTS, own_bindings
+from ...widgets.key_bar import Keys
+from ...widgets.lines import Line, text
+from ...widgets.rows import Look, row
+from ..mouse_selection import PointedScreen
+from ..view_screen import SAID_SECONDS
+from .lines import PANEL_CELLS, status_line, weights_lines
+from .panel import panel_lines
+from .table import body_rows, first_row
+
+_MOST_PANEL_ROWS = 100
+
+
+class WeightsScreen(PointedScreen):
+    """Shows the parameters as a table; the cursor is a row, and the node is its module."""
+
+    name_of_view = "weights"
+    has_rows = True
+    keys: ClassVar[Keys] = (
+        ("esc", "back"),
+        ("x", "measure"),
+        ("X", "all"),
+        ("s", "sort"),
+        ("v", "change"),
+        ("c", "stop"),
+        ("b", "buffers"),
+        ("↵", "node"),
+    )
+    every_key = WEIGHTS
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(WEIGHTS)]
+
+    def begin(self) -> None:
+        """Keep the order, the cursor, and what is done to a weight that is measured."""
+        self.view = WeightsView()
+        self.scheme = SCHEMES[0]
+        self._rows = 1
+        self._has_asked = False
+        self._busy_at = -1e9
+        self._asked_at: tuple[object, object] | None = None
+        """What was known when something was asked for; None when an answer has come."""
+        self._waits = False
+        """The values were asked for, and none has come yet."""
+
+    def on_mount(self) -> None:
+        """Ask for the statistics where there are none yet, once the session is here."""
+        self.call_after_refresh(self._read_first)
+
+    def watch_session(self) -> None:
+        """Ask as soon as there is somebody to ask, and draw what has changed."""
+        if self.is_mounted:
+            self._read_first()
+        known = (self.session.parameters, self.session.sensitivity)
+        if self._asked_at is not None and any(
+            one is not other for one, other in zip(self._asked_at, known, strict=True)
+        ):
+            self._said = ("", 0.0)  # The answer says more than that it was asked for.
+            self._asked_at = None
+            self._busy_at = time.monotonic()
+        super().watch_session()
+
+    def _read_first(self) -> None:
+        if self._has_asked or self.session.parameters is not None:
+            return
+        if not self._why_not(AnalyseParameters()):
+            self._has_asked = self._waits = True
+            self.send(AnalyseParameters())
+
+    def draw(self, look: Look, rows: int) -> Sequence[Line]:
+        """Give the table, and the weight under the cursor."""
+        self.view.update(look.session, self.node)
+        self._rows = rows
+        return weights_lines(look, self.view, rows, narrow=self.is_narrow)
+
+    def status(self, look: Look) -> Line:
+        """Give what is going on, or what came of it."""
+        session = look.session
+        if self._waits and session.parameters is None and session.ended is None:
+            told = "the values are asked for, and come when the worker is ready for it"
+            return row(((told, "muted"),), (), look)
+        return status_line(look, self.scheme)
+
+    def has_news(self, look: Look) -> bool:
+        """Tell whether something goes on, or is over since a moment."""
+        session, now = look.session, time.monotonic()
+        waits = self._waits and session.parameters is None
+        if waits or is_measuring(session) or is_reading(session):
+            self._busy_at = now
+        return now - self._busy_at < SAID_SECONDS
+
+    def rows_as_csv(self) -> Callable[[], str]:
+        """Give what writes the rows, in the order that is shown."""
+        from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415 # only for this
+
+        rows = self.view.rows
+        return lambda: csv_weights(rows)
+
+    def selected_path(self) -> str:
+        """Give the full name of the weight under the cursor."""
+        return self.view.name or super().selected_path()
+
+    def row_text(self) -> str | None:
+        """Give the row under the cursor."""
+        from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415
+
+        weight = self.view.row
+        return csv_weights((weight,)).splitlines()[1] if weight is not None else None
+
+    def panel_text(self) -> str | None:
+        """Give all that is known of the weight under the cursor."""
+        look = Look(self.session, self.node, self.now(), PANEL_CELLS, self.glyphs)
+        lines = panel_lines(look, self.view.row, _MOST_PANEL_ROWS)
+        return "\n".join(text(line).rstrip() for line in lines) + "\n" if lines else None
+
+    def touched(self, x: int, y: int) -> None:
+        """Select a row; above them are the title and the heading."""
+        at = first_row(self.view, body_rows(self._rows - 1)) + y - 2
+        if y >= 2 and at < len(self.view.rows):
+            self.action_move(at - self.view.at)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Go down."""
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Go up."""
+        self.action_move(-3)
+
+    def action_move(self, by: int) -> None:
+        """Go to another row; its module is the selected node."""
+        weight = self.view.move(by)
+        if weight is not None:
+            self.select(weight.node)
+
+    def action_page(self, pages: int) -> None:
+        """Go half a page down or up."""
+        self.action_move(pages * max(self._rows // 2, 1))
+
+    def action_sort(self) -> None:
+        """Order by the next column."""
+        self.view.sort_by_next()
+        self.say(SORT_WORDS[self.view.sort])
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self.view.sort_by(self.view.sort, descending=not self.view.descending)
+        self.refresh_view()
+
+    def action_buffers(self) -> None:
+        """Show buffers, or parameters alone."""
+        self.view.shows_buffers = not self.view.shows_buffers
+        self.view.arrange()
+        self.say("buffers are shown" if self.view.shows_buffers else "parameters alone are shown")
+
+    # Asking.
+
+    def action_read(self) -> None:
+        """Look at the values again."""
+        self._ask(AnalyseParameters(), "the values are read again")
+
+    def action_measure(self) -> None:
+        """Measure the sensitivity of the output to the weight under the cursor."""
+        weight = self.view.row
+        if weight is None:
+            self.say("there is no weight to measure")
+        elif not is_measurable(weight):
+            self.say("only parameters of two axes or more are measured")
+        else:
+            name = weight.shared_with or weight.name
+            self._ask(MeasureSensitivity(self.scheme, name), self._changing(name))
+
+    def action_measure_all(self) -> None:
+        """Measure the sensitivity of the output to every weight."""
+        self._ask(MeasureSensitivity(self.scheme), self._changing("one weight after another"))
+
+    def action_scheme(self) -> None:
+        """Choose what is done to a weight that is measured."""
+        self.scheme = next_scheme(self.scheme)
+        self.say(f"x and X measure {scheme_words(self.scheme)}")
+
+    def action_stop(self) -> None:
+        """End what is going on; what has come stays."""
+        waits = self._waits and self.session.parameters is None
+        self._waits = False
+        if waits or is_measuring(self.session) or is_reading(self.session):
+            self._ask(StopAnalysing(), "stopped: what is known stays")
+        else:
+            self.say("nothing is read or measured now")
+
+    def _changing(self, what: str) -> str:
+        said = f"{what}: {scheme_words(self.scheme)}"
+        return said if self.is_narrow else f"{said}; the model's own weights stay as they are"
+
+    def _ask(self, request: Request, said: str) -> None:
+        why_not = self._why_not(request)
+        if why_not:
+            self.say(why_not)
+        else:
+            self._waits = self._waits or isinstance(request, AnalyseParameters)
+            self.send(request)
+            self.say(said)
+            self._asked_at = (self.session.parameters, self.session.sensitivity)
+
+    def _why_not(self, request: Request) -> str:
+        """Give why nobody would carry a request out; empty where somebody would."""
+        if self.session.hello is None:
+            return "the worker starts, and takes no request yet"
+        return why_not_now(self.session, type(request).__name__)

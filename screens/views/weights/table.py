@@ -1,0 +1,124 @@
+"""The table of weights: one row each, as many columns as fit; the cursor's row stays in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui_profiler.formatting.text import fit, middle, safe, width
+from tui_profiler.queries.panel.weights_state import has_sensitivities
+from tui_profiler.queries.parameters.weights import (
+    Column,
+    WeightRow,
+    WeightsView,
+    not_finite,
+)
+
+from ...widgets.lines import Line, with_role
+from ...widgets.rows import Look, words
+from ...widgets.scrolled import thumb_rows
+from .cells import cell
+
+_COLUMNS: dict[Column, tuple[str, int]] = {
+    "values": ("count", 6),
+    "std": ("std", 8),
+    "zeros": ("0 %", 4),
+    "int8": ("int8 dB", 7),
+    "width": ("fits", 5),
+    "prune": ("prune %", 7),
+    "predicted": ("~error %", 8),
+    "error": ("error %", 7),
+}
+"""Heading and cells of each."""
+_YIELD: tuple[Column, ...] = ("zeros", "values", "prune", "std", "predicted", "width", "int8")
+"""Columns that are left out where there is no room, the first first."""
+_LEAST_NAME = 21
+
+
+def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
+    """Give the heading and as many rows as fit."""
+    body = body_rows(rows)
+    columns = columns_for(look, view)
+    if not view.rows:
+        reason = "no parameters" if look.session.tree is not None else "the tree is not known yet"
+        return [_heading(look, view, columns), *words(reason, look)][: max(rows, 0)]
+    top = first_row(view, body)
+    thumb = thumb_rows(len(view.rows), top, body)
+    lines = [_heading(look, view, columns)] if body < rows else []
+    for y, row in enumerate(view.rows[top : top + body]):
+        line = _row(look, row, columns)
+        if row.name == view.name:
+            line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
+        edge = (look.glyphs.thumb, "muted") if y in thumb else (" ", "ink")
+        lines.append((*line, edge))
+    return lines
+
+
+def body_rows(rows: int) -> int:
+    """Give how many of so many rows are weights: all, or all but the heading."""
+    return rows - 1 if rows >= 3 else max(rows, 1)
+
+
+def first_row(view: WeightsView, body: int) -> int:
+    """Give the first row that is shown: the cursor's is in the middle where it can be."""
+    return max(0, min(view.at - body // 2, len(view.rows) - body))
+
+
+def columns_for(look: Look, view: WeightsView) -> tuple[Column, ...]:
+    """Give the columns that there is room for; sensitivity's once there are figures of it."""
+    has_sensitivity = has_sensitivities(look.session)
+    shown = [name for name in _COLUMNS if has_sensitivity or name not in ("predicted", "error")]
+    for name in _YIELD:
+        if _name_cells(look, shown) >= _LEAST_NAME:
+            break
+        # What the rows are ordered by stays in sight.
+        if name in shown and name != view.sort:
+            shown.remove(name)
+    return tuple(shown)
+
+
+def _name_cells(look: Look, columns: Sequence[Column]) -> int:
+    return look.cells - 2 - sum(1 + _COLUMNS[name][1] for name in columns)
+
+
+def _heading(look: Look, view: WeightsView, columns: Sequence[Column]) -> Line:
+    name = max(_name_cells(look, columns), 1)
+    way = look.glyphs.down if view.descending else look.glyphs.up
+    spans = [(" ", "ink"), (fit("name", name, look.glyphs.ellipsis), _role(view, "name"))]
+    for column in columns:
+        heading, cells = _COLUMNS[column]
+        if column == view.sort:  # The unit moves up, so that the arrow touches no neighbour.
+            heading = way + heading.replace(" ", "")
+        spans += [(" " + heading.rjust(cells), _role(view, column))]
+    return (*spans, (" ", "ink"))
+
+
+def _role(view: WeightsView, column: str) -> str:
+    return "strong ink" if view.sort == column else "muted"
+
+
+def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:
+    cells = max(_name_cells(look, columns), 1)
+    wrong = not_finite(row)
+    flag = f" {look.glyphs.failed} {wrong}" if wrong else ""
+    room = max(cells - width(flag), 1)
+    text = middle(short_name(row.name), room, look.glyphs.ellipsis)
+    is_faint = row.is_buffer or bool(row.shared_with)
+    spans = [
+        (" ", "ink"),
+        (text, "faint" if is_faint else "ink"),
+        *([(flag, "error")] if flag else []),
+        (" " * (cells - width(text) - width(flag)), "ink"),
+    ]
+    for column in columns:
+        written, role = cell(row, column, look)
+        role = "muted" if is_faint and role == "ink" else role
+        spans.append(
+            (" " + fit(written, _COLUMNS[column][1]).strip().rjust(_COLUMNS[column][1]), role)
+        )
+    return tuple(spans)
+
+
+def short_name(name: str) -> str:
+    """Give a full name without the ``.weight`` that most end in."""
+    plain = safe(name)
+    return plain.removesuffix(".weight") or plain

@@ -1,0 +1,212 @@
+"""The compare screen on sessions made by hand: how it looks, and what its keys do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec.structs import replace
+from textual.pilot import Pilot
+
+from screens.app.compare_app import CompareApp
+from screens.settings.config import USUAL
+from screens.settings.preferences import Habits
+from screens.views.compare.cells import CompareLook, SideLook
+from screens.views.compare.head import side_lines
+from screens.views.compare.headless import Opened
+from screens.views.compare.lines import compare_lines, status_line
+from screens.views.compare.screen import CompareScreen
+from screens.views.ranks.lines import look_of
+from screens.widgets.lines import LinesWidget, line_width, text
+from screens.widgets.rows import finished
+from tests.fixtures.record import recorded
+from tests.queries.compare.pairs import former, latter, pair
+from tests.screens.explorer.test_explorer import check_golden
+from tests.screens.screen_text import screen_text
+from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.messages import Failed
+from tui_profiler.queries.compare.comparison import FIGURES, comparison, node_of
+from tui_profiler.queries.compare.rows import first_view, folded_to, visible
+from tui_profiler.queries.compare.side import Side, side_of
+from tui_profiler.queries.panel.state import State
+from tui_profiler.session import EMPTY, Session, apply
+
+HOSTILE = "\x1b]52;c;\x07[/nope]\u202e" * 9
+
+
+@asynccontextmanager
+async def on_screen(
+    a: Session, b: Session, size: tuple[int, int] = (120, 40), glyphs: str = "unicode"
+) -> AsyncIterator[tuple[CompareScreen, Pilot[int]]]:
+    settings = replace(USUAL.settings, glyphs=glyphs)
+    habits = Habits(replace(USUAL, settings=settings))
+    sides = (
+        Opened("resnet50", a, file="a recording"),
+        Opened("'resnet50 --batch 8'", b, file="a recording"),
+    )
+    app = CompareApp(sides, measuring=True, seconds=None, habits=habits, clock=lambda: 100.0)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, CompareScreen)
+        yield screen, pilot
+
+
+def real() -> Session:
+    session = EMPTY
+    for message in recorded():
+        session = apply(session, message)
+    return session
+
+
+def selected(screen: CompareScreen) -> str:
+    return screen.selected_path()
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
+async def test_the_comparison_looks_as_agreed(size: tuple[int, int]) -> None:
+    async with on_screen(former(), latter(), size) as (screen, pilot):
+        await pilot.press("down", "down")
+        await pilot.pause()
+        check_golden(f"compare-{size[0]}x{size[1]}", screen_text(screen.app))
+
+
+async def test_keys_walk_fold_sort_and_filter() -> None:
+    async with on_screen(former(), latter()) as (screen, pilot):
+        assert selected(screen) == ""
+        await pilot.press("j", "j")
+        assert selected(screen) == "body"
+        await pilot.press("left")
+        assert "neck" not in screen_text(screen.app)
+        await pilot.press("right", "right")
+        assert selected(screen) == "body.neck"
+        await pilot.press("h", "G")
+        assert selected(screen) == "tail"
+        await pilot.press("s", "g", "j")
+        assert selected(screen) == "stem"
+        await pilot.press("v")
+        assert "by MAC" in screen_text(screen.app)
+        await pilot.press("slash", *"moved", "enter")
+        shown = screen_text(screen.app)
+        assert "/moved" in shown
+        assert "stem" not in shown.split("/moved")[1].rpartition("\n")[0].split("\n", 1)[1]
+        await pilot.press("escape")
+        assert "stem" in screen_text(screen.app)
+        await pilot.press("z")
+        assert selected(screen) == "body"
+        await pilot.press("z")
+        assert selected(screen) == "stem"
+        await pilot.press("a", "left_curly_bracket", "right_curly_bracket")
+        assert "aten::convolution" in screen_text(screen.app)
+
+
+async def test_the_selected_node_says_in_full_what_became_of_it() -> None:
+    async with on_screen(former(), latter()) as (screen, pilot):
+        await pilot.press("slash", *"moved", "enter", "G")
+        await pilot.pause()
+        status = text(screen.query_one("#status", LinesWidget).lines[0])
+        assert status.split() == ["tail", "(was", "extra)", "Linear", "moved"]
+
+
+async def test_q_leaves_and_question_mark_lists_the_keys() -> None:
+    async with on_screen(former(), latter()) as (screen, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "go to the module that differs most by itself" in screen_text(screen.app)
+        await pilot.press("escape")
+        await pilot.pause()
+        await pilot.press("q")
+        await pilot.pause()
+        assert screen.app.return_value == 0
+
+
+async def test_a_side_that_failed_says_so_and_the_other_stays() -> None:
+    failed = apply(EMPTY, Failed("load model", "there is no model called x", fatal=True))
+    async with on_screen(former(), failed) as (screen, _):
+        shown = screen_text(screen.app)
+        assert "load model: there is no model called x" in shown
+        assert "B has no tree: it was not traced" in shown
+        assert "latency p50" in shown
+
+
+@pytest.mark.parametrize("cells", [20, 60, 80, 120, 200])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+@pytest.mark.parametrize("is_hostile", [False, True])
+def test_every_row_is_as_wide_as_the_screen_and_safe(
+    cells: int, glyphs: Glyphs, is_hostile: bool
+) -> None:
+    compared = pair()
+    if is_hostile:
+        tree = compared.a.tree
+        assert tree is not None
+        odd = tuple(
+            replace(node, name=HOSTILE, path=HOSTILE if node.path else "", type=HOSTILE)
+            for node in tree.nodes
+        )
+        side = replace(compared.a, tree=replace(tree, nodes=odd), label=HOSTILE)
+        compared = comparison(side, compared.b)
+    looks = SideLook(HOSTILE, "Net", State("live", "runs"), HOSTILE if is_hostile else "")
+    look = look_of(cells, glyphs)
+    for figure in FIGURES:
+        view = folded_to(replace(first_view(compared, figure), operators=True), compared, 9)
+        rows = visible(compared, view)
+        for index in (rows[0], rows[-1]):
+            at = CompareLook(compared, replace(view, selected=index), rows, (looks, looks), "")
+            lines = finished(compare_lines(at, look, 30)[0], look, 30)
+            drawn = [*lines, *finished((status_line(at, look),), look)]
+            assert all(line_width(line) == cells for line in drawn)
+            assert not any(c in text(line) for line in drawn for c in "\x1b\x07\u202e")
+            if glyphs is ASCII:
+                assert "".join(map(text, drawn)).isascii()
+
+
+@pytest.mark.parametrize("cells", [60, 80, 120])
+def test_a_state_that_says_much_leaves_room_for_whose_it_is(cells: int) -> None:
+    finished_so = State(
+        "finished", "finished", "not run: parameters only: there is no forward pass"
+    )
+    looks = SideLook("weights.pt", "", finished_so, "")
+    at = CompareLook(pair(), first_view(pair(), "macs"), (), (looks, looks), "")
+    drawn = [text(line) for line in side_lines(at, look_of(cells, ASCII))]
+    assert [line[:14].strip() for line in drawn] == ["A  weights.pt", "B  weights.pt"]
+    assert all("finished" in line for line in drawn)
+
+
+def test_meaning_is_not_by_colour_alone() -> None:
+    compared = pair()
+    view = folded_to(first_view(compared, "macs"), compared, 9)
+    looks = SideLook("x", "", State("live", "runs"), "")
+    rows = visible(compared, view)
+    at = CompareLook(compared, view, rows, (looks, looks), "")
+    drawn = [text(line) for line in compare_lines(at, look_of(120, ASCII), 40)[0]]
+    assert compared.alignment is not None
+    said = {}
+    for index, line in zip(rows, drawn[-len(rows) :], strict=True):
+        one = compared.alignment.nodes[index]
+        said[node_of(compared, one).path] = line[1]
+    assert said["body"] == "+"
+    assert said["tail"] == ">"
+    assert said["stem"] == "~"
+    assert said["head"] == " "
+
+
+async def test_a_large_model_is_walked_without_waiting() -> None:
+    from time import process_time
+
+    session = real()
+    async with on_screen(session, session) as (screen, pilot):
+        await pilot.press("right_curly_bracket", "a")
+        began = process_time()
+        for _ in range(20):
+            await pilot.press("j")
+        assert process_time() - began < 20 * 0.25
+        assert selected(screen)
+
+
+def test_a_side_of_a_report_needs_no_session() -> None:
+    opened = Opened("a.json", side=side_of("a.json", former()))
+    found = opened.at(EMPTY)
+
+    assert isinstance(found, Side)
+    assert found.tree is not None

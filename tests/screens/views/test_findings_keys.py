@@ -1,0 +1,158 @@
+"""The findings screen in the app: the cursor, and what trying asks of the probe."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from screens.views.findings.screen import FindingsScreen
+from tests.recording.files import fold
+from tests.screens.explorer.test_explorer import Stage, check_golden, on_stage
+from tests.screens.screen_text import screen_text
+from tests.screens.views.test_findings import ACCEPTING, FOUND, RESNET, SHOWN, TRIED, result_of
+from tui_profiler.findings import findings
+from tui_profiler.messages import (
+    Edges,
+    Hello,
+    Message,
+    ModelFacts,
+    Nodes,
+    StopTrial,
+    TraceDone,
+    TraceStarted,
+    Try,
+    Wish,
+)
+from tui_profiler.session import apply
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
+async def test_the_findings_screen_looks_as_agreed(size: tuple[int, int]) -> None:
+    async with on_stage([*ACCEPTING, *TRIED], size) as (stage, pilot):
+        await pilot.press("f")
+        await pilot.pause()
+        check_golden(f"findings-{size[0]}x{size[1]}", screen_text(stage.app))
+
+
+def screen_of(stage: Stage) -> FindingsScreen:
+    screen = stage.app.screen
+    assert isinstance(screen, FindingsScreen)
+    return screen
+
+
+async def test_the_cursor_takes_the_selected_node_along() -> None:
+    async with on_stage(ACCEPTING) as (stage, pilot):
+        await pilot.press("f", "down")
+        screen = screen_of(stage)
+        second = screen.found[1]
+        assert screen.selected == 1
+        assert screen.node == second.nodes[0]
+        await pilot.press("right")
+        assert screen.node == second.nodes[min(1, len(second.nodes) - 1)]
+        await pilot.press("escape")
+        assert stage.explorer.tree_widget.view.selected == screen.node
+
+
+async def test_keys_go_through_findings_and_their_nodes_both_ways() -> None:
+    async with on_stage(ACCEPTING) as (stage, pilot):
+        await pilot.press("f", "g")
+        screen = screen_of(stage)
+        several = next(at for at, one in enumerate(screen.found) if len(one.nodes) > 2)
+        await pilot.press("j", "down", "k", "up", *"j" * several)
+        assert screen.selected == several
+        nodes = screen.found[several].nodes
+        for key, place in (("l", 1), ("right", 2), ("h", 1), ("left", 0)):
+            await pilot.press(key)
+            assert screen.node == nodes[place]
+
+
+async def test_x_asks_for_a_trial_and_stops_the_one_that_runs() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        kinds = [one.kind for one in screen.found]
+        await pilot.press("g", *["down"] * kinds.index("fold-conv-bn"), "x")
+        assert stage.requests[-1] == Try(Wish("fold-conv-bn"))
+        await pilot.press("g", *["down"] * kinds.index("bf16-autocast"), "x")
+        assert stage.requests[-1] == StopTrial()
+        asked = len(stage.requests)
+        screen.found = (replace(FOUND[0], trial=None, why_no_trial="its author decides"),)
+        await pilot.press("x")
+        assert len(stage.requests) == asked
+        assert "no trial: " in screen_text(stage.app)
+
+
+async def test_what_waits_is_not_asked_for_twice() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        screen.found = (replace(FOUND[0], kind="compile", trial="compile"),)
+        await pilot.press("x")
+        assert stage.requests == []
+        assert "compile waits for the trial before it" in screen_text(stage.app)
+
+
+async def test_a_recording_says_why_nothing_is_tried() -> None:
+    messages = [
+        replace(one, accepts=("Play",), refusal="this is a recording: no model runs here")
+        if isinstance(one, Hello)
+        else one
+        for one in RESNET
+    ]
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("f")
+        assert "cannot be tried here: this is a recording" in screen_text(stage.app)
+        assert "– not here" in screen_text(stage.app)
+        asked = len(stage.requests)
+        await pilot.press("x")
+        assert len(stage.requests) == asked
+
+
+async def test_rows_keep_their_places_while_one_reads() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f", "down")
+        screen = screen_of(stage)
+        before = [one.kind for one in screen.found]
+        faster = apply(SHOWN, replace(result_of("fold-conv-bn"), speedup=2.0))
+        screen._asked = (None, faster.tree, 0.0)
+        screen._ask(faster)
+        assert [one.kind for one in screen.found] == before
+
+
+def many(times: int) -> list[Message]:
+    """The recorded model so many times below one root, each with its edges."""
+    parts = [part for one in RESNET if isinstance(one, Nodes) for part in one.nodes]
+    costs = [part for one in RESNET if isinstance(one, Nodes) for part in one.costs]
+    edges = [pair for one in RESNET if isinstance(one, Edges) for pair in one.pairs]
+    started = next(one for one in RESNET if isinstance(one, TraceStarted))
+    done = next(one for one in RESNET if isinstance(one, TraceDone))
+    nodes, prices, pairs = [parts[0]], [costs[0]], []
+    for _ in range(times):
+        first = len(nodes)
+        nodes += [replace(part, parent=max(part.parent + first, 0)) for part in parts]
+        nodes[first] = replace(parts[0], parent=0)
+        prices += costs
+        pairs += [(writer + first, reader + first) for writer, reader in edges]
+    chunks = range(0, len(nodes), 2000)
+    return [
+        next(one for one in ACCEPTING if isinstance(one, Hello)),
+        next(one for one in RESNET if isinstance(one, ModelFacts)),
+        replace(started, nodes=len(nodes)),
+        *(Nodes(tuple(nodes[at : at + 2000]), tuple(prices[at : at + 2000])) for at in chunks),
+        Edges(tuple(pairs)),
+        done,
+    ]
+
+
+async def test_a_large_tree_is_asked_beside_the_drawing() -> None:
+    messages = many(16)
+    expected = findings(fold(messages))
+    async with on_stage(messages) as (stage, pilot):
+        await pilot.press("f")
+        screen = screen_of(stage)
+        await stage.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert screen.session.tree is not None
+        assert len(screen.session.tree) > 4000
+        assert [one.kind for one in screen.found] == [one.kind for one in expected]
+        assert f"fold {16 * 53} batch norms" in screen_text(stage.app)

@@ -1,0 +1,256 @@
+"""The machine screen and the energy of a node: what is measured, estimated, or not there."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from screens.views.machine.energy_lines import node_energy_lines
+from screens.views.machine.lines import hardware_lines
+from screens.views.machine.screen import MachineScreen
+from screens.widgets.lines import line_width, text
+from screens.widgets.machine_lines import machine_lines
+from screens.widgets.rows import Look, finished
+from tests.machine_session import ALLOCATOR, FULL, GPU, measured
+from tests.queries.cost.test_ceilings import BAD, CEILINGS
+from tests.screens.explorer.test_explorer import on_stage, recorded
+from tests.screens.screen_text import screen_text
+from tests.small_model import CONV, SAMPLE
+from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.messages import (
+    GpuProcess,
+    Hello,
+    LoopState,
+    Message,
+    MigDevice,
+    Replayed,
+    ReplayNode,
+    Unknown,
+)
+from tui_profiler.messages.energy import Replay
+from tui_profiler.session import EMPTY, Session, apply
+
+HOSTILE = "\x1b[31m[/nope]"
+
+
+def lines(session: Session, cells: int = 60) -> list[str]:
+    look = Look(session, CONV, 6.0, cells)
+    return [text(line).rstrip() for line in finished(hardware_lines(look), look)]
+
+
+def part(session: Session, title: str) -> list[str]:
+    shown = lines(session)
+    start = next(i for i, line in enumerate(shown) if line.startswith(f" {title} ─"))
+    rest = [*shown[start + 1 :], ""]
+    return [" ".join(line.split()) for line in rest[: rest.index("")]]
+
+
+def of_node(session: Session) -> list[str]:
+    look = Look(session, CONV, 6.0, 60)
+    title, *rest = [text(line) for line in finished(node_energy_lines(look), look)]
+    return [" ".join(title.replace("─", "").split()), *(" ".join(line.split()) for line in rest)]
+
+
+def test_every_figure_of_the_machine_has_its_line() -> None:
+    session = measured(FULL, replace(FULL, gpus=(GPU,)), grid_grams_per_kwh=360.0)
+
+    assert part(session, "process") == [
+        "cores kept busy 1.50",
+        "parallel efficiency 75 %",
+        "threads – the process is not ours",
+        "resident 256 MiB",
+        "most resident so far 768 MiB",
+    ]
+    assert part(session, "caches") == [
+        "level 1 2 × 1.00 KiB, each for 1 core",
+        "level 2 1 × 16.0 KiB, each for 2 cores",
+    ]
+    assert part(session, "counters") == [
+        "instructions 6.00G",
+        "cycles 2.00G",
+        "instructions a cycle 3.00",
+        "cache references 40.0M",
+        "cache misses 25 % of references",
+        "last-level misses – this processor, or virtual",
+        "machine, offers no such counter",
+    ]
+    assert part(session, "traffic")[0] == "disks, read 1.00 MB/s"
+    assert part(session, "allocator of cuda:0") == [
+        "allocated 600 B",
+        "reserved 0.98 KiB",
+        "fragmentation 25 % of reserved",
+        "most allocated so far 900 B",
+        "most reserved so far 1.17 KiB",
+        "gave back, tried again 3×",
+        "out of memory never",
+    ]
+    assert part(session, "gpu 0: NVIDIA Fake")[:4] == [
+        "power, now 310 W",
+        "power, mean of a second 300 W",
+        "power of its module – this GPU does not report it",
+        "power of its memory – this GPU does not report it",
+    ]
+    assert part(session, "energy") == [
+        "a forward 100 mJ counted over 10 s",
+        "above idle 60.0 mJ",
+        "FLOP a joule 190 KFLOP/J",
+        "CO₂ of a forward 1e-05 g at 360 g/kWh",
+        "processor packages 100 W, idle 40.0 W",
+    ]
+
+
+def test_a_file_that_needs_no_torch_does_not_wait_for_it() -> None:
+    session = replace(measured(FULL), environment=None, loop=None)
+    assert part(session, "caches") == ["caches … after torch is imported"]
+
+    over = apply(session, LoopState("finished", 2.0, None, "not run"))
+    assert " ".join(part(over, "caches")).startswith("caches – they are looked up when torch")
+
+
+def test_a_section_of_which_nothing_is_known_says_why_once() -> None:
+    absent = Unknown("torch keeps no running total of its CPU allocator")
+    nothing = {name: absent for name in ALLOCATOR.__struct_fields__ if name != "device"}
+    session = measured(replace(FULL, allocators=(replace(ALLOCATOR, device="cpu", **nothing),)))
+
+    assert part(session, "allocator of cpu") == [
+        "allocated – torch keeps no running total of",
+        "its CPU allocator",
+    ]
+
+
+def test_a_recording_from_before_these_figures_says_so() -> None:
+    session = measured(SAMPLE)
+
+    assert "this recording is older than the figure" in " ".join(part(session, "counters"))
+    assert part(session, "energy")[0] == "a forward – this recording is older than"
+
+
+def test_before_the_first_sample_it_is_waited_for() -> None:
+    assert "the first sample" in lines(EMPTY)[0]
+
+
+@pytest.mark.parametrize("cells", [20, 48, 80, 120])
+def test_every_line_is_as_wide_as_the_panel_and_holds_safe_text(cells: int) -> None:
+    gpu = replace(
+        GPU,
+        name=HOSTILE,
+        processes=(GpuProcess(1, Unknown(HOSTILE), Unknown(HOSTILE)),),
+        mig=(MigDevice(HOSTILE, HOSTILE, 1.0, 2.0, 0),),
+        pcie_width=Unknown(HOSTILE),
+    )
+    session = measured(replace(FULL, gpus=(gpu,)))
+    for glyphs in (None, ASCII):
+        look = Look(session, CONV, 6.0, cells, *([glyphs] if glyphs else []))
+        for line in finished(hardware_lines(look), look):
+            assert line_width(line) == cells
+            assert "\x1b" not in text(line)
+
+
+def test_the_panel_tells_energy_only_where_something_counts_it() -> None:
+    def last(session: Session) -> str:
+        return " ".join(text(machine_lines(Look(session, CONV, 6.0, 60))[-1]).split())
+
+    assert last(measured()) == "energy 100 mJ a forward 190 KFLOP/J"
+    assert last(measured(SAMPLE)) == "power – RAPL counters need root"
+
+
+def test_an_estimate_wears_a_tilde_and_its_bounds() -> None:
+    assert of_node(measured()) == [
+        "energy estimated by its share of the time",
+        "a forward ~50.0 mJ",
+        "between 20.0 mJ to 80.0 mJ",
+        "a call touches 2.17 KiB, fits level 2, 16.0 KiB",
+    ]
+
+
+def test_a_replay_is_a_measurement_without_one() -> None:
+    replays = tuple(Replay(5.0, 99, joules) for joules in (0.03, 0.034, 0.032))
+    found = Replayed(CONV, "processor packages", "counter", replays, 40.0, 0.0005)
+
+    assert of_node(apply(measured(), found))[:3] == [
+        "energy measured, 3 replays",
+        "a forward 32.0 mJ",
+        "replays 30.0 mJ to 34.0 mJ",
+    ]
+
+
+def test_a_replay_that_was_refused_says_why() -> None:
+    found = Replayed(CONV, "", "counter", (), None, 0.0, f"it fails by itself: {HOSTILE}")
+    shown = of_node(apply(measured(), found))
+
+    assert shown[0] == "energy estimated by its share of the time"
+    assert any(line.startswith("replay – it fails by itself") for line in shown)
+    assert all("\x1b" not in line for line in shown)
+
+
+def test_without_a_counter_an_interval_on_paper_says_whose_it_is() -> None:
+    session = measured(replace(FULL, energy=Unknown("no RAPL counters on this machine")))
+
+    assert of_node(session)[:6] == [
+        "energy not measured",
+        "a forward – no RAPL counters on this",
+        "machine",
+        "on paper ~59.6 nJ to ~755 nJ",
+        "Horowitz, ISSCC 2014, 45 nm at 0.9",
+        "V",
+    ]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_the_machine_screen_opens_scrolls_and_closes(size: tuple[int, int]) -> None:
+    async with on_stage(recorded(), size) as (stage, pilot):
+        await pilot.press("M")
+        await pilot.pause()
+        assert isinstance(stage.app.screen, MachineScreen)
+        shown = screen_text(stage.app)
+        assert " machine ─" in shown
+        assert "allocator of" not in shown  # A recording from before it was told.
+        await pilot.press("G")
+        await pilot.pause()
+        assert " energy ─" in screen_text(stage.app)
+        await pilot.press("escape")
+        assert stage.app.screen is stage.explorer
+
+
+def accepting(*requests: str) -> list[Message]:
+    return [
+        replace(message, accepts=requests) if isinstance(message, Hello) else message
+        for message in recorded()
+    ]
+
+
+async def test_a_key_asks_for_the_replay_of_the_selected_node() -> None:
+    async with on_stage(accepting("ReplayNode")) as (stage, pilot):
+        await pilot.press("j", "E")
+        await pilot.pause()
+        selected = stage.explorer.tree_widget.view.selected
+        assert selected > 0
+        assert stage.requests == [ReplayNode(selected)]
+
+
+async def test_a_process_that_is_not_ours_refuses_it() -> None:
+    async with on_stage(accepting("Stop")) as (stage, pilot):
+        await pilot.press("j", "E")
+        await pilot.pause()
+        assert stage.requests == []
+
+
+def test_every_roof_says_whether_it_is_good_enough() -> None:
+    unknown = replace(measured(FULL), ceilings=None)
+    assert all(not line.startswith(" ceilings") for line in lines(unknown))
+    session = apply(measured(FULL), replace(CEILINGS, memory_quality=BAD))
+    assert part(session, "ceilings") == [
+        "float32 100 GFLOP/s good",
+        "waited 0.0 %",
+        "float16 – no product",
+        "L2 copy (1.91 MiB) 200 GB/s good",
+        "waited 0.0 %",
+        "L3 copy (30.5 MiB) 100 GB/s good",
+        "waited 0.0 %",
+        "memory copy 10.0 GB/s not good enough",
+        "2 of 100 pieces ran without waiting, waited 90 %",
+        "one operator 1.00 µs good",
+        "waited 0.0 %",
+    ]
+    hostile = replace(CEILINGS, memory_quality=replace(BAD, why_not_good=HOSTILE))
+    assert "\x1b" not in "".join(lines(apply(measured(FULL), hostile)))
