@@ -1,19 +1,11 @@
-"""A browser for a terminal: whether this process draws for one, and how that comes about."""
+"""``--web``: the server of the pages, started from what was typed."""
 
 from __future__ import annotations
-
-import os
 
 import click
 
 TYPED = "tui_profiler.typed"
 """Where click's context keeps the whole command line."""
-WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
-
-
-def is_served() -> bool:
-    """Tell whether a page in a browser is our terminal: standard input and output are pipes."""
-    return os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
 
 
 def to_browsers(model: str) -> int:
@@ -23,7 +15,7 @@ def to_browsers(model: str) -> int:
         UsageError: the library for it is not installed.
     """
     try:
-        from ..web import serve  # noqa: PLC0415 # only --web needs what it imports
+        from .server import serve  # noqa: PLC0415 # only --web needs what it imports
     except ModuleNotFoundError as error:
         why = f"--web needs {error.name}, which is not installed"
         raise click.UsageError(f'{why}: pip install "tui-profiler[web]"') from None
