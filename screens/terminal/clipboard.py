@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from platformdirs import user_cache_path
+
+from tui_profiler.system.private_files import private_directory, write_private
 
 MOST_BYTES = 2**20
 """Of the text; what is longer is cut."""
@@ -142,14 +143,6 @@ async def _tmux(text: str, environ: Mapping[str, str], seconds: float) -> str:
 
 def _written(text: str, folder: Path) -> Path:
     """Put the text into the file of what was copied last, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = folder / "copied.txt"
-    number, name = tempfile.mkstemp(dir=folder, prefix="copied-")  # Readable by its owner alone.
-    try:
-        with open(number, "w", encoding="utf-8", errors="replace", newline="") as out:
-            out.write(text)
-        os.replace(name, file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    file = private_directory(folder) / "copied.txt"
+    write_private(file, text.encode("utf-8", "replace"))
     return file

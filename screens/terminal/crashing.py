@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from textual.app import App
 from textual.worker import WorkerFailed
 
-from ..crash import CRASHED, Circumstances, tell
+from .crash_report import CRASHED, Circumstances, tell
 
 _Result = TypeVar("_Result")
 

@@ -11,14 +11,23 @@
 4. The mouse is taken and left with ``_mouse``, ``_enable_mouse_support`` and
    ``_disable_mouse_support`` of the driver, which is found as the app's ``_driver``. Were they
    renamed, switching the mouse would raise AttributeError.
+5. ctrl+Z, SIGTSTP and SIGCONT are obeyed by the event loop, one after another. Textual leaves and
+   takes the terminal in the signals' handlers, which interrupt each other: after two SIGTSTP the
+   inner handler takes the terminal back when the process continues, and the outer one stops the
+   process with the mouse, the keyboard protocol and the alternate screen left on. Were
+   ``_sigtstp_application``, ``_sigcont_application``, ``_auto_restart`` or ``_must_signal_resume``
+   renamed, Textual's handlers would be used, or the first ctrl+Z would raise AttributeError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from textual.app import App
@@ -54,6 +63,10 @@ class QuietDriver(LinuxDriver):
     _asked = 0
     """Questions that were not answered yet."""
     _answers = False
+    _is_stopping = False
+    """From the signal that asks for a stop until the process continues."""
+    _is_taking = False
+    """From then until the terminal is taken again."""
 
     def write(self, data: str) -> None:
         """Write, and note what is asked."""
@@ -85,6 +98,73 @@ class QuietDriver(LinuxDriver):
         sys.setswitchinterval(_SWITCH_SECONDS)
         super().start_application_mode()  # type: ignore[no-untyped-call] # Textual leaves it out
         asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, self._tell_size)
+
+    def _sigtstp_application(self, *_: object) -> None:
+        self._soon(self._stop)
+
+    def _sigcont_application(self, *_: object) -> None:
+        # A SIGSTOP from outside left no time to give the terminal back, and a shell has used it.
+        self._soon(self._take_again)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        """Let the event loop do it, unless it is at it: what is asked meanwhile is the same."""
+        if self._is_stopping or (self._is_taking and call != self._stop):
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # Before the app runs, or when it has ended: nothing is drawn.
+            if call == self._stop:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        self._is_stopping = True
+        loop.call_soon_threadsafe(call)
+
+    def _stop(self) -> None:
+        """Give the terminal back, stop the process, and take it again when it continues."""
+        is_drawn = self._auto_restart and self._writer_thread is not None
+        with self._stopping():
+            if is_drawn:
+                self.suspend_application_mode()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._stop_while_in_background()
+            self._begin_to_take()
+            if is_drawn:
+                self._must_signal_resume = True
+                self.resume_application_mode()
+
+    def _take_again(self) -> None:
+        with self._stopping():
+            self._stop_while_in_background()
+            self._begin_to_take()
+            if self._auto_restart and self._writer_thread is not None:
+                self.suspend_application_mode()
+                self.resume_application_mode()
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Drop what is asked meanwhile, until ``_begin_to_take``; afterwards all but a stop."""
+        self._is_stopping = True
+        try:
+            yield
+        finally:
+            if not self._is_taking:  # It raised before.
+                self._is_stopping = False
+            self._is_taking = False
+
+    def _begin_to_take(self) -> None:
+        """Obey a ctrl+Z that is typed from here on, before keys are read again."""
+        self._is_taking, self._is_stopping = True, False
+
+    def _stop_while_in_background(self) -> None:
+        """Stop until the terminal is this process's: a shell's ``bg`` continues it without."""
+        while not self._is_in_foreground():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _is_in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.fileno) == os.getpgrp()
+        except OSError:  # Not the controlling terminal, or gone: no shell to wait for.
+            return True
 
     def _tell_size(self) -> None:
         if not self._in_band_window_resize:  # Else the terminal itself tells of it.

@@ -28,6 +28,36 @@ _MODES = b"".join(b"\x1b[?%dl" % mode for mode in (1000, 1003, 1006, 2004, 2048,
 _LEAVE = _MODES + b"\x1b[?7h\x1b[<u\x1b[?25h"
 
 
+def ending(
+    end: Callable[[int], None], last: Callable[[int], None] | None = None, descriptor: int = 0
+) -> Callable[[int], None]:
+    """Return what to call, on any thread, when a signal asks us to stop.
+
+    Args:
+        end: leaves the app; gets the exit code.
+        last: called where that takes too long; gets the exit code. None: restores the terminal, and
+            exits.
+        descriptor: of the terminal.
+    """
+    loop = asyncio.get_running_loop()
+
+    def leave(code: int) -> None:
+        time.sleep(MOST_SECONDS)
+        if last is not None:
+            last(code)
+            return
+        restore(descriptor)
+        os._exit(code)
+
+    def ask(number: int) -> None:
+        with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
+            loop.call_soon_threadsafe(end, 128 + number)
+        wait = threading.Thread(target=leave, args=(128 + number,), daemon=True)
+        wait.start()
+
+    return ask
+
+
 def end_on_signals(end: Callable[[int], None], descriptor: int = 0) -> None:
     """Call ``end`` with the exit code when a signal asks us to stop; exit if that takes too long.
 
@@ -35,26 +65,14 @@ def end_on_signals(end: Callable[[int], None], descriptor: int = 0) -> None:
         end: leaves the app.
         descriptor: of the terminal.
     """
-    loop = asyncio.get_running_loop()
-
-    def ask(number: int, frame: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop is closed: we are leaving already.
-            loop.call_soon_threadsafe(end, 128 + number)
-        wait = threading.Thread(target=leave, args=(128 + number,), daemon=True)
-        wait.start()
-
-    def leave(code: int) -> None:
-        time.sleep(MOST_SECONDS)
-        _restore(descriptor)
-        os._exit(code)
-
+    ask = ending(end, descriptor=descriptor)
     for number in SIGNALS:
         with contextlib.suppress(ValueError):  # Not the main thread.
             # A handler of the loop's would wait for the loop, which may be what is stuck.
-            signal.signal(number, ask)
+            signal.signal(number, lambda number, frame: ask(number))
 
 
-def _restore(descriptor: int) -> None:
+def restore(descriptor: int) -> None:
     """Give the terminal back as far as that goes without waiting for it."""
     with contextlib.suppress(termios.error):
         modes = termios.tcgetattr(descriptor)
@@ -69,7 +87,9 @@ def _restore(descriptor: int) -> None:
             os.set_blocking(2, True)
 
 
-def end_on_hang_up(descriptor: int, end: Callable[[int], None]) -> None:
+def end_on_hang_up(
+    descriptor: int, end: Callable[[int], None], last: Callable[[int], None] = os._exit
+) -> None:
     """Call ``end`` when the terminal at ``descriptor`` is gone, and exit if that takes too long."""
     loop = asyncio.get_running_loop()
 
@@ -77,10 +97,24 @@ def end_on_hang_up(descriptor: int, end: Callable[[int], None]) -> None:
         poll = select.poll()
         poll.register(descriptor, 0)  # No events asked for: only a hang-up or an error wakes it.
         poll.poll()
+        _write_nowhere(descriptor)
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(end, HANG_UP_CODE)
         time.sleep(_GRACE_SECONDS)
         # Writing to a dead terminal can block the app's own exit; there is nothing to restore.
-        os._exit(HANG_UP_CODE)
+        last(HANG_UP_CODE)
 
     threading.Thread(target=wait, name="tui-profiler-hang-up", daemon=True).start()
+
+
+def _write_nowhere(descriptor: int) -> None:
+    """Open stdout and stderr on ``/dev/null`` where they are the terminal that is gone.
+
+    Python exits with 120, whatever the code was, where a buffer cannot be written at the exit.
+    """
+    terminal, nowhere = os.fstat(descriptor), os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):  # It is closed.
+            if os.path.samestat(os.fstat(stream), terminal):
+                os.dup2(nowhere, stream)
+    os.close(nowhere)

@@ -37,12 +37,14 @@ from rich.style import Style
 from textual.app import App
 from textual.cache import LRUCache
 from textual.driver import Driver
+from textual.events import Resize
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
 
-from tui_profiler.text import safe
+from tui_profiler.formatting.text import safe
 
-from ..options import STOCK_OUTPUT
+from ..options.model import STOCK_OUTPUT
 from .cells import PLAIN, Cell, Cells, Pen, cells_of, holds_odd, pen_from
 from .pace import Pace
 
@@ -120,7 +122,10 @@ class SparingApp(App[_Result]):
             self.stock_because = f"not as expected: {missing}"
 
     def on_ready(self) -> None:
-        """Tell of what was not as expected."""
+        """Tell of what was not as expected, and catch up with the size."""
+        # A browser's first resize can overtake the size that Textual's driver starts with.
+        if (newest := getattr(self._driver, "_size", None)) is not None:
+            self.post_message(Resize(Size(*newest), Size(*newest)))
         if self.stock_because not in ("", "asked for"):
             self._tell_of_stock()
 

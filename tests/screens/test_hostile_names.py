@@ -17,20 +17,20 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets._toast import Toast
 
-from screens.app import ProfilerApp
-from screens.config import USUAL
-from screens.habits import Habits
-from screens.keys import EXPLORER
-from screens.picker import picker_lines
-from screens.ranks_app import RanksApp
+from screens.actions.table import EXPLORER
+from screens.app.explorer_app import ProfilerApp
+from screens.app.ranks_app import RanksApp
+from screens.settings.config import USUAL
+from screens.settings.preferences import Habits
+from screens.start.picker import picker_lines
 from screens.widgets.lines import text
 from tests.hostile import MARK, SESSIONS, TEXTS, Maker
 from tests.screens.screen_text import resize
-from tui_profiler.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.connection.rendezvous import Place
+from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.messages import LoadSpec, Message, Program
-from tui_profiler.rendezvous import Place
-from tui_profiler.reports.json_report import json_report
-from tui_profiler.reports.table import table
+from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks

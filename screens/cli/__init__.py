@@ -1,0 +1,1 @@
+"""The command line: the arguments and options of each verb, and what a verb starts."""

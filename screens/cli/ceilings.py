@@ -1,0 +1,72 @@
+"""The verb that shows and measures what this machine can do at most."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from tui_profiler.messages import LoadSpec, MeasureCeilings
+
+from ..options.model import MOST_THREADS, output_option
+
+
+@click.command("ceilings", short_help="Show what this machine can do at most, or measure it anew.")
+@click.option("--again", is_flag=True, help="Measure every roof anew.")
+@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]")
+@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object on one line.",
+)
+@output_option
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.pass_obj
+def ceilings(
+    started_at: float,
+    /,
+    again: bool,
+    device: str,
+    threads: int | None,
+    layout: str,
+    output: str,
+    debug: bool,
+) -> int:
+    """Show the roofs of this machine that bounds and findings are measured against.
+
+    Each has its age and its quality: matrix products of each dtype, copies in memory and in the
+    caches, and the least time of an operator. What is missing, or was not good enough because the
+    machine was busy, is measured first. With --again everything is; a good roof is not replaced by
+    one that is not good enough.
+    """
+    import asyncio  # noqa: PLC0415 # The command line without a verb must not wait for it.
+
+    from tui_profiler.reports.ceilings import (  # noqa: PLC0415
+        ceilings_report_json,
+        ceilings_table,
+    )
+    from tui_profiler.source.spawned import Spawned, worker_command  # noqa: PLC0415
+    from tui_profiler.verbs.ceilings import ceilings as verb  # noqa: PLC0415
+    from tui_profiler.verbs.outcome import complaint, exit_code  # noqa: PLC0415
+
+    from ..terminal.standard_output import Results, say, speaker  # noqa: PLC0415
+
+    spec = LoadSpec("", device=device, threads=threads, started_at=started_at)
+    with Results(output) as results:
+        source = Spawned(worker_command(), first=[MeasureCeilings(spec, again)])
+        session = asyncio.run(verb(source, speaker("ceilings")))
+        for line in complaint(session, debug=debug):
+            say("ceilings", line)
+        found = session.ceilings
+        if found is None:
+            return exit_code(session) or 1
+        if layout == "json":
+            lines = [ceilings_report_json(found, session.environment)]
+        else:
+            lines = [*ceilings_table(found, session.environment, time.time())]
+        results.add("".join(f"{line}\n" for line in lines))
+    return 0

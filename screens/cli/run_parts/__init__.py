@@ -1,0 +1,1 @@
+"""What a verb does once its arguments are read: source, worker, app or report."""

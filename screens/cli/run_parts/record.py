@@ -1,0 +1,118 @@
+"""``record``, put together: worker, verb, file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from tui_profiler import __version__
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import LoadSpec, Start
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.frames import Header
+from tui_profiler.recording.writer import Writer, create, overwrite
+from tui_profiler.session import Session
+from tui_profiler.source import Source
+from tui_profiler.source.attached import AttachError
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
+from tui_profiler.verbs.record import record
+
+from ...options.model import Chosen
+from ...start.programs import follow, refused
+from ...terminal.standard_output import say, speaker
+
+_MORE_ROOM = "try another -o FILE, on a file system with more room"
+
+
+class RecordOptions(Struct, frozen=True):
+    """What was typed after ``record``, the options of the model apart."""
+
+    model: str
+    attach: str
+    remote_python: str
+    output: str
+    seconds: float | None
+    force: bool
+
+
+def run_record(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
+    """Record a model in a worker of ours, or one in a program, and give the exit code."""
+    name = options.model or options.attach
+    spec = chosen.spec(name, started_at=started_at, seconds=options.seconds)
+    attached: Source | None = None
+    if options.attach:
+        try:  # Before the file is made.
+            attached = follow(
+                *(options.attach, options.remote_python),
+                seconds=options.seconds,
+                started_at=started_at,
+            )
+        except AttachError as error:
+            return refused(error)
+    header = Header(started_at, socket.gethostname(), __version__, spec)
+    try:
+        make = overwrite if options.force else create
+        writer = Writer(make(options.output), header)
+    except RecordingError as error:
+        for line in (str(error), f"try {error.remedy}"):
+            say(options.output, line)
+        return BAD_ARGUMENTS
+    if writer.failure:  # Before anything of the model is started.
+        writer.close("", 0.0)
+        os.unlink(options.output)
+        say(options.output, f"it cannot be written: {safe(writer.failure)}")
+        say(options.output, _MORE_ROOM)
+        return MODEL_FAILED
+    began = time.monotonic() - (time.time() - started_at)
+
+    def now() -> float:
+        return time.monotonic() - began  # The machine's clock may be set meanwhile.
+
+    why = "it was interrupted"
+    try:
+        session, why = asyncio.run(_record(spec, attached, writer, now))
+    finally:
+        writer.close(why, now())
+    return _told(session, writer, options, chosen)
+
+
+async def _record(
+    spec: LoadSpec, attached: Source | None, writer: Writer, now: Callable[[], float]
+) -> tuple[Session, str]:
+    """Record until it is over; an interrupt ends it in order."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup asks for.
+            loop.add_signal_handler(number, stop.set)
+    until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
+    say(spec.model, f"recording{until}")
+    source = attached or Spawned(worker_command(), first=[Start(spec)])
+    return await record(source, writer, stop, now=now, progress=speaker(spec.model))
+
+
+def _told(session: Session, writer: Writer, options: RecordOptions, chosen: Chosen) -> int:
+    for line in complaint(session, debug=chosen.debug):
+        say(options.model or options.attach, line)
+    code = exit_code(session)
+    if code == BAD_ARGUMENTS and not writer.failure:
+        os.unlink(options.output)
+        say(options.output, "not kept: there was nothing to record")
+        return code
+    written = f"{thousands(writer.frames)} frames, {size(writer.bytes_written)}"
+    if writer.failure:
+        say(options.output, f"recording ended: {safe(writer.failure)}; what is there is readable")
+        say(options.output, _MORE_ROOM)
+        code = code or MODEL_FAILED
+    if writer.dropped:
+        say(options.output, f"{thousands(writer.dropped)} messages dropped: the disk is too slow")
+    say(options.output, f"wrote {written}; tui-profiler open {safe(options.output)} plays it")
+    return code

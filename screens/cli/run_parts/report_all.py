@@ -1,0 +1,243 @@
+"""``report --all``, put together: names, jobs, workers or Ray, files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import click
+import psutil
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tui_profiler import __version__
+from tui_profiler.figures.units import clock
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import ListModels, Request
+from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_shard
+from tui_profiler.reports.json_values import Json
+from tui_profiler.source.forked import Forked, Template, TemplateError
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.models import models
+from tui_profiler.verbs.outcome import (
+    BAD_ARGUMENTS,
+    DONE,
+    INTERRUPTED,
+    MODEL_FAILED,
+    complaint,
+    exit_code,
+)
+from tui_profiler.verbs.zoo import Job, Made, is_there, keep, progress, zoo
+
+from ...options.model import Chosen
+from ...terminal.standard_output import NotWritten, say
+
+ROOM_BYTES = 2 * 2**30
+"""Of memory that must be free before another worker is begun beside those that run."""
+_ZOO = "zoo"
+_IMPORTED = {
+    "demo": ("torch",),
+    "torchvision": ("torch", "torchvision"),
+    "timm": ("torch", "torchvision", "timm"),
+    "ultralytics": ("torch", "torchvision"),
+}
+"""Once for all models of a source."""
+_TRACING = ("torch._dynamo", "tui_profiler.probe.worker.run")
+"""What every model needs besides."""
+_LIBRARIES = ("torch", "torchvision", "timm", "ultralytics")
+
+
+class ZooOptions(Struct, frozen=True):
+    """What was typed after ``report --all``, the options of the model apart."""
+
+    group: Literal["demo", "torchvision", "timm", "ultralytics"]
+    shard: str
+    jobs: int | None
+    again: bool
+    timeout: float
+    ray: str
+    output: str
+    measure: float | None
+    top: int | None
+
+
+def run_zoo(options: ZooOptions, chosen: Chosen) -> int:
+    """Make the files that are not there yet, and give the exit code.
+
+    Raises:
+        UsageError: the shard or the folder cannot be had.
+    """
+    shard, folder = _shard(options.shard), _folder(options.output)
+    names, code = _names(options.group, debug=chosen.debug)
+    if code != DONE:
+        return code
+    jobs = [_job(name, options, chosen) for name in in_shard(names, shard)]
+    left = [job for job in jobs if options.again or not is_there(job, folder)]
+    of = f", shard {shard.index}/{shard.count}" if shard.count > 1 else ""
+    there = f"; {len(jobs) - len(left)} are there already" if len(left) < len(jobs) else ""
+    say(_ZOO, f"{len(jobs)} models of {options.group}{of}{there}")
+    at_once = options.jobs or 1
+    if options.measure is not None and at_once > 1:
+        say(_ZOO, f"{at_once} are measured at once: they share the cores, so each is slower")
+    tally = _Tally(folder, len(left))
+    try:
+        _run(left, options, tally.take)
+    except KeyboardInterrupt:
+        say(_ZOO, f"interrupted: {tally.done} of {len(left)} made; the same command goes on")
+        return INTERRUPTED
+    return tally.told()
+
+
+class _Tally:
+    """Keeps files as they come, and tells how far it is."""
+
+    def __init__(self, folder: Path, total: int) -> None:
+        self.done = 0
+        self._folder, self._total = folder, total
+        self._failed: list[Made] = []
+        self._began = time.monotonic()
+
+    def take(self, made: Made) -> None:
+        """Write one file; the first of them makes the folder.
+
+        Raises:
+            NotWritten: it cannot be written: the disk is full.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            keep(made, self._folder)
+        except OSError as error:
+            raise NotWritten(f"The report of {safe(made.name)}", error) from error
+        self.done += 1
+        if made.code:
+            self._failed.append(made)
+        took = time.monotonic() - self._began
+        say(_ZOO, progress(made, self.done, self._total, took_seconds=took))
+
+    def told(self) -> int:
+        """Say how it came out, and give the exit code."""
+        took = clock(time.monotonic() - self._began)
+        good = self.done - len(self._failed)
+        say(_ZOO, f"{good} reports and {len(self._failed)} failures in {took}")
+        return max((made.code for made in self._failed), default=DONE) and MODEL_FAILED
+
+
+def _run(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> None:
+    if not jobs:
+        return
+    if not options.ray:
+        _run_here(jobs, options, kept)
+        return
+    from tui_profiler.verbs.zoo_ray import RayError, zoo_on_ray  # noqa: PLC0415
+
+    try:
+        zoo_on_ray(jobs, options.ray, at_once=options.jobs, kept=kept)
+    except RayError as error:
+        install = " pip install 'tui-profiler[ray]'" if "installed" in str(error) else ""
+        raise click.UsageError(f"{safe(str(error))}.{install}") from error
+
+
+def _run_here(jobs: list[Job], options: ZooOptions, kept: Callable[[Made], None]) -> None:
+    """Make every file on this machine, in processes that are forked where that can be done.
+
+    What is measured is measured in processes that are started, as ``report`` does.
+    """
+    at_once = options.jobs or 1
+    if options.measure is not None or len(jobs) < 2:
+        asyncio.run(zoo(jobs, _begin, at_once=at_once, has_room=_has_room, kept=kept))
+        return
+    with Template((*_IMPORTED[options.group], *_TRACING)) as template:
+        workers = _Workers(template)
+        asyncio.run(zoo(jobs, workers.begin, at_once=at_once, has_room=_has_room, kept=kept))
+
+
+class _Workers:
+    """Forks workers; starts them where that cannot be done, and says why once."""
+
+    def __init__(self, template: Template) -> None:
+        self._template: Template | None = template
+        try:
+            template.wait()
+        except TemplateError as error:
+            self._give_up(error)
+
+    def begin(self, request: Request) -> Spawned:
+        """Begin one."""
+        if self._template is not None:
+            try:
+                return Forked(self._template, [request])
+            except TemplateError as error:
+                self._give_up(error)
+        return _begin(request)
+
+    def _give_up(self, error: TemplateError) -> None:
+        self._template = None
+        say(_ZOO, f"each model imports torch anew: {safe(str(error))}")
+
+
+def _shard(text: str) -> Shard:
+    try:
+        return parse_shard(text)
+    except ValueError as error:
+        raise click.UsageError(f"--shard: {safe(str(error))}.") from error
+
+
+def _folder(output: str) -> Path:
+    """Give where files go, which need not be there yet: nothing is made before there is a file.
+
+    Raises:
+        UsageError: no file could be written there.
+    """
+    folder = Path(output).absolute()
+    there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    if not there.is_dir():
+        raise click.UsageError(f"--output {safe(output)} is no folder and cannot be made one.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise click.UsageError(f"--output {safe(output)} cannot be written.")
+    return folder
+
+
+def _names(group: str, *, debug: bool) -> tuple[list[str], int]:
+    """Give the names of a source's models, and an exit code above 0 where there are none."""
+    session = asyncio.run(models(_begin(ListModels(""))))
+    for line in complaint(session, debug=debug):
+        say(_ZOO, line)
+    listed = session.listed.names if session.listed is not None else ()
+    names = [name for source, name in listed if source == group]
+    if not names and session.listed is not None:
+        say(_ZOO, f"{group} is not installed here")
+        say(_ZOO, f"try pip install 'tui-profiler[{group}]'")
+        return [], BAD_ARGUMENTS
+    return names, exit_code(session)
+
+
+def _job(name: str, options: ZooOptions, chosen: Chosen) -> Job:
+    wanted = replace(chosen, run=options.measure is not None)
+    spec = wanted.spec(name, started_at=0.0, seconds=options.measure)
+    origin: dict[str, Json] = {
+        "version": __version__,
+        "libraries": {name: found for name in _LIBRARIES if (found := _version(name))},
+        "asked": asked(spec, options.top),
+        "jobs": options.jobs or 1 if options.measure is not None else 1,
+    }
+    return Job(spec, options.top, options.timeout, origin)
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+def _has_room() -> bool:
+    return int(psutil.virtual_memory().available) >= ROOM_BYTES
+
+
+def _begin(request: Request) -> Spawned:
+    return Spawned(worker_command(), first=[request])

@@ -1,0 +1,101 @@
+"""What ``report`` writes of each model: its format, to stdout or to a file; and its checks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, TypeAlias
+
+import click
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Failed
+from tui_profiler.reports.checks.checks import Outcome, evaluate, parse_check
+from tui_profiler.reports.checks.limit import CheckError
+from tui_profiler.reports.checks.section import check_lines, checks_section
+from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.json.report import as_json, json_failed, json_report
+from tui_profiler.reports.perfetto.trace import perfetto_trace
+from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.reports.text.table import table
+from tui_profiler.reports.text.table_findings import findings_lines
+from tui_profiler.session import Session
+from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
+
+from ...terminal.standard_output import Results, columns, say
+
+Layout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
+CHECK_FAILED = 3
+
+
+class Written:
+    """The report of one model after the other."""
+
+    def __init__(
+        self,
+        results: Results,
+        layout: Layout,
+        output: str,
+        top: int | None,
+        checks: tuple[str, ...],
+        *,
+        advises: bool = False,
+    ) -> None:
+        """Begin; ``results`` takes what is made.
+
+        Raises:
+            UsageError: a check is none, or binary data would go to a terminal.
+        """
+        if layout == "perfetto" and not output and sys.stdout.isatty():
+            raise click.UsageError("A Perfetto trace is no text: add --output FILE.")
+        self._layout, self._output, self._top = layout, output, top
+        self._advises = advises
+        self._results = results
+        try:
+            self._checks = tuple(map(parse_check, checks))
+        except CheckError as error:
+            raise click.UsageError(f"--check {safe(str(error))}.") from None
+
+    def add(self, name: str, session: Session) -> int:
+        """Write a model's report; give the exit code of its checks."""
+        code, outcomes = self._checked(name, session)
+        self._results.add(self._made(session, outcomes))
+        return code
+
+    def add_failed(self, name: str, session: Session, failed: Failed) -> None:
+        """Write the line of a model without a tree; only JSON has one."""
+        if self._layout == "json":
+            self._results.add(json_failed(name, session, failed) + "\n")
+
+    def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
+        if not self._checks:
+            return DONE, ()
+        report = as_json(session, advises=self._advises)
+        try:
+            outcomes = tuple(evaluate(check, report) for check in self._checks)
+        except CheckError as error:
+            say(name, f"--check {safe(str(error))}")
+            return BAD_ARGUMENTS, ()
+        for line in check_lines(outcomes, columns(self._output)):
+            say(name, line)
+        return DONE if all(one.holds for one in outcomes) else CHECK_FAILED, outcomes
+
+    def _made(self, session: Session, outcomes: tuple[Outcome, ...]) -> str | bytes:
+        more = (checks_section(outcomes),) if outcomes else ()
+        is_first = not self._results.count
+        blank = "" if is_first else "\n"
+        cells = columns(self._output)
+        match self._layout:
+            case "json":
+                return json_report(session, top=self._top, advises=self._advises) + "\n"
+            case "csv":
+                return csv_model(session, with_titles=is_first, top=self._top)
+            case "text":
+                return blank + full_text(session, columns=cells, top=self._top, more=more)
+            case "markdown":
+                return blank + full_markdown(session, top=self._top, more=more)
+            case "perfetto":
+                return perfetto_trace(session, self._results.count + 1)
+            case "table":
+                lines = table(session, columns=cells, top=self._top)
+                lines += findings_lines(session, cells) if self._advises else ()
+                return blank + "\n".join(lines) + "\n"

@@ -1,0 +1,68 @@
+"""``verify``, put together: workers, verb, report, output."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Literal
+
+from msgspec import Struct
+
+from tui_profiler.messages import Request
+from tui_profiler.queries.cost.verification import Verification, verify_verdict
+from tui_profiler.reports.json.verification import verification_json
+from tui_profiler.reports.text.verification import verification_table
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.outcome import DONE, complaint
+from tui_profiler.verbs.verify import exit_code, verify
+
+from ...options.model import Chosen
+from ...terminal.standard_output import Results, columns, say, speaker
+
+
+class VerifyOptions(Struct, frozen=True):
+    """What was typed after ``verify``, the options of the model apart."""
+
+    names: tuple[str, ...]
+    layout: Literal["table", "json"]
+    output: str
+    timeout: float
+
+
+def run_verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> int:
+    """Verify every model in turn and give the worst of their exit codes.
+
+    Raises:
+        UsageError: the file to write cannot be written.
+    """
+    worst = DONE
+    with Results(options.output) as results:
+        for name in options.names:
+            spec = chosen.spec(name, started_at=started_at)
+            made = asyncio.run(
+                verify(spec, _begin, seconds=options.timeout, progress=speaker(name))
+            )
+            started_at = time.time()
+            worst = max(worst, exit_code(made))
+            for line in (*complaint(made.session, debug=chosen.debug), *_nothing(made)):
+                say(name, line)
+            if made.session.tree is not None:
+                results.add(_written(made, options, is_first=not results.count))
+    return worst
+
+
+def _begin(request: Request) -> Spawned:
+    return Spawned(worker_command(), first=[request])
+
+
+def _nothing(made: Verification) -> tuple[str, ...]:
+    if made.session.tree is None or verify_verdict(made) != "not compared":
+        return ()
+    return ("nothing could be compared: this model is not verified",)
+
+
+def _written(made: Verification, options: VerifyOptions, *, is_first: bool) -> str:
+    if options.layout == "json":
+        return verification_json(made) + "\n"
+    lines = verification_table(made, columns=columns(options.output))
+    return ("" if is_first else "\n") + "\n".join(lines) + "\n"
