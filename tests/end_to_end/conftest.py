@@ -7,11 +7,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
+from msgspec.structs import replace
 
 from tests.end_to_end.terminal import COMMAND, Terminal
-from tui_profiler.probe.measure.ceilings import MOST_TRIES, measure_again
+from tui_profiler.messages import Ceilings, RoofQuality
+from tui_profiler.probe.measure.ceilings.ceilings import measure_again
 
 Start = Callable[..., Terminal]
 
@@ -20,11 +23,24 @@ Start = Callable[..., Terminal]
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache folder of the tests' own. This machine is measured once for it, busy or not."""
     made = tmp_path_factory.mktemp("cache")
-    measure_again("cpu", torch.get_num_threads(), made / "tui-profiler")
+    measured = measure_again("cpu", torch.get_num_threads(), made / "tui-profiler")
     (file,) = (made / "tui-profiler").glob("ceilings-*")
-    kept = json.loads(file.read_text())
-    file.write_text(json.dumps({**kept, "tries": MOST_TRIES}))
+    kept = json.loads(file.read_bytes())
+    kept["ceilings"] = msgspec.to_builtins(_all_good(measured))
+    file.write_text(json.dumps(kept))
     return made
+
+
+def _all_good(measured: Ceilings) -> Ceilings:
+    """Return roofs that are good enough for a test of something else, whatever the machine did."""
+    good = RoofQuality(measured.measured_at, 0.0)
+    return replace(
+        measured,
+        compute=tuple(replace(one, quality=good) for one in measured.compute),
+        caches=tuple(replace(one, quality=good) for one in measured.caches),
+        memory_quality=good,
+        op_quality=good,
+    )
 
 
 @pytest.fixture

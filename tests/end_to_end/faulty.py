@@ -16,9 +16,9 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from screens.app import ProfilerApp
-from screens.habits import Habits
-from screens.picker import Picker
+from screens.app.explorer_app import ProfilerApp
+from screens.settings.preferences import Habits
+from screens.start.picker import Picker
 from screens.terminal.crashing import run_to_end
 from tests.screens.panel_session import LOADING, RUN, TRACED, tick
 from tui_profiler.messages import LoadSpec, Message, Printed, Start
@@ -68,7 +68,7 @@ class BadSource(Recorded):
 class Faulty(ProfilerApp):
     """Fails soon after it was mounted, in the way that the command line says."""
 
-    CSS_PATH = ROOT / "screens" / "app.tcss"
+    CSS_PATH = ROOT / "screens" / "common" / "app.tcss"
     CSS = "Screen { nonsense" if KIND == "css" else ""
 
     def on_mount(self) -> None:

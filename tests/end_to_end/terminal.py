@@ -166,6 +166,12 @@ class Terminal:
             self._draw()
             return "\n".join(self._screen.display)
 
+    def forget_output(self) -> None:
+        """Drop what was read so far: over hours it is gigabytes. The screen is not known then."""
+        with self._lock:
+            del self.raw[:], self.reads[:]
+            self.bytes_read = self._drawn = 0
+
     def send(self, keys: str) -> None:
         """Type."""
         os.write(self.master, keys.encode())

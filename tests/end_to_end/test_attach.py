@@ -12,7 +12,7 @@ import pytest
 
 from tests.end_to_end.conftest import Start
 from tests.end_to_end.terminal import COMMAND, alternate_screen_is_left
-from tests.probe.watched_program import WatchedProgram, sockets_folder
+from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 
 PROGRAM = """
 torch.manual_seed(0)
@@ -56,10 +56,10 @@ def test_a_program_is_looked_into_until_it_ends(
 ) -> None:
     # Wide: a fast model's figures push names out of a narrower first row.
     terminal = start("attach", columns=180, environment={"TUI_PROFILER_DIR": str(folder)})
-    shown = terminal.wait_for("● live")
+    terminal.wait_for("● live")
+    shown = terminal.wait_for("second Linear")
     assert "served \\x1b[31m" in shown
     assert f"pid {program.child.pid}" in shown
-    assert "second Linear" in shown
     terminal.send("P")
     terminal.wait_for("this program is not ours: it can only be looked at")
     program.hears("end")

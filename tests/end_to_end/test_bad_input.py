@@ -15,6 +15,21 @@ import pytest
 from tests.end_to_end.conftest import Start
 from tests.end_to_end.terminal import COMMAND, Terminal, alternate_screen_is_left
 
+HUNG_UP = """
+import asyncio, signal, sys
+from screens.terminal.guard import end_on_hang_up
+
+async def wait():
+    ended = asyncio.get_running_loop().create_future()
+    end_on_hang_up(0, ended.set_result, lambda code: None)
+    print("ready", flush=True)
+    code = await ended
+    sys.stdout.write("read by nobody")
+    return code
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+sys.exit(asyncio.run(wait()))
+"""
 MODELS = """
 import ctypes, os, sys, time
 import torch
@@ -155,7 +170,29 @@ def test_a_lost_terminal_ends_it_where_hang_ups_are_ignored() -> None:
         terminal.close()
 
 
+def test_what_a_lost_terminal_did_not_take_does_not_change_the_exit_code() -> None:
+    terminal = Terminal([sys.executable, "-c", HUNG_UP])
+    try:
+        terminal.wait_for("ready")
+        terminal.hang_up()
+        assert terminal.wait_for_exit() == 128 + signal.SIGHUP
+    finally:
+        terminal.close()
+
+
 def test_a_terminal_that_cannot_draw_is_refused(start: Start) -> None:
     terminal = start("demo:cnn", environment={"TERM": "dumb"})
     assert terminal.wait_for_exit() == 2
     assert b'try "tui-profiler report MODEL"' in bytes(terminal.raw)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["report", "--help"]])
+def test_help_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: Standard output was not written whole: No space left")
+    assert done.stderr.count("\n") == 1

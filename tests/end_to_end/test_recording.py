@@ -119,7 +119,7 @@ def test_a_damaged_recording_says_so_on_screen(
 
 def test_a_report_of_a_recording_has_its_times_and_needs_no_torch(recording: Path) -> None:
     code = (
-        "import sys; from screens.cli import main;"
+        "import sys; from screens.cli.main import main;"
         f"code = main(['report', {str(recording)!r}, '--format', 'json']);"
         "print('torch' in sys.modules, 'textual' in sys.modules, file=sys.stderr); sys.exit(code)"
     )
@@ -168,7 +168,7 @@ def test_a_model_that_there_is_not_leaves_no_file(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 2
+    assert done.returncode == 2, done.stderr
     assert "demo:nowhere" in done.stderr
     assert not path.exists()
 
@@ -209,20 +209,38 @@ def test_the_recorder_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> 
     assert not psutil.wait_procs(workers, timeout=240)[1]
 
 
-def test_a_full_disk_is_one_sentence_and_a_readable_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.rec"
+def record_limited(path: Path, most_bytes: int) -> subprocess.CompletedProcess[str]:
+    """Record the demo where no file may be larger than so many bytes."""
     code = (
-        "import resource, os, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500));"
+        "import resource, os, sys;"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}));"
         "os.execv(sys.argv[1], sys.argv[1:])"
     )
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code, *COMMAND, "record", "demo:cnn", "-o", str(path)],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
-        env=ENVIRONMENT,
+        # Python replaces a .pyc file by one that was cut off at the limit.
+        env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
     )
+
+
+def test_no_room_at_all_is_one_sentence_and_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    done = record_limited(path, 20)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{path}: it cannot be written: File too large",
+        f"{path}: try another -o FILE, on a file system with more room",
+    ]
+    assert not path.exists()
+
+
+def test_a_full_disk_is_one_sentence_and_a_readable_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.rec"
+    done = record_limited(path, 1500)
     recording = open_recording(path)
     assert done.returncode == 1
     assert f"{path}: recording ended: File too large; what is there is readable" in done.stderr

@@ -14,8 +14,8 @@ from tests.end_to_end.conftest import Start
 from tests.end_to_end.terminal import COMMAND
 from tests.fixtures.record import recorded
 from tests.recording.files import fixture, timed, write
-from tests.screens.test_copy_export import HOSTILE, with_hostile_names
-from tests.screens.test_explorer import on_stage
+from tests.screens.common.test_copy_export import HOSTILE, with_hostile_names
+from tests.screens.explorer.test_explorer import on_stage
 from tui_profiler.messages import Message, ModelFacts
 
 OSC_52 = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -52,7 +52,9 @@ def test_every_screen_in_a_terminal(
             walk.press(place.opening[0], place.name)
             if name == SUSPENDED:
                 walk.suspend()
+            there = walk.terminal.text()
             walk.press("\x1b", f"back from {place.name}")
+            walk.terminal.wait_for(lambda shown, there=there: shown != there)
         walk.leave()
     finally:
         walk.terminal.close()
@@ -69,11 +71,21 @@ def test_what_is_no_terminal_is_refused_with_a_sentence(
     try:
         assert terminal.wait_for_exit() == 2
         file = tmp_path / "file"
+        wait_until(
+            lambda: b"none" in terminal.raw or (file.exists() and b"none" in file.read_bytes())
+        )
         said = bytes(terminal.raw).decode() + (file.read_text() if file.exists() else "")
         assert f"standard {what} is none" in " ".join(said.split())
         assert "\x1b" not in said
     finally:
         terminal.close()
+
+
+def wait_until(claim: Callable[[], bool]) -> None:
+    """Wait for what a program that has ended wrote last: it may be on its way."""
+    deadline = time.monotonic() + 60
+    while not claim() and time.monotonic() < deadline:
+        select.select([], [], [], 0.02)
 
 
 @pytest.mark.parametrize("ignored", [[], ["env", "--ignore-signal=HUP"]])
@@ -171,7 +183,8 @@ def test_inside_gnu_screen(recording: str, tmp_path: Path) -> None:
         terminal.resize(120, 40)
         terminal.wait_for("machine")
         assert not terminal.screen.beyond
-        ours = [one for one in psutil.process_iter(["cmdline"]) if recording in one.cmdline()]
+        found = psutil.process_iter(["cmdline"])  # None of one that has ended meanwhile.
+        ours = [one for one in found if recording in (one.info["cmdline"] or ())]
         assert ours
         terminal.send("q")
         terminal.wait_for_exit()

@@ -10,10 +10,10 @@ import pytest
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-import screens.log
+import screens.views.log
 from benchmarks.walk import Piece, walk_piece
 from benchmarks.walk_session import ELSEWHERE, PLACES, bound, session, typed, unwalked
-from screens.keys import DEPTHS, EXPLORER
+from screens.actions.table import DEPTHS, EXPLORER
 from tests.recording.files import fixture, write
 
 LEAVING = {"q", "\x1a", "\x12"}
@@ -29,8 +29,8 @@ def test_a_new_screen_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class NewScreen(Screen[None]):
         BINDINGS: ClassVar[list[BindingType]] = [Binding("j", "down")]
 
-    NewScreen.__module__ = "screens.log"
-    monkeypatch.setattr(screens.log, "NewScreen", NewScreen, raising=False)
+    NewScreen.__module__ = "screens.views.log"
+    monkeypatch.setattr(screens.views.log, "NewScreen", NewScreen, raising=False)
     assert unwalked() == {"NewScreen"}
 
 
