@@ -6,6 +6,7 @@
 3. Torch computes with one thread where a test does not ask for more.
 4. Every program that is started keeps its bytecode, as it does for users: else each of them would
    compile all of ours anew.
+5. A skip that ``tests/skips.py`` does not allow fails the run.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # Both are read when torch 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+pytest_plugins = ["tests.skips"]
 _NUMBERS = count()
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from array import array
 
+from msgspec.structs import replace
+
 from tui_profiler.messages import (
     Attempt,
     Ceiling,
@@ -279,3 +281,39 @@ def operator_times(seconds: dict[int, float], *, windows: int = 1) -> OperatorTi
         per_forward=narrow,
         last=narrow,
     )
+
+
+def _columns(tick: Tick, **figures: dict[int, float]) -> Tick:
+    """Return a tick in which some figures of some nodes are others: by column, then by node."""
+    position = {node: place for place, node in enumerate(memoryview(tick.nodes).cast("I"))}
+    made = {}
+    for name, values in figures.items():
+        kind = {"calls": "Q", "total": "d", "own": "d"}.get(name, "f")
+        column = array(kind, getattr(tick, name))
+        for node, value in values.items():
+            column[position[node]] = int(value) if kind == "Q" else value
+        made[name] = column.tobytes()
+    return replace(tick, **made)
+
+
+UNEVEN_TICK = _columns(
+    TICK,
+    calls={ACT: 200},
+    total={ROOT: 0.11},
+    p50={ACT: 0.00007},
+    p95={ACT: 0.00008, ROOT: 0.0015},
+    maximum={ACT: 0.0002, ROOT: 0.003},
+    last={ACT: 0.00009, ROOT: 0.0013},
+)
+"""No two figures of a node are the same: ``act`` is called twice per forward, 100 forwards took
+0.11 s, their median is 1 ms, the last took 1.3 ms."""
+UNEVEN: tuple[Message, ...] = (
+    *(
+        Nodes(tuple(replace(n, calls=2) if n.name == "act" else n for n in m.nodes), m.costs)
+        if isinstance(m, Nodes)
+        else UNEVEN_TICK
+        if m is TICK
+        else m
+        for m in MEASURED
+    ),
+)

@@ -15,29 +15,32 @@ SCREENS_ONLY = ("textual", "rich", "screens")
 RULES = [
     ("tui_profiler", (*PROBE_ONLY, *SCREENS_ONLY, "msgspec", "asyncio", "tui_profiler.session")),
     ("tui_profiler.api", (*PROBE_ONLY, *SCREENS_ONLY)),
-    ("screens.headless_compare", (*PROBE_ONLY, "textual", "rich")),
+    ("screens.views.compare.headless", (*PROBE_ONLY, "textual", "rich")),
     (
-        "tui_profiler.probe.in_process",
+        "tui_profiler.probe.worker.in_process",
         (*SCREENS_ONLY, "tui_profiler.session", "tui_profiler.queries", "tui_profiler.source"),
     ),
-    ("screens.cli", (*PROBE_ONLY, "textual", "rich", "asyncio")),
-    ("screens.headless", (*PROBE_ONLY, "textual", "rich")),
+    ("screens.cli.main", (*PROBE_ONLY, "textual", "rich", "asyncio")),
+    ("screens.cli.run_parts.report", (*PROBE_ONLY, "textual", "rich")),
     # The first frame waits for what it imports: the two last ones come after it.
-    ("screens.app", (*PROBE_ONLY, "importlib.metadata", "tui_profiler.recording.reader")),
+    (
+        "screens.app.explorer_app",
+        (*PROBE_ONLY, "importlib.metadata", "tui_profiler.recording.reader"),
+    ),
     ("tui_profiler.verbs.report", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.verbs.zoo_ray", (*PROBE_ONLY, *SCREENS_ONLY, "ray")),
-    ("tui_profiler.reports.sweep_table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
-    ("tui_profiler.reports.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
+    ("tui_profiler.reports.text.sweep", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
+    ("tui_profiler.reports.text.table", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.source.spawned", (*PROBE_ONLY, *SCREENS_ONLY)),
     ("tui_profiler.source.recorded", (*PROBE_ONLY, *SCREENS_ONLY)),
     (
-        "tui_profiler.source.remembered",
+        "tui_profiler.source.remembered_tree",
         (*PROBE_ONLY, *SCREENS_ONLY, "tui_profiler.recording.reader"),
     ),
     ("tui_profiler.recording.reader", (*PROBE_ONLY, *SCREENS_ONLY, "asyncio")),
     ("tui_profiler.probe.__main__", (*SCREENS_ONLY, "torch", "torchvision")),
     (
-        "tui_profiler.probe.run",
+        "tui_profiler.probe.worker.run",
         (*SCREENS_ONLY, "tui_profiler.session", "tui_profiler.queries", "tui_profiler.source"),
     ),
 ]

@@ -92,7 +92,7 @@ def test_the_wheel_puts_one_name_into_site_packages(wheel: zipfile.ZipFile) -> N
 
 def test_the_wheel_has_the_command(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
-    assert b"tui-profiler = tui_profiler.screens.cli:main" in wheel.read(name)
+    assert b"tui-profiler = tui_profiler.screens.cli.main:main" in wheel.read(name)
 
 
 def test_the_installed_command_runs(wheel: zipfile.ZipFile, tmp_path: Path) -> None:

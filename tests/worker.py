@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tui_profiler.messages import LoadSpec, LoopState, Message, Request, Start
 from tui_profiler.session import EMPTY, Session, apply
-from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.source.spawned import SILENT, Spawned, worker_command
 
 
 class Conversation:
     """Folds what a worker says into a session until a claim about it holds."""
 
-    def __init__(self, spec: LoadSpec) -> None:
-        self.source = Spawned(worker_command(), first=[Start(spec)])
+    def __init__(
+        self,
+        spec: LoadSpec,
+        *,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] = SILENT,
+    ) -> None:
+        self.source = Spawned(
+            worker_command(), first=[Start(spec)], arguments=arguments, environment=environment
+        )
         self._messages = self.source.messages()
         self.session: Session = EMPTY
         self.heard: list[Message] = []
