@@ -22,11 +22,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.self_timing import watched
 from tui_profiler.messages import Node, Tick
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.kineto import Seen, Window
-from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.operators import OperatorClock
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.measure.operators.operators import OperatorClock
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.kineto import Seen, Window
 from tui_profiler.probe.trace.trace import trace
 
 MARK = "module:"

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.against_profiler import TOLERANCE, Row, rows
 from benchmarks.self_timing import Compared, build, compared, watched
 from demo_models import cnn, decoder, lstm, moe, shared, vit
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.measure.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 
 ROOT_TOLERANCE = 0.02

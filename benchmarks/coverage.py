@@ -37,9 +37,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.architectures import architecture_names, task_of
+from tui_profiler.probe.load.architectures.timm_models import timm_names
+from tui_profiler.probe.load.architectures.torchvision_architectures import (
+    architecture_names,
+    task_of,
+)
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.load.timm_models import timm_names
 from tui_profiler.probe.trace.trace import trace
 
 SEED = 20261121

@@ -18,7 +18,7 @@ import torch
 from torchvision import models
 
 from tui_profiler.messages import InputSpec, PeakMemory, known
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.measured_peak import MeasuredPeak, measured_peak
 from tui_profiler.probe.trace.trace import trace
 

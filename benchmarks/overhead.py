@@ -32,8 +32,8 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.overhead_ways import Spent, Watching, Way, bare, hooks, profiler
 from demo_models import decoder
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.measure.overhead import OverheadMeter, interval_of_median
+from tui_profiler.probe.measure.clock.overhead import OverheadMeter, interval_of_median
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 CALIBRATION_PAIRS = 10
 

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import ModuleClock
-from tui_profiler.probe.measure.operator_windows import OperatorWindows
-from tui_profiler.probe.measure.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.connection.wire import encode
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.probe.measure.operators.windows import OperatorWindows
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
-from tui_profiler.wire import encode
 
 PRODUCT_BUDGET = 0.02
 

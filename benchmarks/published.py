@@ -33,10 +33,10 @@ from torchvision import models
 from torchvision.models import WeightsEnum
 
 from tui_profiler.messages import InputSpec
-from tui_profiler.probe.inputs import Inputs
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.record import record
 from tui_profiler.probe.trace.trace import Trace, trace
-from tui_profiler.probe.trace.ways import DISPATCH_REAL
+from tui_profiler.probe.trace.tracers import DISPATCH_REAL
 
 SAMPLE = (
     "alexnet/IMAGENET1K_V1",

@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import mean
 from typing import TypeAlias
 
+from tui_profiler.connection.rendezvous import places
 from tui_profiler.messages import known
 from tui_profiler.queries.rank_modules import module_differences
 from tui_profiler.queries.ranks import reference, verdict
-from tui_profiler.rendezvous import places
 from tui_profiler.session.workspace import Workspace
 from tui_profiler.source.attached import find
 from tui_profiler.source.ranks import Ranks, by_run
@@ -55,7 +55,13 @@ def measure(name: str, folder: Path, seconds: float) -> None:
     """Do one run."""
     stop = folder / "stop"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
-    command += ["--master-port", "29641", "-m", "tests.probe.rank_program", *RUNS[name]]
+    command += [
+        "--master-port",
+        "29641",
+        "-m",
+        "tests.probe.measure.ranks.rank_program",
+        *RUNS[name],
+    ]
     command += ["--until", str(stop), "--own-figures", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as torchrun:

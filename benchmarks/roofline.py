@@ -16,11 +16,11 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from benchmarks.tree import messages
-from screens.widgets.parts import Look, finished
-from screens.widgets.roofline_lines import roofline_lines
-from tui_profiler.queries.roofline_view import RooflineView
+from screens.views.roofline.lines import roofline_lines
+from screens.widgets.rows import Look, finished
+from tui_profiler.connection.wire import message_decoder
+from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Timings, apply
-from tui_profiler.wire import message_decoder
 
 NODES = 100_000
 SIZE = (120, 35)

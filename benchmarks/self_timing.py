@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Node, Tick
-from tui_profiler.probe.inputs import Inputs
-from tui_profiler.probe.measure.aggregate import Aggregator
-from tui_profiler.probe.measure.clock import Forward, ModuleClock
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 
 SHORTEST, LONGEST = 20e-6, 5e-3

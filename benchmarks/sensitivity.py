@@ -34,11 +34,11 @@ from tui_profiler.messages.sensitivity import (
     Sensitivity,
     SensitivityDone,
 )
-from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.parameters.changed import changed, channel_axis_of
-from tui_profiler.probe.parameters.outputs import Outputs, distance
-from tui_profiler.probe.parameters.sensitivity import Meter
+from tui_profiler.probe.parameters.sensitivity.changed_weights import changed, channel_axis_of
+from tui_profiler.probe.parameters.sensitivity.outputs import Outputs, distance
+from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 
 OTHER_INPUTS = 3

@@ -31,9 +31,9 @@ from msgspec.structs import replace
 
 from benchmarks.live import steady
 from benchmarks.tree import NODES, messages, p95
-from screens.options import STOCK_OUTPUT
+from screens.options.model import STOCK_OUTPUT
 from tests.end_to_end.terminal import COMMAND, Terminal
-from tui_profiler import wire
+from tui_profiler.connection import wire
 from tui_profiler.messages import LoadSpec, Message, Request, Tick
 from tui_profiler.session import Jump
 
@@ -265,7 +265,7 @@ def _changed(tick: Tick, number: int) -> bytes:
 
 def show_giant() -> int:
     """Run the explorer on it."""
-    from screens.app import run_explorer
+    from screens.app.explorer_app import run_explorer
 
     def again(spec: LoadSpec) -> Giant:
         return Giant()

@@ -124,10 +124,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 
 
 def ours(subject: Subject) -> Callable[[], float]:
+    from tui_profiler.connection.wire import encode
     from tui_profiler.messages import InputSpec
-    from tui_profiler.probe.inputs import Inputs
+    from tui_profiler.probe.torch_compat.forward_inputs import Inputs
     from tui_profiler.probe.trace.trace import messages, trace
-    from tui_profiler.wire import encode
 
     specs = tuple(
         InputSpec(f"x{i}", tuple(t.shape), str(t.dtype).removeprefix("torch."), "given")

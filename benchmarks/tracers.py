@@ -8,7 +8,7 @@ takes the demo models and a torchvision classifier of each family, and about a m
    first export pays for what torch imports and sets up: a small model is traced by each before.
 2. Parameters and MACs must be equal across tracers: where they are not the line ends in ``!``, and
    the exit code is 1.
-3. ``tests/probe/test_trace_tracers.py`` is the same comparison on models without values.
+3. ``tests/probe/trace/test_tracers.py`` is the same comparison on models without values.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tui_profiler.demos import PREFIX, demo_names
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.inputs import Inputs
 from tui_profiler.probe.load.load import load
+from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import TraceError
 from tui_profiler.probe.trace.trace import Trace, trace
+from tui_profiler.system.demos import PREFIX, demo_names
 
 TRACERS = ("dispatch", "fx", "export")
 CLASSIFIERS = [

@@ -57,7 +57,7 @@ def shapes(count: int) -> Iterator[tuple[int, str, str]]:
 def messages(count: int) -> list[bytes]:
     """Give what a worker would send for such a model, and one tick of times."""
     from tests.queries.sessions import cost_of
-    from tui_profiler import wire
+    from tui_profiler.connection import wire
     from tui_profiler.messages import (
         Ceiling,
         Ceilings,
@@ -117,10 +117,10 @@ async def ours(count: int) -> dict[str, float]:
     """Measure our own tree."""
     from textual.app import App, ComposeResult
 
-    from screens.theme import DARK, roles_for
-    from screens.widgets.tree import NodeTree
-    from tui_profiler import wire
-    from tui_profiler.queries import focus, rows
+    from screens.explorer.tree.widget import NodeTree
+    from screens.settings.theme import DARK, roles_for
+    from tui_profiler.connection import wire
+    from tui_profiler.queries.tree import focus, rows
     from tui_profiler.session import EMPTY, Session, apply
 
     frames = messages(count)

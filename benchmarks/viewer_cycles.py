@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tui_profiler.probe.measure.clock import ModuleClock
+from tui_profiler.probe.measure.clock.clock import ModuleClock
 
 CYCLES_A_PERIOD = 100
 INPUTS = 8

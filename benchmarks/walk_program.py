@@ -157,7 +157,15 @@ class Walk:
         self.terminal.send("\x1a")
         self.terminal.wait_for(lambda _: process.status() == psutil.STATUS_STOPPED, WAIT_SECONDS)
         assert self.terminal.modes_are_restored(), "ctrl+Z left the terminal's modes changed"
+        taken = self.terminal.raw.count(b"\x1b[?1049h")
         os.kill(self.terminal.pid, signal.SIGCONT)
+        self.terminal.wait_for(
+            lambda _: (
+                self.terminal.raw.count(b"\x1b[?1049h") > taken
+                and not self.terminal.modes_are_restored()
+            ),
+            WAIT_SECONDS,
+        )
         self.settle()
         self.check("ctrl+Z and back")
 

@@ -17,11 +17,11 @@ from textual.binding import Binding
 from textual.keys import _character_to_key
 
 import screens
-from screens.commands import commands
-from screens.keys import EXPLORER
-from screens.side_screens import side_screen
-from screens.taking import KINDS
-from screens.theme import THEMES, short_name
+from screens.actions.commands import commands
+from screens.actions.table import EXPLORER
+from screens.common.copy_export import KINDS
+from screens.settings.theme import THEMES, short_name
+from screens.views.index import side_screen
 from tui_profiler.session import EMPTY
 
 ESCAPE = "\x1b"
@@ -102,24 +102,32 @@ def _side(name: str, mark: str) -> Place:
 
 _TEXT = ("conv", "\x7f", "\x15")
 PLACES = (
-    Place("keys", (_key("keys"),), r"\A keys( of|  )", _kind("help", "KeysScreen"), _TEXT),
-    Place("columns", (_key("columns"),), "from left to right", _kind("columns", "ColumnsScreen")),
-    Place("palette", (":",), r"^ : ", _kind("palette", "PaletteScreen"), _TEXT),
+    Place("keys", (_key("keys"),), r"\A keys( of|  )", _kind("actions.help", "KeysScreen"), _TEXT),
+    Place(
+        "columns",
+        (_key("columns"),),
+        "from left to right",
+        _kind("explorer.column_list", "ColumnsScreen"),
+    ),
+    Place("palette", (":",), r"^ : ", _kind("actions.palette", "PaletteScreen"), _TEXT),
     Place(
         "compare",
         (_key("compare"), SECOND, "\r"),
         r"\A A  ",
-        _kind("compare_here", "CompareHere"),
+        _kind("views.compare.with_explored", "CompareHere"),
     ),
-    Place("log", (_key("log"),), r"\A log  ", _kind("log", "LogScreen")),
+    Place("log", (_key("log"),), r"\A log  ", _kind("views.log", "LogScreen")),
     Place(
-        "machine", (_key("machine"),), r"↑↓ scroll  g top  G end", _kind("machine", "MachineScreen")
+        "machine",
+        (_key("machine"),),
+        r"↑↓ scroll  g top  G end",
+        _kind("views.machine.screen", "MachineScreen"),
     ),
     Place(
         "node",
         (_key("node"),),
         r"^ (tensors|modules|operators|weights|source) ─|\[ \] sibling",
-        _kind("node", "NodeScreen"),
+        _kind("views.node.screen", "NodeScreen"),
     ),
     _side("timeline", r"^ one (forward|prefill|decode step).* ─"),
     _side("roofline", r"\A.*\n( *\n)? roofline  "),
@@ -211,7 +219,7 @@ def _presses(key: str, action: str) -> Iterator[Press]:
 
 def session() -> Iterator[Step]:
     """Give the walk through one program."""
-    keys = bound(_kind("explorer", "ExplorerScreen"))
+    keys = bound(_kind("explorer.screen", "ExplorerScreen"))
     actions = {typed(key): action for key, action in keys.items()}
     opened = {actions[place.opening[0]]: place for place in AT_ONCE}
     for key, action in keys.items():
