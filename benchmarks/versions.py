@@ -84,8 +84,8 @@ def counted(output: str) -> Outcome:
     )
 
 
-def made(folder: Path, python: str, wanted: Sequence[str]) -> Path:
-    """Make an environment; return its Python.
+def made(folder: Path, python: str, repository: Path, wanted: Sequence[str]) -> Path:
+    """Make an environment with the repository's tui-profiler; return its Python.
 
     Raises:
         subprocess.CalledProcessError: pip could not, and said why.
@@ -93,8 +93,7 @@ def made(folder: Path, python: str, wanted: Sequence[str]) -> Path:
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     own = folder / "bin" / "python"
     install = [str(own), "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-    # Built without leaving files in the repository: rows may run side by side.
-    subprocess.run([*install, f"{ROOT}[test]", *wanted], check=True)
+    subprocess.run([*install, "-e", f"{repository}[test]", *wanted], check=True)
     return own
 
 
@@ -113,19 +112,19 @@ def versions(python: Path) -> list[str]:
 
 def run(row: str, options: argparse.Namespace) -> tuple[str, bool]:
     """Run one row; return its line of the table, and whether all is well."""
-    folder = Path(tempfile.mkdtemp(prefix="tui-profiler-versions-", dir=options.folder))
+    folder = Path(tempfile.mkdtemp(prefix="versions-", dir=options.folder))
+    temporary = Path(tempfile.mkdtemp())  # short: a socket's path holds 107 bytes
     try:
-        python = made(folder / "env", options.python, pins(row))
-        names = versions(python)
         # A copy, so that neither the row nor whoever edits meanwhile changes what is tested.
         there = folder / "repository"
         shutil.copytree(ROOT, there, ignore=shutil.ignore_patterns(".git", ".venv", "*.egg-info"))
-        (folder / "tmp").mkdir()
+        python = made(folder / "env", options.python, there, pins(row))
+        names = versions(python)
         command = [str(python), "-m", "pytest", "-q", "-n", options.workers]
         done = subprocess.run(
             [*command, "--dist", "worksteal", *options.tests],
             cwd=there,
-            env={**os.environ, "TMPDIR": str(folder / "tmp")},
+            env={**os.environ, "TMPDIR": str(temporary)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -142,6 +141,7 @@ def run(row: str, options: argparse.Namespace) -> tuple[str, bool]:
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         return f"{row}: not run: {error}", False
     finally:
+        shutil.rmtree(temporary, ignore_errors=True)
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
 
