@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -92,6 +94,31 @@ def test_more_than_the_kernel_holds_is_written_while_it_is_read(kind: type[socke
         assert reader.communicate(timeout=120)[0].split() == [b"%d" % len(content)]
     own.close()
     assert own.fileno() == -1
+
+
+def test_no_byte_goes_into_what_takes_the_number_in_the_middle_of_writing() -> None:
+    for _ in range(300):
+        own, theirs = pair()
+        number = own.fileno()
+        programs, peer = socket.socketpair()
+
+        def write(own: OwnSocket = own) -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with contextlib.suppress(BlockingIOError):
+                        own.send(b"ours")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        theirs.recv(4)
+        os.dup2(programs.fileno(), number)
+        writer.join()
+        peer.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            peer.recv(16)
+        for end in (theirs, programs, peer):
+            end.close()
+        os.close(number)
 
 
 def test_a_program_that_ends_by_sigpipe_does_not_end_by_a_viewer_that_hangs_up() -> None:

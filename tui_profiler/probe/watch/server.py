@@ -196,7 +196,7 @@ class Server:
 
     def _drain(self) -> None:
         with contextlib.suppress(OSError):
-            self._wake_reader.own().recv(4096)
+            self._wake_reader.receive_at_once(4096)
         for served in self._served:
             served.due = 0.0
 
@@ -274,7 +274,7 @@ class Server:
         if self._opens_at is not None:
             return  # One of another model used the allowance up.
         try:
-            connected, _ = served.calling.socket.own().accept()
+            connected = served.calling.socket.accept()
         except OSError:
             self._count_call(GONE_CALL)
             return  # There are too many open files, or the program has closed it.
