@@ -227,7 +227,7 @@ async def finished(app: FuzzApp, pilot: Any, answers: bool = True) -> None:
     """Wait until everything is sent; answer meanwhile."""
     await pilot.pause()
     deadline = time.monotonic() + 5
-    while app._cells.dirty:
+    while app._cells.dirty or app._is_sending_later:  # The cursor alone waits its turn too.
         assert time.monotonic() < deadline, "not everything is sent"
         if answers:
             app.answer()
