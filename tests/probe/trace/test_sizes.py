@@ -60,7 +60,9 @@ def test_what_python_itself_cannot_call_is_told_with_a_remedy() -> None:
 
 def test_what_python_can_call_thousands_deep_is_traced() -> None:
     with recursion_limit(20_000):
-        depth = next(deep for deep in (3_000, 900, 200) if can_be_called(nested(deep)))
+        # Where so few calls through C are allowed, recording takes some of them.
+        depths = ((3_000, 3_000), (450, 900), (100, 200))
+        depth = next(deep for deep, called in depths if can_be_called(nested(called)))
         made = trace(nested(depth), (inputs_of(X),))
 
         assert sys.getrecursionlimit() == 20_000
