@@ -48,7 +48,7 @@ STEPS = (
     Step("z", "z", "the module with the most self time", 7),
     Step("i", "i", "where its figures come from", 7),
     Step("\x1b", "esc", "back", 1.5),
-    Step("o", "o", "the node screen: tensors, operators, code", 8),
+    Step("o", "o", "the node screen: tensors, operators, energy", 8),
     Step("\x1b", "esc", "back", 1.5),
     Step("r", "r", "roofline: achieved and attainable performance of each module", 9),
     Step("m", "m", "memory over one forward, operator by operator", 5),

@@ -64,7 +64,7 @@ def paint_cell(
 
 def paint(terminal: Terminal, path: str) -> None:
     screen = terminal.screen
-    fonts = {bold: ImageFont.truetype(FONT.format("-Bold" if bold else ""), 16) for bold in (0, 1)}
+    fonts = {bold: ImageFont.truetype(FONT.format("-Bold" if bold else ""), 16) for bold in (False, True)}
     image = Image.new("RGB", (screen.columns * CELL[0], screen.lines * CELL[1]), "#" + PAPER)
     draw = ImageDraw.Draw(image)
     for y in range(screen.lines):
