@@ -1,14 +1,14 @@
-"""What advice predicts against what trials measure, over the demo models and eight of torchvision.
+"""Compare predicted gains with measured ones, on the demo models and eight of torchvision.
 
 ``python benchmarks/advice.py run [--models A,B] [--kinds A,B] [--shard I/N] [--seconds S]
 [--for SECONDS]`` tries every kind of change on every model, by the command line as a user would
-(``tui-profiler try MODEL --format json``), and keeps one file a model in ``--folder``. A model that
-has its file is passed over, so that it can be stopped and gone on with; ``--for`` begins no model
-after so many seconds. ``python benchmarks/advice.py table`` prints what is kept as Markdown, and
+(``tui-profiler try MODEL --format json``), and keeps one file per model in ``--folder``. A model
+with a file is skipped, so that the benchmark can be resumed; ``--for`` starts no model after that
+many seconds. ``python benchmarks/advice.py table`` prints what is kept as Markdown, and
 with ``--write FILE`` puts it between the marks in that file.
 
-Every pair of a trial is the model as it is and the model changed, in turn, in one process: ratios
-stand on a busy machine, though their intervals are wider.
+Every pair of a trial is the original and the changed model, in turn, in one process: ratios are
+reliable on a busy machine, though their intervals are wider.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Module times beside torch.profiler's, and operator windows beside module times, of one model.
+"""Compare module times with torch.profiler's, and operator windows with module times.
 
 *ours* and *theirs* are of the very same forwards: under torch.profiler, with a range of its own
 around every module's ``forward``, the clock recording meanwhile. *windows* are other forwards,
@@ -168,7 +168,7 @@ class InWindow(NamedTuple):
 def _windowed(
     model: nn.Module, nodes: Sequence[Node], run: Callable[[], None], forwards: int
 ) -> tuple[list[InWindow], Times]:
-    """Give forwards in windows, and the module times of those between."""
+    """Return forwards in windows, and the module times of those between."""
     found: list[InWindow] = []
     between: list[Forward] = []
     names = {id(module): path for path, module in model.named_modules()}
@@ -186,7 +186,7 @@ def _windowed(
 def _laid(
     model: nn.Module, nodes: Sequence[Node], forward: Forward, seen: Sequence[Seen]
 ) -> tuple[Times, Times, Times]:
-    """Give what the product says: operators of each module and all below it, others, host time."""
+    """Return the product's figures: operators per module and its children, others, host time."""
     clock = OperatorClock(nodes, model)
     clock.add(forward, seen)
     message = clock.message(0.0, 0.0)
@@ -217,7 +217,7 @@ def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, li
 
 
 def _host(forward: Forward, seen: Sequence[Seen], names: dict[int, str]) -> tuple[Times, Times]:
-    """Give each module's time, and how long no operator ran in it: by times, without our tree."""
+    """Return each module's time, and how long no operator ran in it: by times, without our tree."""
     starts, ends = np.frombuffer(forward.times, np.float64).reshape(2, -1)
     outermost: list[tuple[float, float]] = []
     for operator in seen:

@@ -1,4 +1,4 @@
-"""Opens malicious and honest files without ``--trust``, and counts what came of it.
+"""Opens malicious and honest files without ``--trust``, and counts the outcomes.
 
 ``python benchmarks/attacks.py [--honest] [--corpus DIR …]``. The corpus of tests/attacks is opened
 by torch, to see which attacks are real, and by the profiler with and without its sandbox, to see

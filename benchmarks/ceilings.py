@@ -1,4 +1,4 @@
-"""This machine's roofs beside 0, 2 and 6 busy processes, each against an independent measurement.
+"""This machine's roofs with 0, 2 and 6 busy processes, compared with an independent measurement.
 
     python -m benchmarks.ceilings [--busy 0,2,6] [--threads N] [--repeats N]
 

@@ -1,9 +1,9 @@
-"""A model compared with itself: how many modules are said to differ though nothing does.
+"""A model compared with itself: how many modules are reported as different.
 
 ``python benchmarks/compare_noise.py [MODEL] [SECONDS] [TIMES]``
 
-Of equal figures one in twenty is expected to be said to differ. Beside it: the same two runs one
-after the other, each a report of its own, as profilers are usually compared.
+For equal times one in twenty is expected. For comparison: the same two runs one after the other,
+each with its own report, as profilers are usually compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether live times are true: beside modules' own timers, a user's loop, and torch.profiler.
+"""Accuracy of live times: against modules' own timers, a user's loop, and torch.profiler.
 
 ``python benchmarks/correctness.py [--forwards 40] [--threads 1] [--seeds 5] [PART...]``
 
@@ -89,7 +89,7 @@ def demo(module: object, **settings: int) -> tuple[nn.Module, Inputs]:
 
 
 def language_model() -> tuple[nn.Module, Inputs]:
-    """Give a decoder whose forward takes some tens of milliseconds."""
+    """Return a decoder whose forward takes tens of milliseconds."""
     return demo(decoder, width=1024, heads=16, layers=6)
 
 

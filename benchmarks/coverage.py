@@ -87,12 +87,12 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """Give what loading and tracing took together."""
+        """Return the seconds of loading and tracing together."""
         return self.load_seconds + self.trace_seconds
 
 
 def torchvision_subjects(seed: int, sample: int) -> list[Subject]:
-    """Give every architecture, those made for whole numbers in both forms."""
+    """Return every architecture, quantised ones both as float and as quantised."""
     subjects = [Subject("torchvision", name, _spec(name)) for name in architecture_names()]
     whole = [name for name in architecture_names() if task_of(name) == "quantization"]
     arguments = '{"quantize": true}'
@@ -102,13 +102,13 @@ def torchvision_subjects(seed: int, sample: int) -> list[Subject]:
 
 
 def timm_subjects(seed: int, sample: int) -> list[Subject]:
-    """Give a random sample of timm's architectures."""
+    """Return a random sample of timm's architectures."""
     chosen = random.Random(seed).sample(timm_names(), min(sample, len(timm_names())))
     return [Subject("timm", name, _spec(f"timm:{name}")) for name in chosen]
 
 
 def yolo_subjects(seed: int, sample: int) -> list[Subject]:
-    """Give YOLO v5, v8 and 11 in their three smallest scales, and the other tasks in the least."""
+    """Return YOLO v5, v8 and 11 in the three smallest scales, other tasks in the smallest."""
     names = [f"{version}{scale}" for version in ("yolov5", "yolov8", "yolo11") for scale in "nsm"]
     tasks = ("seg", "pose", "obb", "cls")
     names += [f"{version}n-{task}" for version in ("yolov8", "yolo11") for task in tasks]
@@ -171,7 +171,7 @@ def in_a_process(subject: Subject, *, running: bool, seconds: float, gib: float)
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
-    """Give one line for each family, then every failure and every model with something to tell."""
+    """Return one line per family, then every failure and every model with a remark."""
     outcomes = list(outcomes)
     lines = [f"{'family':28} {'tried':>6} {'traced':>7} {'median s':>9} {'most s':>7}  by method"]
     for family in dict.fromkeys(outcome.family for outcome in outcomes):
@@ -224,7 +224,7 @@ def _spec(model: str, arguments: str = "") -> LoadSpec:
 
 
 def _run(loaded: object, inputs: object) -> str:
-    """Give the model its values and call it once, for real."""
+    """Initialise the model's weights and call it once on real tensors."""
     if loaded.cannot_run:
         return f"not run: {loaded.cannot_run}"
     try:

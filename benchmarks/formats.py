@@ -110,7 +110,7 @@ async def once(model: str) -> Session:
 
 
 def tried(model: str) -> dict[str, object]:
-    """Give what came of one model: bytes and seconds of each format, and what was wrong."""
+    """Return the result of one model: bytes and seconds per format, and errors."""
     first, second = asyncio.run(once(model)), asyncio.run(once(model))
     found: dict[str, object] = {"model": model, "nodes": 0, "formats": {}, "wrong": []}
     wrong: list[str] = []

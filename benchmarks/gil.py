@@ -1,4 +1,4 @@
-"""The longest time that the probe keeps a watched program's interpreter (GIL) in one piece.
+"""The longest time for which the probe holds the GIL of a watched program.
 
 ``python benchmarks/gil.py [MODEL...] [--with-pyc] [--runs N] [--lines N]``
 

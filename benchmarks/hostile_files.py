@@ -1,7 +1,7 @@
-"""Looks into damaged, malicious and hostile files, and counts what came of it.
+"""Inspects damaged, malicious and hostile files, and counts the outcomes.
 
-``python benchmarks/hostile_files.py [--mutations 120] [--seed 0] [--small]``. Each file is looked
-into by a process that may take 5 seconds of processor time and 512 MB, and is watched for anything
+``python benchmarks/hostile_files.py [--mutations 120] [--seed 0] [--small]``. Each file is
+inspected by a process limited to 5 s of CPU time and 512 MB, and is watched for anything
 but reading (tests/archive/hostile/looking.py). Every damaged file is also loaded by torch, in
 another process, to find corruption that loads silently; where the format has checksums, ``verify``
 must have flagged it. Exits with 1 on any violation.
@@ -55,7 +55,7 @@ class Tally:
 
 
 def damaged(seeds: dict[str, Path], each: int, seed: int) -> Iterator[tuple[str, str, bytes]]:
-    """Give (seed, name of the damage, bytes), ``each`` for each seed."""
+    """Return (seed, name of the damage, bytes), ``each`` for each seed."""
     random = Random(seed)
     for name, path in seeds.items():
         data = path.read_bytes()

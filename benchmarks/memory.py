@@ -1,4 +1,4 @@
-"""Predicted peak memory beside what a real forward allocates on this machine, per model.
+"""Compare the predicted peak memory with the allocations of a real forward, per model.
 
 ``OMP_NUM_THREADS=1 python benchmarks/memory.py [--batch N] [--markdown] [NAME]...`` prints
 parameters, multiply-accumulates and each term of the peak, predicted and measured. The weights are

@@ -54,7 +54,7 @@ REQUESTS = [
 
 
 def damaged(frame: bytes, chance: random.Random) -> bytes:
-    """Give a frame with a few kinds of damage."""
+    """Return a frame with a few kinds of damage."""
     data = bytearray(frame)
     for _ in range(chance.choice((1, 1, 2, 8))):
         place = chance.randrange(len(data)) if data else 0
@@ -73,7 +73,7 @@ def damaged(frame: bytes, chance: random.Random) -> bytes:
 
 
 def frames() -> list[bytes]:
-    """Give the frames of a real session, long ones left out: they only take longer."""
+    """Return the frames of a real session without long ones, which only take longer."""
     data, found = FIXTURE.read_bytes(), []
     while data:
         size = 4 + int.from_bytes(data[:4], "big")
@@ -83,7 +83,7 @@ def frames() -> list[bytes]:
 
 
 def outcomes(count: int, seed: int = 0) -> Counter[str]:
-    """Give both ends so many damaged frames; tells how many were taken and refused.
+    """Send damaged frames to both ends; return how many were accepted and refused.
 
     Raises:
         Exception: an end did neither.

@@ -51,7 +51,7 @@ class Noise(Widget):
 
 
 def random_segments(chance: random.Random, cells: int) -> list[Segment]:
-    """Give at least so many cells of segments."""
+    """Return segments of at least that many cells."""
     segments: list[Segment] = []
     while cells > 0:
         text = "".join(chance.choices(PIECES, k=chance.randint(1, 4)))
@@ -61,7 +61,7 @@ def random_segments(chance: random.Random, cells: int) -> list[Segment]:
 
 
 def random_style(chance: random.Random) -> Style:
-    """Give any style."""
+    """Return a random style."""
     words = [way for way in WAYS if chance.random() < 0.12]
     words += [colour] if (colour := chance.choice(COLOURS)) else []
     words += [f"on {colour}"] if (colour := chance.choice(COLOURS)) else []

@@ -1,4 +1,4 @@
-"""What watching costs, beside hooks and torch.profiler, in interleaved batches of one process.
+"""Profiler overhead, compared with hooks and torch.profiler, in interleaved batches.
 
 ``python benchmarks/overhead.py [--pairs 40] [--seconds 0.5] [--threads 1] [--alone]
 [NAME...]``
@@ -101,7 +101,7 @@ def calibrate(model: nn.Module, x: torch.Tensor, forwards: int, watching: Watchi
 def run(
     model: nn.Module, x: torch.Tensor, pairs: int, seconds: float, is_alone: bool
 ) -> dict[str, list[Pair]]:
-    """Give what a batch of each way took, each beside a bare one that ran just before or after."""
+    """Return the seconds of a batch of each way, each paired with an adjacent plain one."""
     watching = Watching(model, Inputs((x,)))
     plain = watching.off(bare)
     forwards = max(1, round(seconds / (batch(model, x, 5, plain).wall / 5)))

@@ -74,7 +74,7 @@ class Watching:
         self.until_tick = max(self.next_tick - time.perf_counter(), 0.0)
 
     def off(self, way: Way) -> Way:
-        """Give another way, without this one: it is put on once, as the product does it."""
+        """Return another way without this one: it is installed once, as the product does it."""
 
         @contextmanager
         def removed() -> Iterator[Between]:
@@ -96,7 +96,7 @@ class Watching:
         self._cycle_seconds, self._cycle_began = self._cycled(), None
 
     def _cycled(self) -> float:
-        """Give the seconds in which windows may be opened: other ways have their turns between."""
+        """Return the seconds in which windows may be opened: other ways run between them."""
         began = self._cycle_began
         return self._cycle_seconds + (time.perf_counter() - began if began is not None else 0.0)
 

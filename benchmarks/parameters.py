@@ -1,4 +1,4 @@
-"""What is said of the values of parameters: how right, how fast, in how much memory.
+"""Parameter statistics: accuracy, speed and memory.
 
 ``OMP_NUM_THREADS=1 python benchmarks/parameters.py [accuracy] [speed] [memory]`` prints, all three
 unless some are named:

@@ -2,8 +2,8 @@
 
 ``python benchmarks/picture.py OUT.png 120x40 SECONDS [KEYS...] -- resnet50``
 
-Runs the program on a pty, waits until it is live, waits SECONDS, types KEYS (``wait=30`` is no key,
-but so many seconds), and paints what a terminal emulator holds. Bars and blocks are drawn as
+Runs the program on a pty, waits until it is live, waits SECONDS, types KEYS (``wait=30`` waits 30 s
+instead), and paints the screen of a terminal emulator. Bars and blocks are drawn as
 geometry, as modern terminals do.
 """
 
@@ -64,7 +64,9 @@ def paint_cell(
 
 def paint(terminal: Terminal, path: str) -> None:
     screen = terminal.screen
-    fonts = {bold: ImageFont.truetype(FONT.format("-Bold" if bold else ""), 16) for bold in (False, True)}
+    fonts = {
+        bold: ImageFont.truetype(FONT.format("-Bold" if bold else ""), 16) for bold in (False, True)
+    }
     image = Image.new("RGB", (screen.columns * CELL[0], screen.lines * CELL[1]), "#" + PAPER)
     draw = ImageDraw.Draw(image)
     for y in range(screen.lines):

@@ -1,8 +1,8 @@
-"""Our multiply-accumulates and parameters beside torchvision's, for every weight entry.
+"""Compare our MACs and parameters with torchvision's, for every weight entry.
 
-``python benchmarks/published.py [PATTERN]...`` prints one line an entry (``name/ENTRY``): published
-GMACs (``weights.meta["_ops"]``) and ours, published parameters and ours, and why they differ where
-they do. Run it as ``OMP_NUM_THREADS=1 python benchmarks/published.py``.
+``python benchmarks/published.py [PATTERN]...`` prints one line per entry (``name/ENTRY``):
+published GMACs (``weights.meta["_ops"]``) and ours, published parameters and ours, and why they
+differ where they do. Run it as ``OMP_NUM_THREADS=1 python benchmarks/published.py``.
 
 1. A model is built by its own builder with the entry's weights, whose file is not fetched: heads,
    frozen norms and image sizes are those of the weights. Values are left as they were allocated, as
@@ -165,7 +165,7 @@ def _inputs(name: str, folder: str, entry: WeightsEnum) -> Inputs:
 
 
 def gmacs(made: Trace) -> float:
-    """Give ours."""
+    """Return our MACs and parameters."""
     return made.costs[0].macs / 1e9
 
 

@@ -1,4 +1,4 @@
-"""Four ranks under torchrun and gloo: is the straggler named, are figures right, what does it cost?
+"""Four ranks under torchrun and gloo: the straggler, the accuracy of figures, and the overhead.
 
 ``python -m benchmarks.ranks [--seconds N] [--runs NAME,...]``. For each run, in turn: nobody looks,
 someone looks at all ranks, nobody looks. Steps are counted by the ranks themselves; beside our
@@ -85,13 +85,13 @@ def until_all_train(folder: Path) -> None:
 
 
 def own(folder: Path, rank: int) -> Figures:
-    """Give what a rank says of itself."""
+    """Return the report of a rank about itself."""
     figures: Figures = json.loads((folder / f"{rank}.json").read_text())
     return figures
 
 
 def rate(folder: Path, seconds: float) -> float:
-    """Give steps a second of rank 0, by its own count."""
+    """Return the steps per second of rank 0, by its own count."""
     first = own(folder, 0)
     time.sleep(seconds)
     last = own(folder, 0)

@@ -1,4 +1,4 @@
-"""Forwards a second of a user's program: what it counts itself, and what is told of it.
+"""Forwards per second of a user's program: its own count, and the reported rate.
 
 ``python benchmarks/rates.py [--only WORD]``
 
@@ -85,7 +85,7 @@ def program(case: Case, ends_at: str, name: str) -> None:
 
 
 def own_rate(ends: Sequence[float], until: float) -> float:
-    """Give the forwards a second that a program counted in the last seconds."""
+    """Return the forwards per second that a program counted in the last seconds."""
     last = [end for end in ends[WARM_UP:] if until - SECONDS <= end <= until]
     return (len(last) - 1) / (last[-1] - last[0])
 
@@ -102,7 +102,7 @@ def told(folder: Path, *words: str) -> Told:
 
 
 def run(case: Case, folder: Path) -> tuple[float, Told]:
-    """Give both rates of a program under ``run``."""
+    """Return both rates of a program under ``run``."""
     ends = folder / "ends"
     script = [__file__, "--program", json.dumps(case), str(ends), ""]
     found = told(folder, "run", "--", *script)
@@ -111,7 +111,7 @@ def run(case: Case, folder: Path) -> tuple[float, Told]:
 
 
 def attach(case: Case, folder: Path) -> tuple[float, Told]:
-    """Give both rates of a program that is attached to."""
+    """Return both rates of a program that is attached to."""
     ends = folder / "ends"
     name = f"rates-{os.getpid()}"
     script = [sys.executable, __file__, "--program", json.dumps(case), str(ends), name]

@@ -1,4 +1,4 @@
-"""The roofline of a tree of 100,000 nodes: what opening it, a tick and a key cost.
+"""The roofline of a tree of 100,000 nodes: the cost of opening it, of a tick and of a key.
 
     python -m benchmarks.roofline [NODES]
 

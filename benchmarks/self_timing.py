@@ -1,4 +1,4 @@
-"""Models whose modules time themselves, and what the clock says beside them.
+"""Models whose modules time themselves, to compare with the module clock.
 
 Two timers of theirs: *inside*, read first and last in ``forward``, and *outside*, read by the
 caller around the call. Ours has to lie between the two. What lies between them without a clock is
@@ -89,7 +89,7 @@ def timed(module: nn.Module, *args: object) -> torch.Tensor:
 
 
 def build(seed: int) -> Spins:
-    """Give a tree of some twenty modules: nested, shared, repeated, recursive."""
+    """Return a tree of about twenty modules: nested, shared, repeated, recursive."""
     chance = random.Random(seed)
 
     def seconds() -> float:
@@ -220,7 +220,7 @@ def _run(model: nn.Module, forwards: int, threads: int) -> list[Ran]:
 
 
 def _same(ran: list[Ran], forward: Forward) -> Ran:
-    """Give what a recorded forward timed of itself: what is around it and inside of it."""
+    """Return what a recorded forward timed itself: around it and inside it."""
     times, calls = memoryview(forward.times).cast("d"), len(forward.modules)
     start, end = times[calls - 1], times[-1]
     (found,) = [

@@ -1,4 +1,4 @@
-"""Whether the layers named most sensitive are: predicted, measured, and measured by others.
+"""The most sensitive layers: predicted, measured, and measured by independent code.
 
 ``python -m benchmarks.sensitivity [trained resnet50 demo:decoder] [--change int8 --per channel]``
 

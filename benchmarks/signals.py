@@ -1,4 +1,4 @@
-"""Every signal to a script alone, under ``run`` and in the explorer: is it the same?
+"""Compare the effect of every signal on a script alone, under ``run`` and in the explorer.
 
 ``python -m benchmarks.signals`` starts some 160 scripts, which takes ten minutes or more. A sample
 is in ``tests/end_to_end/run/test_signals.py``.

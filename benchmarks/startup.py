@@ -1,4 +1,4 @@
-"""First content and first figures: ours beside a blank Textual app, in turn, in one run.
+"""First content and first figures, compared with a blank Textual app in one interleaved run.
 
 ``python benchmarks/startup.py [MODEL] [ROUNDS]``. First content is the first text on the screen
 of a pty, counted from the start of the process, where the program was started before and so its

@@ -1,4 +1,4 @@
-"""Bytes to the terminal, CPU of the screens, keys on a slow link: ours beside others, in one run.
+"""Bytes to the terminal, CPU of the screens, keys on a slow link, compared with other tools.
 
     python -m benchmarks.terminal_traffic [SECONDS] [MODEL]
 
@@ -255,7 +255,7 @@ class Giant:
 
 
 def _changed(tick: Tick, number: int) -> bytes:
-    """Give a tick with other times in every node."""
+    """Return a tick with other times in every node."""
     chance = random.Random(number)
     times = array("f", [1e-6 * chance.uniform(1, 900) for _ in range(len(tick.nodes) // 4)])
     own = times.tobytes()

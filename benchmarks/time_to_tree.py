@@ -1,4 +1,4 @@
-"""Time from a built model to a tree with its costs: ours beside other counters, in one run.
+"""Time from a built model to a tree with costs, compared with other counters in one run.
 
 ``python benchmarks/time_to_tree.py [--repeats N] [MODEL]...``. Every counter gets the same built
 model with random values, and a process of its own for each repeat, forked from one in which torch

@@ -1,4 +1,4 @@
-"""One model by every tracer: what each says that it costs, and how long it took to say so.
+"""One model with every tracer: the costs that each reports, and how long it took.
 
 ``python benchmarks/tracers.py [MODEL]...`` prints a table in Markdown: whatever ``tui-profiler``
 takes is a model. Run it as ``OMP_NUM_THREADS=1 python benchmarks/tracers.py``; without names it

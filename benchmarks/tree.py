@@ -1,4 +1,4 @@
-"""A tree of 100,000 nodes: ours beside Textual's own ``Tree``, on this machine, in one run.
+"""A tree of 100,000 nodes, compared with Textual's own ``Tree`` in one run.
 
     python -m benchmarks.tree [NODES]
 
@@ -55,7 +55,7 @@ def shapes(count: int) -> Iterator[tuple[int, str, str]]:
 
 
 def messages(count: int) -> list[bytes]:
-    """Give what a worker would send for such a model, and one tick of times."""
+    """Return the messages of a worker for such a model, and one tick of times."""
     from tests.queries.sessions import cost_of
     from tui_profiler.connection import wire
     from tui_profiler.messages import (
@@ -102,14 +102,14 @@ def messages(count: int) -> list[bytes]:
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Give (seconds, CPU seconds) of a call."""
+    """Return (seconds, CPU seconds) of a call."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def p95(values: list[float]) -> float:
-    """Give the value that 95 % do not exceed."""
+    """Return the 95th percentile."""
     return sorted(values)[min(len(values) - 1, int(len(values) * 0.95))]
 
 

@@ -1,4 +1,4 @@
-"""A viewer can never stop the model: what bad viewers do to a program that is watched.
+"""The effect of misbehaving viewers on a watched program.
 
 ``python benchmarks/viewers.py [SECONDS] [MODEL] [KIND...]``
 

@@ -126,7 +126,7 @@ def walk_case(
 
 
 def first_left(done: Sequence[Piece], many: int) -> range:
-    """Give the first steps that no piece has walked; a piece that is taken out is walked again."""
+    """Return the first steps that no piece has walked; a piece that is removed is walked again."""
     left = [n for n in range(many) if not any(one.begins <= n < one.ends for one in done)]
     if not left:
         return range(0)
@@ -135,7 +135,7 @@ def first_left(done: Sequence[Piece], many: int) -> range:
 
 
 def told(model: str, size: str, pieces: Sequence[Piece]) -> str:
-    """Give the line of a case."""
+    """Return the line of a case."""
     keys, seconds = sum(one.keys for one in pieces), sum(one.seconds for one in pieces)
     wrong = [one.wrong for one in pieces if one.wrong]
     done, of = sum(one.ends - one.begins for one in pieces), pieces[-1].of
@@ -152,7 +152,7 @@ def told(model: str, size: str, pieces: Sequence[Piece]) -> str:
 
 
 def arguments(model: str, folder: Path) -> list[str]:
-    """Give what is typed for a model, made first where it is one of ours."""
+    """Return the argument for a model, creating it first if it is one of ours."""
     if model == "giant":
         (folder / "giant.py").write_text(GIANT, encoding="utf-8")
         return [f"{folder / 'giant.py'}:build"]

@@ -1,4 +1,4 @@
-"""One program in a pty that is walked through: each key pressed, and what came of it looked at."""
+"""One program in a pty: each key is pressed, and its effect checked."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _CHARACTERS = {_character_to_key(chr(code)): chr(code) for code in range(32, 127
 
 
 def typed(key: str) -> str:
-    """Give the bytes that a terminal sends for a key, as Textual names it."""
+    """Return the bytes that a terminal sends for a key, as Textual names it."""
     if key in _SEQUENCES:
         return _SEQUENCES[key]
     if key.startswith("ctrl+"):
@@ -179,7 +179,7 @@ class Step(Struct, frozen=True):
 
 
 def bound(kind: type) -> dict[str, str]:
-    """Give key to action of everything that is bound on a screen, its own before inherited."""
+    """Return key to action of every binding of a screen, its own before inherited."""
     found: dict[str, str] = {}
     for parent in kind.__mro__:
         if parent.__module__.startswith("screens"):
@@ -191,7 +191,7 @@ def bound(kind: type) -> dict[str, str]:
 
 
 def unwalked() -> set[str]:
-    """Give the names of classes in ``screens`` whose keys are walked nowhere."""
+    """Return the names of classes in ``screens`` whose keys are in no walk."""
     kinds = set()
     for module in pkgutil.walk_packages(screens.__path__, "screens."):
         if not module.name.endswith("__main__"):
@@ -211,14 +211,14 @@ def _name(action: str) -> str:
 
 
 def _presses(key: str, action: str) -> Iterator[Press]:
-    """Give all that is typed with a key."""
+    """Return everything that is typed with a key."""
     undo = _AFTERWARDS.get(_name(action), ())
     for answer in _PROMPTS.get(_name(action), ((),)):
         yield Press(typed(key), answer, undo)
 
 
 def session() -> Iterator[Step]:
-    """Give the walk through one program."""
+    """Return the walk through one program."""
     keys = bound(_kind("explorer.screen", "ExplorerScreen"))
     actions = {typed(key): action for key, action in keys.items()}
     opened = {actions[place.opening[0]]: place for place in AT_ONCE}
@@ -236,7 +236,7 @@ def session() -> Iterator[Step]:
 
 
 def _inside(place: Place) -> Iterator[Step]:
-    """Give the keys of a screen: those after which it is still there, then each of the others."""
+    """Return the keys of a screen: those that stay on it first, then the others."""
     keys = bound(place.kind)
     staying = {key: action for key, action in keys.items() if not _LEAVING.search(action)}
     presses: list[Press] = []

@@ -1,4 +1,4 @@
-"""How many models a minute the zoo makes, beside plain loops of torchinfo over the same models.
+"""Models per minute of ``report --all``, compared with loops of torchinfo over the same models.
 
 ``python benchmarks/zoo.py [--shard 0/10] [--jobs 1,2]`` runs ``tui-profiler report --all
 torchvision`` on one shard into a folder that goes away, then asks torchinfo for a summary of the
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _now() -> tuple[float, float]:
-    """Give seconds of the wall clock, and of the processors in all that has ended."""
+    """Return wall seconds, and CPU seconds of all ended processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter(), used.ru_utime + used.ru_stime
 
@@ -94,7 +94,7 @@ def _zoo(shard: str, jobs: str, folder: str) -> None:
 
 
 def _peer(models: list[tuple[str, list[int]]]) -> int:
-    """Give how many summaries came; what there is none of is printed."""
+    """Return the number of summaries; print the models without one."""
     done = subprocess.run(
         [sys.executable, "-c", PEER, json.dumps(models)],
         capture_output=True,

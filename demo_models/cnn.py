@@ -1,6 +1,6 @@
 """A small residual network for 32×32 images, after He et al., arXiv 1512.03385, section 4.2.
 
-Worth a look: time and FLOPs are in the convolutions, the norms and activations between them only
+Note: time and FLOPs are in the convolutions, the norms and activations between them only
 move memory.
 """
 
@@ -27,7 +27,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, channels, height / stride, width / stride)."""
+        """Return (batch, channels, height / stride, width / stride)."""
         y = self.relu(self.norm1(self.conv1(x)))
         return self.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
@@ -65,5 +65,5 @@ def build(classes: int = 10, width: int = 16, blocks: int = 3) -> nn.Module:
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give CIFAR-sized images: (batch, 3, 32, 32)."""
+    """Return CIFAR-sized images: (batch, 3, 32, 32)."""
     return (torch.randn(batch, 3, 32, 32),)

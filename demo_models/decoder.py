@@ -1,6 +1,6 @@
 """A decoder-only language model that remembers what it has read.
 
-Worth a look: the keys and values of every token so far stay in the module between calls, so each
+Note: the keys and values of every token so far stay in the module between calls, so each
 call attends to a longer past and takes a little longer, until the context is full and begins anew.
 A tool that runs the model to look at it must put that memory back.
 """
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: Tensor, past: int) -> Tensor:
-        """Give (batch, tokens, width)."""
+        """Return (batch, tokens, width)."""
         x = x + self.attention(self.attention_norm(x), past)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
@@ -105,5 +105,5 @@ def build(
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give the next 16 tokens of each sequence: (batch, 16)."""
+    """Return the next 16 tokens of each sequence: (batch, 16)."""
     return (torch.randint(0, 2000, (batch, 16)),)

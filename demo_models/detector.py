@@ -2,7 +2,7 @@
 
 After Carion et al., arXiv 2005.12872 (DETR), much smaller.
 
-Worth a look: the backbone is bound by arithmetic, the decoder by memory and by the number of its
+Note: the backbone is bound by arithmetic, the decoder by memory and by the number of its
 small operators.
 """
 
@@ -35,7 +35,7 @@ class Backbone(nn.Module):
         )
 
     def forward(self, image: Tensor) -> Tensor:
-        """Give features: (batch, width, height / 16, width / 16)."""
+        """Return features: (batch, width, height / 16, width / 16)."""
         return self.stages(self.stem(image))
 
 
@@ -82,5 +82,5 @@ def build(classes: int = 20, queries: int = 25, width: int = 128, layers: int = 
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give images: (batch, 3, 128, 160)."""
+    """Return images: (batch, 3, 128, 160)."""
     return (torch.randn(batch, 3, 128, 160),)

@@ -1,6 +1,6 @@
 """A network that stops as soon as it is sure, after Teerapittayanon et al., arXiv 1709.01686.
 
-Worth a look: how many stages run depends on the values that come out, so a recording of one run is
+Note: how many stages run depends on the values that come out, so a recording of one run is
 not the whole network, and its time differs from call to call.
 """
 
@@ -22,7 +22,7 @@ class Stage(nn.Module):
         self.exit = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the features, (batch, width), and the scores so far, (batch, classes)."""
+        """Return the features, (batch, width), and the scores so far, (batch, classes)."""
         x = x + self.block(self.norm(x))
         return x, self.exit(x)
 
@@ -56,5 +56,5 @@ def build(
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give feature vectors: (batch, 64)."""
+    """Return feature vectors: (batch, 64)."""
     return (torch.randn(batch, 64),)

@@ -50,7 +50,7 @@ class Named(nn.Module):
         self.register_buffer("[/buffer]", torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, width)."""
+        """Return (batch, width)."""
         for layer in self.children():
             x = torch.tanh(layer(x))
         own = dict(self.named_parameters(recurse=False)) | dict(self.named_buffers(recurse=False))
@@ -66,5 +66,5 @@ def build(width: int = 16) -> nn.Module:
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give feature vectors: (batch, 16)."""
+    """Return feature vectors: (batch, 16)."""
     return (torch.randn(batch, 16),)

@@ -1,6 +1,6 @@
 """An image classifier whose layers take their sizes from the first image.
 
-Worth a look: before its first run it has no parameter count, and afterwards its layers are of other
+Note: before its first run it has no parameter count, and afterwards its layers are of other
 classes than those that were written down.
 """
 
@@ -42,5 +42,5 @@ def build(classes: int = 10, width: int = 16) -> nn.Module:
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give images: (batch, 3, 48, 48)."""
+    """Return images: (batch, 3, 48, 48)."""
     return (torch.randn(batch, 3, 48, 48),)

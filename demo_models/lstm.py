@@ -1,6 +1,6 @@
 """A text classifier that reads in both directions with an LSTM.
 
-Worth a look: each step waits for the one before it, so a processor with many cores is of little
+Note: each step waits for the one before it, so a processor with many cores is of little
 help, and on a CPU the whole LSTM is a single operator.
 """
 
@@ -33,5 +33,5 @@ def build(vocabulary: int = 5000, classes: int = 5, width: int = 128, layers: in
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give texts of 32 words: (batch, 32)."""
+    """Return texts of 32 words: (batch, 32)."""
     return (torch.randint(0, 5000, (batch, 32)),)

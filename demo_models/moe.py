@@ -3,7 +3,7 @@
 After Shazeer et al., arXiv 1701.06538. Every token goes through the two experts that its router
 scores highest, and through no other.
 
-Worth a look: which experts run, and on how many tokens, is known only once the router has run, so
+Note: which experts run, and on how many tokens, is known only once the router has run, so
 their share of the time changes with the input, and some are not called at all.
 """
 
@@ -26,7 +26,7 @@ class Mixture(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, tokens, width)."""
+        """Return (batch, tokens, width)."""
         tokens = x.flatten(0, 1)
         scores, choices = self.router(tokens).topk(self.chosen, dim=-1)
         shares = scores.softmax(dim=-1)
@@ -50,7 +50,7 @@ class Layer(nn.Module):
         self.mixture = Mixture(width, experts, chosen)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, tokens, width)."""
+        """Return (batch, tokens, width)."""
         y = self.attention_norm(x)
         x = x + self.attention(y, y, y, need_weights=False)[0]
         return x + self.mixture(self.mixture_norm(x))
@@ -82,5 +82,5 @@ def build(
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give 32 tokens for each sequence: (batch, 32)."""
+    """Return 32 tokens for each sequence: (batch, 32)."""
     return (torch.randint(0, 1000, (batch, 32)),)

@@ -1,6 +1,6 @@
 """A text encoder that uses its parts more than once, after Lan et al., arXiv 1909.11942 (ALBERT).
 
-Worth a look: one block is called six times and counted once; one norm has two parents; the output
+Note: one block is called six times and counted once; one norm has two parents; the output
 layer's weight is the embedding's own.
 """
 
@@ -22,7 +22,7 @@ class Block(nn.Module):
         self.shrink = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give (batch, tokens, width)."""
+        """Return (batch, tokens, width)."""
         y = self.norm(x)
         x = x + self.attention(y, y, y, need_weights=False)[0]
         return x + self.shrink(self.activation(self.grow(self.norm(x))))
@@ -56,5 +56,5 @@ def build(vocabulary: int = 2000, width: int = 128, repeats: int = 6) -> nn.Modu
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give 32 tokens for each sequence: (batch, 32)."""
+    """Return 32 tokens for each sequence: (batch, 32)."""
     return (torch.randint(0, 2000, (batch, 32)),)

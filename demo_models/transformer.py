@@ -1,6 +1,6 @@
 """A small encoder-decoder transformer, after Vaswani et al., arXiv 1706.03762.
 
-Worth a look: two inputs of different lengths. In eval mode and without gradients PyTorch runs each
+Note: two inputs of different lengths. In eval mode and without gradients PyTorch runs each
 encoder layer as one fused operator, and the decoder's layers, which attend twice, module by module;
 the table of words is shared by both inputs and by the scores.
 """
@@ -33,7 +33,7 @@ class Translator(nn.Module):
             source: (batch, source words), ids.
             target: (batch, target words), ids.
 
-        Gives:
+        Returns:
             (batch, target words, vocabulary).
         """
         words = target.shape[1]
@@ -50,7 +50,7 @@ class Translator(nn.Module):
 
 
 def waves(context: int, width: int) -> Tensor:
-    """Give the sines and cosines that tell places apart: (context, width)."""
+    """Return the sines and cosines that encode positions: (context, width)."""
     places = torch.arange(context).unsqueeze(1)
     speeds = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
     return torch.stack((torch.sin(places * speeds), torch.cos(places * speeds)), dim=2).flatten(1)
@@ -64,5 +64,5 @@ def build(
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give ids of words: (batch, 24) and (batch, 20)."""
+    """Return ids of words: (batch, 24) and (batch, 20)."""
     return torch.randint(1_000, (batch, 24)), torch.randint(1_000, (batch, 20))

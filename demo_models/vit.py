@@ -1,6 +1,6 @@
 """A small vision transformer, after Dosovitskiy et al., arXiv 2010.11929.
 
-Worth a look: in eval mode and without gradients, PyTorch runs each encoder layer as one fused
+Note: in eval mode and without gradients, PyTorch runs each encoder layer as one fused
 operator, so that its linear layers are never called as modules.
 """
 
@@ -42,5 +42,5 @@ def build(
 
 
 def example_inputs(batch: int = 1) -> tuple[Tensor, ...]:
-    """Give images: (batch, 3, 64, 64)."""
+    """Return images: (batch, 3, 64, 64)."""
     return (torch.randn(batch, 3, 64, 64),)
