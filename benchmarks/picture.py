@@ -1,15 +1,18 @@
 """The real program's screen as a picture.
 
-``python benchmarks/picture.py OUT.png 120x40 SECONDS [KEYS...] -- resnet50``
+``python benchmarks/picture.py OUT.png 120x40 SECONDS [KEYS...] -- resnet50`` paints one;
+``python benchmarks/picture.py docs [NAME...]`` paints those of the documents again.
 
 Runs the program on a pty, waits until it is live, waits SECONDS, types KEYS (``wait=30`` waits 30 s
-instead), and paints the screen of a terminal emulator. Bars and blocks are drawn as
-geometry, as modern terminals do.
+instead), and paints the screen of a terminal emulator. Bars and blocks are drawn as geometry, as
+modern terminals do. Run it on a quiet machine: the figures are those of that run.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
@@ -75,24 +78,54 @@ def paint(terminal: Terminal, path: str) -> None:
     image.save(path)
 
 
+DOWN = "\\x1b[B"
+RESNET = ("resnet50", "--threads", "1", "--no-remembered")
+PICTURES: dict[str, tuple[float, tuple[str, ...], tuple[str, ...]]] = {
+    "explorer-120x40": (15, ("3", "z", "wait=5"), RESNET),
+    "roofline-120x40": (15, ("z", "r", "wait=5"), RESNET),
+    "timeline-120x40": (90, ("t", "wait=3"), RESNET),
+    "memory-120x40": (15, ("m", "z", "wait=2"), RESNET),
+    "weights-120x40": (10, ("w", "wait=25"), RESNET),
+    "findings-120x40": (
+        15,
+        ("f", "x", DOWN, "x", DOWN, "x", DOWN, "x", "wait=150", "g", DOWN, "wait=2"),
+        ("demo:cnn", "--threads", "1", "--no-remembered"),
+    ),
+    "compare-120x40": (45, ("z", "wait=5"), ("compare", "resnet50", "resnet101", "--threads", "1")),
+}
+"""Name of a picture in docs to seconds, keys and the program's arguments."""
+
+
+def take(
+    path: str, size: str, seconds: float, keys: Sequence[str], arguments: Sequence[str]
+) -> None:
+    columns, rows = map(int, size.split("x"))
+    with tempfile.TemporaryDirectory() as own:
+        fresh = {"XDG_STATE_HOME": own, "XDG_CONFIG_HOME": own}
+        terminal = Terminal([*COMMAND, *arguments], columns, rows, fresh)
+        settled = ("● live", "● runs", "failed", "✗", "finished")
+        terminal.wait_for(lambda shown: any(word in shown for word in settled), 120)
+        terminal.pause(seconds)
+        for key in keys:
+            if key.startswith("wait="):
+                terminal.pause(float(key.removeprefix("wait=")))
+                continue
+            terminal.send(key.encode().decode("unicode_escape"))
+            terminal.pause(0.4)
+        terminal.pause(0.6)
+        paint(terminal, path)
+        print(terminal.text())
+        terminal.close()
+
+
 def main() -> None:
+    if sys.argv[1] == "docs":
+        for name in sys.argv[2:] or PICTURES:
+            take(f"docs/{name}.png", name.rpartition("-")[2], *PICTURES[name])
+        return
     split = sys.argv.index("--")
     path, size, seconds, *keys = sys.argv[1:split]
-    columns, rows = map(int, size.split("x"))
-    terminal = Terminal([*COMMAND, *sys.argv[split + 1 :]], columns, rows)
-    settled = ("● live", "● runs", "failed", "✗", "finished")
-    terminal.wait_for(lambda shown: any(word in shown for word in settled), 120)
-    terminal.pause(float(seconds))
-    for key in keys:
-        if key.startswith("wait="):
-            terminal.pause(float(key.removeprefix("wait=")))
-            continue
-        terminal.send(key.encode().decode("unicode_escape"))
-        terminal.pause(0.4)
-    terminal.pause(0.6)
-    paint(terminal, path)
-    print(terminal.text())
-    terminal.close()
+    take(path, size, float(seconds), keys, sys.argv[split + 1 :])
 
 
 if __name__ == "__main__":
