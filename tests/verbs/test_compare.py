@@ -278,6 +278,6 @@ def test_a_real_model_is_measured_against_a_report(
     assert totals["total_macs"]["ratio"] == 4 * 64 * 32 / 4089184256
     latency, rate = totals["latency.p50_s"]["b"], totals["throughput.per_s"]["b"]
     assert 0 < latency < 0.1
-    # Four items a forward. The pauses between turns do not count: with them it would be a thousandth.
+    # Four items a forward. Pauses between turns do not count: with them it were a thousandth.
     assert 0.005 < rate / 4 * latency < 1.1
     assert done.stderr.count("measuring") == 1
