@@ -17,7 +17,15 @@ from tests.queries.sessions import (
     traced,
 )
 from tui_profiler.messages import Ceiling, Ceilings, Cost, Node, Unknown
-from tui_profiler.queries.cost.bound import KINDS, Mixes, bound, limits, mixes, mixes_of, own_cost
+from tui_profiler.queries.cost.bound import (
+    KINDS,
+    Mixes,
+    bound,
+    certain_cost,
+    limits,
+    mixes,
+    mixes_of,
+)
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.session import Session, apply
 
@@ -76,7 +84,7 @@ def walked(session: Session, node: int) -> tuple[float, ...]:
     for index in range(node, tree.ends[node]):
         own = session.timings.own_per_forward(index)
         if tree.nodes[index].kind == "module" and own:
-            seconds[judged(own_cost(tree, index), own, session.ceilings)] += own
+            seconds[judged(certain_cost(tree, index), own, session.ceilings)] += own
     return tuple(seconds)
 
 
@@ -106,12 +114,14 @@ def made(seed: int) -> Session:
     nodes: list[Node] = []
     costs: list[Cost] = []
 
-    def grow(parent: int, name: str, depth: int) -> None:
+    def grow(parent: int, name: str, depth: int, *, is_inside: bool = False) -> None:
         index = len(nodes)
         is_op = parent >= 0 and chance.random() < 0.3
         node = node_of(parent, f"aten::{name}" if is_op else name, "T", nodes)
         opaque = not is_op and chance.random() < 0.05
-        calls = 0 if chance.random() < 0.1 else 1
+        calls = (
+            0 if chance.random() < 0.1 or is_inside else 1
+        )  # Inside of an opaque one: not timed.
         nodes.append(replace(node, is_opaque=opaque, calls=calls))
         costs.append(cost_of(0, 0))
         if is_op:
@@ -120,7 +130,7 @@ def made(seed: int) -> Session:
             costs[index] = replace(one, ops=chance.randint(1, 4))
             return
         for child in range(chance.randint(0, 4) if depth < 5 else 0):
-            grow(index, str(child), depth + 1)
+            grow(index, str(child), depth + 1, is_inside=is_inside or opaque)
         direct = [costs[i] for i in range(index + 1, len(nodes)) if nodes[i].parent == index]
         names = Cost.__struct_fields__
         costs[index] = Cost(*(sum(getattr(cost, name) for cost in direct) for name in names))

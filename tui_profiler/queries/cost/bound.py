@@ -37,6 +37,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.figures.units import intensity as intensity_text
@@ -435,7 +436,7 @@ def memory_level(session: Session) -> str:
 
 def _open_roof(tree: Tree, held: Floors, node: int) -> str:
     """Say which roof leaves the class of a node's own work open: the one that could ask most."""
-    dtype, cost = node_dtype(tree, node), own_cost(tree, node)
+    dtype, cost = node_dtype(tree, node), certain_cost(tree, node)
     _, at_most = _floors(cost, held.roofs, dtype, own_moved(tree, held, node))
     if not at_most:
         return ""
@@ -454,7 +455,12 @@ def _roof_name(tree: Tree, held: Floors, node: int, kind: BoundKind) -> str:
 def _own_moves(tree: Tree, node: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield bytes of activations and of weights, calls, and all weights, of each own operator."""
     all_weights = tree.costs[0].parameter_bytes
-    is_whole = tree.nodes[node].kind == "op" or tree.nodes[node].is_opaque
+    if tree.nodes[node].is_opaque:
+        cost = certain_cost(tree, node)
+        activations = cost.input_bytes + cost.output_bytes
+        yield activations, cost.weight_bytes, tree.nodes[node].calls, all_weights
+        return
+    is_whole = tree.nodes[node].kind == "op"
     inside = range(node, tree.ends[node]) if is_whole else (node, *tree.children(node))
     for index in inside:
         cost, at = tree.costs[index], tree.nodes[index]
@@ -499,6 +505,16 @@ def _own_bytes(tree: Tree) -> Generator[None, None, tuple[array[int], array[int]
             cost = tree.costs[index]
             activations[node.parent] -= cost.input_bytes + cost.output_bytes
             weights[node.parent] -= cost.weight_bytes
+    inside_until = 0
+    for index, node in enumerate(tree.nodes):
+        if index % STEP == 0:
+            yield
+        if index < inside_until:
+            activations[index] = weights[index] = 0
+        elif node.is_opaque:
+            cost, inside_until = certain_cost(tree, index), tree.ends[index]
+            activations[index] = cost.input_bytes + cost.output_bytes
+            weights[index] = cost.weight_bytes
     return activations, weights
 
 
@@ -533,7 +549,7 @@ def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
         if index % STEP == 0:
             yield
         if node.kind == "module":
-            cost, dtype = own_cost(tree, index), node_dtype(tree, index)
+            cost, dtype = certain_cost(tree, index), node_dtype(tree, index)
             moved = own_moved(tree, found, index)
             codes[index], limit[index] = explained(cost, found.roofs, dtype, moved)
     return Limits(bytes(codes), limit)
@@ -640,6 +656,25 @@ def own_cost(tree: Tree, node: int) -> Cost:
     )
 
 
+def certain_cost(tree: Tree, node: int) -> Cost:
+    """Return of ``own_cost`` what a forward cannot do without.
+
+    Compiled and scripted code fuses operators: how many kernels run is not known, and what one
+    operator writes for the next may never leave a register. So an opaque module has no operators
+    here, and only the bytes of its own inputs, outputs and parameters.
+    """
+    cost, at = own_cost(tree, node), tree.nodes[node]
+    if not at.is_opaque:
+        return cost
+    return replace(
+        cost,
+        ops=0,
+        input_bytes=min(cost.input_bytes, at.calls * sum(each.bytes for each in at.inputs)),
+        output_bytes=min(cost.output_bytes, at.calls * sum(each.bytes for each in at.outputs)),
+        weight_bytes=min(cost.weight_bytes, at.calls * cost.parameter_bytes),
+    )
+
+
 def node_dtype(tree: Tree, node: int) -> str:
     """Return the dtype that a node computes in: of its weights, its outputs or its inputs.
 
@@ -701,9 +736,11 @@ def _with_figures(
     assert ceilings is not None
     mix, not_decided = parts
     is_container = _holds_work(tree, node)
-    held, dtype, moved = floors(tree, ceilings), node_dtype(tree, node), bytes_moved(cost)
+    held, dtype = floors(tree, ceilings), node_dtype(tree, node)
+    certain = certain_cost(tree, node) if tree.nodes[node].is_opaque else cost
+    moved = bytes_moved(certain)
     memory = held.memory_seconds(node, tree.ends[node])
-    least, at_most = _floors(cost, held.roofs, dtype, held.moved(node, tree.ends[node]))
+    least, at_most = _floors(certain, held.roofs, dtype, held.moved(node, tree.ends[node]))
     shares = {each: time / seconds for each, time in least.items()} if seconds else {}
     no_roof: dict[BoundKind, str] = {
         each: held.roofs.sentence(_roof_name(tree, held, node, each)) for each in at_most
@@ -721,7 +758,7 @@ def _with_figures(
     elif at_most and kind != "unexplained" and seconds:
         reason = _reason_without(kind, shares, {k: s / seconds for k, s in at_most.items()})
     else:
-        reason = _leaf_reason(kind, shares, intensity(cost), ridge)
+        reason = _leaf_reason(kind, shares, intensity(certain), ridge)
     return Bound(
         kind=kind,
         measured=True,
@@ -733,7 +770,7 @@ def _with_figures(
         overhead_share=shares.get("overhead"),
         flops_per_second=cost.flops / seconds if seconds else None,
         bytes_per_second=moved / seconds if seconds else None,
-        intensity=intensity(cost),
+        intensity=intensity(certain),
         ridge=ridge,
         dtype=short_dtype(dtype),
         is_container=is_container,
