@@ -10,7 +10,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.queries.cost.bound import floors, has_roofs, largest_floor
+from tui_profiler.queries.cost.bound import floors, has_roofs, largest_floor, open_roof
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -90,6 +90,8 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     if session.ceilings is None:
         return NO_TIMES
     least = least_times(tree, session.ceilings)
+    if isinstance(least, Unknown):
+        return least
     on_paper = least[0] if least else 0.0
     if not on_paper:
         return NO_TIMES
@@ -118,21 +120,22 @@ def is_negligible(found: Spent | Unknown) -> bool:
 
 
 @lru_cache(maxsize=2)
-def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...]:
-    """Give the least seconds of every node by the roofs; a module's are those of its operators.
+def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...] | Unknown:
+    """Return the least seconds of every node by the roofs; a module's are those of its operators.
 
-    All 0 where a roof that is not good enough could be the largest of some operator.
+    Not known where a roof without a figure, or not good enough, could be the largest of some
+    operator: a share of a whole needs all of it.
     """
     found = [0.0] * len(tree)
     if not has_roofs(ceilings):
-        return tuple(found)
+        return NO_TIMES
     held = floors(tree, ceilings)
     for index in range(len(tree) - 1, -1, -1):
         node, cost = tree.nodes[index], tree.costs[index]
         if node.kind == "op" and cost.ops:
             least = largest_floor(tree, held, index)
-            if least is None:  # A share of a whole needs all of it.
-                return (0.0,) * len(tree)
+            if least is None:
+                return Unknown(f"on paper not known: {open_roof(tree, held, index)}")
             found[index] = least
         if node.parent >= 0:
             found[node.parent] += found[index]

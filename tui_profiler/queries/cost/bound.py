@@ -403,9 +403,9 @@ def why_not_decided(session: Session, node: int) -> str:
         return ""
     if tree.nodes[node].kind == "op":
         is_open = bool(node_parts(session, node)[NOT_DECIDED])
-        return _open_roof(tree, floors(tree, ceilings), node) if is_open else ""
+        return open_roof(tree, floors(tree, ceilings), node) if is_open else ""
     first = found.first_not_decided(node, tree.ends[node])
-    return "" if first is None else _open_roof(tree, floors(tree, ceilings), first)
+    return "" if first is None else open_roof(tree, floors(tree, ceilings), first)
 
 
 def not_decided_modules(session: Session) -> tuple[int, int]:
@@ -434,8 +434,8 @@ def memory_level(session: Session) -> str:
     return max(seconds, key=seconds.__getitem__, default=MEMORY)
 
 
-def _open_roof(tree: Tree, held: Floors, node: int) -> str:
-    """Say which roof leaves the class of a node's own work open: the one that could ask most."""
+def open_roof(tree: Tree, held: Floors, node: int) -> str:
+    """Say which roof leaves a node's own work open: the one that could ask most; empty if none."""
     dtype, cost = node_dtype(tree, node), certain_cost(tree, node)
     _, at_most = _floors(cost, held.roofs, dtype, own_moved(tree, held, node))
     if not at_most:
@@ -578,14 +578,11 @@ def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: Moved) -> tuple
 
 
 def largest_floor(tree: Tree, held: Floors, node: int) -> float | None:
-    """Return the least seconds of an operator; None where a roof that is not good could ask more.
-
-    Roofs of which nothing is known, as of a dtype without products, are left out.
-    """
+    """Return the least seconds of an operator; None where another roof could ask more."""
     moved, dtype = held.moved(node, node + 1), node_dtype(tree, node)
     least, at_most = _floors(tree.costs[node], held.roofs, dtype, moved)
     largest = max(least.values(), default=0.0)
-    return None if any(largest < most < math.inf for most in at_most.values()) else largest
+    return None if any(largest < most for most in at_most.values()) else largest
 
 
 def _floors(
