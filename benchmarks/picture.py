@@ -88,10 +88,14 @@ PICTURES: dict[str, tuple[float, tuple[str, ...], tuple[str, ...]]] = {
     "weights-120x40": (10, ("w", "wait=25"), RESNET),
     "findings-120x40": (
         15,
-        ("f", "x", DOWN, "x", DOWN, "x", DOWN, "x", "wait=150", "g", DOWN, "wait=2"),
+        ("f", DOWN, "x", DOWN, "x", DOWN, "x", DOWN, "x", "wait=120", "g", DOWN, DOWN, "wait=2"),
         ("demo:cnn", "--threads", "1", "--no-remembered"),
     ),
-    "compare-120x40": (45, ("z", "wait=5"), ("compare", "resnet50", "resnet101", "--threads", "1")),
+    "compare-120x40": (
+        110,
+        ("z", "wait=5"),
+        ("compare", "resnet50", "resnet101", "--threads", "1"),
+    ),
 }
 """Name of a picture in docs to seconds, keys and the program's arguments."""
 
