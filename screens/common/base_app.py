@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
+from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
@@ -96,6 +97,13 @@ class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
         for watchers in getattr(self, "__watchers", {}).values():
             watchers[:] = [one for one in watchers if not one[0]._closing]
         gc.collect()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Leave out a ctrl+Z that was typed before another one stopped the process."""
+        driver = self._driver
+        is_late = isinstance(driver, QuietDriver) and event.time < driver.continued_at
+        if not (is_late and isinstance(event, events.Key) and event.key == "ctrl+z"):
+            await super().on_event(event)
 
     def _set_pointer_shape(self, shape: str) -> None:
         """Leave the pointer alone: Textual's sequence would come after the screen is given back."""

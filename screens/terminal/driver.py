@@ -67,6 +67,8 @@ class QuietDriver(LinuxDriver):
     """From the signal that asks for a stop until the process continues."""
     _is_taking = False
     """From then until the terminal is taken again."""
+    continued_at = 0.0
+    """When the process last went on after a stop of ours; as events tell their time."""
 
     def write(self, data: str) -> None:
         """Write, and note what is asked."""
@@ -127,6 +129,7 @@ class QuietDriver(LinuxDriver):
                 self.suspend_application_mode()
             os.kill(os.getpid(), signal.SIGSTOP)
             self._stop_while_in_background()
+            self.continued_at = time.monotonic()
             self._begin_to_take()
             if is_drawn:
                 self._must_signal_resume = True
