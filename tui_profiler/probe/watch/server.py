@@ -27,8 +27,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
+from pathlib import Path
 
-from tui_profiler.connection.rendezvous import NoPlaceError, is_same_user, remove_stale
+from tui_profiler.connection.rendezvous import (
+    NoPlaceError,
+    directory,
+    is_same_user,
+    remove_stale,
+    socket_path,
+)
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Failed, Remedy
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -36,7 +43,6 @@ from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.own_socket import OwnSocket
 from tui_profiler.probe.process.yielding import pause
-from tui_profiler.probe.watch.listen_socket import Calling, calling_at
 from tui_profiler.probe.watch.observer import Observer
 
 MOST_PAUSE_SECONDS = 60.0
@@ -58,6 +64,9 @@ GONE_CALL = 0.25
 MOST_CALLS_AT_ONCE = 20.0
 """After a while without calls: a list of programs asks each of them."""
 
+BACKLOG = 32
+"""Calls that wait to be taken; more are made to wait by the kernel."""
+
 _FULL = Failed(
     "attach",
     f"full: {MOST_VIEWERS} viewers are attached to it",
@@ -68,11 +77,29 @@ _ORDINALS = itertools.count()
 
 
 @dataclass
+class _Calling:
+    """A socket that listens, and its name."""
+
+    socket: OwnSocket
+    path: Path
+
+    def close(self) -> None:
+        """Listen no more, and leave nothing behind. May be called twice."""
+        self.socket.close()
+        with contextlib.suppress(OSError):  # Someone else has cleaned up, or may write no more.
+            self.path.unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Let go of it in a forked child: it is the parent's."""
+        self.socket.close()
+
+
+@dataclass
 class _Served:
     """An observer, and where it is called at."""
 
     observer: Observer
-    calling: Calling | None
+    calling: _Calling | None
     """None where nobody can call: a socket could not be made, or its viewer called first."""
     is_called_at: bool
     due: float | None = 0.0
@@ -117,7 +144,7 @@ class Server:
         """Let viewers call for an observer."""
         calling = None
         try:
-            calling = calling_at(observer.program.name, next(_ORDINALS))
+            calling = _calling_at(observer.program.name, next(_ORDINALS))
             self._begin_with(_Served(observer, calling, is_called_at=True))
         except (OSError, NoPlaceError, RuntimeError) as error:  # Or there are too many threads.
             if calling is not None:
@@ -338,8 +365,8 @@ class Server:
             served.calling = self._calling(served)
         self._serve(served)
 
-    def _calling(self, served: _Served) -> Calling:
-        return calling_at(served.observer.program.name, next(_ORDINALS))
+    def _calling(self, served: _Served) -> _Calling:
+        return _calling_at(served.observer.program.name, next(_ORDINALS))
 
     def _end_of_program(self) -> None:
         """End the thread, which removes the sockets; they are removed in any case."""
@@ -351,6 +378,33 @@ class Server:
         for served in tuple(self._watched.values()):
             if served.calling is not None:
                 served.calling.close()
+
+
+def _calling_at(name: str, ordinal: int) -> _Calling:
+    """Listen for this process's model; the socket gets its name once it listens.
+
+    Args:
+        name: of the model.
+        ordinal: tells several in this process apart.
+
+    Raises:
+        NoPlaceError: there is no place for sockets.
+        OSError: it cannot be made.
+    """
+    path = socket_path(directory(), os.getpid(), ordinal, name)
+    unnamed = path.with_suffix(".new")
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        unnamed.unlink(missing_ok=True)
+        listening.bind(str(unnamed))
+        # Not by umask, which is the whole program's; meanwhile the directory keeps others out.
+        os.chmod(unnamed, 0o600)
+        listening.listen(BACKLOG)
+        unnamed.rename(path)
+    except OSError:
+        listening.close()
+        raise
+    return _Calling(OwnSocket(listening), path)
 
 
 def _seconds_until(due: float) -> float:
