@@ -12,7 +12,7 @@ from tui_profiler.connection import wire
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward
-from tui_profiler.probe.measure.clock.tick_limit import MOST_NODES, most_time
+from tui_profiler.probe.measure.clock.totals_columns import MOST_NODES, most_time
 
 NONE = np.zeros(0, np.intp)
 
