@@ -32,7 +32,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.overhead_ways import Spent, Watching, Way, bare, hooks, profiler
 from demo_models import decoder
-from tui_profiler.probe.measure.clock.overhead import OverheadMeter, interval_of_median
+from tui_profiler.probe.measure.clock.overhead import interval_of_median
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 CALIBRATION_PAIRS = 10
@@ -86,16 +86,14 @@ def batch(model: nn.Module, x: torch.Tensor, forwards: int, way: Way) -> Spent:
 
 def calibrate(model: nn.Module, x: torch.Tensor, forwards: int, watching: Watching) -> None:
     """Let the governor decide as the product's loop does, from pairs of its own."""
-    meter = OverheadMeter()
     for _ in range(CALIBRATION_PAIRS):
         plain = batch(model, x, forwards, watching.off(bare))
-        meter.add(batch(model, x, forwards, watching.recording_only).wall, plain.wall)
+        recorded = batch(model, x, forwards, watching.recording_only)
+        watching.cost.add(recorded.wall, plain.wall)
         watching.clock.take()
         governed = batch(model, x, forwards, watching.governed_only)
-        meter.add_between(watching.send(), governed.wall)
-        found = meter.recording()
-        if found is not None:
-            watching.governor.update(found, meter.between())
+        watching.cost.add_between(watching.send(), governed.wall)
+        watching.times.govern()
 
 
 def run(
@@ -135,7 +133,7 @@ def run(
         windows += f": {median(costs) / median(pauses):.2%} more"
     print(
         f"{each * 1e3:.2f} ms a forward, {pairs} pairs of {forwards}; "
-        f"share of forwards recorded {watching.governor.share:.1%}; "
+        f"share of forwards recorded {watching.times.governor.share:.1%}; "
         f"{watching.opened} operator windows{windows}"
     )
     return found

@@ -13,9 +13,13 @@ import torch
 from torch import nn
 
 from tui_profiler.connection.wire import encode
-from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.overhead import TICK_SECONDS, Governor, seconds_to_next_tick
+from tui_profiler.probe.measure.clock.overhead import (
+    TICK_SECONDS,
+    MeasuredCost,
+    seconds_to_next_tick,
+)
+from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.operators.windows import OperatorWindows
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
@@ -44,9 +48,10 @@ class Watching:
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         self.clock = ModuleClock(model)
-        self.clock.install()
         nodes = trace(model, (inputs,)).nodes
-        self.aggregator = Aggregator(nodes, model)
+        self.cost = MeasuredCost()
+        self.times = TimeRecorder(self.clock, nodes, model, self.cost, PRODUCT_BUDGET)
+        self.times.start()
         self._cycle_seconds = 0.0
         self._cycle_began: float | None = None
         self.windows = OperatorWindows(nodes, model, PRODUCT_BUDGET, self._cycled)
@@ -58,7 +63,6 @@ class Watching:
         """Seconds that each took more than its forwards take otherwise, and until the next."""
         self._model, self._inputs = model, inputs
         self._usual_seconds = 0.0
-        self.governor = Governor(PRODUCT_BUDGET)
         self.socket, theirs = socket.socketpair()
         self.reader = subprocess.Popen(["cat"], stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
         theirs.close()
@@ -86,7 +90,7 @@ class Watching:
     @contextmanager
     def within_budget(self) -> Iterator[Between]:
         with self.every_forward():
-            yield self.govern if self.governor.share < 1.0 else self.tick
+            yield self.govern if self.times.governor.share < 1.0 else self.tick
 
     @contextmanager
     def operator_cycle(self) -> Iterator[Between]:
@@ -111,7 +115,7 @@ class Watching:
 
     def _open_window(self) -> None:
         usual = self._usual_seconds or self._forward()
-        self.aggregator.add(self.clock.take())
+        self._add_up()
         self.socket.sendall(
             encode(self.windows.run(self.clock, self._forward, usual, time.perf_counter()))
         )
@@ -138,7 +142,7 @@ class Watching:
             yield self.choose
 
     def choose(self) -> None:
-        self.clock.recording = self.governor.records_next()
+        self.clock.recording = self.times.governor.records_next()
 
     def govern(self) -> None:
         self.choose()
@@ -152,12 +156,18 @@ class Watching:
     def send(self) -> float:
         """Add up, encode and send; gives the seconds that it took."""
         began = time.perf_counter()
-        self.aggregator.add(self.clock.take())
-        self.socket.sendall(encode(self.aggregator.tick(began)))
+        self._add_up()
+        for message in (*self.times.modes(began), *self.times.figures(began, 0)):
+            self.socket.sendall(encode(message))
         return time.perf_counter() - began
 
+    def _add_up(self) -> None:
+        taken = self.clock.take()
+        self.times.add(taken)
+        self.times.look_at(taken)
+
     def close(self) -> None:
-        self.clock.uninstall()
+        self.times.close()
         self.socket.close()
         self.reader.wait()
 

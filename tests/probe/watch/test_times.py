@@ -17,7 +17,9 @@ from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages.device import DeviceTimes
-from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, RecordedTimes
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock
+from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, ProgramTimes
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
 from tui_profiler.session.windows import DeviceTimings
@@ -26,7 +28,8 @@ from tui_profiler.session.windows import DeviceTimings
 def test_kernels_of_a_programs_own_forwards_are_timed_on_its_device() -> None:
     device = SimulatedDevice()
     model = Kernel(device, 0.5, Kernel(device, 1.0), Kernel(device, 4.0))
-    times = RecordedTimes(model, module_nodes(model), 0.02, device)
+    clock = ModuleClock(model, device=DeviceClock(device))
+    times = ProgramTimes(model, module_nodes(model), 0.02, clock)
     try:
         for _ in range(40):
             model(0)
@@ -43,7 +46,7 @@ def test_kernels_of_a_programs_own_forwards_are_timed_on_its_device() -> None:
 def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
     model = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(200)))
     x = torch.zeros(1)
-    times = RecordedTimes(model, module_nodes(model), 1e-6)
+    times = ProgramTimes(model, module_nodes(model), 1e-6, ModuleClock(model))
     try:
         wait_until(lambda: too_much_is_recorded(times, model, x), seconds=60)
         recorded = [True]
@@ -75,7 +78,7 @@ def test_forwards_that_come_seldom_are_recorded_though_few_may_be() -> None:
 def test_what_was_recorded_before_a_share_was_is_not_charged_to_it() -> None:
     model = torch.nn.Sequential(*(torch.nn.Identity() for _ in range(20)))
     x = torch.zeros(1)
-    times = RecordedTimes(model, module_nodes(model), 1e-6)
+    times = ProgramTimes(model, module_nodes(model), 1e-6, ModuleClock(model))
 
     def figures() -> bool:
         model(x)
@@ -99,7 +102,7 @@ def test_what_was_recorded_before_a_share_was_is_not_charged_to_it() -> None:
         times.close()
 
 
-def too_much_is_recorded(times: RecordedTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:
+def too_much_is_recorded(times: ProgramTimes, model: torch.nn.Module, x: torch.Tensor) -> bool:
     """Run a forward; tells whether a share of them is recorded from now on."""
     model(x)
     times.take()

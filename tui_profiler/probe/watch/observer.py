@@ -39,20 +39,20 @@ from tui_profiler.messages import (
     TraceAgain,
 )
 from tui_profiler.messages.live import WIRE_VERSION, State
+from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.device_clock import device_of
+from tui_profiler.probe.measure.clock.device_clock import device_clock_of
 from tui_profiler.probe.measure.clock.overhead import TICK_SECONDS
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.yielding import in_small_steps
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.watch.energy import OwnEnergy
 from tui_profiler.probe.watch.facts import facts_of, greeting, say_tree
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import Whereabouts
 from tui_profiler.probe.watch.next_forward import Search, Wanted
-from tui_profiler.probe.watch.times import RecordedTimes, clock_on
+from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
 ACCEPTS = ("Observe", "TraceAgain")
@@ -121,9 +121,9 @@ class Observer:
         self._root: weakref.ref[torch.nn.Module] | None = None
         self._entry: EntryMethod | None = None
         """The method that stands for the model's forward; None: the forward itself."""
-        self._times: RecordedTimes | None = None
+        self._times: ProgramTimes | None = None
         self._state: State = "starting"
-        self.energy = OwnEnergy()
+        self.energy = ProgramEnergy()
 
     def now(self) -> float:
         """Give seconds since the program is watched."""
@@ -325,25 +325,25 @@ class Observer:
         model = self._root() if self._root is not None else None
         if model is not None and self._tree is not None:
             with in_small_steps():
-                device = device_of(model)
-                self._times = RecordedTimes(
-                    model,
-                    self._tree.nodes,
-                    self._budget,
-                    device,
-                    traced=self._kind,
-                    strangers=self._elsewhere.meet if self._elsewhere is not None else None,
-                    entry=self._entry,
-                    clock=self._search.take_clock(),
-                )
+                clock = self._search.take_clock()
+                if clock is None:
+                    clock = self._clock_on(model, self._kind, self._entry)
+                self._times = ProgramTimes(model, self._tree.nodes, self._budget, clock)
 
     def _clock_on(
         self, model: torch.nn.Module, kind: Kind | None, entry: EntryMethod | None
     ) -> ModuleClock:
-        strangers = self._elsewhere.meet if self._elsewhere is not None else None
-        return clock_on(model, device_of(model), traced=kind, strangers=strangers, entry=entry)
+        """Return a clock on a model, for forwards like the one of the tree; it is not put on."""
+        return ModuleClock(
+            model,
+            device=device_clock_of(model),
+            traced=kind,
+            strangers=self._elsewhere.meet if self._elsewhere is not None else None,
+            entry=entry,
+            passes=BackwardPasses(model),
+        )
 
-    def _tick(self, times: RecordedTimes, *, is_last: bool = False) -> None:
+    def _tick(self, times: ProgramTimes, *, is_last: bool = False) -> None:
         idle = times.take()
         or_cold = is_last or idle > IDLE_SECONDS
         self._become("waiting" if idle > IDLE_SECONDS else "running", idle)

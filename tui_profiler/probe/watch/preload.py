@@ -29,10 +29,9 @@ import torch
 from tui_profiler.connection.rendezvous import remove_stale
 from tui_profiler.connection.wire import encode, request_decoder
 from tui_profiler.messages import Message, Sample
-from tui_profiler.probe.measure.clock.aggregate import Aggregator
-from tui_profiler.probe.measure.clock.clock import Forward
-from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator
-from tui_profiler.probe.measure.clock.overhead_estimate import EstimatedCost
+from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.measure.clock.overhead import EstimatedCost
+from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.clock.warm_up import WARMUP_FORWARDS
 from tui_profiler.probe.measure.devices.nvml import import_library
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -84,12 +83,12 @@ def _visit() -> None:
     if trace is None:
         raise RuntimeError(hearing.trouble)
     told += [facts_of(model, trace, "", ""), *messages(trace)]
-    aggregator, operators = Aggregator(trace.nodes, model), OperatorClock(trace.nodes, model)
-    aggregator.add([_forward(model)] * (WARMUP_FORWARDS + 2))
-    DeviceAggregator(trace.nodes, model)
-    EstimatedCost()
+    clock = ModuleClock(model)  # It is not put on (rule 1).
+    times = TimeRecorder(clock, trace.nodes, model, EstimatedCost(), budget=1.0)
+    operators = OperatorClock(trace.nodes, model)
+    times.add([_forward(model)] * (WARMUP_FORWARDS + 2))
     operators.add(_forward(model), [])
-    told += [aggregator.tick(0.0), operators.message(0.0, 0.0)]
+    told += [*times.figures(0.0, 0), operators.message(0.0, 0.0)]
     for message in told:
         encode(message)
     remove_stale()

@@ -22,7 +22,7 @@ from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.operators.memory_window import Held
 from tui_profiler.probe.measure.operators.operators import OperatorClock
-from tui_profiler.probe.measure.operators.windows import BUDGET, LEAST_SECONDS, MOST_SECONDS
+from tui_profiler.probe.measure.operators.windows import LEAST_SECONDS, pause_seconds
 from tui_profiler.probe.torch_compat.kineto import Window, WindowError, unavailable
 from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.torch_compat.threads import why_not_record
@@ -64,7 +64,7 @@ def why_no_windows() -> str:
 _silent, _warm = threading.Event(), threading.Event()
 
 
-class OwnWindows:
+class ProgramWindows:
     """Opens windows on one model's own forwards, as rarely as a part of the budget asks for."""
 
     def __init__(self, nodes: Sequence[Node], model: torch.nn.Module, budget: float) -> None:
@@ -159,8 +159,7 @@ class OwnWindows:
             self._operators.add(inside[0], seen)
             self._seconds, self._has_times = inside[0].seconds, True
         cost = window.window.seconds + time.perf_counter() - began + EVENT_SECONDS * len(seen)
-        affordable = cost / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
-        self._next = time.monotonic() + min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        self._next = time.monotonic() + pause_seconds(cost, self._budget)
 
 
 _NOT_WARM = "torch's profiler was not set up on the main thread: it would print once"

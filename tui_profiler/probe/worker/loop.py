@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 
 import torch
 
@@ -41,16 +42,14 @@ from tui_profiler.messages import (
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.measure.clock.aggregate import Aggregator
-from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator, DeviceClock, device_of
-from tui_profiler.probe.measure.clock.mode import Modes
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import device_clock_of
 from tui_profiler.probe.measure.clock.overhead import (
     TICK_SECONDS,
-    Governor,
-    OverheadMeter,
+    MeasuredCost,
     seconds_to_next_tick,
 )
+from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.operators.memory_window import Held
 from tui_profiler.probe.measure.operators.windows import OperatorWindows
@@ -96,16 +95,19 @@ class Loop:
         self.asides = Asides(link, spec, now, model, traced, phase, self._energy)
         self._forwards_done = 0
         self._asked: deque[Request] = deque()
-        device = device_of(model)
-        self._on_device = DeviceClock(device) if device is not None else None
-        self._device_times = DeviceAggregator(traced.nodes, model)
-        self._clock = ModuleClock(model, device=self._on_device)
-        self._aggregator = Aggregator(traced.nodes, model, batch=traced.inputs.batch or 1)
-        self._modes = Modes()
-        self._overhead = OverheadMeter()
-        self._governor = Governor(spec.budget)
+        self._clock = ModuleClock(model, device=device_clock_of(model))
+        self._cost = MeasuredCost()
+        self._times = TimeRecorder(
+            self._clock,
+            traced.nodes,
+            model,
+            self._cost,
+            spec.budget,
+            batch=traced.inputs.batch or 1,
+            device_warms_up=True,
+        )
         # When it is asked: the first forward may make caches that are kept.
-        held = None if device is not None else partial(_held, model, traced.inputs)
+        held = None if self._clock.device is not None else partial(_held, model, traced.inputs)
         self._windows = OperatorWindows(traced.nodes, model, spec.budget, held=held)
         self._windows.why_none = why_no_windows
         self._pairs = 0
@@ -121,12 +123,12 @@ class Loop:
         self.why_finished = ""
         self.on_tick: Callable[[Tick], object] | None = None
         """Is given every tick after it was sent."""
-        self._clock.install()
+        self._times.start()
 
     def close(self) -> None:
         """Take the clock off."""
         self._energy.become("other")
-        self._clock.uninstall()
+        self._times.close()
 
     def forward_seconds(self) -> float:
         """Give how long the forward that is running now has taken; called from another thread."""
@@ -173,10 +175,10 @@ class Loop:
         return None
 
     def _one_forward(self) -> None:
-        if self._governor.share < 1.0:
-            self._clock.recording = self._governor.records_next()
+        if self._times.governor.share < 1.0:
+            self._clock.recording = self._times.governor.records_next()
         self._last_seconds = self._forward()
-        if self._aggregator.is_warm:
+        if self._times.is_warm:
             self._ran_seconds += self._last_seconds
         self._since_tick_seconds += self._last_seconds
         now = time.perf_counter()
@@ -184,7 +186,7 @@ class Loop:
             self._tick()
         if now >= self._next_pair and self._state == "running":
             self._pair()
-        is_due = self._windows.is_due and self._aggregator.is_warm and self._state == "running"
+        is_due = self._windows.is_due and self._times.is_warm and self._state == "running"
         if is_due and self._left() >= WINDOW_FORWARDS:
             self._operator_window()
 
@@ -259,46 +261,34 @@ class Loop:
 
     def _tick(self) -> None:
         began = time.perf_counter()
-        recorded = self._recorded()
-        self._modes.add(recorded)
-        self._aggregator.add(recorded)
-        for mode in self._modes.messages(self._now()):
-            self._link.send(mode)
-        dropped = self._link.dropped + self._clock.dropped
-        tick = self._aggregator.tick(self._now(), dropped)
-        self._link.send(tick)
-        if self.on_tick is not None:
-            self.on_tick(tick)
-        self._tell_device_times()
+        self._add_up()
+        at, dropped = self._now(), self._link.dropped
+        for message in chain(self._times.modes(at), self._times.figures(at, dropped)):
+            self._link.send(message)
+            if isinstance(message, Tick) and self.on_tick is not None:
+                self.on_tick(message)
         ended = time.perf_counter()
         if self._since_tick_seconds >= TICK_SECONDS / 2:
-            self._overhead.add_between(ended - began, self._since_tick_seconds)
+            self._cost.add_between(ended - began, self._since_tick_seconds)
         self._since_tick_seconds = 0.0
         self._next_tick = ended + seconds_to_next_tick(ended - began, self._spec.budget)
 
-    def _recorded(self) -> list[Forward]:
-        """Take what was recorded: nothing passes between our forwards, after a gap neither."""
+    def _add_up(self) -> None:
         taken = self._clock.take()
-        return [one if one.since is not None else one._replace(since=one.began) for one in taken]
-
-    def _tell_device_times(self) -> None:
-        """Add up what the GPU has run; nothing waits for it, and its warm-up is in no figure."""
-        if self._on_device is None:
-            return
-        forwards = self._on_device.read()
-        if self._aggregator.is_warm:
-            self._device_times.add(forwards)
-        self._link.send(self._device_times.message(self._now(), self._on_device))
+        # Nothing passes between our forwards, after a gap neither.
+        taken = [one if one.since is not None else one._replace(since=one.began) for one in taken]
+        self._times.add(taken)
+        self._times.look_at(taken)
 
     def _operator_window(self) -> None:
-        self._aggregator.add(self._recorded())
+        self._add_up()
         usual = self._last_seconds
         self._link.send(self._windows.run(self._clock, self._forward, usual, self._now()))
         if self._windows.times is not None:
             self._link.send(self._windows.times)
         if self._windows.memory is not None:
             self._link.send(self._windows.memory)
-        self._overhead.windows_share = self._windows.share
+        self._cost.windows_share = self._windows.share
 
     def _pair(self) -> None:
         """Run a watched and a bare batch in turn, and tell what watching costs."""
@@ -311,14 +301,11 @@ class Loop:
         self._clock.recording = True
         watched = sum(self._forward() for _ in range(forwards))
         bare = bare or self._bare(forwards)
-        if self._aggregator.is_warm:
+        if self._times.is_warm:
             self._ran_seconds += watched
         self._since_tick_seconds += watched
-        self._overhead.add(watched, bare)
-        recording = self._overhead.recording()
-        if recording is not None:
-            self._governor.update(recording, self._overhead.between())
-        found = self._overhead.overhead(self._governor.share)
+        self._cost.add(watched, bare)
+        found = self._times.govern()
         if found is not None:
             self._link.send(found)
         often = self._pairs < FIRST_PAIRS

@@ -12,7 +12,11 @@ from tests.probe.measure.clock.module_nodes import module_nodes
 from tests.probe.measure.clock.simulated_device import SimulatedDevice
 from tui_profiler.messages.device import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator, DeviceClock, device_of
+from tui_profiler.probe.measure.clock.device_clock import (
+    DeviceAggregator,
+    DeviceClock,
+    device_clock_of,
+)
 from tui_profiler.session.windows import DeviceTimings, device_columns_agree
 
 
@@ -215,6 +219,6 @@ def test_a_new_period_uses_the_events_of_the_one_before(
 
 
 def test_a_model_on_the_processor_has_no_device() -> None:
-    assert device_of(nn.Linear(2, 2)) is None
-    assert device_of(nn.Module()) is None
-    assert device_of(nn.Linear(2, 2, device="meta")) is None
+    assert device_clock_of(nn.Linear(2, 2)) is None
+    assert device_clock_of(nn.Module()) is None
+    assert device_clock_of(nn.Linear(2, 2, device="meta")) is None

@@ -9,13 +9,14 @@ from tui_profiler.messages import Overhead
 from tui_profiler.probe.measure.clock.overhead import (
     LEAST_SHARE,
     MARGIN,
+    EstimatedCost,
     Governor,
-    OverheadMeter,
+    MeasuredCost,
     interval_of_median,
     interval_of_share,
     seconds_to_next_tick,
+    total_overhead,
 )
-from tui_profiler.probe.measure.clock.overhead_estimate import EstimatedCost
 
 
 def overhead(ratio: float, low: float, high: float) -> Overhead:
@@ -36,10 +37,10 @@ def test_the_interval_has_the_tabulated_ranks(count: int, rank: int) -> None:
 
 def test_fewer_than_six_pairs_give_no_interval() -> None:
     assert interval_of_median([1.0] * 5) is None
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(5):
         meter.add(1.0, 1.0)
-    assert meter.overhead() is None
+    assert total_overhead(meter) is None
 
 
 def test_the_interval_holds_the_median_as_often_as_promised() -> None:
@@ -53,11 +54,11 @@ def test_the_interval_holds_the_median_as_often_as_promised() -> None:
 
 
 def test_the_ratio_is_the_median_of_the_pairs_less_one() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     watched = [1.01, 1.03, 1.02, 1.05, 1.00, 9.0, 1.02]
     for seconds in watched:
         meter.add(seconds, 1.0)
-    found = meter.overhead()
+    found = total_overhead(meter)
     assert found is not None
     assert found.ratio == pytest.approx(median(watched) - 1)
     assert found.low == pytest.approx(0.0)
@@ -66,53 +67,53 @@ def test_the_ratio_is_the_median_of_the_pairs_less_one() -> None:
 
 
 def test_a_drift_that_falls_on_both_halves_of_a_pair_is_not_overhead() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for pair in range(20):
         slowness = 1 + pair
         meter.add(1.02 * slowness, 1.0 * slowness)
-    found = meter.overhead()
+    found = total_overhead(meter)
     assert found is not None
     assert found.low == pytest.approx(0.02)
     assert found.high == pytest.approx(0.02)
 
 
 def test_pairs_without_time_are_left_out() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(0.0, 1.0)
         meter.add(1.0, 0.0)
-    assert meter.overhead() is None
+    assert total_overhead(meter) is None
 
 
 def test_only_the_latest_pairs_count() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(500):
         meter.add(2.0, 1.0)
     for _ in range(200):
         meter.add(1.0, 1.0)
-    found = meter.overhead()
+    found = total_overhead(meter)
     assert found is not None
     assert (found.ratio, found.pairs) == (0.0, 200)
 
 
 def test_what_is_done_between_forwards_is_added() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(1.01, 1.0)
     for _ in range(4):
         meter.add_between(0.002, running_seconds=0.4)
-    found = meter.overhead()
+    found = total_overhead(meter)
     assert found is not None
     assert (found.low, found.ratio, found.high) == pytest.approx((0.015, 0.015, 0.015))
 
 
 def test_the_interval_holds_what_ticks_cost_apart_from_one_another() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(1.01, 1.0)
     for seconds in (0.020, 0.004, 0.006):
         meter.add_between(seconds, running_seconds=0.5)
-    found = meter.overhead()
+    found = total_overhead(meter)
     assert found is not None
     assert (found.low, found.ratio, found.high) == pytest.approx((0.018, 0.03, 0.05))
 
@@ -147,40 +148,40 @@ def test_a_share_is_of_all_parts_together() -> None:
 
 
 def test_what_is_done_between_forwards_costs_the_same_however_few_are_recorded() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(1.10, 1.0)
         meter.add_between(0.002, running_seconds=0.4)
-    found = meter.overhead(share=0.2)
+    found = total_overhead(meter, share=0.2)
     assert found is not None
     assert (found.low, found.ratio, found.high) == pytest.approx((0.025, 0.025, 0.025))
 
 
 def test_windows_cost_what_they_take_of_the_time_from_one_to_the_next() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(1.01, 1.0)
     meter.windows_share = 0.003
-    found = meter.overhead(share=0.5)
+    found = total_overhead(meter, share=0.5)
     assert found is not None
     assert (found.low, found.ratio, found.high) == pytest.approx((0.008, 0.008, 0.008))
-    assert meter.between() == pytest.approx(0.003)
+    assert meter.between() == pytest.approx((0.003, 0.003, 0.003))
 
 
 def test_a_share_of_the_forwards_costs_a_share() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for _ in range(6):
         meter.add(1.10, 1.0)
-    found = meter.overhead(share=0.2)
+    found = total_overhead(meter, share=0.2)
     assert found is not None
     assert found.ratio == pytest.approx(0.02)
 
 
 def test_both_ends_of_the_interval_cost_a_share() -> None:
-    meter = OverheadMeter()
+    meter = MeasuredCost()
     for cost in (1.08, 1.09, 1.10, 1.10, 1.11, 1.12, 1.13):
         meter.add(cost, 1.0)
-    whole, fifth = meter.overhead(share=1.0), meter.overhead(share=0.2)
+    whole, fifth = total_overhead(meter, share=1.0), total_overhead(meter, share=0.2)
     assert whole is not None
     assert fifth is not None
     for name in ("ratio", "low", "high"):
@@ -191,7 +192,7 @@ def test_an_estimate_for_a_share_of_forwards_has_both_ends_at_that_share() -> No
     cost = EstimatedCost()
     for seconds in (0.9, 1.0, 1.1):
         cost.add(100_000, seconds, 0.0, 10.0)
-    whole, fifth = cost.overhead(1.0), cost.overhead(0.2)
+    whole, fifth = total_overhead(cost, 1.0), total_overhead(cost, 0.2)
     assert whole is not None
     assert fifth is not None
     assert 0 < whole.low < whole.high

@@ -8,8 +8,8 @@
 4. What the device's library raises ends the timing, with its words as the reason; it never reaches
    the program.
 
-The only lines that touch ``torch.cuda`` are ``device_of`` and the class below it. They were never
-run on hardware; everything else is tested on a simulated device.
+The only lines that touch ``torch.cuda`` are ``device_clock_of`` and the class below it. They were
+never run on hardware; everything else is tested on a simulated device.
 """
 
 from __future__ import annotations
@@ -253,11 +253,11 @@ class DeviceAggregator:
         return self._patterns.learn(forward.modules, starts)
 
 
-def device_of(model: nn.Module) -> Device | None:
-    """Give the device that a model's kernels run on, None where that is no GPU of CUDA."""
+def device_clock_of(model: nn.Module) -> DeviceClock | None:
+    """Return a clock of the GPU that runs a model's kernels, None where that is none of CUDA's."""
     parameter = next(each_parameter(model), None)
     is_on_cuda = parameter is not None and parameter.device.type == "cuda"
-    return _Cuda() if is_on_cuda else None
+    return DeviceClock(_Cuda()) if is_on_cuda else None
 
 
 class _Cuda:

@@ -1,17 +1,27 @@
 """What watching costs, and how much of it a budget allows.
 
-Both are arithmetic on seconds that the loop measures: pairs of short batches, one watched and one
-bare, in turn, so that what else the machine does falls on both alike.
+Two meters say what it costs. Our own loop runs pairs of short batches, one watched and one bare, in
+turn, so that what else the machine does falls on both alike. A program that is not ours runs none
+for us, and its forwards differ from one another, so there the cost is estimated: recorded calls
+times what one costs and what telling their inputs apart took, as a share of the time that the
+forwards take, and the processor time of the thread that adds them up, as a share of all time: it
+may hold up whatever else the program does.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from math import comb, sqrt
 from statistics import median
+from typing import Protocol
+
+from torch import nn
 
 from tui_profiler.messages import Overhead
+from tui_profiler.probe.measure.clock.call_recorder import Watching
+from tui_profiler.probe.process.yielding import rest
 
 PAIRS = 200
 """The latest pairs that count: a model whose speed changed is not held to what it was."""
@@ -30,9 +40,28 @@ MOST_TICK_SECONDS = 1.0
 TICK_BUDGET = 0.1
 """The part of the budget that ticks may take before they come less often."""
 
+CACHE_FACTOR = 2.0
+"""Between operators that fill the caches a recorded call costs up to 1.9 times what it costs in a
+tight loop (0.70 against 0.38 us, see ``timed_call.py``): the upper end of the interval."""
+_INTERVALS = 40
+_CALLS = 500
+_REPEATS = 5
 
-class OverheadMeter:
-    """Collects pairs of batches of forwards, and what is done between forwards."""
+
+class CostMeter(Protocol):
+    """Says what watching costs."""
+
+    def recording(self) -> Overhead | None:
+        """Return what it costs to record every forward, and nothing else; None: not known yet."""
+        ...
+
+    def between(self) -> tuple[float, float, float]:
+        """Return what is paid beside it, however few are recorded, as a share; and its interval."""
+        ...
+
+
+class MeasuredCost:
+    """What watching our own loop costs, from pairs of batches and what is done between forwards."""
 
     def __init__(self) -> None:
         self._ratios: deque[float] = deque(maxlen=PAIRS)
@@ -58,34 +87,82 @@ class OverheadMeter:
         self._between.append((seconds, running_seconds))
 
     def recording(self) -> Overhead | None:
-        """Give what it costs to record every forward, and nothing else; None: too few pairs."""
+        """Return what it costs to record every forward, and nothing else; None: too few pairs."""
         found = interval_of_median(self._ratios)
         if found is None:
             return None
         low, high = found
         return Overhead(median(self._ratios) - 1, low - 1, high - 1, len(self._ratios))
 
-    def overhead(self, share: float = 1.0) -> Overhead | None:
-        """Give what watching costs, None while there are too few pairs for an interval.
+    def between(self) -> tuple[float, float, float]:
+        """Return what is done between forwards, as a share of the time that they take."""
+        share, least, most = interval_of_share(self._between)
+        windows = self.windows_share
+        return share + windows, least + windows, most + windows
+
+
+class EstimatedCost:
+    """What watching a program that is not ours costs, from what is recorded of it."""
+
+    def __init__(self) -> None:
+        self._call_seconds = call_seconds()
+        self._intervals: deque[tuple[int, float, float, float, float]] = deque(maxlen=_INTERVALS)
+
+    def add(
+        self,
+        calls: int,
+        forward_seconds: float,
+        thread_seconds: float,
+        elapsed_seconds: float,
+        *,
+        asking_seconds: float = 0.0,
+    ) -> None:
+        """Take in one interval.
 
         Args:
-            share: of the forwards that are recorded.
+            calls: that were recorded.
+            forward_seconds: of the forwards that they were in.
+            thread_seconds: processor time of the thread that adds up and sends.
+            elapsed_seconds: how long the interval was.
+            asking_seconds: before the forwards, what it took to tell their inputs apart.
         """
-        recording = self.recording()
-        if recording is None:
-            return None
-        between, least, most = interval_of_share(self._between)
-        return Overhead(
-            ratio=share * recording.ratio + between + self.windows_share,
-            low=share * recording.low + least + self.windows_share,
-            high=share * recording.high + most + self.windows_share,
-            pairs=recording.pairs,
-            share=share,
+        self._intervals.append(
+            (calls, forward_seconds, thread_seconds, elapsed_seconds, asking_seconds)
         )
 
-    def between(self) -> float:
-        """Give what is done between forwards, as a share of the time that they take."""
-        return interval_of_share(self._between)[0] + self.windows_share
+    def recording(self) -> Overhead | None:
+        """Return what it costs to record every forward, and nothing else; None before any ran."""
+        running = sum(seconds for _, seconds, *_ in self._intervals)
+        if running <= 0:
+            return None
+        low = self._call_seconds * sum(calls for calls, *_ in self._intervals) / running
+        high = CACHE_FACTOR * low
+        asking = sum(asking for *_, asking in self._intervals) / running
+        return Overhead((low + high) / 2 + asking, low + asking, high + asking, pairs=0)
+
+    def between(self) -> tuple[float, float, float]:
+        """Return what is paid beside the calls, as a share of all time."""
+        return interval_of_share([(cpu, of) for _, _, cpu, of, _ in self._intervals])
+
+
+def total_overhead(meter: CostMeter, share: float = 1.0) -> Overhead | None:
+    """Return what watching costs, None while its meter does not know.
+
+    Args:
+        meter: measures or estimates it.
+        share: of the forwards that are recorded.
+    """
+    recording = meter.recording()
+    if recording is None:
+        return None
+    between, least, most = meter.between()
+    return Overhead(
+        ratio=share * recording.ratio + between,
+        low=share * recording.low + least,
+        high=share * recording.high + most,
+        pairs=recording.pairs,
+        share=share,
+    )
 
 
 class Governor:
@@ -180,3 +257,47 @@ def interval_of_share(
     squares = sum((seconds - share * whole) ** 2 for seconds, whole in parts)
     half = T_OF_SIX * sqrt(count / (count - 1) * squares) / of
     return share, max(share - half, least), min(share + half, most)
+
+
+class _Leaf(nn.Module):
+    def forward(self) -> None:
+        return None
+
+
+class _Calls(nn.Module):
+    """Calls a leaf many times, through whatever it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaf = _Leaf()
+        self.call = nn.Module.__call__
+
+    def forward(self) -> None:
+        leaf, call = self.leaf, self.call
+        for _ in range(_CALLS):
+            call(leaf)
+
+
+def call_seconds() -> float:
+    """Measure what recording adds to one call of a module, in a tight loop; takes a few ms.
+
+    Nothing is exchanged for it: calls of other modules are not touched.
+    """
+    model = _Calls()
+    plain = nn.Module.__call__
+    watching = Watching(plain, _CALLS * _REPEATS * 4)
+    watching.watch(model)
+    best_plain = best_watched = float("inf")
+    for _ in range(_REPEATS):
+        rest()
+        model.call = plain
+        began = time.perf_counter()
+        plain(model)
+        best_plain = min(best_plain, time.perf_counter() - began)
+        model.call = watching.call
+        began = time.perf_counter()
+        watching.call(model)
+        best_watched = min(best_watched, time.perf_counter() - began)
+        watching.take()
+    watching.close()
+    return max(best_watched - best_plain, 0.0) / _CALLS

@@ -121,9 +121,17 @@ class OperatorWindows:
             return message
         usual = min(usual_seconds, seconds)
         self.cost_seconds = max(ended - began - (usual if spent == 0.0 else 2 * usual), 0.0)
-        affordable = (
-            self.cost_seconds / (BUDGET * self._budget) if self._budget > 0 else MOST_SECONDS
-        )
-        self.pause_seconds = min(max(affordable, LEAST_SECONDS), MOST_SECONDS)
+        self.pause_seconds = pause_seconds(self.cost_seconds, self._budget)
         self._next = self._now() + self.pause_seconds
         return message
+
+
+def pause_seconds(cost_seconds: float, budget: float) -> float:
+    """Return how long after a window the next one is due.
+
+    Args:
+        cost_seconds: that the last one took.
+        budget: what watching may cost, as a share of the time without it.
+    """
+    affordable = cost_seconds / (BUDGET * budget) if budget > 0 else MOST_SECONDS
+    return min(max(affordable, LEAST_SECONDS), MOST_SECONDS)

@@ -1,0 +1,110 @@
+"""The times of one model: the clock on it, what its forwards add up to, and what that may cost.
+
+Our own loop and a watched program share it. What differs is theirs to give: a cost meter, which
+forwards count and how, and when they are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from torch import nn
+
+from tui_profiler.messages import Message, ModeSeen, Node, Overhead
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator
+from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.measure.clock.mode import Modes
+from tui_profiler.probe.measure.clock.overhead import CostMeter, Governor, total_overhead
+
+
+class TimeRecorder:
+    """Turns what a clock records into figures, within a budget.
+
+    Args:
+        clock: of the model; ``start`` puts it on where it is not.
+        nodes: of the model's tree.
+        model: whose forwards are timed.
+        cost: measures or estimates what watching costs.
+        budget: what that may be, as a share.
+        batch: items that each forward works on.
+        device_warms_up: what a GPU ran before the steady state is in no figure of the GPU's.
+    """
+
+    def __init__(
+        self,
+        clock: ModuleClock,
+        nodes: Sequence[Node],
+        model: nn.Module,
+        cost: CostMeter,
+        budget: float,
+        *,
+        batch: int = 1,
+        device_warms_up: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._cost = cost
+        self._device_warms_up = device_warms_up
+        self._totals = Aggregator(nodes, model, batch=batch)
+        self._device_totals = DeviceAggregator(nodes, model)
+        self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
+        self.governor = Governor(budget)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a forward of the steady state was added up."""
+        return self._totals.is_warm
+
+    def start(self) -> None:
+        """Put the clock on, where it is not."""
+        self._clock.install()
+
+    def close(self) -> None:
+        """Take the clock off."""
+        self._clock.uninstall()
+
+    def add(self, forwards: Iterable[Forward], *, is_early: bool = False) -> None:
+        """Add up forwards, in the order in which they ended.
+
+        Args:
+            forwards: that the clock recorded.
+            is_early: their times could not be steady yet.
+        """
+        self._totals.add(forwards, is_early=is_early)
+
+    def let_go(self) -> None:
+        """Keep no module alive: the model may be gone before its next forward."""
+        self._totals.let_go()
+
+    def look_at(self, forwards: Iterable[Forward]) -> None:
+        """Take note of how forwards ran, and of what a GPU has run by now; nothing waits for it."""
+        self._modes.add(forwards)
+        if self._clock.device is not None:
+            finished = self._clock.device.read()
+            if self.is_warm or not self._device_warms_up:
+                self._device_totals.add(finished)
+
+    def modes(self, at: float) -> tuple[ModeSeen, ...]:
+        """Return how the forwards ran where that is new, ``at`` seconds since the beginning."""
+        return self._modes.messages(at)
+
+    def figures(self, at: float, dropped: int, *, or_cold: bool = False) -> Iterator[Message]:
+        """Yield all that was measured so far.
+
+        Args:
+            at: seconds since the beginning.
+            dropped: messages and forwards dropped so far, but for those that the clock counts.
+            or_cold: speak of warm-up forwards where there were no others.
+        """
+        yield self._totals.tick(at, dropped + self._clock.dropped, or_cold=or_cold)
+        if self._clock.device is not None:
+            yield self._device_totals.message(at, self._clock.device)
+
+    def govern(self) -> Overhead | None:
+        """Decide anew which share is recorded; return what it costs, None while that is unknown."""
+        recording = self._cost.recording()
+        if recording is not None:
+            between, *_ = self._cost.between()
+            self.governor.update(recording, between)
+        return total_overhead(self._cost, self.governor.share)
