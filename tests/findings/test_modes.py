@@ -28,6 +28,7 @@ from tests.findings.test_all_findings import looked_at
 from tests.findings.test_findings import ByHand, Remembers
 from tests.findings.test_without_trial import Extra, Widens
 from tests.machine_session import measured as with_energy_counted
+from tests.probe.watch.watched_model import assert_nothing_is_left
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.recording.files import timed as with_times
 from tests.recording.files import write
@@ -145,6 +146,7 @@ def observed(name: str, program: tuple[nn.Module, Callable[[], object]]) -> View
     model, run = program
     with watch(model, name, grace_seconds=0.0), Viewer(place_of(name)) as viewer:
         viewer.until(is_known, run)
+    assert_nothing_is_left()
     return viewer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, ItemsView, Iterator
 from time import perf_counter
 
 import pytest
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.viewer import wait_until
 from tui_profiler.probe.trace.guarded_recorder import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import Whereabouts
@@ -42,9 +41,10 @@ def modes() -> int:
 
 
 @pytest.fixture(autouse=True)
-def _before_is_over() -> None:
-    """A program of another test may be watched until its thread has looked around."""
-    wait_until(lambda: nn.Module.__call__ is TORCHS_OWN)
+def _nothing_is_left() -> Iterator[None]:
+    assert nn.Module.__call__ is TORCHS_OWN
+    yield
+    assert nn.Module.__call__ is TORCHS_OWN
 
 
 def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
@@ -75,7 +75,7 @@ def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     assert found.root() is trainer.net
     assert inside == [", inside of Trainer, whose forward goes on"]
     assert not search.inside  # Of what is run after the training.
-    wait_until(lambda: nn.Module.__call__ is TORCHS_OWN)
+    assert nn.Module.__call__ is TORCHS_OWN
 
 
 def test_a_loop_is_recorded_no_further_and_leaves_nothing() -> None:
@@ -95,7 +95,7 @@ def test_a_loop_is_recorded_no_further_and_leaves_nothing() -> None:
         f"its forward goes on, and has run net {LOOP_CALLS} times: that may be the model to watch"
     )
     assert modes() == 0
-    wait_until(lambda: nn.Module.__call__ is TORCHS_OWN)
+    assert nn.Module.__call__ is TORCHS_OWN
 
 
 def test_a_forward_that_calls_a_model_often_and_ends_soon_is_one() -> None:

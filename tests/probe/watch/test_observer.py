@@ -79,6 +79,10 @@ class Script:
                 self._session = apply(self._session, message)
         return self._session
 
+    def leave(self) -> None:
+        self._socket.close()
+        wait_until(lambda: self._link.is_closed)
+
     def close(self) -> None:
         self.observer.close()
         self._socket.close()
@@ -235,7 +239,8 @@ def test_a_clock_that_nobody_takes_is_taken_off() -> None:
     script.ask(Observe())
     model(X)
     assert nn.Module.__call__ is not TORCHS_OWN
-    script.observer.forget()
+    script.leave()
+    script.step()
     assert nn.Module.__call__ is TORCHS_OWN
     script.close()
 

@@ -12,7 +12,7 @@ from tests.probe.measure.clock.module_nodes import module_nodes
 from tests.probe.measure.clock.simulated_device import SimulatedDevice
 from tests.probe.measure.clock.test_device_clock import Kernel
 from tests.probe.measure.energy.moving_counter import WATTS, moving_counter
-from tests.probe.watch.watched_model import is_put_back
+from tests.probe.watch.watched_model import assert_nothing_is_left
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
@@ -129,7 +129,7 @@ def test_energy_of_a_programs_own_forwards(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("TUI_PROFILER_DIR", str(folder))
         with watch(model, "counted", grace_seconds=0.0), Viewer(place_of("counted")) as viewer:
             session = viewer.until(is_measured, run)
-        wait_until(is_put_back)  # The tests that follow are to find torch's own call.
+        assert_nothing_is_left()
     found, tick = forward_energy(session), session.tick
     assert isinstance(found, ForwardEnergy)
     assert tick is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import torch
 from torch import nn
 
 from tests.probe.watch.watched_program import sockets_folder
-from tests.viewer import Viewer, wait_until
+from tests.viewer import Viewer
 from tui_profiler.messages import StageStarted
+from tui_profiler.probe.watch.watch import _server
 from tui_profiler.session import Session
 
 TORCHS_OWN = nn.Module.__call__
@@ -35,7 +37,22 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with sockets_folder() as made:
         monkeypatch.setenv("TUI_PROFILER_DIR", str(made))
         yield made
-    wait_until(lambda: nn.Module.__call__ is TORCHS_OWN)
+    assert_nothing_is_left()
+
+
+def assert_nothing_is_left() -> None:
+    """Wait for the probe's thread, as ``close`` does not, and see that the program is as before.
+
+    That torch's own call is there would say less: it is for a moment, before a tree is made anew.
+    """
+    if not _server.cache_info().currsize:
+        return
+    server, is_done = _server(), threading.Event()
+    assert not server._watched, "a test closes what it watches"
+    server._orders.append(is_done.set)
+    server.wake()
+    assert is_done.wait(240), "the thread does not end the watching"
+    assert is_put_back()
 
 
 def has_tree(session: Session) -> bool:
