@@ -1,4 +1,4 @@
-.PHONY: check format lint types imports test
+.PHONY: check format lint types imports schemas test
 
 check: lint types imports test
 
@@ -15,6 +15,9 @@ types:
 
 imports:
 	lint-imports
+
+schemas:
+	python -m benchmarks.schemas
 
 test:
 	python -m pytest -n 3 --dist worksteal

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.reports.schema_parts import paths
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.reports.checks.checks import Outcome, evaluate, parse_check
 from tui_profiler.reports.checks.known_paths import known_paths
@@ -189,7 +190,8 @@ def test_a_figure_is_told_in_the_unit_of_its_limit(typed: str, value: object, sh
 
 
 def test_the_paths_are_those_of_the_schema() -> None:
-    assert set(known_paths()) == set(_paths(json.loads(SCHEMA.read_text()), ""))
+    schema = json.loads(SCHEMA.read_text())
+    assert set(known_paths()) == set(paths(schema, schema))
 
 
 def test_no_time_is_taken_for_a_rate_and_no_count_for_a_size() -> None:
@@ -202,22 +204,6 @@ def test_no_time_is_taken_for_a_rate_and_no_count_for_a_size() -> None:
     assert quantity_of("layers[].memory") == "bytes"
     assert quantity_of("bottlenecks.memory.ops") == "number"
     assert quantity_of("phases[].peak_memory.total") == "bytes"
-
-
-def _paths(schema: dict, at: str) -> list[str]:
-    """Give every path to a single value, as the schema has it."""
-    if "$ref" in schema:
-        whole = json.loads(SCHEMA.read_text())
-        for part in schema["$ref"].removeprefix("#/").split("/"):
-            whole = whole[part]
-        return _paths(whole, at)
-    inside = [
-        (f"{at}.{name}".lstrip("."), part) for name, part in schema.get("properties", {}).items()
-    ]
-    inside += [(f"{at}[]", schema["items"])] if "items" in schema else []
-    if at == "unavailable":
-        return []
-    return [path for name, part in inside for path in _paths(part, name)] if inside else [at]
 
 
 def test_the_table_has_every_check() -> None:

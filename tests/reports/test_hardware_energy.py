@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.machine_session import FULL, GPU, measured, totals
+from tests.reports.schema_parts import part_of
 from tests.reports.test_json_report import SCHEMA
 from tui_profiler.messages import Account, MigDevice, Sample, Unknown
 from tui_profiler.reports.json.report import json_report
@@ -41,20 +42,21 @@ def part(found: object, *names: str | int) -> object:
 
 
 def test_the_names_of_the_schema_are_those_of_the_report() -> None:
-    found, sections = report(SAMPLES["all"]), SCHEMA["properties"]
-    of_sample = sections["hardware"]["properties"]["sample"]["properties"]
-    pairs = [
-        (part(found, "hardware"), sections["hardware"]),
-        (part(found, "hardware", "sample"), sections["hardware"]["properties"]["sample"]),
-        (part(found, "hardware", "sample", "traffic"), of_sample["traffic"]),
-        (part(found, "hardware", "sample", "counters"), of_sample["counters"]),
-        (part(found, "hardware", "sample", "allocators", 0), of_sample["allocators"]["items"]),
-        (part(found, "hardware", "sample", "gpus", 0), of_sample["gpus"]["items"]),
-        (part(found, "energy"), sections["energy"]),
-        (part(found, "energy", "forward"), sections["energy"]["properties"]["forward"]),
-        (part(found, "energy", "on_paper"), sections["energy"]["properties"]["on_paper"]),
+    found = report(SAMPLES["all"])
+    sections: list[tuple[str | int, ...]] = [
+        ("hardware",),
+        ("hardware", "sample"),
+        ("hardware", "sample", "traffic"),
+        ("hardware", "sample", "counters"),
+        ("hardware", "sample", "allocators", 0),
+        ("hardware", "sample", "gpus", 0),
+        ("energy",),
+        ("energy", "forward"),
+        ("energy", "on_paper"),
     ]
-    for said, schema in pairs:
+    for keys in sections:
+        said = part(found, *keys)
+        schema = part_of(SCHEMA, *("[]" if key == 0 else str(key) for key in keys))
         assert isinstance(said, dict)
         assert set(said) == set(schema["properties"]) == set(schema["required"])
 

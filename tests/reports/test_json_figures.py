@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from array import array
+from typing import Annotated
 
 import pytest
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from tests.machine_session import ALLOCATOR, COUNTERS, FULL, GPU, IDLE, RUNNING, measured, totals
 from tests.small_model import ACT, CONV, DONE, MEASURED, TICK, TRACED, UNEVEN, folded
@@ -26,8 +30,36 @@ from tui_profiler.messages import (
 from tui_profiler.messages.energy import Replay
 from tui_profiler.reports.json import measured as json_measured
 from tui_profiler.reports.json.report import as_json
-from tui_profiler.reports.json_values import NOT_FINITE, Unavailable
+from tui_profiler.reports.json_values import (
+    EACH,
+    NOT_FINITE,
+    TOLD_ABOVE,
+    Known,
+    OfSome,
+    entries,
+    one_line,
+    plain,
+)
 from tui_profiler.session import Session, apply
+
+
+class Part(Struct):
+    a: Known[float]
+    b: Known[int]
+    c: Known[float]
+    d: Known[float]
+
+
+class Whole(Struct):
+    parts: Annotated[list[Part], EACH]
+    unavailable: dict[str, str]
+
+
+class Named(Struct):
+    plain: list[Known[float]]
+    parts: Annotated[list[Part], entries("b is {b}")]
+    unavailable: dict[str, str]
+
 
 UNIT_AT_THE_END = {"celsius": "celsius", "hertz": "hz", "watts": "w", "joules": "j"}
 
@@ -39,13 +71,37 @@ def named(field: str) -> str:
 
 
 def test_the_first_reason_of_a_null_stands_and_it_is_never_0() -> None:
-    unavailable = Unavailable()
-    assert unavailable.figure("a", Unknown("no counter"), "not measured") is None
-    assert unavailable.figure("a", None, "later") is None
-    assert unavailable.figure("b", None, "later") is None
-    assert unavailable.figure("c", float("inf")) is None
-    assert unavailable.figure("d", 0.0) == 0.0
-    assert unavailable.reasons == {"a": "no counter", "b": "later", "c": NOT_FINITE}
+    first = Part(a=Unknown("no counter"), b=None, c=float("inf"), d=0.0)
+    second = Part(a=Unknown("later"), b=Unknown("later"), c=1, d=OfSome("idle", "d=1"))
+    found = plain(Whole(parts=[first, second], unavailable={"e": "not asked"}))
+    assert found["parts"] == [
+        {"a": None, "b": None, "c": None, "d": 0.0},
+        {"a": None, "b": None, "c": 1, "d": None},
+    ]
+    assert found["unavailable"] == {
+        "e": "not asked",
+        "parts[].a": "no counter",
+        "parts[].b": "not measured",
+        "parts[].c": NOT_FINITE,
+        "parts[d=1].d": "idle",
+    }
+
+
+def test_entries_are_named_by_their_place_or_as_their_field_says() -> None:
+    named = Named(
+        plain=[1.0, Unknown("no second core")],
+        parts=[Part(a=Unknown("no counter"), b=1, c=TOLD_ABOVE, d=1)],
+        unavailable={},
+    )
+    assert plain(named)["unavailable"] == {
+        "plain[1]": "no second core",
+        "parts[b is 1].a": "no counter",
+    }
+
+
+def test_a_number_that_json_does_not_have_is_null_wherever_it_stands() -> None:
+    found = json.loads(one_line({"a": [{"b": math.nan}], "unavailable": {}}))
+    assert found == {"a": [{"b": None}], "unavailable": {"a[0].b": "it is nan"}}
 
 
 def test_each_time_of_a_layer_has_its_own_name() -> None:
@@ -56,10 +112,10 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
     floats[position], own[position] = 0.00004, 0.006
     tick = next(m for m in UNEVEN if type(m) is type(TICK))
     tick = replace(tick, own_per_forward=floats.tobytes(), own=own.tobytes(), window=64)
-    found = json_measured.timing(folded((*UNEVEN, tick)), ACT, Unavailable())
-    assert isinstance(found, dict)
+    found = json_measured.timing(folded((*UNEVEN, tick)), ACT)
+    assert isinstance(found, json_measured.Timing)
     # 100 forwards of two calls; total 15 ms of them, 6 ms outside modules inside.
-    assert found == {
+    assert asdict(found) == {
         "calls": 200,
         "mean_s": pytest.approx(0.000075),
         "p50_s": pytest.approx(0.00007),
@@ -302,19 +358,14 @@ def with_window() -> Session:
 
 
 def test_what_a_forward_allocated_and_what_it_held_are_told_apart() -> None:
-    session, unavailable = with_window(), Unavailable()
-    assert json_measured.measured_memory(session, unavailable) == {
-        "peak_bytes": 420,
-        "weights_bytes": 100,
-        "inputs_bytes": 20,
-        "allocated_bytes": 300,
-        "allocations": 4,
-    }
+    session = with_window()
+    assert json_measured.measured_memory(session) == json_measured.MeasuredMemory(
+        peak_bytes=420, weights_bytes=100, inputs_bytes=20, allocated_bytes=300, allocations=4
+    )
     # While it ran at most 250 bytes were allocated: without weights and inputs.
-    assert json_measured.layer_memory(session, CONV, unavailable) == {
-        "allocated_bytes": 70,
-        "peak_bytes": 250,
-    }
-    assert unavailable.reasons == {}
-    assert json_measured.layer_memory(session, ACT, unavailable) is None
-    assert set(unavailable.reasons) == {"layers[kind=module].measured_memory"}
+    assert json_measured.layer_memory(session, CONV) == json_measured.LayerMemory(
+        allocated_bytes=70, peak_bytes=250
+    )
+    assert json_measured.layer_memory(session, ACT) == OfSome(
+        "not called in the window", "kind=module"
+    )

@@ -18,7 +18,8 @@ from statistics import fmean, median
 from msgspec import Struct
 
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.sweep import Axis, NodeFigures, Result, Sweep, Value, results
+from tui_profiler.messages.model import Kind
+from tui_profiler.queries.sweep import Axis, AxisName, NodeFigures, Result, Sweep, Value, results
 
 LEAST_POINTS = 3
 LEAST_SECONDS = 5e-6
@@ -64,7 +65,7 @@ class Growth(Struct, frozen=True):
     """One node along an axis."""
 
     path: str
-    kind: str
+    kind: Kind
     type: str
     seconds: float | None
     """Of one forward, at the highest setting; None where it was not timed there."""
@@ -77,7 +78,7 @@ class Scaling(Struct, frozen=True):
     """Every node along one axis, the other axes held."""
 
     axis: str
-    at: tuple[tuple[str, Value], ...]
+    at: tuple[tuple[AxisName, Value], ...]
     """What the other axes were held at."""
     highest: int
     """Setting that the seconds of the nodes are of."""
@@ -88,7 +89,7 @@ class Scaling(Struct, frozen=True):
 class Knee(Struct, frozen=True):
     """From where on a larger batch costs more latency than it gains."""
 
-    at: tuple[tuple[str, Value], ...]
+    at: tuple[tuple[AxisName, Value], ...]
     batch: int
     gain: float
     """Items/s over those of the smallest batch."""
@@ -120,9 +121,11 @@ def knees(sweep: Sweep) -> tuple[Knee, ...]:
     return tuple(knee for at, line in lines if (knee := _knee(at, number, line)) is not None)
 
 
-def _lines(sweep: Sweep, number: int) -> list[tuple[tuple[tuple[str, Value], ...], list[Result]]]:
+def _lines(
+    sweep: Sweep, number: int
+) -> list[tuple[tuple[tuple[AxisName, Value], ...], list[Result]]]:
     """Give the good points of every line along an axis, with what the others are held at."""
-    lines: dict[tuple[tuple[str, Value], ...], list[Result]] = {}
+    lines: dict[tuple[tuple[AxisName, Value], ...], list[Result]] = {}
     names = [axis.name for axis in sweep.axes]
     for result in results(sweep):
         pairs = zip(names, result.point.values, strict=True)
@@ -261,7 +264,7 @@ def _word(exponent: float) -> str:
     return f"between {below[-1]} and {above[0]}" if above else f"beyond {below[-1]}"
 
 
-def _knee(at: tuple[tuple[str, Value], ...], number: int, line: list[Result]) -> Knee | None:
+def _knee(at: tuple[tuple[AxisName, Value], ...], number: int, line: list[Result]) -> Knee | None:
     measured = [
         (_number(one, number), one.items_per_second, one.latency_p50)
         for one in line

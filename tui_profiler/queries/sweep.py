@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from tui_profiler.messages import Environment, Figure, InputSpec, ModelFacts, Unknown, known
+from tui_profiler.messages.model import Kind
 from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.memory_compared import comparison
@@ -46,7 +47,7 @@ class NodeFigures(Struct, frozen=True, gc=False):
     """One node at one point, in one visit."""
 
     path: str
-    kind: str
+    kind: Kind
     type: str
     flops: int
     bytes_moved: int

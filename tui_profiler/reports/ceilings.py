@@ -7,80 +7,183 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from typing import Literal, TypeAlias, TypedDict
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 from tui_profiler.queries.panel.remembered_tree import ago
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json_values import Count, Known, Number, Size, one_line, plain
 from tui_profiler.reports.text_parts import field
 
-SCHEMA = "tui-profiler/ceilings/1"
-OF_HARDWARE = "hardware.ceilings"
-"""Where they stand in the report of a model."""
-_NOT_TOLD = "this recording is older than the figure"
+SCHEMA: Literal["tui-profiler/ceilings/1"] = "tui-profiler/ceilings/1"
+Grade: TypeAlias = Literal["good", "not good enough"]
 _LABELS = {"memory": "memory copy", "operator": "one operator"}
 _COLUMNS = ("roof", "value", "waited", "measured", "quality")
 
 
-def ceilings_json(found: Ceilings | None, unavailable: Unavailable, path: str = "") -> Json:
-    """Return the roofs as an object, null where there are none.
+class RoofGrade(Struct, frozen=True, kw_only=True):
+    """Whether a roof is good enough to conclude from."""
 
-    Args:
-        found: the roofs.
-        unavailable: is told what is null, and why.
-        path: where the object stands in the report.
+    quality: Grade | None
+    """not good enough: no class and no finding is concluded from it; null without a figure."""
+    why_not_good: str | None
+    busy: Size | None
+    """Share of the time of its pieces in which threads waited for a core."""
+    measured_at: Number
+    """Unix time."""
+    raised_by: str | None
+    """What reached more than was measured: the roof is that rate."""
+    scaled: str | None
+    """How the roof follows from one thread's, because the machine was busy; measured again at the
+    next start."""
+
+
+class ComputeRoof(Struct, frozen=True, kw_only=True):
+    """Most FLOP per second of one dtype."""
+
+    dtype: str
+    flops_per_s: Known[float]
+    quality: Grade | None
+    """not good enough: no class and no finding is concluded from it; null without a figure."""
+    why_not_good: str | None
+    busy: Size | None
+    """Share of the time of its pieces in which threads waited for a core."""
+    measured_at: Number
+    """Unix time."""
+    raised_by: str | None
+    """What reached more than was measured: the roof is that rate."""
+    scaled: str | None
+    """How the roof follows from one thread's, because the machine was busy; measured again at the
+    next start."""
+
+
+class CacheRoof(Struct, frozen=True, kw_only=True):
+    """Most bytes per second of one level of cache."""
+
+    level: Count
+    """1 is the nearest to a core."""
+    bytes: Count
+    """Working set that fits: all caches of the level that the threads use."""
+    bytes_per_s: Known[float]
+    """Read plus written, of a copy that fits."""
+    quality: Grade | None
+    """not good enough: no class and no finding is concluded from it; null without a figure."""
+    why_not_good: str | None
+    busy: Size | None
+    """Share of the time of its pieces in which threads waited for a core."""
+    measured_at: Number
+    """Unix time."""
+    raised_by: str | None
+    """What reached more than was measured: the roof is that rate."""
+    scaled: str | None
+    """How the roof follows from one thread's, because the machine was busy; measured again at the
+    next start."""
+
+
+class Roofs(Struct, frozen=True, kw_only=True):
+    """What a machine can do at most."""
+
+    device: str
+    threads: Count
+    compute: list[ComputeRoof]
+    bytes_per_s: Known[float]
+    """Read plus written, of a copy in memory."""
+    op_s: Known[float]
+    """Least seconds of one operator."""
+    measured_at: Known[float]
+    """Unix time."""
+    memory: RoofGrade
+    """Of bytes_per_s."""
+    operator: RoofGrade
+    """Of op_s."""
+    caches: list[CacheRoof]
+    why_no_caches: str | None
+    waits_from: str | None
+    """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
+    busy_cores: Size | None
+    """Cores that other programs kept busy meanwhile."""
+
+
+class CeilingsReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What this machine can do at most, as `tui-profiler ceilings --format json` prints it.
+
+    One object on one line. Times are seconds, sizes bytes, rates per second. A figure that is not
+    known is null and `unavailable` says why, by path.
     """
-    if found is None:
-        return unavailable.missing(path, "this machine's ceilings were not measured")
-    prefix = f"{path}." if path else ""
+
+    schema: Literal["tui-profiler/ceilings/1"]
+    cpu: str | None
+    torch: str | None
+    device: str
+    threads: Count
+    compute: list[ComputeRoof]
+    bytes_per_s: Known[float]
+    """Read plus written, of a copy in memory."""
+    op_s: Known[float]
+    """Least seconds of one operator."""
+    measured_at: Known[float]
+    """Unix time."""
+    memory: RoofGrade
+    """Of bytes_per_s."""
+    operator: RoofGrade
+    """Of op_s."""
+    caches: list[CacheRoof]
+    why_no_caches: str | None
+    waits_from: str | None
+    """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
+    busy_cores: Size | None
+    """Cores that other programs kept busy meanwhile."""
+    unavailable: dict[str, str]
+    """Path to the reason."""
+
+
+class _Grade(TypedDict):
+    quality: Grade | None
+    why_not_good: str | None
+    busy: float | None
+    measured_at: float | None
+    raised_by: str | None
+    scaled: str | None
+
+
+def ceilings_section(found: Ceilings) -> Roofs:
+    """Return the roofs, as they stand in the report of a model."""
     roofs = {roof.name: roof for roof in roofs_of(found)}
-
-    def figure(name: str, roof: Roof) -> Json:
-        return unavailable.figure(f"{prefix}{name}", roof.figure)
-
-    def quality(name: str) -> dict[str, Json]:
-        return _quality(roofs[name])
-
-    return {
-        "device": found.device,
-        "threads": found.threads,
-        "compute": [
-            {
-                "dtype": one.dtype,
-                "flops_per_s": figure(f"compute[{at}].flops_per_s", roofs[one.dtype]),
-                **quality(one.dtype),
-            }
-            for at, one in enumerate(found.compute)
+    return Roofs(
+        device=found.device,
+        threads=found.threads,
+        compute=[
+            ComputeRoof(
+                dtype=one.dtype, flops_per_s=roofs[one.dtype].figure, **_grade(roofs[one.dtype])
+            )
+            for one in found.compute
         ],
-        "bytes_per_s": figure("bytes_per_s", roofs["memory"]),
-        "op_s": figure("op_s", roofs["operator"]),
-        "measured_at": unavailable.figure(f"{prefix}measured_at", found.measured_at),
-        "memory": quality("memory"),
-        "operator": quality("operator"),
-        "caches": [
-            {
-                "level": one.level,
-                "bytes": one.bytes,
-                "bytes_per_s": figure(f"caches[{at}].bytes_per_s", roofs[f"L{one.level}"]),
-                **quality(f"L{one.level}"),
-            }
-            for at, one in enumerate(found.caches)
+        bytes_per_s=roofs["memory"].figure,
+        op_s=roofs["operator"].figure,
+        measured_at=found.measured_at,
+        memory=RoofGrade(**_grade(roofs["memory"])),
+        operator=RoofGrade(**_grade(roofs["operator"])),
+        caches=[
+            CacheRoof(level=one.level, bytes=one.bytes, bytes_per_s=roof.figure, **_grade(roof))
+            for one, roof in ((one, roofs[f"L{one.level}"]) for one in found.caches)
         ],
-        "why_no_caches": found.why_no_caches or None,
-        "waits_from": found.waits_from or None,
-        "busy_cores": found.busy,
-    }
+        why_no_caches=found.why_no_caches or None,
+        waits_from=found.waits_from or None,
+        busy_cores=found.busy,
+    )
 
 
-def _quality(roof: Roof) -> dict[str, Json]:
+def _grade(roof: Roof) -> _Grade:
     kept = roof.quality
     is_known = not isinstance(roof.figure, Unknown)
     return {
-        "quality": ("not good enough" if roof.why_not_good else "good") if is_known else None,
+        "quality": quality_of(roof) if is_known else None,
         "why_not_good": roof.why_not_good or None,
         "busy": kept.busy if kept is not None else None,
         "measured_at": kept.measured_at if kept is not None else None,
@@ -91,19 +194,15 @@ def _quality(roof: Roof) -> dict[str, Json]:
 
 def ceilings_report_json(found: Ceilings, environment: Environment | None) -> str:
     """Return the roofs as one JSON object on one line, without a line end."""
-    unavailable = Unavailable()
-    told = ceilings_json(found, unavailable)
-    assert isinstance(told, dict)
-    report: dict[str, Json] = {
-        "schema": SCHEMA,
-        "cpu": environment.cpu if environment is not None else None,
-        "torch": environment.torch if environment is not None else None,
-        **told,
-        "unavailable": unavailable.reasons,
-    }
-    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    # The only control character that JSON does not escape by itself.
-    return text.replace("\x7f", "\\u007f")
+    told = ceilings_section(found)
+    report = CeilingsReport(
+        schema=SCHEMA,
+        cpu=environment.cpu if environment is not None else None,
+        torch=environment.torch if environment is not None else None,
+        **asdict(told),
+        unavailable={},
+    )
+    return one_line(plain(report))
 
 
 def ceilings_table(found: Ceilings, environment: Environment | None, now: float) -> tuple[str, ...]:
@@ -182,7 +281,7 @@ def _short(found: Ceilings) -> Iterable[str]:
         yield safe(found.why_no_caches)
 
 
-def quality_of(roof: Roof) -> str:
+def quality_of(roof: Roof) -> Grade:
     """Return ``good`` or ``not good enough``."""
     return "not good enough" if roof.why_not_good else "good"
 

@@ -1,17 +1,25 @@
 """A comparison as one JSON object on one line, by the rules of the report (``report.py``).
 
-A difference is B less A, a ratio B over A. ``docs/compare.schema.json`` describes it.
+A difference is B less A, a ratio B over A. ``docs/compare.schema.json`` is made from its Structs.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from tui_profiler.queries.compare.alignment import AlignedNode
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from tui_profiler.messages import Unknown
+from tui_profiler.messages.model import Kind
+from tui_profiler.queries.compare.alignment import AlignedNode, Change
 from tui_profiler.queries.compare.comparison import (
-    FIGURES,
     Comparison,
+    FigureName,
     Pair,
+    TotalRow,
+    Unit,
     change_counts,
     default_figure,
     different_settings,
@@ -23,95 +31,220 @@ from tui_profiler.queries.compare.comparison import (
     worst,
 )
 from tui_profiler.queries.compare.side import Side
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json_values import (
+    EACH,
+    Count,
+    Json,
+    Known,
+    entries,
+    one_line,
+    or_why,
+    plain,
+)
 
-SCHEMA = "tui-profiler/compare/1"
+SCHEMA: Literal["tui-profiler/compare/1"] = "tui-profiler/compare/1"
+
+
+class SideOfTwo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is compared."""
+
+    label: str
+    """As typed."""
+    settings: dict[str, str]
+
+
+class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting that is not the same."""
+
+    name: str
+    a: str | None
+    b: str | None
+
+
+class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A figure of both sides."""
+
+    a: Known[float]
+    b: Known[float]
+    difference: Known[float]
+    """B less A."""
+    ratio: Known[float]
+    """B over A."""
+    noise: bool | None
+    """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
+    where that is not known."""
+    doubt: str | None
+    """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
+    where they are."""
+
+
+class Total(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A figure of the whole."""
+
+    name: str
+    """Its path in the report."""
+    unit: Unit
+    a: Known[float]
+    b: Known[float]
+    difference: Known[float]
+    """B less A."""
+    ratio: Known[float]
+    """B over A."""
+    noise: bool | None
+    """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
+    where that is not known."""
+    doubt: str | None
+    """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
+    where they are."""
+
+
+class Changes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many modules became what."""
+
+    changed: Count
+    moved: Count
+    appeared: Count
+    vanished: Count
+    same: Count
+
+
+class ComparedLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A module or operator of one side or of both."""
+
+    path: str
+    kind: Kind
+    type: str
+    depth: Count
+    change: Change
+    former_path: str | None
+    """Of what has moved."""
+    seconds: Figures
+    """Median of a forward, all calls and all that is inside together."""
+    macs: Figures
+    """Multiply-accumulates."""
+    flops: Figures
+    """FLOP; a multiply-add is two."""
+    memory: Figures
+    """Bytes moved."""
+    parameters: Figures
+    """Scalars."""
+
+
+class CompareReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two sides, as `tui-profiler compare --format json` prints them on one line.
+
+    Times are seconds, sizes bytes. A difference is B less A, a ratio B over A. A figure that is not
+    known is null and `unavailable` says why.
+    """
+
+    schema: Literal["tui-profiler/compare/1"]
+    a: SideOfTwo
+    b: SideOfTwo
+    settings: list[Setting]
+    """Those that are not the same."""
+    measured_in_turns: bool
+    """Both were measured in turns, so that what the machine did meanwhile fell on both."""
+    totals: Annotated[list[Total], entries("name={name}")]
+    modules: Known[Changes]
+    worst_by: FigureName | None
+    """The figure by which --top chooses the layers."""
+    layers: Known[Annotated[list[ComparedLayer], EACH]]
+    unavailable: dict[str, str]
+    """Path to the reason."""
 
 
 def compare_json(compared: Comparison, *, top: int | None = None, in_turns: bool = False) -> str:
-    """Give a comparison without a line end.
+    """Return a comparison without a line end.
 
     Args:
-        compared: two sides.
-        top: give only so many layers, those that differ most by themselves.
-        in_turns: both were measured in turns.
+        compared: Two sides.
+        top: Only so many layers, those that differ most by themselves.
+        in_turns: Both were measured in turns.
     """
-    found = compare_as_json(compared, top=top, in_turns=in_turns)
-    text = json.dumps(found, allow_nan=False, separators=(",", ":"))
-    return text.replace("\x7f", "\\u007f")
+    return one_line(compare_as_json(compared, top=top, in_turns=in_turns))
 
 
 def compare_as_json(
     compared: Comparison, *, top: int | None = None, in_turns: bool = False
 ) -> dict[str, Json]:
-    """Give the same as plain values."""
-    unavailable = Unavailable()
+    """Return the same as plain values."""
     counted = change_counts(compared)
-    return {
-        "schema": SCHEMA,
-        "a": _side(compared.a),
-        "b": _side(compared.b),
-        "settings": [
-            {"name": name, "a": a or None, "b": b or None}
+    why = Unknown(compared.why_no_alignment)
+    report = CompareReport(
+        schema=SCHEMA,
+        a=_side(compared.a),
+        b=_side(compared.b),
+        settings=[
+            Setting(name=name, a=a or None, b=b or None)
             for name, a, b in different_settings(compared)
         ],
-        "measured_in_turns": in_turns,
-        "totals": [
-            {
-                "name": row.name,
-                "unit": row.unit,
-                **_figures(f"totals[name={row.name}]", row.pair, row.pair.difference, unavailable),
-            }
-            for row in total_rows(compared)
-        ],
-        "modules": {str(change): number for change, number in counted.items()}
-        if counted
-        else unavailable.missing("modules", compared.why_no_alignment),
-        "worst_by": default_figure(compared) if counted else None,
-        "layers": _layers(compared, top, unavailable),
-        "unavailable": unavailable.reasons,
-    }
+        measured_in_turns=in_turns,
+        totals=[_total(row) for row in total_rows(compared)],
+        modules=_changes(counted) if counted else why,
+        worst_by=default_figure(compared) if counted else None,
+        layers=_layers(compared, top),
+        unavailable={},
+    )
+    return plain(report)
 
 
-def _side(side: Side) -> Json:
-    return {"label": side.label, "settings": dict(side.settings)}
+def _side(side: Side) -> SideOfTwo:
+    return SideOfTwo(label=side.label, settings=dict(side.settings))
 
 
-def _figures(
-    at: str, pair: Pair, difference: float | None, unavailable: Unavailable
-) -> dict[str, Json]:
-    return {
-        "a": unavailable.figure(f"{at}.a", pair.a),
-        "b": unavailable.figure(f"{at}.b", pair.b),
-        "difference": unavailable.figure(f"{at}.difference", difference, "a side is not known"),
-        "ratio": unavailable.figure(f"{at}.ratio", pair.ratio, "a side is not known, or A is 0"),
-        "noise": pair.noise,
-        "doubt": pair.doubt or None,
-    }
+def _changes(counted: Mapping[Change, int]) -> Changes:
+    return Changes(
+        changed=counted["changed"],
+        moved=counted["moved"],
+        appeared=counted["appeared"],
+        vanished=counted["vanished"],
+        same=counted["same"],
+    )
 
 
-def _layers(compared: Comparison, top: int | None, unavailable: Unavailable) -> Json:
+def _total(row: TotalRow) -> Total:
+    figures = _figures(row.pair, row.pair.difference)
+    return Total(name=row.name, unit=row.unit, **asdict(figures))
+
+
+def _figures(pair: Pair, difference: float | None) -> Figures:
+    return Figures(
+        a=pair.a,
+        b=pair.b,
+        difference=or_why(difference, "a side is not known"),
+        ratio=or_why(pair.ratio, "a side is not known, or A is 0"),
+        noise=pair.noise,
+        doubt=pair.doubt or None,
+    )
+
+
+def _layers(compared: Comparison, top: int | None) -> list[ComparedLayer] | Unknown:
     alignment = compared.alignment
     if alignment is None:
-        return unavailable.missing("layers", compared.why_no_alignment)
+        return Unknown(compared.why_no_alignment)
     chosen: list[int] | range = range(len(alignment.nodes))
     if top is not None:
         chosen = [one.index for one in worst(compared, default_figure(compared), top)]
-    return [_layer(compared, alignment.nodes[index], unavailable) for index in chosen]
+    return [_layer(compared, alignment.nodes[index]) for index in chosen]
 
 
-def _layer(compared: Comparison, one: AlignedNode, unavailable: Unavailable) -> Json:
+def _layer(compared: Comparison, one: AlignedNode) -> ComparedLayer:
     node = node_of(compared, one)
-    found: dict[str, Json] = {
-        "path": node.path,
-        "kind": node.kind,
-        "type": node.type,
-        "depth": one.depth,
-        "change": one.change,
-        "former_path": former_path(compared, one) if one.change == "moved" else None,
-    }
-    for name in FIGURES:
+
+    def figures(name: FigureName) -> Figures:
         pair = figure_pair(compared, one, name)
-        at = f"layers[].{name}"
-        found[name] = _figures(at, pair, row_difference(one, pair), unavailable)
-    return found
+        return _figures(pair, row_difference(one, pair))
+
+    return ComparedLayer(
+        path=node.path,
+        kind=node.kind,
+        type=node.type,
+        depth=one.depth,
+        change=one.change,
+        former_path=former_path(compared, one) if one.change == "moved" else None,
+        seconds=figures("seconds"),
+        macs=figures("macs"),
+        flops=figures("flops"),
+        memory=figures("memory"),
+        parameters=figures("parameters"),
+    )

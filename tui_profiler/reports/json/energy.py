@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
 from tui_profiler.messages import Account, EnergyTotals, Unknown
+from tui_profiler.messages.energy import EnergyOf, EnergySource
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
     closure,
@@ -13,133 +18,208 @@ from tui_profiler.queries.cost.energy import (
     too_short,
 )
 from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json_values import Count, Known, Number, OfSome, or_why
 from tui_profiler.session import Session
 
-
-def energy(session: Session, unavailable: Unavailable) -> Json:
-    """Give the energy of a forward, and every counter that could be read."""
-    return {
-        "forward": _forward(session, forward_energy(session), unavailable),
-        "on_paper": _on_paper(session, unavailable),
-        "counters": _counters(session, unavailable),
-        "grid_g_per_kwh": unavailable.figure(
-            "energy.grid_g_per_kwh",
-            session.environment.grid_grams_per_kwh if session.environment is not None else None,
-            "no --grid-intensity was given",
-        ),
-        "grid_named": _grid_named(session, unavailable),
-    }
+Counted: TypeAlias = Literal["counter", "integral of power"]
 
 
-def _grid_named(session: Session, unavailable: Unavailable) -> Json:
+class EnergyOfForward(Struct, frozen=True, kw_only=True):
+    """Energy of the device that the model is on; null where nothing counts it, or too briefly."""
+
+    counter: str
+    provenance: Counted
+    seconds: Number
+    """Of running that was counted."""
+    steps: Count
+    """Of the counter."""
+    forwards: Number
+    joules: Number
+    """Measured, of one forward, idle power included."""
+    joules_per_item: Known[float]
+    watts: Number
+    idle_watts: Known[float]
+    """Of the machine while nothing ran."""
+    above_idle_joules: Known[float]
+    """Of one forward."""
+    flops_per_joule: Known[float]
+    co2_g: Known[float]
+    """Grams for one forward, at grid_g_per_kwh."""
+
+
+class EnergyOnPaper(Struct, frozen=True, kw_only=True):
+    """Energy of one forward, from published coefficients: not a measurement of this machine."""
+
+    provenance: Literal["estimated"]
+    low_joules: Number
+    high_joules: Number
+    low_co2_g: Known[float]
+    high_co2_g: Known[float]
+    coefficients: str
+    """Where the joules of an operation and of a byte are from."""
+
+
+class EnergyAccount(Struct, frozen=True, kw_only=True):
+    """From a step of the counter to another."""
+
+    seconds: Number
+    joules: Number
+    steps: Count
+    """Of the counter."""
+    forwards: Number
+    """One under way counts for its part."""
+
+
+class EnergyCounter(Struct, frozen=True, kw_only=True):
+    """One counter of energy."""
+
+    of: EnergyOf
+    name: str
+    provenance: Counted
+    running: EnergyAccount
+    idle: EnergyAccount
+    watts: Known[float]
+    """While forwards ran."""
+    idle_watts: Known[float]
+    limit_w: Known[float]
+    """The most it may draw for long."""
+    stopped: str | None
+    """Why it is not counted any more."""
+
+
+class Energy(Struct, frozen=True, kw_only=True):
+    """Only with --measure."""
+
+    forward: Known[EnergyOfForward]
+    on_paper: Known[EnergyOnPaper]
+    counters: Known[list[EnergyCounter]]
+    """Every counter of energy that could be read."""
+    grid_g_per_kwh: Known[float]
+    """Grams of CO2 for a kilowatt-hour, as the user named it."""
+    grid_named: Known[str]
+    """Whose grid that is, and of which year, where a place was named."""
+
+
+class LayerEnergy(Struct, frozen=True, kw_only=True):
+    """Only with --measure; joules of one forward spent in it."""
+
+    provenance: Literal["replay", "time share", "coefficients"]
+    """replay is measured, on the node alone; time share and coefficients are estimated."""
+    joules: Known[float]
+    """Of one forward; null for coefficients, which give an interval only."""
+    low: Number
+    """Least of the replays, or a lower bound."""
+    high: Number
+    replays: Count
+    closure: Known[float]
+    """Replays of all modules inside over its own, less one."""
+
+
+def energy(session: Session) -> Energy:
+    """Return the energy of a forward, and every counter that could be read."""
     known = session.environment
-    if known is not None and known.grid_named:
-        return known.grid_named
-    was_typed = known is not None and known.grid_grams_per_kwh is not None
-    why = "its grams were typed, no place" if was_typed else "no --grid-intensity was given"
-    return unavailable.missing("energy.grid_named", why)
+    in_grams = known.grid_grams_per_kwh if known is not None else None
+    not_given = "no --grid-intensity was given"
+    was_typed = "its grams were typed, no place" if in_grams is not None else not_given
+    return Energy(
+        forward=_forward(session, forward_energy(session)),
+        on_paper=_on_paper(session),
+        counters=_counters(session),
+        grid_g_per_kwh=or_why(in_grams, not_given),
+        grid_named=(known.grid_named if known is not None else "") or Unknown(was_typed),
+    )
 
 
-def layer_energy(session: Session, node: int, unavailable: Unavailable) -> Json:
-    """Give what a forward spends in one layer; ``provenance`` says how that is known."""
+def layer_energy(session: Session, node: int) -> LayerEnergy | Unknown:
+    """Return what a forward spends in one layer; ``provenance`` says how that is known."""
     found = node_energy(session, node)
     if not isinstance(found, Unknown):
-        missed = closure(session, node) if found.counts else Unknown("not replayed")
-        return {
-            "provenance": found.tier,
-            "joules": found.joules,
-            "low": found.low,
-            "high": found.high,
-            "replays": found.counts,
-            "closure": unavailable.figure("layers[].energy.closure", missed),
-        }
+        return LayerEnergy(
+            provenance=found.tier,
+            joules=found.joules,
+            low=found.low,
+            high=found.high,
+            replays=found.counts,
+            closure=closure(session, node) if found.counts else Unknown("not replayed"),
+        )
     paper = energy_on_paper(session, node)
     if isinstance(paper, Unknown):
-        return unavailable.missing("layers[].energy", f"{found.reason}; {paper.reason}")
-    unavailable.missing("layers[provenance=coefficients].energy.joules", found.reason)
-    return {
-        "provenance": "coefficients",
-        "joules": None,
-        "low": paper.low,
-        "high": paper.high,
-        "replays": 0,
-        "closure": unavailable.missing("layers[].energy.closure", "not replayed"),
-    }
+        return Unknown(f"{found.reason}; {paper.reason}")
+    return LayerEnergy(
+        provenance="coefficients",
+        joules=OfSome(found.reason, "provenance=coefficients"),
+        low=paper.low,
+        high=paper.high,
+        replays=0,
+        closure=Unknown("not replayed"),
+    )
 
 
-def _forward(session: Session, found: ForwardEnergy | Unknown, unavailable: Unavailable) -> Json:
-    path = "energy.forward"
+def _forward(session: Session, found: ForwardEnergy | Unknown) -> EnergyOfForward | Unknown:
     if isinstance(found, Unknown):
-        return unavailable.missing(path, found.reason)
-    figure = unavailable.figure
+        return found
     items = session.model.batch if session.model is not None else None
-    return {
-        "counter": found.name,
-        "provenance": "counter" if found.source == "counter" else "integral of power",
-        "seconds": found.seconds,
-        "steps": found.steps,
-        "forwards": found.forwards,
-        "joules": found.joules,
-        "joules_per_item": figure(
-            f"{path}.joules_per_item",
-            found.joules / items if items else None,
-            "its inputs have no batch axis",
-        ),
-        "watts": found.watts,
-        "idle_watts": figure(f"{path}.idle_watts", found.idle_watts),
-        "above_idle_joules": figure(f"{path}.above_idle_joules", found.above_idle_joules),
-        "flops_per_joule": figure(f"{path}.flops_per_joule", found.flops_per_joule),
-        "co2_g": figure(f"{path}.co2_g", found.grams),
-    }
+    per_item = found.joules / items if items else Unknown("its inputs have no batch axis")
+    return EnergyOfForward(
+        counter=found.name,
+        provenance=_counted(found.source),
+        seconds=found.seconds,
+        steps=found.steps,
+        forwards=found.forwards,
+        joules=found.joules,
+        joules_per_item=per_item,
+        watts=found.watts,
+        idle_watts=found.idle_watts,
+        above_idle_joules=found.above_idle_joules,
+        flops_per_joule=found.flops_per_joule,
+        co2_g=found.grams,
+    )
 
 
-def _on_paper(session: Session, unavailable: Unavailable) -> Json:
+def _counted(source: EnergySource) -> Counted:
+    return "counter" if source == "counter" else "integral of power"
+
+
+def _on_paper(session: Session) -> EnergyOnPaper | Unknown:
     found = energy_on_paper(session, 0)
     if not isinstance(found, PaperEnergy):
-        return unavailable.missing("energy.on_paper", found.reason)
-    return {
-        "provenance": "estimated",
-        "low_joules": found.low,
-        "high_joules": found.high,
-        "low_co2_g": unavailable.figure("energy.on_paper.low_co2_g", grams(session, found.low)),
-        "high_co2_g": unavailable.figure("energy.on_paper.high_co2_g", grams(session, found.high)),
-        "coefficients": found.source,
-    }
+        return found
+    return EnergyOnPaper(
+        provenance="estimated",
+        low_joules=found.low,
+        high_joules=found.high,
+        low_co2_g=grams(session, found.low),
+        high_co2_g=grams(session, found.high),
+        coefficients=found.source,
+    )
 
 
-def _counters(session: Session, unavailable: Unavailable) -> Json:
-    path = "energy.counters"
+def _counters(session: Session) -> list[EnergyCounter] | Unknown:
     if session.sample is None:
-        return unavailable.missing(path, "no sample of the counters has come")
+        return Unknown("no sample of the counters has come")
     found = session.sample.energy
-    if isinstance(found, Unknown):
-        return unavailable.missing(path, found.reason)
-    return [_counter(one, f"{path}[{index}]", unavailable) for index, one in enumerate(found)]
+    return found if isinstance(found, Unknown) else [_counter(one) for one in found]
 
 
-def _counter(totals: EnergyTotals, path: str, unavailable: Unavailable) -> Json:
-    short = too_short(totals.running)
-    running = totals.running
-    return {
-        "of": totals.of,
-        "name": totals.name,
-        "provenance": "counter" if totals.source == "counter" else "integral of power",
-        "running": _account(running),
-        "idle": _account(totals.idle),
-        "watts": unavailable.figure(
-            f"{path}.watts", short if short is not None else running.joules / running.seconds
-        ),
-        "idle_watts": unavailable.figure(f"{path}.idle_watts", idle_watts(totals)),
-        "limit_w": unavailable.figure(f"{path}.limit_w", totals.limit_watts, "not reported"),
-        "stopped": totals.why or None,
-    }
+def _counter(totals: EnergyTotals) -> EnergyCounter:
+    short, running = too_short(totals.running), totals.running
+    return EnergyCounter(
+        of=totals.of,
+        name=totals.name,
+        provenance=_counted(totals.source),
+        running=_account(running),
+        idle=_account(totals.idle),
+        watts=short if short is not None else running.joules / running.seconds,
+        idle_watts=idle_watts(totals),
+        limit_w=or_why(totals.limit_watts, "not reported"),
+        stopped=totals.why or None,
+    )
 
 
-def _account(account: Account) -> Json:
-    return {
-        "seconds": account.seconds,
-        "joules": account.joules,
-        "steps": account.steps,
-        "forwards": account.work,
-    }
+def _account(account: Account) -> EnergyAccount:
+    return EnergyAccount(
+        seconds=account.seconds,
+        joules=account.joules,
+        steps=account.steps,
+        forwards=account.work,
+    )

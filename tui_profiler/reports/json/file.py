@@ -1,82 +1,64 @@
-"""What a report says of a file of weights, and what it cannot say of parameters alone."""
+"""What a report says of the model's file."""
 
 from __future__ import annotations
 
-from tui_profiler.messages import NO_FORWARD
-from tui_profiler.reports.json_values import Json, Unavailable
-from tui_profiler.session import Session, Tree
+from typing import Annotated, TypeAlias
 
-_OF_MODEL = (
-    "total_macs",
-    "total_flops",
-    "total_memory",
-    "arithmetic_intensity",
-    "coverage",
-    "real_run",
-    "breakdown",
-    "layer_types",
-    "intensity_bands",
-    "bottlenecks",
-)
-_OF_LAYER = (
-    "calls",
-    "macs",
-    "flops",
-    "uncosted",
-    "memory",
-    "input_bytes",
-    "weight_bytes",
-    "output_bytes",
-    "output_shape",
-    "arithmetic_intensity",
-    "bottleneck",
-)
+from msgspec import Struct
+
+from tui_profiler.messages import FileFacts
+from tui_profiler.reports.json_values import Count, one_of
+
+_Content: TypeAlias = Annotated[str, one_of("parameters", "module", "program", "other", "nothing")]
+_Checksum: TypeAlias = Annotated[
+    str, one_of("verified", "failed", "none in this format", "not checked")
+]
 
 
-def file_section(session: Session) -> Json:
-    """Give what a look into the model's file told; null where the model is no file."""
-    found = session.file
+class Problem(Struct, frozen=True, kw_only=True):
+    """Something in the file that is not as it should be."""
+
+    file: str
+    where: str | None
+    what: str
+
+
+class File(Struct, frozen=True, kw_only=True):
+    """What a look into the model's file told, without loading it."""
+
+    kind: str
+    """By its bytes: safetensors, torchscript, exported-program, torch-zip-state-dict, ..."""
+    content: _Content
+    bytes: Count
+    """Of all storages in use, each counted once."""
+    tensors: Count
+    checksum: _Checksum
+    globals: tuple[str, ...]
+    """What loading it would import; at most 100."""
+    untrusted_globals: tuple[str, ...]
+    """Those of them that run code."""
+    problems: list[Problem]
+    """At most 100."""
+    problem_count: Count
+    hint: str | None
+    """The command that runs these parameters."""
+
+
+def file_section(found: FileFacts | None) -> File | None:
+    """Return what a look into the model's file told; None where the model is no file."""
     if found is None:
         return None
-    return {
-        "kind": found.kind,
-        "content": found.content,
-        "bytes": found.bytes,
-        "tensors": found.tensors,
-        "checksum": found.checksum,
-        "globals": found.globals,
-        "untrusted_globals": found.untrusted_globals,
-        "problems": [
-            {"file": problem.file, "where": problem.where or None, "what": problem.what}
-            for problem in found.problems
+    return File(
+        kind=found.kind,
+        content=found.content,
+        bytes=found.bytes,
+        tensors=found.tensors,
+        checksum=found.checksum,
+        globals=found.globals,
+        untrusted_globals=found.untrusted_globals,
+        problems=[
+            Problem(file=one.file, where=one.where or None, what=one.what) for one in found.problems
         ],
-        "problem_count": found.problem_count,
-        "hint": found.hint or None,
-    }
-
-
-def without_forward(report: dict[str, Json], unavailable: Unavailable) -> None:
-    """Put null, with the reason, where only a forward pass gives a figure."""
-    for name in _OF_MODEL:
-        report[name] = _replaced(name, unavailable)
-
-
-def layer_without_forward(layer: dict[str, Json], unavailable: Unavailable) -> None:
-    """Do the same in one layer."""
-    for name in _OF_LAYER:
-        layer[name] = _replaced(f"layers[].{name}", unavailable)
-
-
-def _replaced(path: str, unavailable: Unavailable) -> Json:
-    """Give null; this reason goes before those of the parts, which are no more."""
-    for known in [known for known in unavailable.reasons if known.startswith(f"{path}.")]:
-        del unavailable.reasons[known]
-    unavailable.reasons[path] = NO_FORWARD
-    return None
-
-
-def why_no_environment(tree: Tree) -> str:
-    """Say why there is no environment: torch was not needed, or the worker was silent."""
-    if tree.has_forward:
-        return "the worker did not tell it"
-    return "torch was not imported: the parameters were read without it"
+        problem_count=found.problem_count,
+        hint=found.hint or None,
+    )

@@ -2,62 +2,97 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
 from tui_profiler.findings import CHECKS, Finding, findings, withheld
-from tui_profiler.findings.evidence.finding import Evidence, Gain
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.findings.evidence.finding import Provenance, Saves, Unit
+from tui_profiler.queries.time.modes import ModeName
+from tui_profiler.reports.json_values import Count, Known, Share, entries
 from tui_profiler.session import Session, Tree
 
 
-def findings_section(session: Session, tree: Tree, unavailable: Unavailable) -> Json:
+class Evidence(Struct, frozen=True, kw_only=True):
+    """One figure that a finding stands on."""
+
+    what: str
+    value: Known[float]
+    unit: Unit
+    provenance: Provenance
+
+
+class Gain(Struct, frozen=True, kw_only=True):
+    """What the change is predicted to save."""
+
+    of: Saves
+    share: Known[Share]
+    """Predicted to be saved; null where it is not known."""
+    is_bound: bool
+    """The share is the most that there is to gain."""
+    provenance: Provenance
+    formula: str
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """One finding."""
+
+    kind: str
+    holds_in: tuple[ModeName, ...]
+    """Modes of a program that this kind of advice is made for."""
+    title: str
+    why: str
+    paths: Annotated[list[str], Meta(min_length=1)]
+    """Of the nodes that it speaks of; an empty path is the root."""
+    evidence: Annotated[list[Evidence], Meta(min_length=1)]
+    gains: Annotated[list[Gain], Meta(min_length=1)]
+    trial: str | None
+    """Kind of the trial that tests it."""
+    why_no_trial: str | None
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """Advice, only with --findings; by predicted gain."""
+
+    checks: Count
+    """Questions that were asked of the session."""
+    withheld: tuple[str, ...]
+    """Kinds that do not hold in the mode that the program runs the model in, or where that is not
+    known."""
+    found: Annotated[list[Advice], entries("kind={kind}")]
+
+
+def findings_section(session: Session, tree: Tree) -> Findings:
     """Return every finding, by predicted gain, and which kinds do not hold in this mode."""
-    return {
-        "checks": len(CHECKS),
-        "withheld": list(withheld(session)),
-        "found": [
-            _finding(f"findings.found[kind={one.kind}]", one, tree, unavailable)
-            for one in findings(session)
-        ],
-    }
+    return Findings(
+        checks=len(CHECKS),
+        withheld=withheld(session),
+        found=[_advice(one, tree) for one in findings(session)],
+    )
 
 
-def _holds_in(one: Finding) -> Json:
+def _advice(one: Finding, tree: Tree) -> Advice:
     holds_in = CHECKS[one.kind].holds_in
-    return ["inference", "training"] if holds_in == "both" else [holds_in]
-
-
-def _finding(at: str, one: Finding, tree: Tree, unavailable: Unavailable) -> Json:
-    return {
-        "kind": one.kind,
-        "holds_in": _holds_in(one),
-        "title": one.title,
-        "why": one.why,
-        "paths": [tree.nodes[node].path for node in one.nodes],
-        "evidence": [
-            _evidence(f"{at}.evidence[{place}]", part, unavailable)
-            for place, part in enumerate(one.evidence)
+    return Advice(
+        kind=one.kind,
+        holds_in=("inference", "training") if holds_in == "both" else (holds_in,),
+        title=one.title,
+        why=one.why,
+        paths=[tree.nodes[node].path for node in one.nodes],
+        evidence=[
+            Evidence(what=part.what, value=part.figure, unit=part.unit, provenance=part.provenance)
+            for part in one.evidence
         ],
-        "gains": [
-            _gain(f"{at}.gains[{place}]", gain, unavailable) for place, gain in enumerate(one.gains)
+        gains=[
+            Gain(
+                of=gain.of,
+                share=gain.share,
+                is_bound=gain.is_bound,
+                provenance=gain.provenance,
+                formula=gain.formula,
+            )
+            for gain in one.gains
         ],
-        "trial": one.trial,
-        "why_no_trial": one.why_no_trial or None,
-    }
-
-
-def _evidence(at: str, part: Evidence, unavailable: Unavailable) -> Json:
-    return {
-        "what": part.what,
-        "value": unavailable.figure(f"{at}.value", part.figure),
-        "unit": part.unit,
-        "provenance": part.provenance,
-    }
-
-
-def _gain(at: str, gain: Gain, unavailable: Unavailable) -> Json:
-    return {
-        "of": gain.of,
-        "share": unavailable.figure(f"{at}.share", gain.share),
-        "is_bound": gain.is_bound,
-        "provenance": gain.provenance,
-        "formula": gain.formula,
-    }
+        trial=one.trial,
+        why_no_trial=one.why_no_trial or None,
+    )

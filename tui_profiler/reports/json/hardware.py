@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Annotated
 
-from msgspec.structs import asdict
+from msgspec import Struct
 
 from tui_profiler.messages import (
     Allocator,
     Environment,
-    Figure,
     Gpu,
     MigDevice,
     PerfCounters,
     Sample,
+    Traffic,
     Unknown,
 )
 from tui_profiler.messages.hardware import NOT_RECORDED
@@ -24,193 +24,293 @@ from tui_profiler.queries.cost.machine import (
     miss_share,
     parallel_efficiency,
 )
-from tui_profiler.reports.ceilings import OF_HARDWARE, ceilings_json
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.ceilings import Roofs, ceilings_section
+from tui_profiler.reports.json_values import EACH, Count, Known, Number
 from tui_profiler.session import Session
 
-_OF_GPU = {
-    "utilisation": "utilisation",
-    "memory_bytes": "memory_bytes",
-    "memory_total_bytes": "memory_total_bytes",
-    "temperature_celsius": "temperature_celsius",
-    "power_watts": "power_w",
-    "power_limit_watts": "power_limit_w",
-    "clock_hertz": "clock_hz",
-    "power_instant_watts": "power_instant_w",
-    "power_average_watts": "power_average_w",
-    "module_watts": "module_w",
-    "memory_watts": "memory_w",
-    "energy_joules": "energy_j",
-    "memory_clock_hertz": "memory_clock_hz",
-    "pcie_sent_bytes": "pcie_sent_bytes_per_s",
-    "pcie_received_bytes": "pcie_received_bytes_per_s",
-    "pcie_generation": "pcie_generation",
-    "pcie_width": "pcie_width",
-}
-"""Field of ``Gpu``: name in the report."""
-_OF_TRAFFIC = {
-    "disk_read_bytes": "disk_read_bytes_per_s",
-    "disk_written_bytes": "disk_written_bytes_per_s",
-    "network_received_bytes": "network_received_bytes_per_s",
-    "network_sent_bytes": "network_sent_bytes_per_s",
-    "process_read_bytes": "process_read_bytes_per_s",
-    "process_written_bytes": "process_written_bytes_per_s",
-    "voluntary_switches": "voluntary_switches_per_s",
-    "involuntary_switches": "involuntary_switches_per_s",
-}
-_COUNTED = (
-    "instructions",
-    "cycles",
-    "cache_references",
-    "cache_misses",
-    "last_level_loads",
-    "last_level_misses",
-)
+
+class ProcessorCache(Struct, frozen=True, kw_only=True):
+    """Caches of one level."""
+
+    level: Count
+    """1 is the nearest to a core."""
+    bytes: Count
+    """Of one."""
+    cores: Count
+    """Logical cores that share it."""
+    count: Count
+    """How many of them."""
 
 
-def hardware(session: Session, unavailable: Unavailable) -> Json:
-    """Give what is known of the machine."""
-    return {
-        "ceilings": ceilings_json(session.ceilings, unavailable, OF_HARDWARE),
-        "caches": _caches(session.environment, unavailable),
-        "sample": _sample(session, session.sample, unavailable),
-    }
+class TrafficSample(Struct, frozen=True, kw_only=True):
+    """Since the sample before; switches are those of the process."""
+
+    disk_read_bytes_per_s: Known[float]
+    disk_written_bytes_per_s: Known[float]
+    network_received_bytes_per_s: Known[float]
+    network_sent_bytes_per_s: Known[float]
+    process_read_bytes_per_s: Known[float]
+    process_written_bytes_per_s: Known[float]
+    voluntary_switches_per_s: Known[float]
+    involuntary_switches_per_s: Known[float]
 
 
-def _caches(environment: Environment | None, unavailable: Unavailable) -> Json:
+class CounterSample(Struct, frozen=True, kw_only=True):
+    """Performance counters of the process, user space."""
+
+    seconds: Number
+    """How long was counted."""
+    instructions: Known[float]
+    cycles: Known[float]
+    cache_references: Known[float]
+    cache_misses: Known[float]
+    last_level_loads: Known[float]
+    last_level_misses: Known[float]
+    instructions_per_cycle: Known[float]
+    cache_miss_share: Known[float]
+    """Misses over references."""
+    last_level_miss_share: Known[float]
+    """Of loads."""
+    counted_share: Number
+    """Below 1 the counters took turns and the figures are scaled up."""
+
+
+class AllocatorSample(Struct, frozen=True, kw_only=True):
+    """torch's allocator of one device."""
+
+    device: str
+    allocated_bytes: Known[float]
+    reserved_bytes: Known[float]
+    inactive_split_bytes: Known[float]
+    peak_allocated_bytes: Known[float]
+    peak_reserved_bytes: Known[float]
+    retries: Known[float]
+    out_of_memory: Known[float]
+    fragmentation: Known[float]
+    """inactive_split_bytes over reserved_bytes."""
+
+
+class ProcessOnGpu(Struct, frozen=True, kw_only=True):
+    """A process that uses the GPU."""
+
+    pid: Count
+    """As the driver tells it, of the host."""
+    memory_bytes: Known[float]
+    utilisation: Known[float]
+
+
+class GpuSlice(Struct, frozen=True, kw_only=True):
+    """A MIG device."""
+
+    name: str
+    uuid: str | None
+    cuda_index: Count | None
+    memory_bytes: Known[float]
+    memory_total_bytes: Known[float]
+
+
+class GpuSample(Struct, frozen=True, kw_only=True):
+    """One GPU."""
+
+    name: str
+    index: Count | None
+    """NVML's number."""
+    uuid: str | None
+    cuda_index: Count | None
+    """N of cuda:N in the process; null where it does not see it or it is not sure."""
+    utilisation: Known[float]
+    memory_bytes: Known[float]
+    memory_total_bytes: Known[float]
+    temperature_celsius: Known[float]
+    power_w: Known[float]
+    power_limit_w: Known[float]
+    clock_hz: Known[float]
+    power_instant_w: Known[float]
+    """Of the GPU now."""
+    power_average_w: Known[float]
+    """Of the GPU, mean of a second."""
+    module_w: Known[float]
+    """Of GPU and processor where they share a module."""
+    memory_w: Known[float]
+    """Of the GPU's memory."""
+    energy_j: Known[float]
+    """Since the driver was loaded."""
+    memory_clock_hz: Known[float]
+    pcie_sent_bytes_per_s: Known[float]
+    """From the GPU."""
+    pcie_received_bytes_per_s: Known[float]
+    """To the GPU."""
+    pcie_generation: Known[float]
+    """Of the link now."""
+    pcie_width: Known[float]
+    """Lanes."""
+    throttled_by: str
+    processes: Known[Annotated[list[ProcessOnGpu], EACH]]
+    mig: list[GpuSlice]
+    """Slices of a GPU that is divided."""
+
+
+class MachineSample(Struct, frozen=True, kw_only=True):
+    """The last sample of the counters."""
+
+    core_utilisation: list[Known[float]]
+    frequency_hz: Known[float]
+    memory_bytes: Count
+    memory_total_bytes: Count
+    process_bytes: Known[float]
+    process_peak_bytes: Known[float]
+    """The most that was ever resident."""
+    process_cores: Known[float]
+    """Cores kept busy."""
+    process_threads: Known[float]
+    parallel_efficiency: Known[float]
+    """CPU time over wall time and torch's threads, of the last seconds in which forwards ran."""
+    package_w: Known[float]
+    traffic: Known[TrafficSample]
+    counters: Known[CounterSample]
+    allocators: Known[list[AllocatorSample]]
+    """torch's, one for each device in use."""
+    gpus: Known[list[GpuSample]]
+
+
+class Hardware(Struct, frozen=True, kw_only=True):
+    """The machine; only with --measure."""
+
+    ceilings: Known[Roofs]
+    caches: Known[list[ProcessorCache]]
+    """Of the processor, those that hold data."""
+    sample: Known[MachineSample]
+
+
+def hardware(session: Session) -> Hardware:
+    """Return what is known of the machine."""
+    ceilings, sample = session.ceilings, session.sample
+    return Hardware(
+        ceilings=ceilings_section(ceilings)
+        if ceilings is not None
+        else Unknown("this machine's ceilings were not measured"),
+        caches=_caches(session.environment),
+        sample=_sample(session, sample)
+        if sample is not None
+        else Unknown("no sample of the counters has come"),
+    )
+
+
+def _caches(environment: Environment | None) -> list[ProcessorCache] | Unknown:
     if environment is None or not environment.caches:
-        return unavailable.missing("hardware.caches", "the kernel does not describe them")
+        return Unknown("the kernel does not describe them")
     return [
-        {
-            "level": cache.level,
-            "bytes": cache.bytes,
-            "cores": cache.cores,
-            "count": cache.count,
-        }
-        for cache in environment.caches
+        ProcessorCache(level=one.level, bytes=one.bytes, cores=one.cores, count=one.count)
+        for one in environment.caches
     ]
 
 
-def _sample(session: Session, sample: Sample | None, unavailable: Unavailable) -> Json:
-    path = "hardware.sample"
-    if sample is None:
-        return unavailable.missing(path, "no sample of the counters has come")
-    figure = unavailable.figure
-    return {
-        "core_utilisation": [
-            figure(f"{path}.core_utilisation[{index}]", core.utilisation)
-            for index, core in enumerate(sample.cores)
+def _sample(session: Session, sample: Sample) -> MachineSample:
+    return MachineSample(
+        core_utilisation=[core.utilisation for core in sample.cores],
+        frequency_hz=sample.frequency_hertz,
+        memory_bytes=sample.memory_bytes,
+        memory_total_bytes=sample.memory_total_bytes,
+        process_bytes=sample.process_bytes,
+        process_peak_bytes=sample.process_peak_bytes,
+        process_cores=sample.process_cpu,
+        process_threads=sample.process_threads,
+        parallel_efficiency=parallel_efficiency(session),
+        package_w=sample.package_watts,
+        traffic=NOT_RECORDED if sample.traffic is None else _traffic(sample.traffic),
+        counters=NOT_RECORDED if sample.counters is None else _counters(sample.counters),
+        allocators=sample.allocators
+        if isinstance(sample.allocators, Unknown)
+        else [_allocator(one) for one in sample.allocators],
+        gpus=sample.gpus
+        if isinstance(sample.gpus, Unknown)
+        else [_gpu(one) for one in sample.gpus],
+    )
+
+
+def _traffic(found: Traffic) -> TrafficSample:
+    return TrafficSample(
+        disk_read_bytes_per_s=found.disk_read_bytes,
+        disk_written_bytes_per_s=found.disk_written_bytes,
+        network_received_bytes_per_s=found.network_received_bytes,
+        network_sent_bytes_per_s=found.network_sent_bytes,
+        process_read_bytes_per_s=found.process_read_bytes,
+        process_written_bytes_per_s=found.process_written_bytes,
+        voluntary_switches_per_s=found.voluntary_switches,
+        involuntary_switches_per_s=found.involuntary_switches,
+    )
+
+
+def _counters(counters: PerfCounters) -> CounterSample:
+    return CounterSample(
+        seconds=counters.seconds,
+        instructions=counters.instructions,
+        cycles=counters.cycles,
+        cache_references=counters.cache_references,
+        cache_misses=counters.cache_misses,
+        last_level_loads=counters.last_level_loads,
+        last_level_misses=counters.last_level_misses,
+        instructions_per_cycle=instructions_per_cycle(counters),
+        cache_miss_share=miss_share(counters),
+        last_level_miss_share=last_level_miss_share(counters),
+        counted_share=counters.counted_share,
+    )
+
+
+def _allocator(found: Allocator) -> AllocatorSample:
+    return AllocatorSample(
+        device=found.device,
+        allocated_bytes=found.allocated_bytes,
+        reserved_bytes=found.reserved_bytes,
+        inactive_split_bytes=found.inactive_split_bytes,
+        peak_allocated_bytes=found.peak_allocated_bytes,
+        peak_reserved_bytes=found.peak_reserved_bytes,
+        retries=found.retries,
+        out_of_memory=found.out_of_memory,
+        fragmentation=fragmentation(found),
+    )
+
+
+def _gpu(gpu: Gpu) -> GpuSample:
+    processes = gpu.processes
+    return GpuSample(
+        name=gpu.name,
+        index=gpu.index if gpu.index >= 0 else None,
+        uuid=gpu.uuid or None,
+        cuda_index=gpu.cuda_index,
+        utilisation=gpu.utilisation,
+        memory_bytes=gpu.memory_bytes,
+        memory_total_bytes=gpu.memory_total_bytes,
+        temperature_celsius=gpu.temperature_celsius,
+        power_w=gpu.power_watts,
+        power_limit_w=gpu.power_limit_watts,
+        clock_hz=gpu.clock_hertz,
+        power_instant_w=gpu.power_instant_watts,
+        power_average_w=gpu.power_average_watts,
+        module_w=gpu.module_watts,
+        memory_w=gpu.memory_watts,
+        energy_j=gpu.energy_joules,
+        memory_clock_hz=gpu.memory_clock_hertz,
+        pcie_sent_bytes_per_s=gpu.pcie_sent_bytes,
+        pcie_received_bytes_per_s=gpu.pcie_received_bytes,
+        pcie_generation=gpu.pcie_generation,
+        pcie_width=gpu.pcie_width,
+        throttled_by=gpu.throttled_by,
+        processes=processes
+        if isinstance(processes, Unknown)
+        else [
+            ProcessOnGpu(pid=one.pid, memory_bytes=one.memory_bytes, utilisation=one.utilisation)
+            for one in processes
         ],
-        "frequency_hz": figure(f"{path}.frequency_hz", sample.frequency_hertz),
-        "memory_bytes": sample.memory_bytes,
-        "memory_total_bytes": sample.memory_total_bytes,
-        "process_bytes": figure(f"{path}.process_bytes", sample.process_bytes),
-        "process_peak_bytes": figure(f"{path}.process_peak_bytes", sample.process_peak_bytes),
-        "process_cores": figure(f"{path}.process_cores", sample.process_cpu),
-        "process_threads": figure(f"{path}.process_threads", sample.process_threads),
-        "parallel_efficiency": figure(f"{path}.parallel_efficiency", parallel_efficiency(session)),
-        "package_w": figure(f"{path}.package_w", sample.package_watts),
-        "traffic": _named(f"{path}.traffic", sample.traffic, _OF_TRAFFIC, unavailable),
-        "counters": _counters(f"{path}.counters", sample.counters, unavailable),
-        "allocators": _allocators(f"{path}.allocators", sample, unavailable),
-        "gpus": _gpus(sample.gpus, unavailable),
-    }
+        mig=[_slice(part) for part in gpu.mig],
+    )
 
 
-def _counters(path: str, counters: PerfCounters | None, unavailable: Unavailable) -> Json:
-    if counters is None:
-        return unavailable.missing(path, NOT_RECORDED.reason)
-    figure = unavailable.figure
-    return {
-        "seconds": counters.seconds,
-        **{name: figure(f"{path}.{name}", getattr(counters, name)) for name in _COUNTED},
-        "instructions_per_cycle": figure(
-            f"{path}.instructions_per_cycle", instructions_per_cycle(counters)
-        ),
-        "cache_miss_share": figure(f"{path}.cache_miss_share", miss_share(counters)),
-        "last_level_miss_share": figure(
-            f"{path}.last_level_miss_share", last_level_miss_share(counters)
-        ),
-        "counted_share": counters.counted_share,
-    }
-
-
-def _allocators(path: str, sample: Sample, unavailable: Unavailable) -> Json:
-    if isinstance(sample.allocators, Unknown):
-        return unavailable.missing(path, sample.allocators.reason)
-    return [
-        _allocator(f"{path}[{index}]", allocator, unavailable)
-        for index, allocator in enumerate(sample.allocators)
-    ]
-
-
-def _allocator(path: str, allocator: Allocator, unavailable: Unavailable) -> Json:
-    figures: dict[str, Figure] = asdict(allocator)
-    del figures["device"]
-    figures["fragmentation"] = fragmentation(allocator)
-    return {
-        "device": allocator.device,
-        **{name: unavailable.figure(f"{path}.{name}", one) for name, one in figures.items()},
-    }
-
-
-def _gpus(gpus: tuple[Gpu, ...] | Unknown, unavailable: Unavailable) -> Json:
-    path = "hardware.sample.gpus"
-    if isinstance(gpus, Unknown):
-        return unavailable.missing(path, gpus.reason)
-    return [_gpu(gpu, f"{path}[{index}]", unavailable) for index, gpu in enumerate(gpus)]
-
-
-def _gpu(gpu: Gpu, path: str, unavailable: Unavailable) -> Json:
-    figures = {
-        name: unavailable.figure(f"{path}.{name}", getattr(gpu, field))
-        for field, name in _OF_GPU.items()
-    }
-    return {
-        "name": gpu.name,
-        "index": gpu.index if gpu.index >= 0 else None,
-        "uuid": gpu.uuid or None,
-        "cuda_index": gpu.cuda_index,
-        **figures,
-        "throttled_by": gpu.throttled_by,
-        "processes": _processes(gpu, f"{path}.processes", unavailable),
-        "mig": [
-            _slice(part, f"{path}.mig[{index}]", unavailable) for index, part in enumerate(gpu.mig)
-        ],
-    }
-
-
-def _processes(gpu: Gpu, path: str, unavailable: Unavailable) -> Json:
-    if isinstance(gpu.processes, Unknown):
-        return unavailable.missing(path, gpu.processes.reason)
-    return [
-        {
-            "pid": one.pid,
-            "memory_bytes": unavailable.figure(f"{path}[].memory_bytes", one.memory_bytes),
-            "utilisation": unavailable.figure(f"{path}[].utilisation", one.utilisation),
-        }
-        for one in gpu.processes
-    ]
-
-
-def _slice(part: MigDevice, path: str, unavailable: Unavailable) -> Json:
-    figure = unavailable.figure
-    return {
-        "name": part.name,
-        "uuid": part.uuid or None,
-        "cuda_index": part.cuda_index,
-        "memory_bytes": figure(f"{path}.memory_bytes", part.memory_bytes),
-        "memory_total_bytes": figure(f"{path}.memory_total_bytes", part.memory_total_bytes),
-    }
-
-
-def _named(
-    path: str, values: object | None, names: Mapping[str, str], unavailable: Unavailable
-) -> Json:
-    """Give some fields of a struct under the names of the report."""
-    if values is None:
-        return unavailable.missing(path, NOT_RECORDED.reason)
-    return {
-        name: unavailable.figure(f"{path}.{name}", getattr(values, field))
-        for field, name in names.items()
-    }
+def _slice(part: MigDevice) -> GpuSlice:
+    return GpuSlice(
+        name=part.name,
+        uuid=part.uuid or None,
+        cuda_index=part.cuda_index,
+        memory_bytes=part.memory_bytes,
+        memory_total_bytes=part.memory_total_bytes,
+    )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from tui_profiler.messages import Tick
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta, Struct
+
+from tui_profiler.messages import Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
-from tui_profiler.reports.json.energy import energy
-from tui_profiler.reports.json.hardware import hardware
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json.energy import Energy, energy
+from tui_profiler.reports.json.hardware import Hardware, hardware
+from tui_profiler.reports.json_values import Count, Known, OfSome, Size, or_why
 from tui_profiler.session import Session
 
 OPS_PER_FORWARD = "operators are timed per forward, all calls together"
@@ -18,84 +22,180 @@ NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
 
 
-def measured(session: Session, unavailable: Unavailable) -> dict[str, Json]:
-    """Give latency, throughput, overhead, hardware and energy of a session that was measured."""
-    tick = session.tick
-    reason = why_no_times(session)
-    if tick is None or reason:
-        latency, throughput = (unavailable.missing(p, reason) for p in ("latency", "throughput"))
-    else:
-        latency = _latency(session, tick, unavailable)
-        throughput = {
-            "per_s": unavailable.figure("throughput.per_s", any_rate(session)),
-            "provenance": "estimated" if is_estimated_rate(session) else "counted",
-        }
+class Latency(Struct, frozen=True, kw_only=True):
+    """Seconds of one forward."""
+
+    p50_s: Known[float]
+    p95_s: Known[float]
+    mean_s: Known[float]
+    forwards: Count
+    warmup_forwards: Count
+    """Not in any figure."""
+    cold: bool
+    """Whether all times are of warm-up forwards, as many as "forwards" says, because the program
+    ran no others before it ended or paused. Such times are longer than those of the steady state.
+    The forward that the costs were recorded from is never one of them."""
+    as_traced: bool
+    """Whether all times are of forwards with inputs and in a mode as of the one that costs are of.
+    Else those took next to no time, all times are of the other forwards, and nothing is derived
+    from times and costs together."""
+    other_forwards: Count
+    """Forwards of the other sort: in no time, but in the throughput."""
+    other_time_share: Known[float]
+    """Their share of the time of all forwards."""
+
+
+class Throughput(Struct, frozen=True, kw_only=True):
+    """Items per second."""
+
+    per_s: Known[float]
+    """Items (forwards x batch) per second."""
+    provenance: Literal["counted", "estimated"]
+    """estimated where only a share of a program's own forwards was recorded."""
+
+
+class Overhead(Struct, frozen=True, kw_only=True):
+    """What watching cost: time watched over time bare, less one."""
+
+    ratio: Known[float]
+    interval: Annotated[list[Known[float]], Meta(min_length=2, max_length=2)]
+    """95 %: low, high."""
+    pairs: Count
+
+
+class Measured(TypedDict):
+    """What was measured of the whole; each is a field of the report."""
+
+    latency: Latency | Unknown
+    throughput: Throughput | Unknown
+    overhead: Overhead | Unknown
+    hardware: Hardware | Unknown
+    energy: Energy | Unknown
+
+
+class MeasuredMemory(Struct, frozen=True, kw_only=True):
+    """Memory of one forward on the CPU, from the memory events of torch's profiler.
+
+    null where no such window was opened.
+    """
+
+    peak_bytes: Count
+    """At its worst moment: weights, inputs, and what it had allocated."""
+    weights_bytes: Count
+    """Storages of parameters and buffers."""
+    inputs_bytes: Count
+    """Storages of the inputs."""
+    allocated_bytes: Count
+    """The most that the forward had allocated at once."""
+    allocations: Count
+    """Allocations of the forward."""
+
+
+class LayerMemory(Struct, frozen=True, kw_only=True):
+    """Of a module that was called in a window with memory events."""
+
+    allocated_bytes: Count
+    """Allocated in its calls, modules inside included, freed or not."""
+    peak_bytes: Count
+    """The most that the forward had allocated at once, during a call of it."""
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """Of a module that was measured; seconds."""
+
+    calls: Count
+    mean_s: Known[Size]
+    """Of a call."""
+    p50_s: Known[Size]
+    """Of a call."""
+    p95_s: Known[Size]
+    """Of a call."""
+    max_s: Known[Size]
+    """Of a call, lately."""
+    self_s: Known[Size]
+    """Median of a forward, without modules inside."""
+    per_forward_s: Known[Size]
+    """Median of a forward, all calls together."""
+    self_mean_s: Known[float]
+    """Mean of a forward without modules inside. The total_mean_s of a module is its self_mean_s and
+    the total_mean_s of the modules directly inside."""
+    total_mean_s: Known[Size]
+    """Mean of a forward, all calls together, over the same forwards for every module."""
+    share: Known[Size]
+    """per_forward_s over that of the root."""
+
+
+def measured(session: Session) -> Measured:
+    """Return latency, throughput, overhead, hardware and energy of a session that was measured."""
+    tick, reason = session.tick, why_no_times(session)
+    is_known = tick is not None and not reason
     return {
-        "latency": latency,
-        "throughput": throughput,
-        "overhead": _overhead(session, unavailable),
-        "hardware": hardware(session, unavailable),
-        "energy": energy(session, unavailable),
+        "latency": _latency(session, tick) if tick is not None and is_known else Unknown(reason),
+        "throughput": Throughput(
+            per_s=any_rate(session),
+            provenance="estimated" if is_estimated_rate(session) else "counted",
+        )
+        if is_known
+        else Unknown(reason),
+        "overhead": _overhead(session),
+        "hardware": hardware(session),
+        "energy": energy(session),
     }
 
 
-def measured_memory(session: Session, unavailable: Unavailable) -> Json:
+def measured_memory(session: Session) -> MeasuredMemory | Unknown:
     """Return what a forward held at its worst moment, where allocations were seen."""
     found = session.memory_window
     if found is None:
-        reason = why_no_times(session) or why_no_window(session).reason
-        return unavailable.missing("measured_memory", reason)
-    return {
-        "peak_bytes": found.peak_bytes,
-        "weights_bytes": found.window.weights_bytes,
-        "inputs_bytes": found.window.inputs_bytes,
-        "allocated_bytes": found.window.allocated_bytes,
-        "allocations": found.window.allocations,
-    }
+        return Unknown(why_no_times(session) or why_no_window(session).reason)
+    return MeasuredMemory(
+        peak_bytes=found.peak_bytes,
+        weights_bytes=found.window.weights_bytes,
+        inputs_bytes=found.window.inputs_bytes,
+        allocated_bytes=found.window.allocated_bytes,
+        allocations=found.window.allocations,
+    )
 
 
-def layer_memory(session: Session, node: int, unavailable: Unavailable) -> Json:
-    """Return what one module allocated, null where that was not seen."""
+def layer_memory(session: Session, node: int) -> LayerMemory | Unknown:
+    """Return what one module allocated, or why that was not seen."""
     found = session.memory_window
     if found is None:
-        reason = why_no_times(session) or why_no_window(session).reason
-        return unavailable.missing("layers[].measured_memory", reason)
-    peak = found.peak(node)
-    if peak is not None:
-        return {"allocated_bytes": found.allocated(node), "peak_bytes": peak}
+        return Unknown(why_no_times(session) or why_no_window(session).reason)
+    allocated, peak = found.allocated(node), found.peak(node)
+    if allocated is not None and peak is not None:
+        return LayerMemory(allocated_bytes=allocated, peak_bytes=peak)
     tree = session.tree
     if tree is not None and tree.nodes[node].kind == "op":
-        return unavailable.missing("layers[kind=op].measured_memory", "measured by module")
-    return unavailable.missing("layers[kind=module].measured_memory", "not called in the window")
+        return OfSome("measured by module", "kind=op")
+    return OfSome("not called in the window", "kind=module")
 
 
-def timing(session: Session, node: int, unavailable: Unavailable) -> Json:
-    """Give what was measured of one layer, null where it was not called."""
+def timing(session: Session, node: int) -> Timing | Unknown:
+    """Return what was measured of one layer, or why nothing was."""
     tree = session.tree
     if tree is not None and tree.nodes[node].kind == "op":
-        return _operator(session, node, unavailable)
+        return _operator(session, node)
     found = session.timings.of(node) if session.timings is not None else None
     if found is None and (reason := why_no_times(session)):
-        return unavailable.missing("layers[].timing", reason)
+        return Unknown(reason)
     if found is None:
         tick = session.tick
         without = LEFT_OUT if tick is not None and tick.left_out else NOT_CALLED
-        return unavailable.missing("layers[kind=module].timing", without)
-    whole = root_seconds(session)
-    share = part_of(found.per_forward, whole)
-    figure = unavailable.figure
-    return {
-        "calls": found.calls,
-        "mean_s": figure("layers[].timing.mean_s", found.mean),
-        "p50_s": figure("layers[].timing.p50_s", found.p50),
-        "p95_s": figure("layers[].timing.p95_s", found.p95),
-        "max_s": figure("layers[].timing.max_s", found.maximum),
-        "self_s": figure("layers[].timing.self_s", found.own_per_forward),
-        "per_forward_s": figure("layers[].timing.per_forward_s", found.per_forward),
-        "self_mean_s": figure("layers[].timing.self_mean_s", _mean(session, found.own_total)),
-        "total_mean_s": figure("layers[].timing.total_mean_s", _mean(session, found.total)),
-        "share": figure("layers[].timing.share", share, NO_WHOLE),
-    }
+        return OfSome(without, "kind=module")
+    share = part_of(found.per_forward, root_seconds(session))
+    return Timing(
+        calls=found.calls,
+        mean_s=found.mean,
+        p50_s=found.p50,
+        p95_s=found.p95,
+        max_s=found.maximum,
+        self_s=found.own_per_forward,
+        per_forward_s=found.per_forward,
+        self_mean_s=_mean(session, found.own_total),
+        total_mean_s=_mean(session, found.total),
+        share=or_why(share, NO_WHOLE),
+    )
 
 
 def _mean(session: Session, seconds: float) -> float | None:
@@ -104,58 +204,43 @@ def _mean(session: Session, seconds: float) -> float | None:
     return seconds / tick.forwards if tick is not None and tick.forwards else None
 
 
-def _operator(session: Session, node: int, unavailable: Unavailable) -> Json:
+def _operator(session: Session, node: int) -> Timing | Unknown:
     operators = session.operators
     seconds = node_seconds(session, node)
     if operators is None or seconds is None:
-        reason = why_no_times(session) or operator_time_words(session, node)
-        return unavailable.missing("layers[kind=op].timing", reason)
-    whole = root_seconds(session)
-    figure = unavailable.figure
-    calls = operators.calls(node)
-    for name in ("mean_s", "p50_s", "p95_s", "max_s", "self_mean_s", "total_mean_s"):
-        unavailable.missing(f"layers[kind=op].timing.{name}", OPS_PER_FORWARD)
-    return {
-        "calls": calls,
-        "mean_s": None,
-        "p50_s": None,
-        "p95_s": None,
-        "max_s": None,
-        "self_s": figure("layers[].timing.self_s", seconds),
-        "per_forward_s": figure("layers[].timing.per_forward_s", seconds),
-        "self_mean_s": None,
-        "total_mean_s": None,
-        "share": figure("layers[].timing.share", part_of(seconds, whole), NO_WHOLE),
-    }
+        return OfSome(why_no_times(session) or operator_time_words(session, node), "kind=op")
+    of_a_call = OfSome(OPS_PER_FORWARD, "kind=op")
+    return Timing(
+        calls=operators.calls(node),
+        mean_s=of_a_call,
+        p50_s=of_a_call,
+        p95_s=of_a_call,
+        max_s=of_a_call,
+        self_s=seconds,
+        per_forward_s=seconds,
+        self_mean_s=of_a_call,
+        total_mean_s=of_a_call,
+        share=or_why(part_of(seconds, root_seconds(session)), NO_WHOLE),
+    )
 
 
-def _latency(session: Session, tick: Tick, unavailable: Unavailable) -> Json:
+def _latency(session: Session, tick: Tick) -> Latency:
     root = session.timings.of(0) if session.timings is not None else None
-    figure = unavailable.figure
-    return {
-        "p50_s": figure("latency.p50_s", tick.latency_p50),
-        "p95_s": figure("latency.p95_s", tick.latency_p95),
-        "mean_s": figure("latency.mean_s", root.mean if root is not None else None),
-        "forwards": tick.forwards,
-        "warmup_forwards": tick.warmup_forwards,
-        "cold": tick.cold,
-        "as_traced": tick.as_traced,
-        "other_forwards": tick.others,
-        "other_time_share": figure("latency.other_time_share", tick.others_share),
-    }
+    return Latency(
+        p50_s=tick.latency_p50,
+        p95_s=tick.latency_p95,
+        mean_s=root.mean if root is not None else None,
+        forwards=tick.forwards,
+        warmup_forwards=tick.warmup_forwards,
+        cold=tick.cold,
+        as_traced=tick.as_traced,
+        other_forwards=tick.others,
+        other_time_share=tick.others_share,
+    )
 
 
-def _overhead(session: Session, unavailable: Unavailable) -> Json:
+def _overhead(session: Session) -> Overhead | Unknown:
     found = session.overhead
     if found is None:
-        reason = "too short to compare watched and bare forwards; measure for longer"
-        return unavailable.missing("overhead", reason)
-    figure = unavailable.figure
-    return {
-        "ratio": figure("overhead.ratio", found.ratio),
-        "interval": [
-            figure("overhead.interval[0]", found.low),
-            figure("overhead.interval[1]", found.high),
-        ],
-        "pairs": found.pairs,
-    }
+        return Unknown("too short to compare watched and bare forwards; measure for longer")
+    return Overhead(ratio=found.ratio, interval=[found.low, found.high], pairs=found.pairs)

@@ -1,6 +1,7 @@
 """A session as one JSON object on one line: the contract that other programs read.
 
-1. Names and units never change within one ``schema``; ``docs/report.schema.json`` describes them.
+1. Names and units never change within one ``schema``; ``docs/report.schema.json`` is made from the
+   Structs of this folder.
 2. Times are seconds, sizes bytes, shares 0 to 1. Every number is finite.
 3. What is not known is null, and ``unavailable`` says why, by path. A path through ``layers[]``
    or ``layers[kind=op]`` speaks of every such layer in which that field is null.
@@ -9,12 +10,25 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
-from tui_profiler.messages import Environment, Failed, InputSpec, ModelFacts, RunModel, TraceDone
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from tui_profiler.messages import (
+    NO_FORWARD,
+    Environment,
+    Failed,
+    InputSpec,
+    ModelFacts,
+    RunModel,
+    TraceDone,
+    Unknown,
+)
+from tui_profiler.messages.mode import Autograd
+from tui_profiler.messages.model import Kind, Method
 from tui_profiler.queries.cost.bound import (
+    BoundKind,
     bound,
     bytes_moved,
     intensity,
@@ -25,77 +39,529 @@ from tui_profiler.queries.cost.bound import (
     why_not_counted,
     why_not_decided,
 )
-from tui_profiler.queries.cost.breakdown import bound_shares
-from tui_profiler.queries.cost.totals import (
-    dearest_modules,
-    was_run,
-    why_no_times,
-)
+from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
+from tui_profiler.queries.cost.totals import dearest_modules, was_run, why_no_times
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
-from tui_profiler.queries.time.modes import mode, shown_settings
-from tui_profiler.reports.json.energy import layer_energy
-from tui_profiler.reports.json.file import (
-    file_section,
-    layer_without_forward,
-    why_no_environment,
-    without_forward,
+from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
+from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
+from tui_profiler.reports.json.file import File, file_section
+from tui_profiler.reports.json.findings import Findings, findings_section
+from tui_profiler.reports.json.hardware import Hardware
+from tui_profiler.reports.json.measured import (
+    Latency,
+    LayerMemory,
+    Measured,
+    MeasuredMemory,
+    Overhead,
+    Throughput,
+    Timing,
+    layer_memory,
+    measured,
+    measured_memory,
+    timing,
 )
-from tui_profiler.reports.json.findings import findings_section
-from tui_profiler.reports.json.measured import layer_memory, measured, measured_memory, timing
-from tui_profiler.reports.json.paper import kinds, peak_memory
-from tui_profiler.reports.json.parameters import parameters_section
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json.paper import (
+    IntensityBand,
+    LayerType,
+    OperatorType,
+    PredictedPeak,
+    distribution,
+    peak_memory,
+)
+from tui_profiler.reports.json.parameters import ParameterValues, parameters_section
+from tui_profiler.reports.json_values import (
+    EACH,
+    Above0,
+    Count,
+    Json,
+    Known,
+    Share,
+    Size,
+    entries,
+    one_line,
+    or_why,
+    plain,
+)
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.data_dependence import Bounded
 
-SCHEMA = "tui-profiler/report/1"
+SCHEMA: Literal["tui-profiler/report/1"] = "tui-profiler/report/1"
+Nothing: TypeAlias = Known[None]
+"""Null, with its reason."""
 
 _NOTHING_MOVED = "it moves no bytes"
 _OF_A_RUN = "differs from run to run; --measure SECONDS reports it"
-_ALWAYS = (
-    *("schema", "environment", "sandbox", "model", "type", "source", "weights", "device"),
-    *("training", "mode", "batch", "inputs", "published", "file", "tracer", "stages"),
-    *("total_parameters", "total_parameter_bytes", "total_macs", "total_flops", "total_memory"),
-    *("arithmetic_intensity", "peak_memory", "measured_memory", "phases", "coverage", "real_run"),
-    *(
-        "architecture",
-        "breakdown",
-        "layer_types",
-        "intensity_bands",
-        "bottlenecks",
-        "layers",
-        "latency",
-    ),
-    *("throughput", "overhead", "hardware", "energy", "parameters", "failure", "unavailable"),
+_IN_FORWARD = (
+    *("total_macs", "total_flops", "total_memory", "arithmetic_intensity", "coverage"),
+    *("real_run", "breakdown", "layer_types", "intensity_bands", "bottlenecks"),
 )
-"""Keys of every line, null where a model failed."""
-_MEASURED_ONLY = ("latency", "throughput", "overhead", "hardware", "energy")
+_OF_LAYER_IN_FORWARD = (
+    *("calls", "macs", "flops", "uncosted", "memory", "input_bytes", "weight_bytes"),
+    *("output_bytes", "output_shape", "arithmetic_intensity", "bottleneck"),
+)
+_OF_A_TREE = (
+    *("mode", "tracer", "total_parameters", "total_parameter_bytes", "total_macs", "total_flops"),
+    *("total_memory", "arithmetic_intensity", "peak_memory", "measured_memory", "phases"),
+    *("coverage", "real_run", "architecture", "breakdown", "layer_types", "intensity_bands"),
+    *("bottlenecks", "layers", "latency", "throughput", "overhead", "hardware", "energy"),
+    "parameters",
+)
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """Versions and machine; null where torch was not needed: a file of parameters."""
+
+    python: str
+    torch: str
+    torchvision: str | None
+    cuda: str | None
+    cpu: str
+    cores: Count
+    threads: Count
+    memory_bytes: Count
+
+
+class Sandboxed(Struct, frozen=True, kw_only=True):
+    """What the sandbox denies to the worker.
+
+    null where no file was opened without --trust, or there is no sandbox.
+    """
+
+    kind: str
+    landlock_abi: Count
+    denied: tuple[str, ...]
+    lacks: tuple[str, ...]
+
+
+class Input(Struct, frozen=True, kw_only=True):
+    """One input of a forward."""
+
+    name: str
+    shape: tuple[Count, ...]
+    dtype: str
+    why: str
+    """Where the shape came from."""
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """What torchvision publishes of it; null where it does not."""
+
+    gmacs: float | None
+    parameters: Count | None
+
+
+class Mode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether the program trains the model or infers with it, as observed."""
+
+    name: Known[ModeName]
+    """null where it is not known."""
+    why: str
+    """What it was concluded from, or why it is not known."""
+    autograd: list[Autograd]
+    """Of the forwards that times speak of; empty where none was observed."""
+    backward_passes: Known[Count]
+    """Of any model of the program, since it is watched."""
+    backward_passes_reached: Count
+    """Of those, passes that computed gradients of this model's parameters."""
+    backward_pass_s: Known[Size]
+    """Median seconds of the last passes."""
+
+
+class ModelOfProgram(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model that the program ran."""
+
+    type: str | None
+    index: Above0
+    """Among the models of its class, in the order of their first calls."""
+    path: str | None
+    """The variable through which the script reaches it, such as trainer.model; null where none was
+    found."""
+    parameters: Count
+    share: Known[Share]
+    """Of the time in all models' calls."""
+    shown: bool
+    """Whether it is the one that is reported."""
+
+
+class TraceAttempt(Struct, frozen=True, kw_only=True):
+    """One way in which the model was traced."""
+
+    method: str
+    seconds: Known[Size]
+    """What it took."""
+    error: str | None
+    """null where it succeeded."""
+    variant: str | None
+    """What tells two ways of one method apart: non-strict, strict."""
+    graphs: Count | None
+    """Graphs that the tracer made, those inside of operators included."""
+    graph_breaks: Count | None
+    """Places between graphs where the model's own Python must run."""
+
+
+class Tracer(Struct, frozen=True, kw_only=True):
+    """How the layers were found."""
+
+    method: Method
+    """`parameters`: those of a file, without a forward pass; what only a forward gives is null."""
+    attempts: Annotated[list[TraceAttempt], EACH]
+    """In the order tried; the last one gave the layers."""
+
+
+class StageTime(Struct, frozen=True, kw_only=True):
+    """One stage of the worker."""
+
+    stage: str
+    seconds: Known[float]
+
+
+class PhaseCost(Struct, frozen=True, kw_only=True):
+    """One of the two forwards of a model that generates tokens."""
+
+    phase: Literal["prefill", "decode"]
+    """prefill: all tokens at once; decode: the next one, with a cache of those."""
+    inputs: list[Input]
+    total_parameters: Count
+    total_parameter_bytes: Count
+    total_macs: Known[Count]
+    total_flops: Known[Count]
+    total_memory: Known[Count]
+    """Bytes moved by all operators: inputs, weights and outputs."""
+    arithmetic_intensity: Known[Size]
+    """total_flops / total_memory."""
+    peak_memory: PredictedPeak
+
+
+class Coverage(Struct, frozen=True, kw_only=True):
+    """Which operators have a formula."""
+
+    ops: Count
+    """Operators dispatched in one forward."""
+    costed: Count
+    uncosted: tuple[str, ...]
+    """Names of operators without a formula."""
+    bounded: tuple[str, ...]
+    """Names of operators whose output's size depends on the data: figures are upper bounds."""
+
+
+class RealRun(Struct, frozen=True, kw_only=True):
+    """One real forward on the same inputs, where the totals depend on what is in the data.
+
+    null where they do not, or where the model was not run.
+    """
+
+    total_macs: Count
+    total_flops: Count
+    total_memory: Count
+    ops: Count
+
+
+class Bottleneck(Struct, frozen=True, kw_only=True):
+    """Operators, FLOPs and time of one class."""
+
+    ops: Known[Count]
+    """Operators in this class, by FLOPs per byte: at most 10 is memory, above it compute."""
+    flops_share: Known[Size]
+    """Share of all FLOPs, likewise."""
+    time_share: Known[Size]
+    """Share of a forward's time, of modules against this machine's measured ceilings."""
+
+
+class Bottlenecks(Struct, frozen=True, kw_only=True):
+    """Operators, FLOPs and time by class.
+
+    Overhead: of three floors the least time of calling the operators is the largest. Unexplained:
+    no floor explains a tenth of the time; older reports count it as overhead.
+    """
+
+    compute: Bottleneck
+    memory: Bottleneck
+    overhead: Bottleneck
+    unexplained: Bottleneck
+
+
+class Layer(Struct, frozen=True, kw_only=True):
+    """A module or an operator, with all inside."""
+
+    name: str
+    """Name relative to its parent, as the model has it; the root's is the model's."""
+    path: str
+    """Dotted module path as in the state dict, empty for the root; an operator's ends in
+    /ordinal."""
+    kind: Kind
+    type: str
+    """Class name of a module, overload of an operator."""
+    depth: Count
+    """0 for the root; layers are in preorder."""
+    calls: Known[Count]
+    """Calls in one forward, from this parent."""
+    parameters: Count
+    """Scalars of it and all inside; a shared one counts once."""
+    macs: Known[Count]
+    """Multiply-accumulates of convolutions, matrix products and attention, of it and all inside."""
+    flops: Known[Count]
+    """2 x macs plus the arithmetic of everything else; a lower bound where uncosted is above 0."""
+    uncosted: Known[Count]
+    """Operators in it that have no formula."""
+    bounded: Bounded | None
+    """Whether its work depends on the data: an upper bound, or from a constant in place of a value;
+    null where it does not."""
+    memory: Known[Count]
+    """Bytes: input_bytes + weight_bytes + output_bytes."""
+    input_bytes: Known[Count]
+    weight_bytes: Known[Count]
+    output_bytes: Known[Count]
+    output_shape: Known[tuple[Count, ...]]
+    """Of its first output, every axis."""
+    arithmetic_intensity: Known[Size]
+    """FLOPs per byte."""
+    bottleneck: Known[BoundKind]
+    """Measured: the class of most of its time, which is that of its own operators and of all
+    modules inside. On paper: by its intensity, at most 10 FLOPs per byte is memory, above it
+    compute."""
+    bottleneck_measured: bool
+    """Whether its class is from measured time; else it is from its intensity alone."""
+    bottleneck_on_paper: str | None
+    """Which roof is not good enough or not known, and leaves the class open of some of its time;
+    null where none does, and without times."""
+    timing: Known[Timing] | UnsetType = UNSET
+    energy: Known[LayerEnergy] | UnsetType = UNSET
+    measured_memory: Known[LayerMemory] | UnsetType = UNSET
+
+
+class Remedy(Struct, frozen=True, kw_only=True):
+    """What to try."""
+
+    command: str
+    result: str
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """What ended it early; null where nothing did."""
+
+    stage: str
+    what: str
+    where: str | None
+    at: str | None
+    """file:line."""
+    why: str | None
+    """The cause, where it was computed."""
+    likely: str | None
+    """The cause, where it is a guess."""
+    remedies: list[Remedy]
+    """What to try, ready to type, and what it does."""
+    bad_argument: bool
+    """The request was wrong (exit code 2), not the model (exit code 1)."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """One model, as `tui-profiler report --format json` prints it on one line.
+
+    Times are seconds, sizes bytes, shares 0 to 1. A figure that is not known is null and
+    `unavailable` says why.
+    """
+
+    schema: Literal["tui-profiler/report/1"]
+    environment: Known[Machine]
+    sandbox: Known[Sandboxed]
+    model: str | None
+    """As asked for."""
+    type: str | None
+    """Class name of the root module."""
+    source: str | None
+    weights: str | None
+    """`random`, or where the values came from."""
+    device: str | None
+    training: bool | None
+    batch: Count | None
+    """Size of the batch axis; null where the inputs have none."""
+    inputs: list[Input] | None
+    published: Published | None
+    mode: Mode
+    other_models: list[str]
+    """Classes of the models that the program ran beside the one that is reported."""
+    torch_child_processes: list[int]
+    """Process ids of a script's child processes that loaded torch (the first 64, without DataLoader
+    workers). They were not profiled."""
+    models: Annotated[list[ModelOfProgram], EACH]
+    """Every model that the program ran, the reported one first, with its share of the time in all
+    models' calls."""
+    file: File | None
+    """null where the model is not a file."""
+    tracer: Tracer
+    stages: Annotated[list[StageTime], EACH]
+    """From the command to here."""
+    total_parameters: Count
+    total_parameter_bytes: Count
+    total_macs: Known[Count]
+    total_flops: Known[Count]
+    total_memory: Known[Count]
+    """Bytes moved by all operators: inputs, weights and outputs."""
+    arithmetic_intensity: Known[Size]
+    """total_flops / total_memory."""
+    peak_memory: PredictedPeak
+    measured_memory: Known[MeasuredMemory]
+    phases: Annotated[list[PhaseCost], entries("phase={phase}")]
+    """The two forwards of a model that generates tokens; empty for any other. The figures of the
+    whole report are those of prefill."""
+    coverage: Known[Coverage]
+    real_run: Known[RealRun]
+    architecture: Architecture
+    breakdown: Known[list[OperatorType]]
+    layer_types: Known[list[LayerType]]
+    """Layers by class, most FLOPs first."""
+    intensity_bands: Known[list[IntensityBand]]
+    """Operators by FLOPs per byte."""
+    bottlenecks: Known[Bottlenecks]
+    layers: Annotated[list[Layer], EACH]
+    """In preorder; with --top only the most expensive modules, most first."""
+    latency: Known[Latency]
+    throughput: Known[Throughput]
+    overhead: Known[Overhead]
+    hardware: Known[Hardware]
+    energy: Known[Energy]
+    findings: Findings | UnsetType = UNSET
+    parameters: Known[ParameterValues]
+    failure: Failure | None
+    unavailable: dict[str, str]
+    """Reasons by path, such as `energy`; `layers[].timing` speaks of every layer in which it is
+    null, `layers[kind=op].timing` of every operator."""
+
+
+class FailedReport(Struct, frozen=True, kw_only=True):
+    """A model that failed before its tree was whole: the same keys, and every figure is null."""
+
+    schema: Literal["tui-profiler/report/1"]
+    environment: Known[Machine]
+    sandbox: Known[Sandboxed]
+    model: str
+    """As asked for."""
+    type: Known[str]
+    source: Known[str]
+    weights: Known[str]
+    device: Known[str]
+    training: Known[bool]
+    mode: Nothing
+    batch: Known[Count]
+    inputs: Known[list[Input]]
+    published: Known[Published]
+    file: File | None
+    tracer: Nothing
+    stages: Annotated[list[StageTime], EACH]
+    total_parameters: Nothing
+    total_parameter_bytes: Nothing
+    total_macs: Nothing
+    total_flops: Nothing
+    total_memory: Nothing
+    arithmetic_intensity: Nothing
+    peak_memory: Nothing
+    measured_memory: Nothing
+    phases: Nothing
+    coverage: Nothing
+    real_run: Nothing
+    architecture: Nothing
+    breakdown: Nothing
+    layer_types: Nothing
+    intensity_bands: Nothing
+    bottlenecks: Nothing
+    layers: Nothing
+    latency: Nothing
+    throughput: Nothing
+    overhead: Nothing
+    hardware: Nothing
+    energy: Nothing
+    parameters: Nothing
+    failure: Failure
+    unavailable: dict[str, str]
+    """Reasons by path."""
+
+
+class _Named(TypedDict):
+    """What is known of a model before it is traced; each is a field of the report."""
+
+    type: str
+    source: str
+    weights: str
+    device: str
+    training: bool
+    batch: int | None
+    inputs: list[Input]
+    published: Published
+
+
+class _Totals(TypedDict):
+    """The work of one forward; each is a field of the report and of a phase."""
+
+    total_parameters: int
+    total_parameter_bytes: int
+    total_macs: int | Unknown
+    total_flops: int | Unknown
+    total_memory: int | Unknown
+    arithmetic_intensity: float | Unknown
 
 
 def json_report(session: Session, *, top: int | None = None, advises: bool = False) -> str:
-    """Give the report of a session whose tree is whole, without a line end.
+    """Return the report of a session whose tree is whole, without a line end.
 
     Args:
-        session: as it was left.
-        top: give only the layers that cost most by themselves: by time, else by FLOPs.
-        advises: give findings as well.
+        session: As it was left.
+        top: Only the layers that cost most by themselves: by time, else by FLOPs.
+        advises: With findings as well.
     """
-    return _line(as_json(session, top=top, advises=advises))
+    return one_line(as_json(session, top=top, advises=advises))
 
 
-def _line(report: Mapping[str, Json]) -> str:
-    try:
-        text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        # Values of the model's, and whatever a worker sends that opened a hostile file.
-        reasons: dict[str, Json] = {}
-        report = {name: _finite(value, name, reasons) for name, value in report.items()}
-        unavailable = report["unavailable"]
-        assert isinstance(unavailable, dict)
-        report["unavailable"] = {**unavailable, **reasons}
-        text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    # The only control character that JSON does not escape by itself.
-    return text.replace("\x7f", "\\u007f")
+def as_json(session: Session, *, top: int | None = None, advises: bool = False) -> dict[str, Json]:
+    """Return the same as plain values; arguments and errors as of ``report_of``."""
+    return plain(report_of(session, top=top, advises=advises))
+
+
+def report_of(session: Session, *, top: int | None = None, advises: bool = False) -> Report:
+    """Return the report as a Struct; arguments as of ``json_report``.
+
+    Raises:
+        ValueError: There is no whole tree yet.
+    """
+    tree, done = session.tree, session.tree.done if session.tree is not None else None
+    if tree is None or done is None or not len(tree):
+        raise ValueError("the model was not traced")
+    model, environment = session.model, session.environment
+    known: _Named | dict[str, None] = (
+        _named(model) if model is not None else dict.fromkeys(_Named.__annotations__)
+    )
+    without_decode = session.no_decode
+    report = Report(
+        schema=SCHEMA,
+        environment=Unknown(_why_no_environment(tree))
+        if environment is None
+        else _machine(environment),
+        sandbox=_sandbox(session),
+        model=model.name if model is not None else None,
+        **known,
+        mode=_mode(session),
+        other_models=list(other_models(session)),
+        torch_child_processes=list(session.children.pids) if session.children else [],
+        models=_models(session),
+        file=file_section(session.file),
+        tracer=_tracer(session, tree, done),
+        stages=_stages(session),
+        **_totals(tree),
+        peak_memory=peak_memory(tree, done.peak_memory),
+        measured_memory=measured_memory(session),
+        phases=_phases(session),
+        coverage=_coverage(tree, done),
+        real_run=_real_run(session, done),
+        **distribution(tree),
+        bottlenecks=_bottlenecks(session),
+        layers=_layers(session, tree, top),
+        **(measured(session) if was_run(session) else _without_times(why_no_times(session))),
+        findings=findings_section(session, tree) if advises else UNSET,
+        parameters=parameters_section(session, top),
+        failure=None if session.failure is None else _failure(session.failure),
+        unavailable={} if without_decode is None else {"phases[phase=decode]": without_decode.why},
+    )
+    return report if tree.has_forward else _without_forward(report)
 
 
 def json_failed(name: str, session: Session, failed: Failed) -> str:
@@ -106,121 +572,59 @@ def json_failed(name: str, session: Session, failed: Failed) -> str:
         session: As it was left.
         failed: Why there is no tree.
     """
-    unavailable = Unavailable()
-    why = f"{failed.stage} failed"
-    known: dict[str, Json] = {
-        "schema": SCHEMA,
-        "sandbox": _sandbox(session, unavailable),
-        "model": name,
-        **(_model(session.model) if session.model is not None else {}),
-        "file": file_section(session),
-        "stages": _stages(session, unavailable),
-        "failure": _failure(failed),
-        "unavailable": unavailable.reasons,
-    }
-    if session.environment is not None:
-        known["environment"] = _environment(session.environment)
-    return _line(
-        {key: known[key] if key in known else unavailable.missing(key, why) for key in _ALWAYS}
+    why = Unknown(f"{failed.stage} failed")
+    model, environment = session.model, session.environment
+    report = FailedReport(
+        schema=SCHEMA,
+        environment=why if environment is None else _machine(environment),
+        sandbox=_sandbox(session),
+        model=name,
+        **(dict.fromkeys(_Named.__annotations__, why) if model is None else _named(model)),
+        file=file_section(session.file),
+        stages=_stages(session),
+        failure=_failure(failed),
+        unavailable={},
+        **dict.fromkeys(_OF_A_TREE, why),
+    )
+    return one_line(plain(report))
+
+
+def _why_no_environment(tree: Tree) -> str:
+    """Say why there is no environment: torch was not needed, or the worker was silent."""
+    if tree.has_forward:
+        return "the worker did not tell it"
+    return "torch was not imported: the parameters were read without it"
+
+
+def _machine(found: Environment) -> Machine:
+    return Machine(
+        python=found.python,
+        torch=found.torch,
+        torchvision=found.torchvision or None,
+        cuda=found.cuda or None,
+        cpu=found.cpu,
+        cores=found.cores,
+        threads=found.threads,
+        memory_bytes=found.memory_bytes,
     )
 
 
-def _finite(value: Json, path: str, reasons: dict[str, Json]) -> Json:
-    """Return a value with null for each number that JSON does not have, and note why."""
-    match value:
-        case float() if not math.isfinite(value):
-            reasons[path] = f"it is {value}"
-            return None
-        case dict():
-            return {key: _finite(part, f"{path}.{key}", reasons) for key, part in value.items()}
-        case list() | tuple():
-            return [_finite(part, f"{path}[{n}]", reasons) for n, part in enumerate(value)]
-    return value
-
-
-def as_json(session: Session, *, top: int | None = None, advises: bool = False) -> dict[str, Json]:
-    """Give the same as plain values.
-
-    Raises:
-        ValueError: there is no whole tree yet.
-    """
-    tree, done = session.tree, session.tree.done if session.tree is not None else None
-    if tree is None or done is None or not len(tree):
-        raise ValueError("the model was not traced")
-    unavailable = Unavailable()
-    report: dict[str, Json] = {
-        "schema": SCHEMA,
-        "environment": (
-            unavailable.missing("environment", why_no_environment(tree))
-            if session.environment is None
-            else _environment(session.environment)
-        ),
-        "sandbox": _sandbox(session, unavailable),
-        **_model(session.model),
-        "mode": _mode(session, unavailable),
-        "other_models": list(other_models(session)),
-        "torch_child_processes": list(session.children.pids) if session.children else [],
-        "models": _models(session, unavailable),
-        "file": file_section(session),
-        "tracer": _tracer(session, tree, done, unavailable),
-        "stages": _stages(session, unavailable),
-        **_totals("", tree, unavailable),
-        "peak_memory": peak_memory("peak_memory", tree, done.peak_memory, unavailable),
-        "measured_memory": measured_memory(session, unavailable),
-        "phases": _phases(session, unavailable),
-        "coverage": _coverage(tree, done),
-        "real_run": _real_run(session, done, unavailable),
-        **kinds(tree),
-        "bottlenecks": _bottlenecks(session, unavailable),
-        "layers": _layers(session, tree, top, unavailable),
-    }
-    if not tree.has_forward:
-        without_forward(report, unavailable)
-    if was_run(session):
-        report |= measured(session, unavailable)
-    else:
-        for name in _MEASURED_ONLY:
-            report[name] = unavailable.missing(name, why_no_times(session))
-    if advises:
-        report["findings"] = findings_section(session, tree, unavailable)
-    report["parameters"] = parameters_section(session, top, unavailable)
-    report["failure"] = _failure(session.failure)
-    report["unavailable"] = unavailable.reasons
-    return report
-
-
-def _environment(found: Environment) -> Json:
-    return {
-        "python": found.python,
-        "torch": found.torch,
-        "torchvision": found.torchvision or None,
-        "cuda": found.cuda or None,
-        "cpu": found.cpu,
-        "cores": found.cores,
-        "threads": found.threads,
-        "memory_bytes": found.memory_bytes,
-    }
-
-
-def _sandbox(session: Session, unavailable: Unavailable) -> Json:
+def _sandbox(session: Session) -> Sandboxed | Unknown:
     hello = session.hello
     if hello is None or hello.sandbox is None:
         why = hello.why_no_sandbox if hello is not None else ""
-        return unavailable.missing("sandbox", why or "no file was opened without --trust")
+        return Unknown(why or "no file was opened without --trust")
     found = hello.sandbox
-    return {
-        "kind": found.kind,
-        "landlock_abi": found.landlock_abi,
-        "denied": list(found.denied),
-        "lacks": list(found.lacks),
-    }
+    return Sandboxed(
+        kind=found.kind,
+        landlock_abi=found.landlock_abi,
+        denied=found.denied,
+        lacks=found.lacks,
+    )
 
 
-def _model(model: ModelFacts | None) -> dict[str, Json]:
-    if model is None:
-        return dict.fromkeys(("model", "type", "source", "weights", "inputs", "batch"))
+def _named(model: ModelFacts) -> _Named:
     return {
-        "model": model.name,
         "type": model.type,
         "source": model.source,
         "weights": model.weights,
@@ -228,155 +632,129 @@ def _model(model: ModelFacts | None) -> dict[str, Json]:
         "training": model.training,
         "batch": model.batch,
         "inputs": _inputs(model.inputs),
-        "published": {
-            "gmacs": model.published_gmacs,
-            "parameters": model.published_parameters,
-        },
+        "published": Published(gmacs=model.published_gmacs, parameters=model.published_parameters),
     }
 
 
-def _mode(session: Session, unavailable: Unavailable) -> Json:
+def _mode(session: Session) -> Mode:
     """Return whether the program trains the model, and what that was concluded from."""
     found, seen = mode(session), session.mode
-    passes = seen.passes if seen is not None else None
     unseen = why_no_times(session) or "no forward was observed"
-    return {
-        "name": found.name or unavailable.missing("mode.name", found.why),
-        "why": found.why,
-        "autograd": sorted({one.autograd for one in shown_settings(session)}),
-        "backward_passes": unavailable.figure("mode.backward_passes", passes, unseen),
-        "backward_passes_reached": seen.reached if seen is not None else 0,
-        "backward_pass_s": unavailable.figure(
-            "mode.backward_pass_s",
-            seen.pass_seconds if seen is not None else None,
-            unseen,
-        ),
-    }
+    return Mode(
+        name=found.name or Unknown(found.why),
+        why=found.why,
+        autograd=sorted({one.autograd for one in shown_settings(session)}),
+        backward_passes=or_why(seen.passes if seen is not None else None, unseen),
+        backward_passes_reached=seen.reached if seen is not None else 0,
+        backward_pass_s=or_why(seen.pass_seconds if seen is not None else None, unseen),
+    )
 
 
-def _models(session: Session, unavailable: Unavailable) -> Json:
+def _models(session: Session) -> list[ModelOfProgram]:
     """Return every model that the program ran, this one first, with its share of their time."""
     tree, own = session.tree, session.model
     parameters = tree.costs[0].parameters if tree is not None and len(tree) else 0
     alone = RunModel(own.type if own is not None else "", 1, "", parameters, 1.0)
     return [
-        {
-            "type": one.type or None,
-            "index": one.index,
-            "path": one.path or None,
-            "parameters": one.parameters,
-            "share": unavailable.figure("models[].share", one.share, "no complete step was timed"),
-            "shown": at == 0,
-        }
+        ModelOfProgram(
+            type=one.type or None,
+            index=one.index,
+            path=one.path or None,
+            parameters=one.parameters,
+            share=or_why(one.share, "no complete step was timed"),
+            shown=at == 0,
+        )
         for at, one in enumerate(run_models(session) or (alone,))
     ]
 
 
-def _inputs(inputs: tuple[InputSpec, ...]) -> Json:
+def _inputs(inputs: tuple[InputSpec, ...]) -> list[Input]:
     return [
-        {"name": part.name, "shape": part.shape, "dtype": part.dtype, "why": part.why}
-        for part in inputs
+        Input(name=part.name, shape=part.shape, dtype=part.dtype, why=part.why) for part in inputs
     ]
 
 
-def _stages(session: Session, unavailable: Unavailable) -> Json:
+def _stages(session: Session) -> list[StageTime]:
     return [
-        {
-            "stage": record.stage,
-            "seconds": _told("stages[].seconds", session, record.seconds, unavailable),
-        }
+        StageTime(stage=record.stage, seconds=_told(session, record.seconds))
         for record in session.stages
     ]
 
 
-def _told(at: str, session: Session, seconds: float | None, unavailable: Unavailable) -> Json:
-    """Give how long something of ours took; without a measurement reports of two runs are equal."""
-    if not was_run(session):
-        return unavailable.missing(at, _OF_A_RUN)
-    return unavailable.figure(at, seconds, "it was not finished")
+def _told(session: Session, seconds: float | None) -> float | Unknown:
+    """Return how long something of ours took; unmeasured reports of two runs are equal."""
+    return or_why(seconds, "it was not finished") if was_run(session) else Unknown(_OF_A_RUN)
 
 
-def _tracer(session: Session, tree: Tree, done: TraceDone, unavailable: Unavailable) -> Json:
-    at = "tracer.attempts[].seconds"
-    return {
-        "method": tree.method,
-        "attempts": [
-            {
-                "method": attempt.method,
-                "seconds": _told(at, session, attempt.seconds, unavailable),
-                "error": attempt.error or None,
-                "variant": attempt.variant or None,
-                "graphs": attempt.graphs,
-                "graph_breaks": attempt.graph_breaks,
-            }
+def _tracer(session: Session, tree: Tree, done: TraceDone) -> Tracer:
+    return Tracer(
+        method=tree.method,
+        attempts=[
+            TraceAttempt(
+                method=attempt.method,
+                seconds=_told(session, attempt.seconds),
+                error=attempt.error or None,
+                variant=attempt.variant or None,
+                graphs=attempt.graphs,
+                graph_breaks=attempt.graph_breaks,
+            )
             for attempt in done.attempts
         ],
-    }
+    )
 
 
-def _phases(session: Session, unavailable: Unavailable) -> Json:
-    """Give all tokens at once, then the next one; none where the model has one forward only."""
-    if session.no_decode is not None:
-        unavailable.missing("phases[phase=decode]", session.no_decode.why)
+def _phases(session: Session) -> list[PhaseCost]:
+    """Return all tokens at once, then the next one; none where the model has one forward only."""
     return [
-        {
-            "phase": tree.phase,
-            "inputs": _inputs(tree.inputs),
-            **_totals(f"{at}.", tree, unavailable),
-            "peak_memory": peak_memory(
-                f"{at}.peak_memory", tree, tree.done.peak_memory, unavailable
-            ),
-        }
-        for at, tree in ((f"phases[phase={tree.phase}]", tree) for tree in session.phases)
-        if tree.done is not None
+        PhaseCost(
+            phase=tree.phase,
+            inputs=_inputs(tree.inputs),
+            **_totals(tree),
+            peak_memory=peak_memory(tree, tree.done.peak_memory),
+        )
+        for tree in session.phases
+        if tree.done is not None and tree.phase
     ]
 
 
-def _totals(at: str, tree: Tree, unavailable: Unavailable) -> dict[str, Json]:
+def _totals(tree: Tree) -> _Totals:
     cost, why = tree.costs[0], why_not_counted(tree)
-    figure = unavailable.figure
+    no_ratio = _NOTHING_MOVED if is_counted(cost) else why
     return {
         "total_parameters": cost.parameters,
         "total_parameter_bytes": cost.parameter_bytes,
-        "total_macs": figure(f"{at}total_macs", known_macs(cost), why),
-        "total_flops": figure(f"{at}total_flops", known_flops(cost), why),
-        "total_memory": figure(f"{at}total_memory", known_bytes(cost), why),
-        "arithmetic_intensity": figure(
-            f"{at}arithmetic_intensity",
-            intensity(cost),
-            _NOTHING_MOVED if is_counted(cost) else why,
-        ),
+        "total_macs": or_why(known_macs(cost), why),
+        "total_flops": or_why(known_flops(cost), why),
+        "total_memory": or_why(known_bytes(cost), why),
+        "arithmetic_intensity": or_why(intensity(cost), no_ratio),
     }
 
 
-def _coverage(tree: Tree, done: TraceDone) -> Json:
+def _coverage(tree: Tree, done: TraceDone) -> Coverage:
     cost = tree.costs[0]
-    return {
-        "ops": cost.ops,
-        "costed": cost.ops - cost.uncosted,
-        "uncosted": done.uncosted,
-        "bounded": done.bounded,
-    }
+    return Coverage(
+        ops=cost.ops,
+        costed=cost.ops - cost.uncosted,
+        uncosted=done.uncosted,
+        bounded=done.bounded,
+    )
 
 
-def _real_run(session: Session, done: TraceDone, unavailable: Unavailable) -> Json:
-    """Give what one real forward cost, where the totals depend on the data."""
+def _real_run(session: Session, done: TraceDone) -> RealRun | Unknown:
+    """Return what one real forward cost, where the totals depend on the data."""
     if not done.bounded:
-        return unavailable.missing("real_run", "not needed: the totals are the same in every run")
+        return Unknown("not needed: the totals are the same in every run")
     if session.real is None:
-        return unavailable.missing("real_run", why_no_times(session) or "it was not run")
+        return Unknown(why_no_times(session) or "it was not run")
     cost = session.real.cost
     if cost is None:
-        return unavailable.missing("real_run", session.real.why)
-    return {
-        "total_macs": cost.macs,
-        "total_flops": cost.flops,
-        "total_memory": bytes_moved(cost),
-        "ops": cost.ops,
-    }
+        return Unknown(session.real.why)
+    return RealRun(
+        total_macs=cost.macs, total_flops=cost.flops, total_memory=bytes_moved(cost), ops=cost.ops
+    )
 
 
-def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
+def _bottlenecks(session: Session) -> Bottlenecks:
     shares = bound_shares(session)
     by_time = "operators are assigned to this class by their times only: see time_share"
     tree = session.tree
@@ -385,84 +763,91 @@ def _bottlenecks(session: Session, unavailable: Unavailable) -> Json:
     not_timed = (
         why_times_do_not_fit(session) or why_no_times(session) or "the roofline is not calibrated"
     )
-    return {
-        kind: {
-            "ops": unavailable.figure(
-                f"bottlenecks.{kind}.ops", None if unseen else share.ops, unseen or by_time
-            ),
-            "flops_share": unavailable.figure(
-                f"bottlenecks.{kind}.flops_share",
-                share.flops_share,
-                unseen or (by_time if share.ops is None else "no operator has FLOPs"),
-            ),
-            "time_share": unavailable.figure(
-                f"bottlenecks.{kind}.time_share", share.time_share, not_timed
-            ),
-        }
-        for kind, share in shares.items()
-    }
+
+    def of(share: BoundShare) -> Bottleneck:
+        no_flops = by_time if share.ops is None else "no operator has FLOPs"
+        return Bottleneck(
+            ops=or_why(None if unseen else share.ops, unseen or by_time),
+            flops_share=or_why(share.flops_share, unseen or no_flops),
+            time_share=or_why(share.time_share, not_timed),
+        )
+
+    return Bottlenecks(
+        compute=of(shares["compute"]),
+        memory=of(shares["memory"]),
+        overhead=of(shares["overhead"]),
+        unexplained=of(shares["unexplained"]),
+    )
 
 
-def _layers(session: Session, tree: Tree, top: int | None, unavailable: Unavailable) -> Json:
+def _layers(session: Session, tree: Tree, top: int | None) -> list[Layer]:
     chosen: tuple[int, ...] | range = range(len(tree))
     if top is not None:
         chosen = dearest_modules(session, top)
-    return [_layer(session, tree, index, unavailable) for index in chosen]
+    runs = was_run(session)
+    layers = (_layer(session, tree, index, runs=runs) for index in chosen)
+    if tree.has_forward:
+        return list(layers)
+    without = dict.fromkeys(_OF_LAYER_IN_FORWARD, Unknown(NO_FORWARD))
+    return [replace(layer, **without) for layer in layers]
 
 
-def _layer(session: Session, tree: Tree, index: int, unavailable: Unavailable) -> Json:
+def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
     node, cost = tree.nodes[index], tree.costs[index]
     found = bound(session, index)
-    why, figure = why_not_counted(tree), unavailable.figure
-    layer: dict[str, Json] = {
-        "name": node.name,
-        "path": node.path,
-        "kind": node.kind,
-        "type": node.type,
-        "depth": tree.depths[index],
-        "calls": node.calls,
-        "parameters": cost.parameters,
-        "macs": figure("layers[].macs", known_macs(cost), why),
-        "flops": figure("layers[].flops", known_flops(cost), why),
-        "uncosted": cost.uncosted,
-        "bounded": tree.bounded.get(index),
-        "memory": figure("layers[].memory", known_bytes(cost), why),
-        "input_bytes": cost.input_bytes,
-        "weight_bytes": cost.weight_bytes,
-        "output_bytes": cost.output_bytes,
-        "output_shape": node.outputs[0].shape if node.outputs else None,
-        "arithmetic_intensity": figure(
-            "layers[].arithmetic_intensity",
-            intensity(cost),
-            _NOTHING_MOVED if is_counted(cost) else why,
-        ),
-        "bottleneck": None if found is None else found.kind,
-        "bottleneck_measured": found is not None and found.measured,
-        "bottleneck_on_paper": why_not_decided(session, index) or None,
-    }
-    if found is None:
-        unavailable.missing("layers[].bottleneck", no_class(session, index))
-    if not tree.has_forward:
-        layer_without_forward(layer, unavailable)
-    elif not node.outputs:
-        unavailable.missing("layers[].output_shape", "it returned no tensor")
-    if was_run(session):
-        layer["timing"] = timing(session, index, unavailable)
-        layer["energy"] = layer_energy(session, index, unavailable)
-        layer["measured_memory"] = layer_memory(session, index, unavailable)
-    return layer
+    why = why_not_counted(tree)
+    no_ratio = _NOTHING_MOVED if is_counted(cost) else why
+    return Layer(
+        name=node.name,
+        path=node.path,
+        kind=node.kind,
+        type=node.type,
+        depth=tree.depths[index],
+        calls=node.calls,
+        parameters=cost.parameters,
+        macs=or_why(known_macs(cost), why),
+        flops=or_why(known_flops(cost), why),
+        uncosted=cost.uncosted,
+        bounded=tree.bounded.get(index),
+        memory=or_why(known_bytes(cost), why),
+        input_bytes=cost.input_bytes,
+        weight_bytes=cost.weight_bytes,
+        output_bytes=cost.output_bytes,
+        output_shape=node.outputs[0].shape if node.outputs else Unknown("it returned no tensor"),
+        arithmetic_intensity=or_why(intensity(cost), no_ratio),
+        bottleneck=Unknown(no_class(session, index)) if found is None else found.kind,
+        bottleneck_measured=found is not None and found.measured,
+        bottleneck_on_paper=why_not_decided(session, index) or None,
+        timing=timing(session, index) if runs else UNSET,
+        energy=layer_energy(session, index) if runs else UNSET,
+        measured_memory=layer_memory(session, index) if runs else UNSET,
+    )
 
 
-def _failure(failure: Failed | None) -> Json:
-    if failure is None:
-        return None
+def _without_times(reason: str) -> Measured:
+    why = Unknown(reason)
     return {
-        "stage": failure.stage,
-        "what": failure.what,
-        "where": failure.where or None,
-        "at": failure.at or None,
-        "why": failure.why or None,
-        "likely": failure.likely or None,
-        "remedies": [{"command": one.command, "result": one.result} for one in failure.remedies],
-        "bad_argument": failure.bad_argument,
+        "latency": why,
+        "throughput": why,
+        "overhead": why,
+        "hardware": why,
+        "energy": why,
     }
+
+
+def _without_forward(report: Report) -> Report:
+    """Return the report with a reason in place of what only a forward pass gives."""
+    return replace(report, **dict.fromkeys(_IN_FORWARD, Unknown(NO_FORWARD)))
+
+
+def _failure(failure: Failed) -> Failure:
+    return Failure(
+        stage=failure.stage,
+        what=failure.what,
+        where=failure.where or None,
+        at=failure.at or None,
+        why=failure.why or None,
+        likely=failure.likely or None,
+        remedies=[Remedy(command=one.command, result=one.result) for one in failure.remedies],
+        bad_argument=failure.bad_argument,
+    )

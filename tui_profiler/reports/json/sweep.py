@@ -1,17 +1,21 @@
 """A sweep as one JSON object on one line, and as CSV: the contracts that other programs read.
 
-1. Names and units never change within one ``schema``; ``docs/sweep.schema.json`` describes them.
+1. Names and units never change within one ``schema``; ``docs/sweep.schema.json`` is made from the
+   Structs of this file.
 2. Times are seconds, sizes bytes. What is not known is null, and ``unavailable`` says why, by path.
-3. The text is ASCII: whatever a model calls its modules is escaped, and read back exactly.
+3. Both are safe to read back: JSON is ASCII, and no cell of the CSV is a formula.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
+from typing import Annotated, Literal
 
-from tui_profiler.messages import Environment, Figure, ModelFacts, Unknown
+from msgspec import Meta, Struct
+
+from tui_profiler.messages import Environment, Figure, Unknown, known
+from tui_profiler.messages.model import Kind
 from tui_profiler.queries.scaling import (
     KNEE_RULE,
     Growth,
@@ -21,11 +25,20 @@ from tui_profiler.queries.scaling import (
     knees,
     scalings,
 )
-from tui_profiler.queries.sweep import Result, Sweep, Value, Visit, results
+from tui_profiler.queries.sweep import AxisName, Result, State, Sweep, Value, Visit, results
 from tui_profiler.reports.csv.nodes import as_text
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json_values import (
+    TOLD_ABOVE,
+    Above0,
+    Count,
+    Known,
+    Size,
+    one_line,
+    one_of,
+    plain,
+)
 
-SCHEMA = "tui-profiler/sweep/1"
+SCHEMA: Literal["tui-profiler/sweep/1"] = "tui-profiler/sweep/1"
 
 _CSV_COLUMNS = (
     *("state", "p50_s", "p95_s", "low_s", "high_s", "forwards", "items_per_s"),
@@ -33,29 +46,216 @@ _CSV_COLUMNS = (
 )
 
 
+class SweepMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions and machine."""
+
+    python: str
+    torch: str
+    torchvision: str | None
+    cuda: str | None
+    cpu: str
+    cores: Above0
+    threads: Above0
+    """Of the first worker; where threads are an axis, the points say theirs."""
+    memory_bytes: Above0
+
+
+class SweptAxis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is varied."""
+
+    name: AxisName
+    values: Annotated[tuple[Value, ...], Meta(min_length=1)]
+
+
+class PointFailure(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"try_": "try"}
+):
+    """Why there is no figure."""
+
+    what: str
+    try_: str | None
+
+
+class PointLatency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds of a forward."""
+
+    p50_s: Known[Size]
+    """Median of its rounds' medians of a forward."""
+    p95_s: Known[Size]
+    """Median of its rounds' 95th percentiles; null of fewer than 20 forwards."""
+    low_s: Known[Size]
+    """Least median of a round."""
+    high_s: Known[Size]
+    """Largest median of a round."""
+    forwards: Count
+
+
+class PointThroughput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Items per second."""
+
+    per_s: Known[Size]
+    """Forwards times batch."""
+
+
+class PointMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bytes."""
+
+    paper_bytes: Known[Size]
+    """Predicted peak of one forward."""
+    paper_is_least: bool
+    """A part of the peak is not known: it is at least that."""
+    allocator_bytes: Known[Size]
+    """Peak of torch's allocator on the model's device; the CPU's counts nothing."""
+    process_bytes: Known[Size]
+    """Most resident memory of the worker, torch included."""
+
+
+class PointEnergy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Energy of one forward."""
+
+    joules: Known[Size]
+    """Of one forward."""
+    joules_per_item: Known[Size]
+
+
+class PointVisit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run of a point."""
+
+    round: Count
+    p50_s: Size | None
+    p95_s: Size | None
+    per_s: Size | None
+    forwards: Count
+    took_s: Size
+    """Start, import and load included."""
+
+
+class SweepPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model at one setting of every axis."""
+
+    settings: dict[AxisName, Value]
+    """Axis to value."""
+    state: State
+    failure: PointFailure | None
+    latency: PointLatency
+    throughput: PointThroughput
+    memory: PointMemory
+    energy: PointEnergy
+    visits: list[PointVisit]
+
+
+class GrowthSlope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a figure grows with a setting."""
+
+    exponent: float
+    """Slope of the line through (ln setting, ln figure): 0 flat, 1 linear, 2 quadratic, -1
+    inverse."""
+    spread: Size | None
+    """Half of the 95 % interval; null where it is exact, as on paper."""
+    word: str
+    first: float
+    """Slope between the two lowest settings."""
+    last: float
+    """Slope between the two highest."""
+    points: Annotated[int, Meta(ge=2)]
+
+
+class NodeGrowth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a node grows."""
+
+    path: str
+    kind: Kind
+    type: str
+    seconds: Size | None
+    """Of one forward at the highest setting."""
+    time: GrowthSlope | None
+    flops: GrowthSlope | None
+    bytes: GrowthSlope | None
+    why_not: dict[Literal["time", "flops", "bytes"], str]
+    """Why there is no slope: time, flops or bytes to a reason."""
+
+
+class AxisScaling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How every node grows along one axis."""
+
+    axis: Annotated[str, one_of("batch", "sequence", "threads")]
+    at: dict[AxisName, Value]
+    """Axis to value, of the others."""
+    highest: Above0
+    nodes: list[NodeGrowth]
+
+
+class SweepKnee(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The batch beyond which throughput grows little."""
+
+    at: dict[AxisName, Value]
+    """Axis to value, of the others."""
+    batch: Above0
+    gain: Size
+    """Items/s over those of the smallest batch."""
+    cost: Size
+    """Latency over that of the smallest batch."""
+    is_first: bool
+    is_last: bool
+
+
+class SweepReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model at many settings, as `tui-profiler sweep --format json` prints it on one line.
+
+    Times are seconds, sizes bytes. A figure that is not known is null and `unavailable` says why,
+    by path.
+    """
+
+    schema: Literal["tui-profiler/sweep/1"]
+    environment: Known[SweepMachine]
+    model: str
+    type: str | None
+    source: str | None
+    weights: str | None
+    device: str | None
+    axes: Annotated[list[SweptAxis], Meta(min_length=1)]
+    rounds: Above0
+    seconds: Size
+    """Of running warmed up for each point, all rounds together; 0 where it is on paper only."""
+    interrupted: bool
+    points: list[SweepPoint]
+    """The product of the axes, the last one changing fastest."""
+    scaling: list[AxisScaling]
+    """How every node grows along one axis, the others fixed."""
+    knee_rule: str
+    knees: list[SweepKnee]
+    unavailable: dict[str, str]
+    """Path to the reason."""
+
+
 def sweep_json(sweep: Sweep) -> str:
-    """Give the sweep, without a line end."""
-    unavailable = Unavailable()
-    report: dict[str, Json] = {
-        "schema": SCHEMA,
-        "environment": _environment(sweep.environment, unavailable),
-        **_model(sweep, sweep.facts),
-        "axes": [{"name": axis.name, "values": axis.values} for axis in sweep.axes],
-        "rounds": sweep.rounds,
-        "seconds": sweep.seconds if sweep.runs else 0.0,
-        "interrupted": sweep.interrupted,
-        "points": [
-            _point(sweep, result, f"points[{place}]", unavailable)
-            for place, result in enumerate(results(sweep))
-        ],
-        "scaling": [_scaling(one) for one in scalings(sweep)],
-        "knee_rule": KNEE_RULE,
-        "knees": [_knee(one) for one in knees(sweep)],
-        "unavailable": unavailable.reasons,
-    }
-    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    # The only control character that JSON does not escape by itself.
-    return text.replace("\x7f", "\\u007f")
+    """Return the sweep, without a line end."""
+    facts, found = sweep.facts, results(sweep)
+    report = SweepReport(
+        schema=SCHEMA,
+        environment=Unknown("no worker came so far")
+        if sweep.environment is None
+        else _machine(sweep.environment),
+        model=sweep.model,
+        type=facts.type if facts is not None else None,
+        source=facts.source if facts is not None else None,
+        weights=facts.weights if facts is not None else None,
+        device=facts.device if facts is not None else None,
+        axes=[SweptAxis(name=axis.name, values=axis.values) for axis in sweep.axes],
+        rounds=sweep.rounds,
+        seconds=sweep.seconds if sweep.runs else 0.0,
+        interrupted=sweep.interrupted,
+        points=[_point(sweep, one) for one in found],
+        scaling=[_scaling(one) for one in scalings(sweep)],
+        knee_rule=KNEE_RULE,
+        knees=[_knee(one) for one in knees(sweep)],
+        unavailable={
+            f"points[{place}]": one.failure or "the sweep did not come to it"
+            for place, one in enumerate(found)
+            if one.state in ("failed", "not reached")
+        },
+    )
+    return one_line(plain(report))
 
 
 def sweep_csv(sweep: Sweep) -> str:
@@ -88,129 +288,109 @@ def _digits(value: Figure) -> str:
     return "" if isinstance(value, Unknown) else f"{value:.9g}"
 
 
-def _environment(found: Environment | None, unavailable: Unavailable) -> Json:
-    if found is None:
-        return unavailable.missing("environment", "no worker came so far")
-    return {
-        "python": found.python,
-        "torch": found.torch,
-        "torchvision": found.torchvision or None,
-        "cuda": found.cuda or None,
-        "cpu": found.cpu,
-        "cores": found.cores,
-        "threads": found.threads,
-        "memory_bytes": found.memory_bytes,
-    }
+def _machine(found: Environment) -> SweepMachine:
+    return SweepMachine(
+        python=found.python,
+        torch=found.torch,
+        torchvision=found.torchvision or None,
+        cuda=found.cuda or None,
+        cpu=found.cpu,
+        cores=found.cores,
+        threads=found.threads,
+        memory_bytes=found.memory_bytes,
+    )
 
 
-def _model(sweep: Sweep, facts: ModelFacts | None) -> dict[str, Json]:
-    return {
-        "model": sweep.model,
-        "type": facts.type if facts is not None else None,
-        "source": facts.source if facts is not None else None,
-        "weights": facts.weights if facts is not None else None,
-        "device": facts.device if facts is not None else None,
-    }
-
-
-def _at(pairs: tuple[tuple[str, Value], ...]) -> dict[str, Json]:
-    return dict(pairs)
-
-
-def _point(sweep: Sweep, one: Result, at: str, unavailable: Unavailable) -> Json:
-    if one.state in ("failed", "not reached"):
-        unavailable.missing(at, one.failure or "the sweep did not come to it")
-    names = (axis.name for axis in sweep.axes)
+def _point(sweep: Sweep, one: Result) -> SweepPoint:
     has_figures = one.state in ("measured", "on paper")
 
-    def figure(name: str, value: Figure) -> Json:
-        if not has_figures:
-            return None
-        return unavailable.figure(f"{at}.{name}", value)
+    def figure(value: Figure) -> Figure:
+        return value if has_figures else TOLD_ABOVE
 
-    return {
-        "settings": dict(zip(names, one.point.values, strict=True)),
-        "state": one.state,
-        "failure": {"what": one.failure, "try": one.remedy or None} if one.failure else None,
-        "latency": {
-            "p50_s": figure("latency.p50_s", one.latency_p50),
-            "p95_s": figure("latency.p95_s", one.latency_p95),
-            "low_s": figure("latency.low_s", one.low),
-            "high_s": figure("latency.high_s", one.high),
-            "forwards": one.forwards,
+    return SweepPoint(
+        settings={
+            axis.name: value for axis, value in zip(sweep.axes, one.point.values, strict=True)
         },
-        "throughput": {"per_s": figure("throughput.per_s", one.items_per_second)},
-        "memory": {
-            "paper_bytes": figure("memory.paper_bytes", one.paper_bytes),
-            "paper_is_least": one.is_least,
-            "allocator_bytes": figure("memory.allocator_bytes", one.allocator_bytes),
-            "process_bytes": figure("memory.process_bytes", one.process_bytes),
-        },
-        "energy": {
-            "joules": figure("energy.joules", one.joules),
-            "joules_per_item": figure("energy.joules_per_item", one.joules_per_item),
-        },
-        "visits": [_visit(visit) for visit in one.visits],
+        state=one.state,
+        failure=PointFailure(what=one.failure, try_=one.remedy or None) if one.failure else None,
+        latency=PointLatency(
+            p50_s=figure(one.latency_p50),
+            p95_s=figure(one.latency_p95),
+            low_s=figure(one.low),
+            high_s=figure(one.high),
+            forwards=one.forwards,
+        ),
+        throughput=PointThroughput(per_s=figure(one.items_per_second)),
+        memory=PointMemory(
+            paper_bytes=figure(one.paper_bytes),
+            paper_is_least=one.is_least,
+            allocator_bytes=figure(one.allocator_bytes),
+            process_bytes=figure(one.process_bytes),
+        ),
+        energy=PointEnergy(joules=figure(one.joules), joules_per_item=figure(one.joules_per_item)),
+        visits=[_visit(visit) for visit in one.visits],
+    )
+
+
+def _visit(visit: Visit) -> PointVisit:
+    return PointVisit(
+        round=visit.round,
+        p50_s=known(visit.latency_p50),
+        p95_s=known(visit.latency_p95),
+        per_s=known(visit.items_per_second),
+        forwards=visit.forwards,
+        took_s=visit.took_seconds,
+    )
+
+
+def _scaling(one: Scaling) -> AxisScaling:
+    return AxisScaling(
+        axis=one.axis,
+        at=dict(one.at),
+        highest=one.highest,
+        nodes=[_growth(node) for node in one.nodes],
+    )
+
+
+def _growth(node: Growth) -> NodeGrowth:
+    slopes: dict[Literal["time", "flops", "bytes"], Slope | Unknown] = {
+        "time": node.time,
+        "flops": node.flops,
+        "bytes": node.bytes_moved,
     }
-
-
-def _visit(visit: Visit) -> Json:
-    return {
-        "round": visit.round,
-        "p50_s": _number(visit.latency_p50),
-        "p95_s": _number(visit.latency_p95),
-        "per_s": _number(visit.items_per_second),
-        "forwards": visit.forwards,
-        "took_s": visit.took_seconds,
-    }
-
-
-def _number(value: Figure) -> Json:
-    return None if isinstance(value, Unknown) else value
-
-
-def _scaling(one: Scaling) -> Json:
-    return {
-        "axis": one.axis,
-        "at": _at(one.at),
-        "highest": one.highest,
-        "nodes": [_growth(node) for node in one.nodes],
-    }
-
-
-def _growth(node: Growth) -> Json:
-    slopes = {"time": node.time, "flops": node.flops, "bytes": node.bytes_moved}
-    return {
-        "path": node.path,
-        "kind": node.kind,
-        "type": node.type,
-        "seconds": node.seconds,
-        **{name: _slope(slope) for name, slope in slopes.items()},
-        "why_not": {
+    return NodeGrowth(
+        path=node.path,
+        kind=node.kind,
+        type=node.type,
+        seconds=node.seconds,
+        time=_slope(node.time),
+        flops=_slope(node.flops),
+        bytes=_slope(node.bytes_moved),
+        why_not={
             name: slope.reason for name, slope in slopes.items() if isinstance(slope, Unknown)
         },
-    }
+    )
 
 
-def _slope(slope: Slope | Unknown) -> Json:
+def _slope(slope: Slope | Unknown) -> GrowthSlope | None:
     if isinstance(slope, Unknown):
         return None
-    return {
-        "exponent": slope.exponent,
-        "spread": slope.spread,
-        "word": slope.word,
-        "first": slope.first,
-        "last": slope.last,
-        "points": slope.points,
-    }
+    return GrowthSlope(
+        exponent=slope.exponent,
+        spread=slope.spread,
+        word=slope.word,
+        first=slope.first,
+        last=slope.last,
+        points=slope.points,
+    )
 
 
-def _knee(knee: Knee) -> Json:
-    return {
-        "at": _at(knee.at),
-        "batch": knee.batch,
-        "gain": knee.gain,
-        "cost": knee.cost,
-        "is_first": knee.is_first,
-        "is_last": knee.is_last,
-    }
+def _knee(knee: Knee) -> SweepKnee:
+    return SweepKnee(
+        at=dict(knee.at),
+        batch=knee.batch,
+        gain=knee.gain,
+        cost=knee.cost,
+        is_first=knee.is_first,
+        is_last=knee.is_last,
+    )

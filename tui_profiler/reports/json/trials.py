@@ -1,104 +1,190 @@
 """What was tried on a model, beside what was predicted, as one JSON object on one line.
 
-1. Names and units never change within one ``schema``; ``docs/try.schema.json`` describes them.
+1. Names and units never change within one ``schema``; ``docs/try.schema.json`` is made from the
+   Structs of this file.
 2. Sizes are bytes, times seconds. What is not known is null, and ``unavailable`` says why, by path.
-3. The text is ASCII: whatever a model is called is escaped, and read back exactly.
 """
 
 from __future__ import annotations
 
-import json
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from tui_profiler.findings import Finding, findings
-from tui_profiler.findings.verdict import measured, verdict
+from tui_profiler.findings.evidence.finding import Provenance
+from tui_profiler.findings.verdict import Word, measured, verdict
 from tui_profiler.messages import TrialResult, TrialSide, Unknown
-from tui_profiler.messages.trials import WHOLE_MODEL
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.messages.model import Phase
+from tui_profiler.messages.trials import WHOLE_MODEL, TrialKind, TrialOutcome
+from tui_profiler.reports.json_values import Above0, Count, Known, Size, one_line, or_why, plain
 from tui_profiler.session import Session
 
-SCHEMA = "tui-profiler/try/1"
+SCHEMA: Literal["tui-profiler/try/1"] = "tui-profiler/try/1"
+
+
+class TryMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions and machine."""
+
+    python: str
+    torch: str
+    cpu: str
+    cores: Above0
+    threads: Above0
+
+
+class Prediction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the findings predict of the change."""
+
+    speedup: Known[Annotated[float, Meta(gt=0)]]
+    """Times as fast."""
+    is_bound: bool
+    """It is the most that there is to gain."""
+    formula: str
+    provenance: Provenance
+    title: str
+
+
+class Interval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contains the true median with at least 95 % probability."""
+
+    low: Known[float]
+    high: Known[float]
+
+
+class TrialError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far the outputs are apart."""
+
+    largest: Known[float]
+    relative: Known[float]
+    """Euclidean norm of the differences over that of the values."""
+    values: Count
+    others_differ: Count
+    """Of values that are not floating numbers."""
+    again: Known[float]
+    """Relative difference of the model as it is from itself."""
+
+
+class TriedSide(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model as it is, or changed."""
+
+    seconds: Annotated[float, Meta(gt=0)]
+    """Median of one call."""
+    items: Above0
+    """In one call: how many times the batch of the model as it is."""
+    peak_bytes: Known[float]
+    """The most that one call had allocated at once."""
+    weight_bytes: Known[float]
+    """Parameters and buffers."""
+
+
+class Trial(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One change that was tried."""
+
+    kind: TrialKind
+    node: str | None
+    """Path of the module that was tried; null for the whole model."""
+    outcome: TrialOutcome
+    why: str
+    """Why there is no figure, or no interval."""
+    detail: str
+    """What was changed."""
+    seconds: Size
+    """That the trial took, all in all."""
+    phase: Phase
+    predicted: Known[Prediction]
+    verdict: Word | None
+    """What the trial says of the prediction; null where there is none of either."""
+    speedup: Known[float]
+    """Time of an item without the change over that with it: the median of the pairs."""
+    interval: Interval
+    pairs: Count
+    change_s: Size
+    """Seconds once, before it runs at its speed."""
+    error: Known[TrialError]
+    baseline: Known[TriedSide]
+    changed: Known[TriedSide]
+
+
+class TryReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model, as `tui-profiler try --format json` prints it on one line.
+
+    What was predicted of changes beside what was measured. Times are seconds, sizes bytes. A figure
+    that is not known is null and `unavailable` says why, by path.
+    """
+
+    schema: Literal["tui-profiler/try/1"]
+    environment: TryMachine | None
+    model: str | None
+    type: str | None
+    weights: str | None
+    device: str | None
+    batch: Above0 | None
+    trials: list[Trial]
+    unavailable: dict[str, str]
+    """Path to the reason."""
 
 
 def trials_json(session: Session) -> str:
-    """Give the trials of a session, without a line end."""
-    unavailable = Unavailable()
+    """Return the trials of a session, without a line end."""
     found = {one.trial: one for one in findings(session) if one.trial is not None}
     model = session.model
-    report: dict[str, Json] = {
-        "schema": SCHEMA,
-        "environment": _environment(session),
-        "model": None if model is None else model.name,
-        "type": None if model is None else model.type,
-        "weights": None if model is None else model.weights,
-        "device": None if model is None else model.device,
-        "batch": None if model is None else model.batch,
-        "trials": [
-            _trial(place, one, session, found.get(one.kind), unavailable)
-            for place, one in enumerate(session.trials)
-        ],
-        "unavailable": unavailable.reasons,
-    }
-    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    # The only control character that JSON does not escape by itself.
-    return text.replace("\x7f", "\\u007f")
+    report = TryReport(
+        schema=SCHEMA,
+        environment=_machine(session),
+        model=None if model is None else model.name,
+        type=None if model is None else model.type,
+        weights=None if model is None else model.weights,
+        device=None if model is None else model.device,
+        batch=None if model is None else model.batch,
+        trials=[_trial(one, session, found.get(one.kind)) for one in session.trials],
+        unavailable={},
+    )
+    return one_line(plain(report))
 
 
-def _environment(session: Session) -> Json:
+def _machine(session: Session) -> TryMachine | None:
     found = session.environment
     if found is None:
         return None
-    return {
-        "python": found.python,
-        "torch": found.torch,
-        "cpu": found.cpu,
-        "cores": found.cores,
-        "threads": found.threads,
-    }
+    return TryMachine(
+        python=found.python,
+        torch=found.torch,
+        cpu=found.cpu,
+        cores=found.cores,
+        threads=found.threads,
+    )
 
 
-def _trial(
-    place: int,
-    result: TrialResult,
-    session: Session,
-    finding: Finding | None,
-    unavailable: Unavailable,
-) -> Json:
-    at = f"trials[{place}]"
+def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Trial:
     node = None
     if result.node != WHOLE_MODEL and session.tree is not None:
         node = session.tree.nodes[result.node].path if result.node < len(session.tree) else None
-
     saved = measured(result)
-
-    def figure(name: str, value: float | None) -> Json:
-        return unavailable.figure(f"{at}.{name}", value, result.why or "there is none")
-
-    return {
-        "kind": result.kind,
-        "node": node,
-        "outcome": result.outcome,
-        "why": result.why,
-        "detail": result.detail,
-        "seconds": result.seconds,
-        "phase": result.phase,
-        "predicted": _prediction(f"{at}.predicted", finding, unavailable),
-        "verdict": None if finding is None or saved is None else verdict(finding.gain, saved),
-        "speedup": figure("speedup", result.speedup),
-        "interval": {
-            "low": figure("interval.low", result.low),
-            "high": figure("interval.high", result.high),
-        },
-        "pairs": result.pairs,
-        "change_s": result.change_seconds,
-        "error": _error(f"{at}.error", result, unavailable),
-        "baseline": _side(f"{at}.baseline", result.baseline, result.why, unavailable),
-        "changed": _side(f"{at}.changed", result.changed, result.why, unavailable),
-    }
+    why = result.why or "there is none"
+    return Trial(
+        kind=result.kind,
+        node=node,
+        outcome=result.outcome,
+        why=result.why,
+        detail=result.detail,
+        seconds=result.seconds,
+        phase=result.phase,
+        predicted=Unknown("nothing in the session speaks for this change")
+        if finding is None
+        else _prediction(finding),
+        verdict=None if finding is None or saved is None else verdict(finding.gain, saved),
+        speedup=or_why(result.speedup, why),
+        interval=Interval(low=or_why(result.low, why), high=or_why(result.high, why)),
+        pairs=result.pairs,
+        change_s=result.change_seconds,
+        error=_error(result),
+        baseline=_side(result.baseline, result.why),
+        changed=_side(result.changed, result.why),
+    )
 
 
-def _prediction(at: str, finding: Finding | None, unavailable: Unavailable) -> Json:
-    if finding is None:
-        return unavailable.missing(at, "nothing in the session speaks for this change")
+def _prediction(finding: Finding) -> Prediction:
     gain = finding.gain
     share = gain.share
     speedup: float | Unknown = Unknown("it is a gain of memory")
@@ -106,34 +192,34 @@ def _prediction(at: str, finding: Finding | None, unavailable: Unavailable) -> J
         speedup = share
     elif gain.of == "time":
         speedup = 1 / (1 - share) if share < 1 else Unknown("all of the time would be saved")
-    return {
-        "speedup": unavailable.figure(f"{at}.speedup", speedup),
-        "is_bound": gain.is_bound,
-        "formula": gain.formula,
-        "provenance": gain.provenance,
-        "title": finding.title,
-    }
+    return Prediction(
+        speedup=speedup,
+        is_bound=gain.is_bound,
+        formula=gain.formula,
+        provenance=gain.provenance,
+        title=finding.title,
+    )
 
 
-def _error(at: str, result: TrialResult, unavailable: Unavailable) -> Json:
+def _error(result: TrialResult) -> TrialError | Unknown:
     error = result.error
     if error is None:
-        return unavailable.missing(at, result.why_no_error or result.why or "nothing was measured")
-    return {
-        "largest": unavailable.figure(f"{at}.largest", error.largest),
-        "relative": unavailable.figure(f"{at}.relative", error.relative),
-        "values": error.values,
-        "others_differ": error.others_differ,
-        "again": unavailable.figure(f"{at}.again", error.again),
-    }
+        return Unknown(result.why_no_error or result.why or "nothing was measured")
+    return TrialError(
+        largest=error.largest,
+        relative=error.relative,
+        values=error.values,
+        others_differ=error.others_differ,
+        again=error.again,
+    )
 
 
-def _side(at: str, side: TrialSide | None, why: str, unavailable: Unavailable) -> Json:
+def _side(side: TrialSide | None, why: str) -> TriedSide | Unknown:
     if side is None:
-        return unavailable.missing(at, why or "nothing was measured")
-    return {
-        "seconds": side.seconds,
-        "items": side.items,
-        "peak_bytes": unavailable.figure(f"{at}.peak_bytes", side.peak_bytes),
-        "weight_bytes": unavailable.figure(f"{at}.weight_bytes", side.weight_bytes),
-    }
+        return Unknown(why or "nothing was measured")
+    return TriedSide(
+        seconds=side.seconds,
+        items=side.items,
+        peak_bytes=side.peak_bytes,
+        weight_bytes=side.weight_bytes,
+    )

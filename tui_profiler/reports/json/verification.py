@@ -1,142 +1,285 @@
 """Our figures beside those of other counters, as one JSON object on one line.
 
-1. Names and units never change within one ``schema``; ``docs/verify.schema.json`` describes them.
+1. Names and units never change within one ``schema``; ``docs/verify.schema.json`` is made from the
+   Structs of this file.
 2. Sizes are bytes, times seconds. What is not known is null, and ``unavailable`` says why, by path.
-3. The text is ASCII: whatever a model calls its operators is escaped, and read back exactly.
 """
 
 from __future__ import annotations
 
-import json
+from typing import Annotated, Literal
 
-from tui_profiler.messages import Counted, Environment, ModelFacts, SecondOpinion, Unknown
-from tui_profiler.messages.verification import Count
+from msgspec import Struct
+
+from tui_profiler.messages import (
+    Environment,
+    InputSpec,
+    ModelFacts,
+    SecondOpinion,
+    Unknown,
+    verification,
+)
+from tui_profiler.messages.verification import Counter
 from tui_profiler.queries.cost.verification import (
+    Against,
     Check,
+    FigureName,
+    Verdict,
     Verification,
     checks,
     peak_bytes_of,
     verify_verdict,
 )
-from tui_profiler.reports.json_values import Json, Unavailable
+from tui_profiler.reports.json_values import Count, Known, Size, entries, one_line, or_why, plain
 from tui_profiler.session import Tree
 
-SCHEMA = "tui-profiler/verify/1"
+SCHEMA: Literal["tui-profiler/verify/1"] = "tui-profiler/verify/1"
 
 _NONE_PUBLISHED = "torchvision publishes none for this model and input"
 
 
+class VerifyMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Versions and machine."""
+
+    python: str
+    torch: str
+    torchvision: str | None
+    cpu: str
+    threads: Count
+
+
+class VerifyInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One input of a forward."""
+
+    name: str
+    shape: tuple[Count, ...]
+    dtype: str
+    why: str
+    """Where the shape came from."""
+
+
+class Ours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What this program counts."""
+
+    parameters: Count
+    macs: Count
+    """Multiply-accumulates of one forward."""
+    flops: Count
+    """2 for each multiply-accumulate, and the arithmetic of everything else that has a formula."""
+    peak_bytes: Known[Size]
+    """Predicted peak of one forward: parameters, buffers, activations and workspace, as far as each
+    is known."""
+    uncosted: tuple[str, ...]
+    """Operators without a formula: above them, flops is a lower bound."""
+    bounded: tuple[str, ...]
+    """Operators whose output depends on the data: our figures are then bounds."""
+    seconds: Size | None
+    """What tracing took."""
+
+
+class PublishedFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What torchvision publishes."""
+
+    gmacs: Known[Size]
+    """Billions of multiply-accumulates of one item."""
+    parameters: Known[Count]
+
+
+class CountedMacs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of operator."""
+
+    name: str
+    calls: Count | None
+    macs: Count
+
+
+class CountedOthers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of operator whose count is not of multiply-accumulates."""
+
+    name: str
+    calls: Count | None
+    count: Count
+
+
+class SkippedOperator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of operator that counts 0."""
+
+    name: str
+    calls: Count | None
+
+
+class CounterResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What another counter says."""
+
+    counter: Counter
+    version: str | None
+    seconds: Size
+    """What counting took, loading the model apart."""
+    error: str | None
+    """What it raised, in one line; its figures are then null."""
+    parameters: Known[Count]
+    macs: Known[Count]
+    """Multiply-accumulates: what it counts, converted."""
+    flops: Known[Count]
+    """As it counts them, 2 for each multiply-accumulate."""
+    peak_bytes: Known[Count]
+    operators: list[CountedMacs]
+    """What its multiply-accumulates are made of."""
+    not_macs: list[CountedOthers]
+    """What it counts although they are not multiply-accumulates; left out of macs."""
+    skipped: list[SkippedOperator]
+    """Operators that it counts 0 for."""
+
+
+class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Operators that are taken from ours before comparing."""
+
+    name: str
+    macs: Count
+
+
+class CheckResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One figure of ours against one of another's."""
+
+    against: Against
+    figure: FigureName
+    tolerance: str
+    """What must hold, in words."""
+    verdict: Verdict
+    ours: Count | None
+    theirs: Size | None
+    left_out: list[LeftOut]
+    """Operators that it counts 0 for and we do not, with what we count: taken from ours before
+    comparing."""
+    why: str | None
+    """How far they are apart, or why nothing could be compared."""
+
+
+class VerifyReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model, as `tui-profiler verify --format json` prints it on one line.
+
+    Our figures beside those of other counters. Times are seconds, sizes bytes. A figure that is not
+    known is null and `unavailable` says why, by path.
+    """
+
+    schema: Literal["tui-profiler/verify/1"]
+    environment: VerifyMachine | None
+    model: str | None
+    type: str | None
+    source: str | None
+    device: str | None
+    batch: Count | None
+    """Size of the batch axis; null where the inputs have none."""
+    inputs: list[VerifyInput] | None
+    ours: Ours
+    published: PublishedFigures
+    counters: Annotated[list[CounterResult], entries("{counter}")]
+    checks: list[CheckResult]
+    verdict: Verdict
+    """fails where one check does, not compared where none could be made; the exit codes are 0, 3
+    and 1."""
+    unavailable: dict[str, str]
+    """Path to the reason."""
+
+
 def verification_json(made: Verification) -> str:
-    """Give the comparison, without a line end.
+    """Return the comparison, without a line end.
 
     Raises:
-        ValueError: the model was not traced.
+        ValueError: The model was not traced.
     """
-    tree = made.session.tree
+    tree, model = made.session.tree, made.session.model
     if tree is None or not len(tree):
         raise ValueError("the model was not traced")
-    unavailable = Unavailable()
-    report: dict[str, Json] = {
-        "schema": SCHEMA,
-        "environment": _environment(made.session.environment),
-        **_model(made.session.model),
-        "ours": _ours(tree, unavailable),
-        "published": _published(made.session.model, unavailable),
-        "counters": [_opinion(opinion, unavailable) for opinion in made.opinions],
-        "checks": [_check(check) for check in checks(made)],
-        "verdict": verify_verdict(made),
-        "unavailable": unavailable.reasons,
-    }
-    text = json.dumps(report, allow_nan=False, separators=(",", ":"))
-    # The only control character that JSON does not escape by itself.
-    return text.replace("\x7f", "\\u007f")
+    report = VerifyReport(
+        schema=SCHEMA,
+        environment=_machine(made.session.environment),
+        model=model.name if model is not None else None,
+        type=model.type if model is not None else None,
+        source=model.source if model is not None else None,
+        device=model.device if model is not None else None,
+        batch=model.batch if model is not None else None,
+        inputs=[_input(part) for part in model.inputs] if model is not None else None,
+        ours=_ours(tree),
+        published=_published(model),
+        counters=[_opinion(opinion) for opinion in made.opinions],
+        checks=[_check(check) for check in checks(made)],
+        verdict=verify_verdict(made),
+        unavailable={},
+    )
+    return one_line(plain(report))
 
 
-def _environment(found: Environment | None) -> Json:
+def _machine(found: Environment | None) -> VerifyMachine | None:
     if found is None:
         return None
-    return {
-        "python": found.python,
-        "torch": found.torch,
-        "torchvision": found.torchvision or None,
-        "cpu": found.cpu,
-        "threads": found.threads,
-    }
+    return VerifyMachine(
+        python=found.python,
+        torch=found.torch,
+        torchvision=found.torchvision or None,
+        cpu=found.cpu,
+        threads=found.threads,
+    )
 
 
-def _model(model: ModelFacts | None) -> dict[str, Json]:
-    if model is None:
-        return dict.fromkeys(("model", "type", "source", "device", "batch", "inputs"))
-    return {
-        "model": model.name,
-        "type": model.type,
-        "source": model.source,
-        "device": model.device,
-        "batch": model.batch,
-        "inputs": [
-            {"name": part.name, "shape": part.shape, "dtype": part.dtype, "why": part.why}
-            for part in model.inputs
-        ],
-    }
+def _input(part: InputSpec) -> VerifyInput:
+    return VerifyInput(name=part.name, shape=part.shape, dtype=part.dtype, why=part.why)
 
 
-def _ours(tree: Tree, unavailable: Unavailable) -> Json:
+def _ours(tree: Tree) -> Ours:
     cost, done = tree.costs[0], tree.done
-    peak = peak_bytes_of(tree)
-    return {
-        "parameters": cost.parameters,
-        "macs": cost.macs,
-        "flops": cost.flops,
-        "peak_bytes": unavailable.figure("ours.peak_bytes", peak, "nothing was predicted"),
-        "uncosted": done.uncosted if done is not None else (),
-        "bounded": done.bounded if done is not None else (),
-        "seconds": sum(attempt.seconds for attempt in done.attempts) if done is not None else None,
-    }
+    return Ours(
+        parameters=cost.parameters,
+        macs=cost.macs,
+        flops=cost.flops,
+        peak_bytes=or_why(peak_bytes_of(tree), "nothing was predicted"),
+        uncosted=done.uncosted if done is not None else (),
+        bounded=done.bounded if done is not None else (),
+        seconds=sum(attempt.seconds for attempt in done.attempts) if done is not None else None,
+    )
 
 
-def _published(model: ModelFacts | None, unavailable: Unavailable) -> Json:
+def _published(model: ModelFacts | None) -> PublishedFigures:
     gmacs = None if model is None else model.published_gmacs
     parameters = None if model is None else model.published_parameters
-    return {
-        "gmacs": unavailable.figure("published.gmacs", gmacs, _NONE_PUBLISHED),
-        "parameters": unavailable.figure("published.parameters", parameters, _NONE_PUBLISHED),
-    }
+    return PublishedFigures(
+        gmacs=or_why(gmacs, _NONE_PUBLISHED), parameters=or_why(parameters, _NONE_PUBLISHED)
+    )
 
 
-def _opinion(opinion: SecondOpinion, unavailable: Unavailable) -> Json:
-    def figure(name: str, value: Count) -> Json:
-        if isinstance(value, Unknown):
-            reason = opinion.error or value.reason
-            return unavailable.missing(f"counters[{opinion.counter}].{name}", reason)
-        return value
+def _opinion(opinion: SecondOpinion) -> CounterResult:
+    def figure(value: verification.Count) -> verification.Count:
+        return Unknown(opinion.error or value.reason) if isinstance(value, Unknown) else value
 
-    return {
-        "counter": opinion.counter,
-        "version": opinion.version or None,
-        "seconds": opinion.seconds,
-        "error": opinion.error or None,
-        "parameters": figure("parameters", opinion.parameters),
-        "macs": figure("macs", opinion.macs),
-        "flops": figure("flops", opinion.flops),
-        "peak_bytes": figure("peak_bytes", opinion.peak_bytes),
-        "operators": [_counted(part, "macs") for part in opinion.operators],
-        "not_macs": [_counted(part, "count") for part in opinion.others],
-        "skipped": [{"name": part.name, "calls": part.calls} for part in opinion.skipped],
-    }
+    return CounterResult(
+        counter=opinion.counter,
+        version=opinion.version or None,
+        seconds=opinion.seconds,
+        error=opinion.error or None,
+        parameters=figure(opinion.parameters),
+        macs=figure(opinion.macs),
+        flops=figure(opinion.flops),
+        peak_bytes=figure(opinion.peak_bytes),
+        operators=[
+            CountedMacs(name=part.name, calls=part.calls, macs=part.amount)
+            for part in opinion.operators
+        ],
+        not_macs=[
+            CountedOthers(name=part.name, calls=part.calls, count=part.amount)
+            for part in opinion.others
+        ],
+        skipped=[SkippedOperator(name=part.name, calls=part.calls) for part in opinion.skipped],
+    )
 
 
-def _counted(part: Counted, amount: str) -> Json:
-    return {"name": part.name, "calls": part.calls, amount: part.amount}
-
-
-def _check(check: Check) -> Json:
-    return {
-        "against": check.against,
-        "figure": check.figure,
-        "tolerance": check.tolerance,
-        "verdict": check.verdict,
-        "ours": check.ours,
-        "theirs": check.theirs,
-        "left_out": [{"name": part.name, "macs": part.macs} for part in check.left_out],
-        "why": check.why or None,
-    }
+def _check(check: Check) -> CheckResult:
+    return CheckResult(
+        against=check.against,
+        figure=check.figure,
+        tolerance=check.tolerance,
+        verdict=check.verdict,
+        ours=check.ours,
+        theirs=check.theirs,
+        left_out=[LeftOut(name=part.name, macs=part.macs) for part in check.left_out],
+        why=check.why or None,
+    )

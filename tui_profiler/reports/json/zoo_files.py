@@ -4,7 +4,7 @@
    name of the sorted list, from the i-th, counted from 0.
 2. A file is good when it is whole, of the same versions, and was asked for alike. A failure never
    is: it is tried again.
-3. ``docs/zoo.schema.json`` describes both kinds.
+3. ``docs/zoo.schema.json`` is made from ``Origin`` and ``FailedModel``, and from the report's.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import json
 import re
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import asdict
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.reports.json.report import SCHEMA, json_report
-from tui_profiler.reports.json_values import Json
+from tui_profiler.reports.json.report import SCHEMA, Report, json_report
+from tui_profiler.reports.json_values import Above0, Json, Size
 from tui_profiler.session import Session
 
-FAILED_SCHEMA = "tui-profiler/zoo-failed/1"
+FAILED_SCHEMA: Literal["tui-profiler/zoo-failed/1"] = "tui-profiler/zoo-failed/1"
 
 _NOT_ASKED = ("model", "folder", "started_at")
 """Fields of a request that say nothing of what is asked for."""
@@ -46,6 +47,37 @@ class Failure(Struct, frozen=True):
     remedies: tuple[str, ...]
     code: int
     """As the exit code of ``report``."""
+
+
+class Origin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a file comes from."""
+
+    version: str
+    """Of tui-profiler."""
+    libraries: dict[str, str]
+    asked: dict[str, Any]
+    """What was asked for: the options, by name."""
+    jobs: Above0
+    """Models measured at once; 1 where nothing is measured."""
+    seconds: Size | None
+
+
+class FailedModel(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"try_": "try"}
+):
+    """Why there is no report of a model, as a file NAME.failed.json."""
+
+    schema: Literal["tui-profiler/zoo-failed/1"]
+    model: str
+    stage: str
+    what: str
+    why: str | None
+    try_: tuple[str, ...]
+    code: Above0
+    """As the exit code of `report`."""
+    report: Report | None
+    """What was known until then."""
+    zoo: Origin
 
 
 def parse_shard(text: str) -> Shard:
@@ -106,18 +138,19 @@ def failure_file(
     """Give the text of a failure's file; where the tree came before it failed, with its report."""
     is_traced = session.tree is not None and session.tree.done is not None
     known: Json = json.loads(json_report(session, top=top)) if is_traced else None
-    failed: dict[str, Json] = {
-        "schema": FAILED_SCHEMA,
-        "model": name,
-        "stage": failure.stage,
-        "what": failure.what,
-        "why": failure.why or None,
-        "try": failure.remedies,
-        "code": failure.code,
-        "report": known,
-        "zoo": origin,
-    }
-    return _dumped(failed) + "\n"
+    failed = FailedModel(
+        schema=FAILED_SCHEMA,
+        model=name,
+        stage=failure.stage,
+        what=failure.what,
+        why=failure.why or None,
+        try_=failure.remedies,
+        code=failure.code,
+        report=None,
+        zoo=convert(origin, Origin),
+    )
+    # The report is written as plain values: its reasons are its own.
+    return _dumped({**to_builtins(failed), "report": known, "zoo": origin}) + "\n"
 
 
 def is_good(text: str, name: str, origin: dict[str, Json]) -> bool:
