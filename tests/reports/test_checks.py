@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.reports.schema_parts import paths
 from tests.small_model import MEASURED, TRACED, folded
-from tui_profiler.reports.checks.checks import Outcome, evaluate, parse_check
-from tui_profiler.reports.checks.known_paths import known_paths
+from tui_profiler.reports.checks.checks import Outcome, evaluate, known_paths, parse_check
 from tui_profiler.reports.checks.limit import CheckError, as_typed, parse_limit, quantity_of
 from tui_profiler.reports.checks.section import check_lines, checks_section
 from tui_profiler.reports.json.report import as_json

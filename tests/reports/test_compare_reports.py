@@ -17,14 +17,21 @@ from tests.fixtures.record import recorded
 from tests.queries.compare.pairs import former, latter, pair
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import Overhead, Unknown
-from tui_profiler.queries.compare.comparison import Pair, change_counts, comparison, total_rows
+from tui_profiler.queries.compare.comparison import (
+    TOTALS,
+    Pair,
+    change_counts,
+    comparison,
+    total_rows,
+)
 from tui_profiler.queries.compare.figure_text import difference_text, ratio_text, value_text
 from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.queries.time.standard_error import NOT_RANKED
 from tui_profiler.reports.json.compare import compare_as_json, compare_json
-from tui_profiler.reports.json.reader import read_report
-from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.json.reader import ReportParts, read_report
+from tui_profiler.reports.json.report import Report, json_report
 from tui_profiler.reports.json.report_file import ReportError, is_report
+from tui_profiler.reports.json_values import paths
 from tui_profiler.reports.text.compare import compare_table
 from tui_profiler.session import EMPTY, History, Session, apply
 
@@ -166,6 +173,12 @@ def test_a_report_is_the_same_side_as_the_session_it_was_written_of(report: Path
     counted = change_counts(comparison(written, lived))
     assert counted["same"] == len(modules)
     assert written.error(0) is not None
+
+
+def test_what_is_read_of_a_report_is_what_is_written() -> None:
+    read = {*paths(ReportParts), *(name for name, _, _ in TOTALS)}
+    of_two = {"latency_per_item.p50_s"}
+    assert read - of_two <= {*paths(Report)}
 
 
 def test_an_estimated_rate_is_not_compared(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, Union
@@ -150,6 +150,35 @@ def fields(kind: type[Struct]) -> tuple[Field, ...]:
             )
         )
     return tuple(found)
+
+
+def paths(kind: type[Struct], at: str = "") -> Iterator[str]:
+    """Yield the path of every single value: those of the Struct itself, then those inside.
+
+    An entry of a list is ``[]``: ``latency.p50_s``, ``layers[].macs``.
+    """
+    hints = type_hints(kind, include_extras=True)
+    inside = []
+    for field in fields(kind):
+        path, hint = _joined(at, field.key), hints[field.name]
+        if entry := _of_list(hint):
+            path, hint = f"{path}[]", entry[0]
+        struct = _struct_in(hint)
+        if struct is None:
+            yield path
+        else:
+            inside.append((struct, path))
+    for struct, path in inside:
+        yield from paths(struct, path)
+
+
+def _struct_in(hint: object) -> type[Struct] | None:
+    """Return the Struct that a value may be, None where it is a single value."""
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return hint
+    if origin(hint) in (Union, UnionType, Annotated):
+        return next(filter(None, map(_struct_in, arguments(hint))), None)
+    return None
 
 
 def _extra(hint: object) -> dict[str, object]:

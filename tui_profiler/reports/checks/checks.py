@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 
 from msgspec import Struct
 
-from tui_profiler.reports.checks.known_paths import known_paths
 from tui_profiler.reports.checks.limit import CheckError, Limit, is_within, parse_limit
-from tui_profiler.reports.json_values import Json
+from tui_profiler.reports.json.report import Report
+from tui_profiler.reports.json_values import Json, paths
 
 _PARTS = re.compile(
     r"\s*(?P<path>(?:\[[^\]]*\]|[^<>=\[])+?)\s*(?P<operator><=|>=|==|<|>)(?P<limit>.*)"
@@ -72,13 +73,19 @@ def parse_check(text: str) -> Check:
     path = found["path"]
     steps = tuple(_steps(path))
     pattern = pattern_of(steps)
-    paths = known_paths()
-    if pattern not in paths:
-        inside = [one for one in paths if one.startswith((f"{pattern}.", f"{pattern}["))]
+    known = known_paths()
+    if pattern not in known:
+        inside = [one for one in known if one.startswith((f"{pattern}.", f"{pattern}["))]
         if inside:
             raise CheckError(f"{path} holds several figures: {', '.join(inside[:6])}")
-        raise CheckError(f"no report has {path}{nearest(pattern, paths)}")
+        raise CheckError(f"no report has {path}{nearest(pattern, known)}")
     return Check(text, path, steps, parse_limit(found["operator"], found["limit"].strip(), pattern))
+
+
+@cache
+def known_paths() -> tuple[str, ...]:
+    """Return the path of every single figure or word that a report can have."""
+    return tuple(path for path in paths(Report) if path != "unavailable")
 
 
 def evaluate(check: Check, report: Mapping[str, Json]) -> Outcome:
@@ -100,11 +107,11 @@ def evaluate(check: Check, report: Mapping[str, Json]) -> Outcome:
     return failed or outcomes[0]
 
 
-def nearest(path: str, paths: Sequence[str]) -> str:
+def nearest(path: str, known: Sequence[str]) -> str:
     """Give the paths that look most like one, as the end of a sentence."""
-    found = get_close_matches(path, paths, n=_MOST_NEAR, cutoff=0.6)
+    found = get_close_matches(path, known, n=_MOST_NEAR, cutoff=0.6)
     last = path.rpartition(".")[2]
-    found += [one for one in paths if one.rpartition(".")[2] == last and one not in found]
+    found += [one for one in known if one.rpartition(".")[2] == last and one not in found]
     return f"; near it are {', '.join(found[:_MOST_NEAR])}" if found else ""
 
 

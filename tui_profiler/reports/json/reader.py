@@ -23,6 +23,7 @@ from tui_profiler.queries.cost.totals import ESTIMATED_RATE
 from tui_profiler.queries.time.standard_error import ONE_FORWARD, call_error
 from tui_profiler.reports.json.report import SCHEMA
 from tui_profiler.reports.json.report_file import MOST_NUMBER, WRITE_AGAIN, ReportError, parsed
+from tui_profiler.reports.json_values import Count
 
 _MOST_CALLS = 256
 """That a median speaks of: the report does not tell how many, and it is never more."""
@@ -32,13 +33,12 @@ _NOT_TOLD = "not in the report"
 _OF_SOME = "the report was written with --top: it has no tree"
 
 
-_Count: TypeAlias = Annotated[int, Meta(ge=0)]
-_Figure: TypeAlias = _Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
+_Figure: TypeAlias = Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
 _Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
 class _Timing(Struct):
-    calls: _Count | None = None
+    calls: Count | None = None
     p50_s: _Seconds | None = None
     p95_s: _Seconds | None = None
     self_s: Annotated[float, Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)] | None = None
@@ -50,24 +50,24 @@ class _Layer(Struct):
     path: str
     kind: Kind
     type: str
-    depth: _Count
-    parameters: _Count
-    calls: _Count | None = None
-    macs: _Count | None = None
-    flops: _Count | None = None
-    memory: _Count | None = None
-    output_shape: tuple[_Count, ...] | None = None
+    depth: Count
+    parameters: Count
+    calls: Count | None = None
+    macs: Count | None = None
+    flops: Count | None = None
+    memory: Count | None = None
+    output_shape: tuple[Count, ...] | None = None
     timing: _Timing | None = None
 
 
 class _Input(Struct):
-    shape: tuple[_Count, ...]
+    shape: tuple[Count, ...]
     dtype: str
 
 
 class _Environment(Struct):
     torch: str = ""
-    threads: _Count | None = None
+    threads: Count | None = None
     cpu: str = ""
 
 
@@ -76,12 +76,15 @@ class _Tracer(Struct):
 
 
 class _Latency(Struct):
-    forwards: _Count | None = None
+    forwards: Count | None = None
     cold: bool = False
 
 
-class _Report(Struct):
-    """The parts of the contract that a comparison reads."""
+class ReportParts(Struct):
+    """The parts of ``Report`` that a comparison reads, within bounds.
+
+    What a report of an earlier version may lack has a default; a test compares names and types.
+    """
 
     layers: list[_Layer]
     unavailable: dict[str, str] = {}
@@ -90,7 +93,7 @@ class _Report(Struct):
     weights: str | None = None
     device: str | None = None
     training: bool | None = None
-    batch: _Count | None = None
+    batch: Count | None = None
     inputs: list[_Input] | None = None
     environment: _Environment | None = None
     tracer: _Tracer | None = None
@@ -117,7 +120,7 @@ def read_report(path: str | Path, label: str) -> Side:
             "the report of a model that was traced",
         )
     try:
-        report = msgspec.convert(whole, _Report)
+        report = msgspec.convert(whole, ReportParts)
         totals = {name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS}
     except msgspec.ValidationError as error:
         raise ReportError(f"{path} is no whole report: {error}", WRITE_AGAIN) from error
@@ -169,7 +172,7 @@ def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ..
     return None if has_lost_ops else tuple(nodes)
 
 
-def _times(report: _Report) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:
+def _times(report: ReportParts) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:
     """Give seconds of a forward, own ones, and their standard errors, by node."""
     seconds: dict[int, float] = {}
     own: dict[int, float] = {}
@@ -192,7 +195,7 @@ def _times(report: _Report) -> tuple[dict[int, float], dict[int, float], dict[in
     return seconds, own, errors
 
 
-def _statistic(report: _Report) -> str:
+def _statistic(report: ReportParts) -> str:
     """Say what the times are; of how many forwards they are the middle, a report does not tell."""
     forwards = report.latency.forwards if report.latency is not None else None
     if report.latency is not None and report.latency.cold:
@@ -229,7 +232,7 @@ def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> 
         raise msgspec.ValidationError(f"{error} - at `$.{path}`") from error
 
 
-def _settings(report: _Report) -> tuple[tuple[str, str], ...]:
+def _settings(report: ReportParts) -> tuple[tuple[str, str], ...]:
     inputs = ", ".join(f"{shape(one.shape)} {dtype(one.dtype)}" for one in report.inputs or ())
     found = [
         ("model", report.model or ""),
