@@ -49,8 +49,8 @@ from tui_profiler.reports.csv.nodes import csv_model
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.reports.text.full import full_markdown, full_text
-from tui_profiler.reports.text.layer_lines import PAPER_NOTE, layer_lines
-from tui_profiler.reports.text.table import table
+from tui_profiler.reports.text.sections.layers import PAPER_NOTE, layers_section
+from tui_profiler.reports.text.table import as_table, table
 from tui_profiler.session import EMPTY, Session, apply
 
 
@@ -133,7 +133,7 @@ def test_some_modules_are_on_paper_and_others_not_and_each_says_why(name: str) -
     assert measured
     said = "the memory roof is not good enough: 0 of 9 pieces ran without waiting"
     layers = json.loads(json_report(session))["layers"]
-    wide = layer_lines(session, session.tree, 200, None)  # type: ignore[arg-type]  # traced
+    wide = as_table([layers_section(session, session.tree, None)], 200)  # type: ignore[arg-type]  # traced
     for node in open_ones:
         assert said in why(session, node)
         assert layers[node]["bottleneck_on_paper"] == said
@@ -239,7 +239,7 @@ def test_every_report_shows_it(name: str) -> None:
     rows = list(csv.DictReader(io.StringIO(csv_model(session, with_titles=True))))
     assert all(row["bound"] in ("", expected[node]) for node, row in enumerate(rows))
     every = modules(session)
-    wide = layer_lines(session, tree, 200, None)[3:][: len(every)]
+    wide = as_table([layers_section(session, tree, None)], 200)[3:][: len(every)]
     for node, line in zip(every, wide, strict=True):
         kind = expected[node]
         found_bound = bound(session, node)

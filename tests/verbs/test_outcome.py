@@ -23,6 +23,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.queries.sweep import Axis, Sweep
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.json_values import Json
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session
@@ -77,7 +78,8 @@ def test_what_has_times_or_did_not_run_is_none(told: tuple[Message, ...]) -> Non
 
 
 def test_a_model_of_many_is_a_failure_with_its_report() -> None:
-    job = Job(LoadSpec(FACTS.name, seconds=0.1), None, 60.0, {})
+    origin: dict[str, Json] = {"version": "1", "libraries": {}, "asked": {}, "jobs": 1}
+    job = Job(LoadSpec(FACTS.name, seconds=0.1), None, 60.0, origin)
     made = asyncio.run(make(job, lambda _: Recorded(TOO_SHORT)))
 
     assert (made.code, made.what) == (MODEL_FAILED, f"measure: {WHY}")

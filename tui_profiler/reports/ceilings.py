@@ -19,7 +19,6 @@ from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 from tui_profiler.queries.panel.remembered_tree import ago
 from tui_profiler.reports.json_values import Count, Known, Number, Size, one_line, plain
-from tui_profiler.reports.text_parts import field
 
 SCHEMA: Literal["tui-profiler/ceilings/1"] = "tui-profiler/ceilings/1"
 Grade: TypeAlias = Literal["good", "not good enough"]
@@ -252,11 +251,6 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
         label.ljust(widths[0]), value.rjust(widths[1]), busy.rjust(widths[2]), age.rjust(widths[3])
     )  # fmt: skip
     return "  ".join((*cells, quality))
-
-
-def ceilings_lines(found: Ceilings) -> list[str]:
-    """Return the roofs as fields of the text report of a model."""
-    return [field("ceilings" if not at else "", line) for at, line in enumerate(_short(found))]
 
 
 def ceilings_words(found: Ceilings) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A report for reading, as plain data: what the text and the Markdown are both written from.
+"""A report for reading, as plain data: what text, Markdown and the table are all written from.
 
 Text in it is as the models gave it, and not safe yet: those who write it out make it so.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Facts(Struct, frozen=True):
@@ -21,10 +22,17 @@ class Column(Struct, frozen=True):
 
     title: str
     side: Literal["left", "right"] = "right"
+    short: str = ""
+    """Its title in the table."""
+    cells: int = 0
+    """Its width in the table; 0 for a first column that takes the rest of the line."""
 
 
 class Grid(Struct, frozen=True):
-    """A table. Its first column holds names, and gives way where there is no room."""
+    """A table. Its first column holds names, and gives way where there is no room.
+
+    A row with fewer cells than columns ends in a sentence.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -32,6 +40,8 @@ class Grid(Struct, frozen=True):
     """Of each row, where the rows are a tree; empty where they are none."""
     left_out: int = 0
     """Rows that are not shown."""
+    asides: tuple[str, ...] = ()
+    """What follows the first cell of each row in the table, where there is room for it."""
 
 
 class Note(Struct, frozen=True):
@@ -60,3 +70,8 @@ def names(title: str) -> Column:
 def figures(*titles: str) -> tuple[Column, ...]:
     """Give columns of figures."""
     return tuple(Column(title) for title in titles)
+
+
+def short(column: Column, title: str, cells: int) -> Column:
+    """Return a column that the table has as well, under its own title and so many cells wide."""
+    return replace(column, short=title, cells=cells)

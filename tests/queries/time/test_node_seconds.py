@@ -7,7 +7,8 @@ from tests.queries.sessions import resnet, session_of, ticked
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, parts_share, share
 from tui_profiler.queries.tree.cells import Figures
-from tui_profiler.reports.text.layer_lines import layer_lines
+from tui_profiler.reports.text.sections.layers import layers_section
+from tui_profiler.reports.text.table import as_table
 from tui_profiler.session import apply
 
 LIST = """
@@ -86,5 +87,5 @@ def test_a_share_that_medians_make_more_than_all_is_all_everywhere() -> None:
     figures = Figures()
     figures.update(session)
     assert figures.cells(1, 10).share == 1.0
-    lines = layer_lines(session, session.tree, 100, None)
+    lines = as_table([layers_section(session, session.tree, None)], 100)
     assert not any("102" in line for line in lines)

@@ -6,7 +6,7 @@ from tui_profiler.figures.units import count, size, thousands
 from tui_profiler.messages import FileFacts, ModelFacts
 from tui_profiler.queries.cost.distribution import layer_types
 from tui_profiler.queries.time.phases import inputs
-from tui_profiler.reports.document import Facts, Grid, Part, Section, figures, names
+from tui_profiler.reports.document import Column, Facts, Grid, Part, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
@@ -17,7 +17,7 @@ def architecture_section(session: Session, tree: Tree) -> Section:
     if session.file is not None:
         parts.append(_file(session.file))
     if tree.has_forward:
-        parts.append(_types(tree))
+        parts.append(classes_grid(tree, figure_text.MOST_ROWS))
     return Section("architecture", "as traced" if tree.has_forward else "as stored", tuple(parts))
 
 
@@ -75,7 +75,8 @@ def _file(file: FileFacts) -> Facts:
     )
 
 
-def _types(tree: Tree) -> Grid:
+def classes_grid(tree: Tree, most: int) -> Grid:
+    """Return layers by class, most FLOPs first."""
     found = layer_types(tree)
     rows = tuple(
         (
@@ -85,7 +86,13 @@ def _types(tree: Tree) -> Grid:
             count(one.flops),
             figure_text.percent(one.share),
         )
-        for one in found[: figure_text.MOST_ROWS]
+        for one in found[:most]
     )
-    columns = (names("class of layer"), *figures("layers", "parameters", "FLOP", "% FLOP"))
-    return Grid(columns, rows, left_out=max(len(found) - figure_text.MOST_ROWS, 0))
+    columns = (
+        short(names("class of layer"), "class", 20),
+        short(Column("layers"), "count", 8),
+        short(Column("parameters"), "param", 9),
+        short(Column("FLOP"), "FLOP", 9),
+        short(Column("% FLOP"), "%", 6),
+    )
+    return Grid(columns, rows, left_out=max(len(found) - most, 0))

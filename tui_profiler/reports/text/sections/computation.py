@@ -16,11 +16,16 @@ from tui_profiler.queries.cost.bound import (
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
 from tui_profiler.queries.cost.totals import dearest_modules, known_peak_bytes
-from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
 _LAYERS = (names("layer"), names("class"), *figures("calls", "params", "MAC", "FLOP"))
+_CALLS = (
+    short(Column("calls"), "count", 8),
+    short(Column("FLOP"), "FLOP", 9),
+    short(Column("% FLOP"), "%", 6),
+)
 _MARKS = {"at most": "≤", "about": "~", None: ""}
 
 
@@ -38,8 +43,8 @@ def computation(session: Session, tree: Tree, top: int | None) -> Section:
     parts = (
         figure_text.facts(*_totals(session, tree)),
         *_phases(session),
-        _types(tree),
-        _bands(tree),
+        types_grid(tree),
+        bands_grid(tree),
         _layers(session, tree, top),
         *_without_formula(tree),
     )
@@ -87,20 +92,22 @@ def _phases(session: Session) -> list[Part]:
     return parts
 
 
-def _types(tree: Tree) -> Grid:
+def types_grid(tree: Tree) -> Grid:
+    """Return calls and FLOP by type of operator."""
     rows = tuple(
         (part.type, thousands(part.count), count(part.flops), figure_text.percent(part.share))
         for part in breakdown(tree)
     )
-    return Grid((names("type of operator"), *figures("calls", "FLOP", "% FLOP")), rows)
+    return Grid((short(names("type of operator"), "type", 20), *_CALLS), rows)
 
 
-def _bands(tree: Tree) -> Grid:
+def bands_grid(tree: Tree) -> Grid:
+    """Return calls and FLOP by intensity."""
     rows = tuple(
         (part.band, thousands(part.ops), count(part.flops), figure_text.percent(part.flops_share))
         for part in intensity_bands(tree)
     )
-    return Grid((names("FLOP a byte"), *figures("calls", "FLOP", "% FLOP")), rows)
+    return Grid((short(names("FLOP a byte"), "band", 20), *_CALLS), rows)
 
 
 def _layers(session: Session, tree: Tree, top: int | None) -> Grid:

@@ -12,7 +12,7 @@ from tui_profiler.figures.units import (
     time_unit,
 )
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
-from tui_profiler.queries.cost.bound import KINDS, Bound, bound
+from tui_profiler.queries.cost.bound import KINDS, Bound, bound, is_counted
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
@@ -22,7 +22,7 @@ from tui_profiler.queries.time.modes import mode_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.reports.ceilings import ceilings_words
-from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
@@ -35,26 +35,27 @@ def profile(session: Session, tree: Tree, top: int | None) -> Section:
     if tick is None or why:
         parts: tuple[Part, ...] = (
             *figure_text.nothing(why or "no times have come"),
-            _bounds(session),
+            bounds_grid(session),
         )
         return Section("profile", "on paper, by FLOP a byte", parts)
     parts = (
-        figure_text.facts(*_times(session, tick), *_stages(session)),
+        figure_text.facts(*times(session, tick), *_stages(session)),
         *_slowest(session, tree, top or figure_text.MOST_ROWS),
-        _bounds(session),
+        bounds_grid(session),
         figure_text.facts(*_machine(session)),
     )
     return Section("profile", "measured on this machine", parts)
 
 
-def _times(session: Session, tick: Tick) -> list[tuple[str, str]]:
+def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, str]]:
+    """Return latency, throughput and what measuring cost; ``between`` parts the figures."""
     counted = thousands(tick.forwards)
     if not tick.cold:
         counted += f", and {thousands(tick.warmup_forwards)} to warm up"
     return [
         *(("of", said) for said in forwards_words(session)[:1]),
         *(("" if at else "mode", said) for at, said in enumerate(mode_words(session))),
-        ("latency", f"p50 {duration(tick.latency_p50)}, p95 {duration(tick.latency_p95)}"),
+        ("latency", f"p50 {duration(tick.latency_p50)}{between}p95 {duration(tick.latency_p95)}"),
         ("throughput", throughput(session)),
         ("forwards", counted),
         ("profiling costs", overhead_words(session.overhead)),
@@ -104,18 +105,26 @@ def _class(found: Bound | None) -> str:
     return found.kind if found.measured else f"{found.kind}, on paper"
 
 
-def _bounds(session: Session) -> Grid:
-    shares = bound_shares(session)
+def bounds_grid(session: Session) -> Grid:
+    """Return calls, FLOP and time by what bounds them."""
+    shares, tree = bound_shares(session), session.tree
+    is_unseen = tree is not None and not is_counted(tree.costs[0])
     rows = tuple(
         (
             kind,
-            UNAVAILABLE if shares[kind].ops is None else thousands(shares[kind].ops or 0),
+            UNAVAILABLE if (ops := shares[kind].ops) is None or is_unseen else thousands(ops),
             figure_text.percent(shares[kind].flops_share),
             figure_text.percent(shares[kind].time_share),
         )
         for kind in KINDS
     )
-    return Grid((names("class"), *figures("calls", "% FLOP", "% time")), rows)
+    columns = (
+        short(names("class"), "class", 20),
+        short(Column("calls"), "count", 8),
+        short(Column("% FLOP"), "%FLOP", 9),
+        short(Column("% time"), "%time", 8),
+    )
+    return Grid(columns, rows)
 
 
 def _machine(session: Session) -> list[tuple[str, str]]:

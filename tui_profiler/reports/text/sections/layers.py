@@ -1,0 +1,121 @@
+"""The layers of the table: the tree, indented, with the figures of each module."""
+
+from __future__ import annotations
+
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    ZERO,
+    TimeUnit,
+    column_time,
+    count,
+    share_cell,
+    size,
+    time_unit,
+)
+from tui_profiler.figures.units import intensity as intensity_cell
+from tui_profiler.queries.cost.bound import (
+    LETTERS,
+    bound,
+    intensity,
+    known_bytes,
+    known_flops,
+    known_macs,
+)
+from tui_profiler.queries.cost.totals import slowest_modules, top_modules
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
+from tui_profiler.reports.document import Column, Grid, Note, Section, names, short
+from tui_profiler.session import Session, Tree
+
+ON_PAPER = "~"
+PAPER_NOTE = f"{ON_PAPER} class on paper, by FLOP/B"
+_PAPER = (("params", 8), ("MAC", 7), ("FLOP", 7), ("bytes", 10), ("FLOP/B", 8))
+
+
+def layers_section(session: Session, tree: Tree, top: int | None) -> Section:
+    """Return one row for each module, and what the marks in it mean.
+
+    Args:
+        session: As it was left.
+        tree: Its tree.
+        top: Only so many modules, those that cost most by themselves, with their paths.
+    """
+    whole = root_seconds(session)
+    is_timed = whole is not None
+    unit = time_unit(whole or 0.0) if is_timed else None
+    if top is None:
+        chosen = tuple(at for at, node in enumerate(tree.nodes) if node.kind == "module")
+        says = "each with everything inside it"
+    else:
+        chosen = slowest_modules(session, top) if is_timed else top_modules(session, "flops", top)
+        by = "time" if is_timed else "FLOP"
+        says = f"the {len(chosen)} that cost most by themselves, by {by}"
+    grid = Grid(
+        _columns(unit),
+        tuple(
+            (_name(tree, at, in_full=top is not None), *_figures(session, tree, at, unit))
+            for at in chosen
+        ),
+        depths=tuple(tree.depths[at] if top is None else 0 for at in chosen),
+        asides=tuple(_called(tree, at) for at in chosen),
+    )
+    is_doubtful = is_timed and any(why_doubtful(session, at) for at in chosen)
+    on_paper = is_timed and _any_on_paper(session, chosen)
+    notes = [NOT_RANKED] * is_doubtful + [PAPER_NOTE] * on_paper
+    return Section("layers", says, (grid, *map(Note, notes)))
+
+
+def _any_on_paper(session: Session, chosen: tuple[int, ...]) -> bool:
+    found = (bound(session, at) for at in chosen)
+    return any(one is not None and not one.measured for one in found)
+
+
+def _columns(unit: TimeUnit | None) -> tuple[Column, ...]:
+    times = ((unit, 8), ("%", 5)) if unit is not None else ()
+    figures = (short(Column(title), title, cells) for title, cells in (*_PAPER, *times))
+    return (names("layer"), *figures, short(Column("bound"), "bound", 7))
+
+
+def _name(tree: Tree, at: int, *, in_full: bool) -> str:
+    node = tree.nodes[at]
+    return (node.path or node.name) if in_full else node.name
+
+
+def _called(tree: Tree, at: int) -> str:
+    """Return a module's class, and how often a forward calls it."""
+    node = tree.nodes[at]
+    # A container such as a ModuleList is never called, what it holds is.
+    if node.calls == 0 and not tree.costs[at].ops:
+        return "not called"
+    return f"{node.calls}× {node.type}" if node.calls > 1 else node.type
+
+
+def _figures(session: Session, tree: Tree, at: int, unit: TimeUnit | None) -> tuple[str, ...]:
+    cost = tree.costs[at]
+    ratio = intensity(cost)
+    mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(at)] if cost.macs else ""
+    macs, flops, moved = known_macs(cost), known_flops(cost), known_bytes(cost)
+    return (
+        count(cost.parameters),
+        UNAVAILABLE if macs is None else mark + count(macs),
+        UNAVAILABLE if not flops and cost.uncosted else count(cost.flops),
+        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
+        ZERO if ratio is None else intensity_cell(ratio),
+        *(_times(session, at, unit) if unit is not None else ()),
+        _letter(session, at, is_timed=unit is not None),
+    )
+
+
+def _letter(session: Session, at: int, *, is_timed: bool) -> str:
+    found = bound(session, at)
+    if found is None:
+        return ZERO
+    return ON_PAPER * (is_timed and not found.measured) + LETTERS[found.kind]
+
+
+def _times(session: Session, at: int, unit: TimeUnit) -> tuple[str, str]:
+    seconds, whole = node_seconds(session, at), root_seconds(session)
+    if seconds is None or not whole:
+        return UNAVAILABLE, UNAVAILABLE
+    mark = DOUBT if why_doubtful(session, at) else ""
+    return mark + column_time(seconds, unit), share_cell(part_of(seconds, whole) or 0.0)

@@ -1,0 +1,502 @@
+"""The sections of the table: what of a model is worth a line, in a terminal of 76 cells.
+
+Where the full report has the same part, it is the same one: operators, layers by class, bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    count,
+    dtype,
+    duration,
+    energy,
+    intensity,
+    quantity,
+    shape,
+    share,
+    share_cell,
+    size,
+    thousands,
+    three_digits,
+)
+from tui_profiler.messages import (
+    NO_FORWARD,
+    Failed,
+    Figure,
+    FileFacts,
+    ModelFacts,
+    PeakMemory,
+    RealCost,
+    Sample,
+    TensorStatistics,
+    TraceDone,
+    Unknown,
+    known,
+)
+from tui_profiler.queries.cost.bound import bytes_moved, why_not_counted
+from tui_profiler.queries.cost.bound import intensity as intensity_of
+from tui_profiler.queries.cost.breakdown import architecture_of, bound_shares
+from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
+from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
+from tui_profiler.queries.cost.machine import (
+    fragmentation,
+    last_level_miss_share,
+    miss_share,
+    parallel_efficiency,
+)
+from tui_profiler.queries.cost.totals import (
+    Totals,
+    has_ended,
+    known_peak_bytes,
+    was_run,
+    why_no_times,
+)
+from tui_profiler.queries.parameters.rollup import rolled_up
+from tui_profiler.queries.time.forward_kinds import HOW_TO_CHOOSE, children_words, models_words
+from tui_profiler.reports.ceilings import ceilings_words
+from tui_profiler.reports.conclusions import told_on_paper, wants
+from tui_profiler.reports.document import (
+    Column,
+    Facts,
+    Grid,
+    Note,
+    Part,
+    Section,
+    names,
+    short,
+)
+from tui_profiler.reports.parameters_text import (
+    HEADS,
+    LEGEND,
+    how_rows,
+    says,
+    tensor_cells,
+    tensors_told,
+    type_cell,
+    whole_rows,
+    why_no_cells,
+)
+from tui_profiler.reports.text.sections.architecture import classes_grid
+from tui_profiler.reports.text.sections.computation import bands_grid, types_grid
+from tui_profiler.reports.text.sections.figure_text import figure, labelled
+from tui_profiler.reports.text.sections.layers import layers_section
+from tui_profiler.reports.text.sections.profile import bounds_grid, times
+from tui_profiler.session import Session, Tree
+from tui_profiler.session.parameters import Parameters
+
+_MOST_CLASSES = 12
+_MOST_ALIVE = 3
+_MOST_NAMES = 4
+
+Rows = list[tuple[str, str]]
+
+
+def short_sections(session: Session, tree: Tree, found: Totals, top: int | None) -> list[Section]:
+    """Return the sections in their order; the first has no title.
+
+    Args:
+        session: As it was left.
+        tree: Its tree, which is whole.
+        found: The totals of the tree.
+        top: Only the layers and tensors that cost most by themselves.
+    """
+    done = tree.done
+    assert done is not None
+    if not tree.has_forward:
+        return [
+            _identity(session.model),
+            _stored(session.file, tree, done),
+            _parts_of_file(tree, top),
+            *_parameters(session, top),
+            *_stopped(session.failure),
+        ]
+    return [
+        _identity(session.model, (*_others(session), *_file(session.file))),
+        _on_paper(session, found, tree, done),
+        *_measured(session),
+        Section("operators by type", f"{architecture_of(tree)} by its FLOPs", (types_grid(tree),)),
+        Section(
+            "layers by class",
+            "their own operators and parameters",
+            (classes_grid(tree, _MOST_CLASSES),),
+        ),
+        Section("operators by intensity", "FLOP a byte, on paper", (bands_grid(tree),)),
+        _bounds(session),
+        layers_section(session, tree, top),
+        *_parameters(session, top),
+        *_without_formula(done),
+        *_stopped(session.failure),
+    ]
+
+
+def _identity(model: ModelFacts | None, more: tuple[tuple[str, str], ...] = ()) -> Section:
+    if model is None:
+        return Section("", "", (Note("unknown model"), Facts(more)))
+    inputs = [
+        f"{part.name} {shape(part.shape)} {dtype(part.dtype)} ({part.why})" for part in model.inputs
+    ]
+    rows = (
+        ("weights", model.weights),
+        ("device", model.device),
+        *labelled("input", inputs),
+        *_published(model),
+        *more,
+    )
+    return Section("", "", (Note(f"{model.name}  {model.type}  from {model.source}"), Facts(rows)))
+
+
+def _others(session: Session) -> Rows:
+    words, children = models_words(session), children_words(session)
+    return [
+        *([("other models", f"{words}; {HOW_TO_CHOOSE}")] if words else []),
+        *(("children", said) for said in children[:1]),
+    ]
+
+
+def _published(model: ModelFacts) -> Rows:
+    """Return what torchvision says of the same model, for its own input size and one item."""
+    parts = []
+    if model.published_parameters is not None:
+        parts.append(f"{thousands(model.published_parameters)} parameters")
+    if model.published_gmacs is not None:
+        parts.append(f"{model.published_gmacs:.3f} GMAC an item")
+    return [("published", ", ".join(parts))] if parts else []
+
+
+def _stored(file: FileFacts | None, tree: Tree, done: TraceDone) -> Section:
+    """Return the size of parameters alone and what was found in their file."""
+    cost, buffers = tree.costs[0], done.peak_memory.buffers
+    rows = [
+        ("parameters", f"{thousands(cost.parameters)}  {size(cost.parameter_bytes)}"),
+        *([] if isinstance(buffers, Unknown) else [("buffers", size(buffers))]),
+        ("work", f"{UNAVAILABLE} ({NO_FORWARD})"),
+        *_file(file),
+    ]
+    return Section(
+        "parameters only", "there is no forward pass: no work, no times", (Facts(tuple(rows)),)
+    )
+
+
+def _file(file: FileFacts | None) -> Rows:
+    """Return what the look into the file told; nothing where the model is not a file."""
+    if file is None:
+        return []
+    harmless = [name for name in file.globals if name not in file.untrusted_globals]
+    listed = [*file.untrusted_globals, *harmless]
+    imports = ", ".join(listed[:_MOST_NAMES]) or "nothing"
+    more = len(listed) - _MOST_NAMES
+    rows = [
+        ("file", f"{file.kind}, {thousands(file.tensors)} tensors, {size(file.bytes)}"),
+        ("checksum", file.checksum),
+        ("imports", f"{imports} and {more} more" if more > 0 else imports),
+    ]
+    for problem in file.problems:
+        place = f" ({problem.where})" if problem.where else ""
+        rows.append(("problem", f"{problem.what}{place}"))
+    if file.problem_count > len(file.problems):
+        rows.append(("", f"{thousands(file.problem_count - len(file.problems))} more"))
+    return [*rows, ("to run it", file.hint)] if file.hint else rows
+
+
+def _parts_of_file(tree: Tree, top: int | None) -> Section:
+    """Return what each part of the file holds, or those that hold most themselves."""
+    chosen = list(range(len(tree)))
+    if top is not None:
+        held = {
+            at: sum(weight.bytes for weight in node.weights if not weight.is_buffer)
+            for at, node in enumerate(tree.nodes)
+        }
+        chosen = sorted(chosen, key=lambda at: -held[at])[:top]
+    nodes, costs, whole = tree.nodes, tree.costs, tree.costs[0].parameters
+    grid = Grid(
+        (
+            names("part"),
+            short(Column("parameters"), "params", 8),
+            short(Column("bytes"), "bytes", 12),
+            short(Column("%"), "%", 6),
+        ),
+        tuple(
+            (
+                nodes[at].name if top is None else nodes[at].path or nodes[at].name,
+                count(costs[at].parameters),
+                size(costs[at].parameter_bytes),
+                share_cell(costs[at].parameters / whole) if whole else UNAVAILABLE,
+            )
+            for at in chosen
+        ),
+        depths=tuple(tree.depths[at] for at in chosen) if top is None else (0,) * len(chosen),
+        asides=tuple(nodes[at].type for at in chosen),
+    )
+    told = "each with everything inside it" if top is None else f"the {len(chosen)} that hold most"
+    return Section("layers", told, (grid,))
+
+
+def _on_paper(session: Session, found: Totals, tree: Tree, done: TraceDone) -> Section:
+    at_least = "at least " if found.uncosted else ""
+    bounded = {"at most": "at most ", "about": "about ", None: ""}[tree.bounded.get(0)]
+    seconds = sum(attempt.seconds for attempt in done.attempts)
+    moved = (
+        f"{size(found.memory_bytes)}: inputs {size(found.input_bytes)}, "
+        f"weights {size(found.weight_bytes)}, outputs {size(found.output_bytes)}"
+    )
+    macs, flops = quantity(found.macs, "MAC"), quantity(found.flops, "FLOP")
+    work = f"{bounded}{macs}  {at_least or bounded}{flops}"
+    if not found.is_counted:
+        work = moved = f"{UNAVAILABLE} {why_not_counted(tree)}"
+    ratio = UNAVAILABLE if found.intensity is None else f"{intensity(found.intensity)} FLOP/B"
+    rows = (
+        ("parameters", f"{thousands(found.parameters)}  {size(found.parameter_bytes)}"),
+        ("work", work),
+        *_real_run(session.real),
+        ("bytes moved", moved),
+        ("intensity", ratio),
+        *_peak(done.peak_memory),
+        *_alive(tree, done.peak_memory),
+        ("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
+        ("traced by", f"{tree.method}, {duration(seconds)}"),
+        *(("", f"{one.method} failed: {one.error}") for one in done.attempts if one.error),
+        *labelled("phases", _phases(session)),
+    )
+    says_what = "one forward; a multiply-add is one MAC and two FLOP"
+    return Section("on paper", says_what, (Facts(rows),))
+
+
+def _real_run(real: RealCost | None) -> Rows:
+    if real is None:
+        return []
+    if real.cost is None:
+        return [("", f"a real run failed: {real.why}")]
+    macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
+    return [("", f"{macs}  {flops} in one real run on these inputs")]
+
+
+def _peak(peak: PeakMemory) -> Rows:
+    parts = (
+        ("parameters", peak.parameters),
+        ("buffers", peak.buffers),
+        ("activations", peak.activations),
+        ("workspace", peak.workspace),
+        *((("kv cache", peak.kv_cache),) if peak.kv_cache is not None else ()),
+    )
+    named = [f"{name} {size(part)}" for name, part in parts if not isinstance(part, Unknown)]
+    why = [f"{name} {figure(part, size)}" for name, part in parts if isinstance(part, Unknown)]
+    at_least = "at least " if why else ""
+    return [
+        ("peak memory", f"{at_least}{size(known_peak_bytes(peak))}: {', '.join(named)}"),
+        *(("", reason) for reason in why),
+        ("", "predicted from the lifetimes of tensors"),
+    ]
+
+
+def _alive(tree: Tree, peak: PeakMemory) -> Rows:
+    """Return the largest tensors alive at the peak, and what the prediction covers."""
+    named = [
+        f"{size(taken)} {tree.nodes[node].path if node >= 0 else 'the inputs'}"
+        for node, taken in peak.alive[:_MOST_ALIVE]
+    ]
+    aliases = peak.tensors - peak.sized - peak.skipped
+    covered = (
+        f"{thousands(peak.tensors)} tensors: {thousands(peak.sized)} allocated, "
+        f"{thousands(aliases)} in memory that was there, {thousands(peak.skipped)} skipped"
+    )
+    return [*([("alive then", ", ".join(named))] if named else []), ("", covered)]
+
+
+def _phases(session: Session) -> list[str]:
+    """Return a line for each forward of a model that generates; none where it has only one."""
+    lines = [_phase(tree) for tree in session.phases if len(tree)]
+    if session.no_decode is not None:
+        lines.append(f"decode unavailable: {session.no_decode.why}")
+    return lines
+
+
+def _phase(tree: Tree) -> str:
+    cost = tree.costs[0]
+    ratio = intensity_of(cost)
+    peak = known_peak_bytes(tree.done.peak_memory) if tree.done is not None else 0.0
+    given = shape(tree.inputs[0].shape) if tree.inputs else ""
+    parts = (
+        f"{tree.phase} {given}".strip(),
+        quantity(cost.macs, "MAC"),
+        f"{size(bytes_moved(cost))} moved",
+        UNAVAILABLE if ratio is None else f"{intensity(ratio)} FLOP/B",
+        f"peak {size(peak)}",
+    )
+    return "  ".join(parts)
+
+
+def _measured(session: Session) -> list[Section]:
+    tick = session.tick
+    why = why_no_times(session)
+    if tick is None or why:
+        nothing = Section("measured", "nothing", (Note(f"{UNAVAILABLE} {why}"),))
+        return [nothing] if was_run(session) or has_ended(session) else []
+    rows = (*times(session, tick, between="  "), *_machine(session), *_energy(session))
+    return [Section("measured", "on this machine", (Facts(rows),))]
+
+
+def _machine(session: Session) -> Rows:
+    """Return how the model uses the machine: threads, memory, ceilings, caches, GPUs."""
+    sample = session.sample
+    roofs = ceilings_words(session.ceilings) if session.ceilings is not None else ()
+    if sample is None:
+        return labelled("ceilings", roofs)
+    used, peak = parallel_efficiency(session), sample.process_peak_bytes
+    threads = session.environment.threads if session.environment is not None else 0
+    return [
+        ("threads", _told(used, lambda v: f"{share(v)} of {threads} kept busy")),
+        ("resident", _told(peak, lambda v: f"at most {size(v)} so far, all of the process")),
+        *labelled("ceilings", roofs),
+        ("cache misses", _misses(sample)),
+        *_allocators(sample),
+        *_gpus(sample),
+    ]
+
+
+def _told(value: Figure, written: Callable[[float], str]) -> str:
+    return f"{UNAVAILABLE} {value.reason}" if isinstance(value, Unknown) else written(value)
+
+
+def _misses(sample: Sample) -> str:
+    loads = last_level_miss_share(sample.counters)
+    last = "" if isinstance(loads, Unknown) else f", {share(loads)} of loads from the last level"
+    return _told(miss_share(sample.counters), lambda v: f"{share(v)} of references{last}")
+
+
+def _allocators(sample: Sample) -> Rows:
+    rows = []
+    for one in () if isinstance(sample.allocators, Unknown) else sample.allocators:
+        if isinstance(one.allocated_bytes, Unknown) or isinstance(one.reserved_bytes, Unknown):
+            continue  # The CPU's has nothing to tell but the resident memory.
+        split = fragmentation(one)
+        pieces = "" if isinstance(split, Unknown) else f", {share(split)} of it fragmented"
+        taken = (
+            f"{size(one.allocated_bytes)} allocated, {size(one.reserved_bytes)} reserved{pieces}"
+        )
+        rows.append((one.device, taken))
+    return rows
+
+
+def _gpus(sample: Sample) -> Rows:
+    if isinstance(sample.gpus, Unknown):
+        return [("gpu", f"{UNAVAILABLE} {sample.gpus.reason}")]
+    rows = []
+    for gpu in sample.gpus:
+        parts = [
+            f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "",
+            "" if isinstance(gpu.utilisation, Unknown) else f"{share(gpu.utilisation)} busy",
+            "" if isinstance(gpu.power_watts, Unknown) else f"{gpu.power_watts:.0f} W",
+            f"held down by {gpu.throttled_by}" if gpu.throttled_by else "",
+        ]
+        rows.append(("gpu", f"{gpu.name}  {', '.join(filter(None, parts))}"))
+    return rows
+
+
+def _energy(session: Session) -> Rows:
+    """Return the joules of a forward: measured, or why not and then on paper."""
+    found = forward_energy(session)
+    if not isinstance(found, Unknown):
+        return labelled("energy", _joules(found))
+    rows = [("energy", f"{UNAVAILABLE} {found.reason}")]
+    paper = energy_on_paper(session, 0)
+    if isinstance(paper, PaperEnergy):
+        low, high = energy(paper.low), energy(paper.high)
+        rows.append(("", f"~{low} to ~{high} on paper, by {paper.source}"))
+    return rows
+
+
+def _joules(found: ForwardEnergy) -> list[str]:
+    by = "counted" if found.source == "counter" else "by the integral of power"
+    over = f"{three_digits(found.seconds)} s"
+    lines = [f"{energy(found.joules)} a forward, {by} over {over}: {found.name}"]
+    if isinstance(found.above_idle_joules, Unknown) or isinstance(found.idle_watts, Unknown):
+        why = found.idle_watts.reason if isinstance(found.idle_watts, Unknown) else ""
+        lines.append(f"{UNAVAILABLE} idle apart: {why}")
+    else:
+        above = energy(max(found.above_idle_joules, 0.0))
+        lines.append(f"{above} above the {three_digits(found.idle_watts)} W of the idle machine")
+    if not isinstance(found.flops_per_joule, Unknown):
+        lines.append(f"{quantity(found.flops_per_joule, 'FLOP')} a joule")
+    if not isinstance(found.grams, Unknown):
+        lines.append(f"{found.grams:.3g} g of CO₂ {found.grid}")
+    return lines
+
+
+def _bounds(session: Session) -> Section:
+    was_timed = any(part.time_share is not None for part in bound_shares(session).values())
+    says_what = (
+        "operators on paper, time against this machine" if was_timed else "on paper, by FLOP/B"
+    )
+    told = told_on_paper(session)
+    notes = (wants(session), f"bounds: {told}" if told else "")
+    parts: tuple[Part, ...] = (bounds_grid(session), *map(Note, filter(None, notes)))
+    return Section("bottlenecks", says_what, parts)
+
+
+def _parameters(session: Session, top: int | None) -> list[Section]:
+    """Return what the values of parameters are like; nothing where nobody asked."""
+    found = session.parameters
+    if found is None:
+        return []
+    whole = rolled_up(session).get(0)
+    rows = (*(whole_rows(whole) if whole is not None else ()), *how_rows(found))
+    tensors = tensors_told(session, found, top)
+    odd = tuple(Note(line) for line in map(_odd, tensors) if line)
+    return [
+        Section("values of parameters", says(found), (Facts(rows),)),
+        _tensors(found, tensors, top),
+        *([Section("worth a look", "", odd)] if odd else []),
+    ]
+
+
+def _tensors(found: Parameters, tensors: list[TensorStatistics], top: int | None) -> Section:
+    columns = (names("tensor"), *(short(Column(head), head, cells) for head, cells in HEADS))
+    grid = Grid(columns, tuple((one.name, *_cells(one)) for one in tensors))
+    told = "every value looked at"
+    if top is not None:
+        told = f"the {len(tensors)} largest of {thousands(len(found.tensors))} tensors"
+    return Section("tensors", told, (grid, *map(Note, LEGEND)))
+
+
+def _cells(one: TensorStatistics) -> tuple[str, ...]:
+    why = f"{UNAVAILABLE} {why_no_cells(one)}"
+    return tensor_cells(one) or (type_cell(one.dtype), why)
+
+
+def _odd(one: TensorStatistics) -> str:
+    """Return what should be looked at: values that are not numbers, dead and doubled channels."""
+    told = []
+    if one.moments is not None and one.moments.nans:
+        told.append(f"{thousands(one.moments.nans)} NaN")
+    if one.moments is not None and one.moments.infinities:
+        told.append(f"{thousands(one.moments.infinities)} infinite")
+    if one.channels is not None:
+        rows = one.channels
+        alike = known(rows.near_duplicates)
+        told += [f"{thousands(rows.dead)} of {thousands(rows.count)} channels dead"] * (
+            rows.dead > 0
+        )
+        told += [f"{thousands(rows.outliers)} outlier channels"] * (rows.outliers > 0)
+        if alike:
+            told.append(f"{thousands(int(alike))} rows like another")
+    return f"{one.name}: {', '.join(told)}" if told else ""
+
+
+def _without_formula(done: TraceDone) -> list[Section]:
+    lists = (
+        ("not costed", "no formula: FLOP above are a lower bound", done.uncosted),
+        ("upper bounds", "outputs whose size depends on the data", done.bounded),
+    )
+    return [Section(title, why, tuple(map(Note, found))) for title, why, found in lists if found]
+
+
+def _stopped(failure: Failed | None) -> list[Section]:
+    if failure is None:
+        return []
+    what = f"{failure.stage}: {failure.what}"
+    if failure.why:
+        what = f"{what}: {failure.why}"
+    return [Section("stopped early", "what was known until then is above", (Note(what),))]
