@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, TypedDict
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
@@ -18,7 +17,16 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 from tui_profiler.queries.panel.remembered_tree import ago
-from tui_profiler.reports.json_values import Count, Known, Number, Size, one_line, plain
+from tui_profiler.reports.json_values import (
+    Closed,
+    Count,
+    Known,
+    Number,
+    Part,
+    Size,
+    one_line,
+    plain,
+)
 
 SCHEMA: Literal["tui-profiler/ceilings/1"] = "tui-profiler/ceilings/1"
 Grade: TypeAlias = Literal["good", "not good enough"]
@@ -26,7 +34,7 @@ _LABELS = {"memory": "memory copy", "operator": "one operator"}
 _COLUMNS = ("roof", "value", "waited", "measured", "quality")
 
 
-class RoofGrade(Struct, frozen=True, kw_only=True):
+class RoofGrade(Part, frozen=True):
     """Whether a roof is good enough to conclude from."""
 
     quality: Grade | None
@@ -43,7 +51,7 @@ class RoofGrade(Struct, frozen=True, kw_only=True):
     next start."""
 
 
-class ComputeRoof(Struct, frozen=True, kw_only=True):
+class ComputeRoof(Part, frozen=True):
     """Most FLOP per second of one dtype."""
 
     dtype: str
@@ -62,7 +70,7 @@ class ComputeRoof(Struct, frozen=True, kw_only=True):
     next start."""
 
 
-class CacheRoof(Struct, frozen=True, kw_only=True):
+class CacheRoof(Part, frozen=True):
     """Most bytes per second of one level of cache."""
 
     level: Count
@@ -85,7 +93,7 @@ class CacheRoof(Struct, frozen=True, kw_only=True):
     next start."""
 
 
-class Roofs(Struct, frozen=True, kw_only=True):
+class Roofs(Part, frozen=True):
     """What a machine can do at most."""
 
     device: str
@@ -109,7 +117,7 @@ class Roofs(Struct, frozen=True, kw_only=True):
     """Cores that other programs kept busy meanwhile."""
 
 
-class CeilingsReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CeilingsReport(Closed, frozen=True):
     """What this machine can do at most, as `tui-profiler ceilings --format json` prints it.
 
     One object on one line. Times are seconds, sizes bytes, rates per second. A figure that is not

@@ -26,6 +26,7 @@ from tui_profiler.messages import Unknown
 
 Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 Value = TypeVar("Value")
+Made = TypeVar("Made", bound=Struct)
 
 if TYPE_CHECKING:
     Known: TypeAlias = Value | Unknown | None
@@ -47,6 +48,14 @@ TOLD_ABOVE = Unknown("")
 """Null without a reason of its own: what it is in says why."""
 NOT_MEASURED = "not measured"
 NOT_FINITE = "the figure is not a finite number"
+
+
+class Part(Struct, frozen=True):
+    """An object of a document."""
+
+
+class Closed(Part, frozen=True, forbid_unknown_fields=True):
+    """An object that has no other keys, in any version of its ``schema``."""
 
 
 class OfSome(Unknown, frozen=True):
@@ -77,6 +86,12 @@ def one_of(*words: str) -> Meta:
 def or_why(value: Value | Unknown | None, why: str) -> Value | Unknown:
     """Return a value, or why there is none where it is None."""
     return Unknown(why) if value is None else value
+
+
+def taken(kind: type[Made], source: Struct, **others: object) -> Made:
+    """Return an object of a document: what its source calls alike, and the others as given."""
+    alike = (name for name in kind.__struct_fields__ if name not in others)
+    return kind(**{name: getattr(source, name) for name in alike}, **others)
 
 
 def plain(document: Document) -> dict[str, Json]:

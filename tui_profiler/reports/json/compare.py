@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from tui_profiler.messages import Unknown
@@ -33,6 +32,7 @@ from tui_profiler.queries.compare.comparison import (
 from tui_profiler.queries.compare.side import Side
 from tui_profiler.reports.json_values import (
     EACH,
+    Closed,
     Count,
     Json,
     Known,
@@ -45,7 +45,7 @@ from tui_profiler.reports.json_values import (
 SCHEMA: Literal["tui-profiler/compare/1"] = "tui-profiler/compare/1"
 
 
-class SideOfTwo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SideOfTwo(Closed, frozen=True):
     """What is compared."""
 
     label: str
@@ -53,7 +53,7 @@ class SideOfTwo(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: dict[str, str]
 
 
-class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Setting(Closed, frozen=True):
     """A setting that is not the same."""
 
     name: str
@@ -61,7 +61,7 @@ class Setting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     b: str | None
 
 
-class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Figures(Closed, frozen=True):
     """A figure of both sides."""
 
     a: Known[float]
@@ -78,7 +78,7 @@ class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     where they are."""
 
 
-class Total(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Total(Closed, frozen=True):
     """A figure of the whole."""
 
     name: str
@@ -98,7 +98,7 @@ class Total(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     where they are."""
 
 
-class Changes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Changes(Closed, frozen=True):
     """How many modules became what."""
 
     changed: Count
@@ -108,7 +108,7 @@ class Changes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     same: Count
 
 
-class ComparedLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ComparedLayer(Closed, frozen=True):
     """A module or operator of one side or of both."""
 
     path: str
@@ -130,7 +130,7 @@ class ComparedLayer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Scalars."""
 
 
-class CompareReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CompareReport(Closed, frozen=True):
     """Two sides, as `tui-profiler compare --format json` prints them on one line.
 
     Times are seconds, sizes bytes. A difference is B less A, a ratio B over A. A figure that is not

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
-
 from tui_profiler.messages import Account, EnergyTotals, Unknown
 from tui_profiler.messages.energy import EnergyOf, EnergySource
 from tui_profiler.queries.cost.energy import (
@@ -18,13 +16,13 @@ from tui_profiler.queries.cost.energy import (
     too_short,
 )
 from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
-from tui_profiler.reports.json_values import Count, Known, Number, OfSome, or_why
+from tui_profiler.reports.json_values import Count, Known, Number, OfSome, Part, or_why, taken
 from tui_profiler.session import Session
 
 Counted: TypeAlias = Literal["counter", "integral of power"]
 
 
-class EnergyOfForward(Struct, frozen=True, kw_only=True):
+class EnergyOfForward(Part, frozen=True):
     """Energy of the device that the model is on; null where nothing counts it, or too briefly."""
 
     counter: str
@@ -47,7 +45,7 @@ class EnergyOfForward(Struct, frozen=True, kw_only=True):
     """Grams for one forward, at grid_g_per_kwh."""
 
 
-class EnergyOnPaper(Struct, frozen=True, kw_only=True):
+class EnergyOnPaper(Part, frozen=True):
     """Energy of one forward, from published coefficients: not a measurement of this machine."""
 
     provenance: Literal["estimated"]
@@ -59,7 +57,7 @@ class EnergyOnPaper(Struct, frozen=True, kw_only=True):
     """Where the joules of an operation and of a byte are from."""
 
 
-class EnergyAccount(Struct, frozen=True, kw_only=True):
+class EnergyAccount(Part, frozen=True):
     """From a step of the counter to another."""
 
     seconds: Number
@@ -70,7 +68,7 @@ class EnergyAccount(Struct, frozen=True, kw_only=True):
     """One under way counts for its part."""
 
 
-class EnergyCounter(Struct, frozen=True, kw_only=True):
+class EnergyCounter(Part, frozen=True):
     """One counter of energy."""
 
     of: EnergyOf
@@ -87,7 +85,7 @@ class EnergyCounter(Struct, frozen=True, kw_only=True):
     """Why it is not counted any more."""
 
 
-class Energy(Struct, frozen=True, kw_only=True):
+class Energy(Part, frozen=True):
     """Only with --measure."""
 
     forward: Known[EnergyOfForward]
@@ -100,7 +98,7 @@ class Energy(Struct, frozen=True, kw_only=True):
     """Whose grid that is, and of which year, where a place was named."""
 
 
-class LayerEnergy(Struct, frozen=True, kw_only=True):
+class LayerEnergy(Part, frozen=True):
     """Only with --measure; joules of one forward spent in it."""
 
     provenance: Literal["replay", "time share", "coefficients"]
@@ -217,9 +215,4 @@ def _counter(totals: EnergyTotals) -> EnergyCounter:
 
 
 def _account(account: Account) -> EnergyAccount:
-    return EnergyAccount(
-        seconds=account.seconds,
-        joules=account.joules,
-        steps=account.steps,
-        forwards=account.work,
-    )
+    return taken(EnergyAccount, account, forwards=account.work)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from msgspec import Struct
-
 from tui_profiler.messages import FileFacts
-from tui_profiler.reports.json_values import Count, one_of
+from tui_profiler.reports.json_values import Count, Part, one_of, taken
 
 _Content: TypeAlias = Annotated[str, one_of("parameters", "module", "program", "other", "nothing")]
 _Checksum: TypeAlias = Annotated[
@@ -15,7 +13,7 @@ _Checksum: TypeAlias = Annotated[
 ]
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class Problem(Part, frozen=True):
     """Something in the file that is not as it should be."""
 
     file: str
@@ -23,7 +21,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     what: str
 
 
-class File(Struct, frozen=True, kw_only=True):
+class File(Part, frozen=True):
     """What a look into the model's file told, without loading it."""
 
     kind: str
@@ -48,17 +46,11 @@ def file_section(found: FileFacts | None) -> File | None:
     """Return what a look into the model's file told; None where the model is no file."""
     if found is None:
         return None
-    return File(
-        kind=found.kind,
-        content=found.content,
-        bytes=found.bytes,
-        tensors=found.tensors,
-        checksum=found.checksum,
-        globals=found.globals,
-        untrusted_globals=found.untrusted_globals,
+    return taken(
+        File,
+        found,
         problems=[
             Problem(file=one.file, where=one.where or None, what=one.what) for one in found.problems
         ],
-        problem_count=found.problem_count,
         hint=found.hint or None,
     )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tui_profiler.findings import CHECKS, Finding, findings, withheld
 from tui_profiler.findings.evidence.finding import Provenance, Saves, Unit
 from tui_profiler.queries.time.modes import ModeName
-from tui_profiler.reports.json_values import Count, Known, Share, entries
+from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, taken
 from tui_profiler.session import Session, Tree
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class Evidence(Part, frozen=True):
     """One figure that a finding stands on."""
 
     what: str
@@ -22,7 +22,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     provenance: Provenance
 
 
-class Gain(Struct, frozen=True, kw_only=True):
+class Gain(Part, frozen=True):
     """What the change is predicted to save."""
 
     of: Saves
@@ -34,7 +34,7 @@ class Gain(Struct, frozen=True, kw_only=True):
     formula: str
 
 
-class Advice(Struct, frozen=True, kw_only=True):
+class Advice(Part, frozen=True):
     """One finding."""
 
     kind: str
@@ -51,7 +51,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     why_no_trial: str | None
 
 
-class Findings(Struct, frozen=True, kw_only=True):
+class Findings(Part, frozen=True):
     """Advice, only with --findings; by predicted gain."""
 
     checks: Count
@@ -79,20 +79,8 @@ def _advice(one: Finding, tree: Tree) -> Advice:
         title=one.title,
         why=one.why,
         paths=[tree.nodes[node].path for node in one.nodes],
-        evidence=[
-            Evidence(what=part.what, value=part.figure, unit=part.unit, provenance=part.provenance)
-            for part in one.evidence
-        ],
-        gains=[
-            Gain(
-                of=gain.of,
-                share=gain.share,
-                is_bound=gain.is_bound,
-                provenance=gain.provenance,
-                formula=gain.formula,
-            )
-            for gain in one.gains
-        ],
+        evidence=[taken(Evidence, part, value=part.figure) for part in one.evidence],
+        gains=[taken(Gain, gain) for gain in one.gains],
         trial=one.trial,
         why_no_trial=one.why_no_trial or None,
     )

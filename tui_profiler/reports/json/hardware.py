@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Struct
-
 from tui_profiler.messages import (
     Allocator,
     Environment,
@@ -25,11 +23,11 @@ from tui_profiler.queries.cost.machine import (
     parallel_efficiency,
 )
 from tui_profiler.reports.ceilings import Roofs, ceilings_section
-from tui_profiler.reports.json_values import EACH, Count, Known, Number
+from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, taken
 from tui_profiler.session import Session
 
 
-class ProcessorCache(Struct, frozen=True, kw_only=True):
+class ProcessorCache(Part, frozen=True):
     """Caches of one level."""
 
     level: Count
@@ -42,7 +40,7 @@ class ProcessorCache(Struct, frozen=True, kw_only=True):
     """How many of them."""
 
 
-class TrafficSample(Struct, frozen=True, kw_only=True):
+class TrafficSample(Part, frozen=True):
     """Since the sample before; switches are those of the process."""
 
     disk_read_bytes_per_s: Known[float]
@@ -55,7 +53,7 @@ class TrafficSample(Struct, frozen=True, kw_only=True):
     involuntary_switches_per_s: Known[float]
 
 
-class CounterSample(Struct, frozen=True, kw_only=True):
+class CounterSample(Part, frozen=True):
     """Performance counters of the process, user space."""
 
     seconds: Number
@@ -75,7 +73,7 @@ class CounterSample(Struct, frozen=True, kw_only=True):
     """Below 1 the counters took turns and the figures are scaled up."""
 
 
-class AllocatorSample(Struct, frozen=True, kw_only=True):
+class AllocatorSample(Part, frozen=True):
     """torch's allocator of one device."""
 
     device: str
@@ -90,7 +88,7 @@ class AllocatorSample(Struct, frozen=True, kw_only=True):
     """inactive_split_bytes over reserved_bytes."""
 
 
-class ProcessOnGpu(Struct, frozen=True, kw_only=True):
+class ProcessOnGpu(Part, frozen=True):
     """A process that uses the GPU."""
 
     pid: Count
@@ -99,7 +97,7 @@ class ProcessOnGpu(Struct, frozen=True, kw_only=True):
     utilisation: Known[float]
 
 
-class GpuSlice(Struct, frozen=True, kw_only=True):
+class GpuSlice(Part, frozen=True):
     """A MIG device."""
 
     name: str
@@ -109,7 +107,7 @@ class GpuSlice(Struct, frozen=True, kw_only=True):
     memory_total_bytes: Known[float]
 
 
-class GpuSample(Struct, frozen=True, kw_only=True):
+class GpuSample(Part, frozen=True):
     """One GPU."""
 
     name: str
@@ -150,7 +148,7 @@ class GpuSample(Struct, frozen=True, kw_only=True):
     """Slices of a GPU that is divided."""
 
 
-class MachineSample(Struct, frozen=True, kw_only=True):
+class MachineSample(Part, frozen=True):
     """The last sample of the counters."""
 
     core_utilisation: list[Known[float]]
@@ -173,7 +171,7 @@ class MachineSample(Struct, frozen=True, kw_only=True):
     gpus: Known[list[GpuSample]]
 
 
-class Hardware(Struct, frozen=True, kw_only=True):
+class Hardware(Part, frozen=True):
     """The machine; only with --measure."""
 
     ceilings: Known[Roofs]
@@ -258,17 +256,7 @@ def _counters(counters: PerfCounters) -> CounterSample:
 
 
 def _allocator(found: Allocator) -> AllocatorSample:
-    return AllocatorSample(
-        device=found.device,
-        allocated_bytes=found.allocated_bytes,
-        reserved_bytes=found.reserved_bytes,
-        inactive_split_bytes=found.inactive_split_bytes,
-        peak_allocated_bytes=found.peak_allocated_bytes,
-        peak_reserved_bytes=found.peak_reserved_bytes,
-        retries=found.retries,
-        out_of_memory=found.out_of_memory,
-        fragmentation=fragmentation(found),
-    )
+    return taken(AllocatorSample, found, fragmentation=fragmentation(found))
 
 
 def _gpu(gpu: Gpu) -> GpuSample:
@@ -298,19 +286,10 @@ def _gpu(gpu: Gpu) -> GpuSample:
         throttled_by=gpu.throttled_by,
         processes=processes
         if isinstance(processes, Unknown)
-        else [
-            ProcessOnGpu(pid=one.pid, memory_bytes=one.memory_bytes, utilisation=one.utilisation)
-            for one in processes
-        ],
+        else [taken(ProcessOnGpu, one) for one in processes],
         mig=[_slice(part) for part in gpu.mig],
     )
 
 
 def _slice(part: MigDevice) -> GpuSlice:
-    return GpuSlice(
-        name=part.name,
-        uuid=part.uuid or None,
-        cuda_index=part.cuda_index,
-        memory_bytes=part.memory_bytes,
-        memory_total_bytes=part.memory_total_bytes,
-    )
+    return taken(GpuSlice, part, uuid=part.uuid or None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tui_profiler.messages import Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
@@ -13,7 +13,7 @@ from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.reports.json.energy import Energy, energy
 from tui_profiler.reports.json.hardware import Hardware, hardware
-from tui_profiler.reports.json_values import Count, Known, OfSome, Size, or_why
+from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, or_why
 from tui_profiler.session import Session
 
 OPS_PER_FORWARD = "operators are timed per forward, all calls together"
@@ -22,7 +22,7 @@ NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
 
 
-class Latency(Struct, frozen=True, kw_only=True):
+class Latency(Part, frozen=True):
     """Seconds of one forward."""
 
     p50_s: Known[float]
@@ -45,7 +45,7 @@ class Latency(Struct, frozen=True, kw_only=True):
     """Their share of the time of all forwards."""
 
 
-class Throughput(Struct, frozen=True, kw_only=True):
+class Throughput(Part, frozen=True):
     """Items per second."""
 
     per_s: Known[float]
@@ -54,7 +54,7 @@ class Throughput(Struct, frozen=True, kw_only=True):
     """estimated where only a share of a program's own forwards was recorded."""
 
 
-class Overhead(Struct, frozen=True, kw_only=True):
+class Overhead(Part, frozen=True):
     """What watching cost: time watched over time bare, less one."""
 
     ratio: Known[float]
@@ -73,7 +73,7 @@ class Measured(TypedDict):
     energy: Energy | Unknown
 
 
-class MeasuredMemory(Struct, frozen=True, kw_only=True):
+class MeasuredMemory(Part, frozen=True):
     """Memory of one forward on the CPU, from the memory events of torch's profiler.
 
     null where no such window was opened.
@@ -91,7 +91,7 @@ class MeasuredMemory(Struct, frozen=True, kw_only=True):
     """Allocations of the forward."""
 
 
-class LayerMemory(Struct, frozen=True, kw_only=True):
+class LayerMemory(Part, frozen=True):
     """Of a module that was called in a window with memory events."""
 
     allocated_bytes: Count
@@ -100,7 +100,7 @@ class LayerMemory(Struct, frozen=True, kw_only=True):
     """The most that the forward had allocated at once, during a call of it."""
 
 
-class Timing(Struct, frozen=True, kw_only=True):
+class Timing(Part, frozen=True):
     """Of a module that was measured; seconds."""
 
     calls: Count

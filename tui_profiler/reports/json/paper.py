@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from msgspec import Struct
-
 from tui_profiler.messages import PeakMemory
 from tui_profiler.queries.cost.breakdown import Architecture, OpType, architecture_of, breakdown
 from tui_profiler.queries.cost.distribution import Band, intensity_bands, layer_types
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
-from tui_profiler.reports.json_values import Count, Known, Size, or_why
+from tui_profiler.reports.json_values import Count, Known, Part, Size, or_why, taken
 from tui_profiler.session import Tree
 
 _NO_CACHE = "forward returned no cache"
 
 
-class Alive(Struct, frozen=True, kw_only=True):
+class Alive(Part, frozen=True):
     """A tensor alive at the peak."""
 
     path: str | None
@@ -24,7 +22,7 @@ class Alive(Struct, frozen=True, kw_only=True):
     bytes: Count
 
 
-class PeakCoverage(Struct, frozen=True, kw_only=True):
+class PeakCoverage(Part, frozen=True):
     """Which tensors the prediction covers."""
 
     tensors: Count
@@ -39,7 +37,7 @@ class PeakCoverage(Struct, frozen=True, kw_only=True):
     """Of those, without a storage of their own, as sparse ones: not in the peak."""
 
 
-class PredictedPeak(Struct, frozen=True, kw_only=True):
+class PredictedPeak(Part, frozen=True):
     """Bytes at the worst moment of one forward, predicted from tensor lifetimes."""
 
     parameters: Known[float]
@@ -62,7 +60,7 @@ class PredictedPeak(Struct, frozen=True, kw_only=True):
     coverage: PeakCoverage
 
 
-class OperatorType(Struct, frozen=True, kw_only=True):
+class OperatorType(Part, frozen=True):
     """Operators of one type."""
 
     type: OpType
@@ -73,7 +71,7 @@ class OperatorType(Struct, frozen=True, kw_only=True):
     """Of all FLOPs."""
 
 
-class LayerType(Struct, frozen=True, kw_only=True):
+class LayerType(Part, frozen=True):
     """Modules of one class."""
 
     type: str
@@ -87,7 +85,7 @@ class LayerType(Struct, frozen=True, kw_only=True):
     """Of all FLOPs."""
 
 
-class IntensityBand(Struct, frozen=True, kw_only=True):
+class IntensityBand(Part, frozen=True):
     """Operators of a range of FLOPs per byte."""
 
     band: Band
@@ -133,24 +131,9 @@ def distribution(tree: Tree) -> Distribution:
     """Return the architecture's class, and FLOPs by operator, by layer and by intensity."""
     return {
         "architecture": architecture_of(tree),
-        "breakdown": [
-            OperatorType(type=one.type, count=one.count, flops=one.flops, share=one.share)
-            for one in breakdown(tree)
-        ],
-        "layer_types": [
-            LayerType(
-                type=one.type,
-                count=one.count,
-                parameters=one.parameters,
-                flops=one.flops,
-                share=one.share,
-            )
-            for one in layer_types(tree)
-        ],
-        "intensity_bands": [
-            IntensityBand(band=one.band, ops=one.ops, flops=one.flops, flops_share=one.flops_share)
-            for one in intensity_bands(tree)
-        ],
+        "breakdown": [taken(OperatorType, one) for one in breakdown(tree)],
+        "layer_types": [taken(LayerType, one) for one in layer_types(tree)],
+        "intensity_bands": [taken(IntensityBand, one) for one in intensity_bands(tree)],
     }
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import struct
 from typing import Annotated, Literal
 
-from msgspec import Struct
-
 from tui_profiler.messages import TensorStatistics, Unknown, parameters
 from tui_profiler.messages.parameters import Format, Granularity, SpectralMethod
 from tui_profiler.queries.parameters.rollup import ParameterSums, rolled_up
-from tui_profiler.reports.json_values import EACH, Count, Known, Number
+from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, taken
 from tui_profiler.reports.parameters_text import in_order
 from tui_profiler.session import Session
 
 NOT_ASKED = "not analysed; --parameters does it"
 
 
-class Moments(Struct, frozen=True, kw_only=True):
+class Moments(Part, frozen=True):
     """Figures of all finite values of a tensor."""
 
     count: Count
@@ -44,7 +42,7 @@ class Moments(Struct, frozen=True, kw_only=True):
     """Of a matrix its Frobenius norm."""
 
 
-class Histogram(Struct, frozen=True, kw_only=True):
+class Histogram(Part, frozen=True):
     """A value on an edge between two bins is in the one further from 0."""
 
     edges: tuple[float, ...]
@@ -52,7 +50,7 @@ class Histogram(Struct, frozen=True, kw_only=True):
     entropy_bits: float
 
 
-class Pruned(Struct, frozen=True, kw_only=True):
+class Pruned(Part, frozen=True):
     """How many values can be 0 at a loss."""
 
     loss: float
@@ -60,7 +58,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
     sparsity: float
 
 
-class PrunedChannels(Struct, frozen=True, kw_only=True):
+class PrunedChannels(Part, frozen=True):
     """How many channels can be 0 at a loss."""
 
     loss: float
@@ -68,7 +66,7 @@ class PrunedChannels(Struct, frozen=True, kw_only=True):
     channels: Count
 
 
-class Channels(Struct, frozen=True, kw_only=True):
+class Channels(Part, frozen=True):
     """Rows of the first axis; null for fewer than two axes."""
 
     count: Count
@@ -87,7 +85,7 @@ class Channels(Struct, frozen=True, kw_only=True):
     head_norms: tuple[float, ...]
 
 
-class Spectral(Struct, frozen=True, kw_only=True):
+class Spectral(Part, frozen=True):
     """The largest singular value."""
 
     norm: Known[float]
@@ -99,7 +97,7 @@ class Spectral(Struct, frozen=True, kw_only=True):
     """Relative residual at which Lanczos' iteration ended."""
 
 
-class Quantised(Struct, frozen=True, kw_only=True):
+class Quantised(Part, frozen=True):
     """A format in which the values would be stored, and its noise."""
 
     format: Format
@@ -110,14 +108,14 @@ class Quantised(Struct, frozen=True, kw_only=True):
     """For each value, scales included."""
 
 
-class Sampled(Struct, frozen=True, kw_only=True):
+class Sampled(Part, frozen=True):
     """On how many of the values the figures beside it stand."""
 
     values: Count
     of: Count
 
 
-class Width(Struct, frozen=True, kw_only=True):
+class Width(Part, frozen=True):
     """The narrowest storage with 30 dB; null for buffers, vectors and whole numbers."""
 
     format: str
@@ -129,7 +127,7 @@ class Width(Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Compression(Struct, frozen=True, kw_only=True):
+class Compression(Part, frozen=True):
     """How far a lossless codec packs the values."""
 
     entropy_bits: float
@@ -141,7 +139,7 @@ class Compression(Struct, frozen=True, kw_only=True):
     sampled: Sampled
 
 
-class TensorValues(Struct, frozen=True, kw_only=True):
+class TensorValues(Part, frozen=True):
     """One parameter or buffer."""
 
     name: str
@@ -173,7 +171,7 @@ class TensorValues(Struct, frozen=True, kw_only=True):
     """Why a part is not there."""
 
 
-class ModuleValues(Struct, frozen=True, kw_only=True):
+class ModuleValues(Part, frozen=True):
     """Parameters in and below each module, as one set of values; buffers are in none."""
 
     path: str
@@ -204,7 +202,7 @@ class ModuleValues(Struct, frozen=True, kw_only=True):
     near_duplicates: Count
 
 
-class ParameterValues(Struct, frozen=True, kw_only=True):
+class ParameterValues(Part, frozen=True):
     """With --parameters: every value looked at; null without."""
 
     is_random: bool
@@ -338,24 +336,11 @@ def _channels(found: parameters.Channels) -> Channels:
 
 
 def _spectral(found: parameters.Spectral) -> Spectral:
-    return Spectral(
-        norm=found.norm,
-        method=found.method,
-        rows=found.rows,
-        columns=found.columns,
-        iterations=found.iterations,
-        tolerance=found.tolerance,
-    )
+    return taken(Spectral, found)
 
 
 def _quantised(found: parameters.Quantised) -> Quantised:
-    return Quantised(
-        format=found.format,
-        granularity=found.granularity,
-        group=found.group or None,
-        sqnr_db=found.sqnr_db,
-        bits=found.bits,
-    )
+    return taken(Quantised, found, group=found.group or None)
 
 
 def _sampled(found: parameters.Sampled) -> Sampled:
@@ -363,25 +348,11 @@ def _sampled(found: parameters.Sampled) -> Sampled:
 
 
 def _width(found: parameters.Width) -> Width:
-    return Width(
-        format=found.format,
-        granularity=found.granularity or None,
-        bits=found.bits,
-        error=found.error,
-        saved_bytes=found.saved_bytes,
-        why=found.why,
-    )
+    return taken(Width, found, granularity=found.granularity or None)
 
 
 def _compression(found: parameters.Compression) -> Compression:
-    return Compression(
-        entropy_bits=found.entropy_bits,
-        bound=found.bound,
-        codec=found.codec,
-        ratio=found.ratio,
-        planes_ratio=found.planes_ratio,
-        sampled=_sampled(found.sampled),
-    )
+    return taken(Compression, found, sampled=_sampled(found.sampled))
 
 
 def _module(path: str, found: ParameterSums) -> ModuleValues:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from tui_profiler.messages import (
@@ -73,15 +73,18 @@ from tui_profiler.reports.json.parameters import ParameterValues, parameters_sec
 from tui_profiler.reports.json_values import (
     EACH,
     Above0,
+    Closed,
     Count,
     Json,
     Known,
+    Part,
     Share,
     Size,
     entries,
     one_line,
     or_why,
     plain,
+    taken,
 )
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.data_dependence import Bounded
@@ -109,7 +112,7 @@ _OF_A_TREE = (
 )
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class Machine(Part, frozen=True):
     """Versions and machine; null where torch was not needed: a file of parameters."""
 
     python: str
@@ -122,7 +125,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     memory_bytes: Count
 
 
-class Sandboxed(Struct, frozen=True, kw_only=True):
+class Sandboxed(Part, frozen=True):
     """What the sandbox denies to the worker.
 
     null where no file was opened without --trust, or there is no sandbox.
@@ -134,7 +137,7 @@ class Sandboxed(Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...]
 
 
-class Input(Struct, frozen=True, kw_only=True):
+class Input(Closed, frozen=True):
     """One input of a forward."""
 
     name: str
@@ -144,14 +147,14 @@ class Input(Struct, frozen=True, kw_only=True):
     """Where the shape came from."""
 
 
-class Published(Struct, frozen=True, kw_only=True):
+class Published(Part, frozen=True):
     """What torchvision publishes of it; null where it does not."""
 
     gmacs: float | None
     parameters: Count | None
 
 
-class Mode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Mode(Closed, frozen=True):
     """Whether the program trains the model or infers with it, as observed."""
 
     name: Known[ModeName]
@@ -168,7 +171,7 @@ class Mode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Median seconds of the last passes."""
 
 
-class ModelOfProgram(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelOfProgram(Closed, frozen=True):
     """A model that the program ran."""
 
     type: str | None
@@ -184,7 +187,7 @@ class ModelOfProgram(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Whether it is the one that is reported."""
 
 
-class TraceAttempt(Struct, frozen=True, kw_only=True):
+class TraceAttempt(Part, frozen=True):
     """One way in which the model was traced."""
 
     method: str
@@ -200,7 +203,7 @@ class TraceAttempt(Struct, frozen=True, kw_only=True):
     """Places between graphs where the model's own Python must run."""
 
 
-class Tracer(Struct, frozen=True, kw_only=True):
+class Tracer(Part, frozen=True):
     """How the layers were found."""
 
     method: Method
@@ -209,14 +212,14 @@ class Tracer(Struct, frozen=True, kw_only=True):
     """In the order tried; the last one gave the layers."""
 
 
-class StageTime(Struct, frozen=True, kw_only=True):
+class StageTime(Part, frozen=True):
     """One stage of the worker."""
 
     stage: str
     seconds: Known[float]
 
 
-class PhaseCost(Struct, frozen=True, kw_only=True):
+class PhaseCost(Part, frozen=True):
     """One of the two forwards of a model that generates tokens."""
 
     phase: Literal["prefill", "decode"]
@@ -233,7 +236,7 @@ class PhaseCost(Struct, frozen=True, kw_only=True):
     peak_memory: PredictedPeak
 
 
-class Coverage(Struct, frozen=True, kw_only=True):
+class Coverage(Part, frozen=True):
     """Which operators have a formula."""
 
     ops: Count
@@ -245,7 +248,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
     """Names of operators whose output's size depends on the data: figures are upper bounds."""
 
 
-class RealRun(Struct, frozen=True, kw_only=True):
+class RealRun(Part, frozen=True):
     """One real forward on the same inputs, where the totals depend on what is in the data.
 
     null where they do not, or where the model was not run.
@@ -257,7 +260,7 @@ class RealRun(Struct, frozen=True, kw_only=True):
     ops: Count
 
 
-class Bottleneck(Struct, frozen=True, kw_only=True):
+class Bottleneck(Part, frozen=True):
     """Operators, FLOPs and time of one class."""
 
     ops: Known[Count]
@@ -268,7 +271,7 @@ class Bottleneck(Struct, frozen=True, kw_only=True):
     """Share of a forward's time, of modules against this machine's measured ceilings."""
 
 
-class Bottlenecks(Struct, frozen=True, kw_only=True):
+class Bottlenecks(Part, frozen=True):
     """Operators, FLOPs and time by class.
 
     Overhead: of three floors the least time of calling the operators is the largest. Unexplained:
@@ -281,7 +284,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     unexplained: Bottleneck
 
 
-class Layer(Struct, frozen=True, kw_only=True):
+class Layer(Part, frozen=True):
     """A module or an operator, with all inside."""
 
     name: str
@@ -330,14 +333,14 @@ class Layer(Struct, frozen=True, kw_only=True):
     measured_memory: Known[LayerMemory] | UnsetType = UNSET
 
 
-class Remedy(Struct, frozen=True, kw_only=True):
+class Remedy(Part, frozen=True):
     """What to try."""
 
     command: str
     result: str
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class Failure(Part, frozen=True):
     """What ended it early; null where nothing did."""
 
     stage: str
@@ -355,7 +358,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The request was wrong (exit code 2), not the model (exit code 1)."""
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Report(Part, frozen=True, kw_only=True):
     """One model, as `tui-profiler report --format json` prints it on one line.
 
     Times are seconds, sizes bytes, shares 0 to 1. A figure that is not known is null and
@@ -429,7 +432,7 @@ class Report(Struct, frozen=True, kw_only=True):
     null, `layers[kind=op].timing` of every operator."""
 
 
-class FailedReport(Struct, frozen=True, kw_only=True):
+class FailedReport(Part, frozen=True):
     """A model that failed before its tree was whole: the same keys, and every figure is null."""
 
     schema: Literal["tui-profiler/report/1"]
@@ -597,16 +600,7 @@ def _why_no_environment(tree: Tree) -> str:
 
 
 def _machine(found: Environment) -> Machine:
-    return Machine(
-        python=found.python,
-        torch=found.torch,
-        torchvision=found.torchvision or None,
-        cuda=found.cuda or None,
-        cpu=found.cpu,
-        cores=found.cores,
-        threads=found.threads,
-        memory_bytes=found.memory_bytes,
-    )
+    return taken(Machine, found, torchvision=found.torchvision or None, cuda=found.cuda or None)
 
 
 def _sandbox(session: Session) -> Sandboxed | Unknown:
@@ -615,12 +609,7 @@ def _sandbox(session: Session) -> Sandboxed | Unknown:
         why = hello.why_no_sandbox if hello is not None else ""
         return Unknown(why or "no file was opened without --trust")
     found = hello.sandbox
-    return Sandboxed(
-        kind=found.kind,
-        landlock_abi=found.landlock_abi,
-        denied=found.denied,
-        lacks=found.lacks,
-    )
+    return taken(Sandboxed, found)
 
 
 def _named(model: ModelFacts) -> _Named:
@@ -669,9 +658,7 @@ def _models(session: Session) -> list[ModelOfProgram]:
 
 
 def _inputs(inputs: tuple[InputSpec, ...]) -> list[Input]:
-    return [
-        Input(name=part.name, shape=part.shape, dtype=part.dtype, why=part.why) for part in inputs
-    ]
+    return [taken(Input, part) for part in inputs]
 
 
 def _stages(session: Session) -> list[StageTime]:

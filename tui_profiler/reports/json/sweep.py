@@ -12,7 +12,7 @@ import csv
 import io
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tui_profiler.messages import Environment, Figure, Unknown, known
 from tui_profiler.messages.model import Kind
@@ -30,12 +30,14 @@ from tui_profiler.reports.csv.nodes import as_text
 from tui_profiler.reports.json_values import (
     TOLD_ABOVE,
     Above0,
+    Closed,
     Count,
     Known,
     Size,
     one_line,
     one_of,
     plain,
+    taken,
 )
 
 SCHEMA: Literal["tui-profiler/sweep/1"] = "tui-profiler/sweep/1"
@@ -46,7 +48,7 @@ _CSV_COLUMNS = (
 )
 
 
-class SweepMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweepMachine(Closed, frozen=True):
     """Versions and machine."""
 
     python: str
@@ -60,23 +62,21 @@ class SweepMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     memory_bytes: Above0
 
 
-class SweptAxis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweptAxis(Closed, frozen=True):
     """What is varied."""
 
     name: AxisName
     values: Annotated[tuple[Value, ...], Meta(min_length=1)]
 
 
-class PointFailure(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"try_": "try"}
-):
+class PointFailure(Closed, frozen=True, rename={"try_": "try"}):
     """Why there is no figure."""
 
     what: str
     try_: str | None
 
 
-class PointLatency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointLatency(Closed, frozen=True):
     """Seconds of a forward."""
 
     p50_s: Known[Size]
@@ -90,14 +90,14 @@ class PointLatency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     forwards: Count
 
 
-class PointThroughput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointThroughput(Closed, frozen=True):
     """Items per second."""
 
     per_s: Known[Size]
     """Forwards times batch."""
 
 
-class PointMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointMemory(Closed, frozen=True):
     """Bytes."""
 
     paper_bytes: Known[Size]
@@ -110,7 +110,7 @@ class PointMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Most resident memory of the worker, torch included."""
 
 
-class PointEnergy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointEnergy(Closed, frozen=True):
     """Energy of one forward."""
 
     joules: Known[Size]
@@ -118,7 +118,7 @@ class PointEnergy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     joules_per_item: Known[Size]
 
 
-class PointVisit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PointVisit(Closed, frozen=True):
     """One run of a point."""
 
     round: Count
@@ -130,7 +130,7 @@ class PointVisit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Start, import and load included."""
 
 
-class SweepPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweepPoint(Closed, frozen=True):
     """The model at one setting of every axis."""
 
     settings: dict[AxisName, Value]
@@ -144,7 +144,7 @@ class SweepPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     visits: list[PointVisit]
 
 
-class GrowthSlope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GrowthSlope(Closed, frozen=True):
     """How a figure grows with a setting."""
 
     exponent: float
@@ -160,7 +160,7 @@ class GrowthSlope(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     points: Annotated[int, Meta(ge=2)]
 
 
-class NodeGrowth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NodeGrowth(Closed, frozen=True):
     """How a node grows."""
 
     path: str
@@ -175,7 +175,7 @@ class NodeGrowth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why there is no slope: time, flops or bytes to a reason."""
 
 
-class AxisScaling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AxisScaling(Closed, frozen=True):
     """How every node grows along one axis."""
 
     axis: Annotated[str, one_of("batch", "sequence", "threads")]
@@ -185,7 +185,7 @@ class AxisScaling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     nodes: list[NodeGrowth]
 
 
-class SweepKnee(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweepKnee(Closed, frozen=True):
     """The batch beyond which throughput grows little."""
 
     at: dict[AxisName, Value]
@@ -199,7 +199,7 @@ class SweepKnee(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     is_last: bool
 
 
-class SweepReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SweepReport(Closed, frozen=True):
     """One model at many settings, as `tui-profiler sweep --format json` prints it on one line.
 
     Times are seconds, sizes bytes. A figure that is not known is null and `unavailable` says why,
@@ -289,15 +289,8 @@ def _digits(value: Figure) -> str:
 
 
 def _machine(found: Environment) -> SweepMachine:
-    return SweepMachine(
-        python=found.python,
-        torch=found.torch,
-        torchvision=found.torchvision or None,
-        cuda=found.cuda or None,
-        cpu=found.cpu,
-        cores=found.cores,
-        threads=found.threads,
-        memory_bytes=found.memory_bytes,
+    return taken(
+        SweepMachine, found, torchvision=found.torchvision or None, cuda=found.cuda or None
     )
 
 
@@ -375,22 +368,8 @@ def _growth(node: Growth) -> NodeGrowth:
 def _slope(slope: Slope | Unknown) -> GrowthSlope | None:
     if isinstance(slope, Unknown):
         return None
-    return GrowthSlope(
-        exponent=slope.exponent,
-        spread=slope.spread,
-        word=slope.word,
-        first=slope.first,
-        last=slope.last,
-        points=slope.points,
-    )
+    return taken(GrowthSlope, slope)
 
 
 def _knee(knee: Knee) -> SweepKnee:
-    return SweepKnee(
-        at=dict(knee.at),
-        batch=knee.batch,
-        gain=knee.gain,
-        cost=knee.cost,
-        is_first=knee.is_first,
-        is_last=knee.is_last,
-    )
+    return taken(SweepKnee, knee, at=dict(knee.at))

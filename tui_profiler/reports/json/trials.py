@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from tui_profiler.findings import Finding, findings
 from tui_profiler.findings.evidence.finding import Provenance
@@ -17,13 +17,23 @@ from tui_profiler.findings.verdict import Word, measured, verdict
 from tui_profiler.messages import TrialResult, TrialSide, Unknown
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialKind, TrialOutcome
-from tui_profiler.reports.json_values import Above0, Count, Known, Size, one_line, or_why, plain
+from tui_profiler.reports.json_values import (
+    Above0,
+    Closed,
+    Count,
+    Known,
+    Size,
+    one_line,
+    or_why,
+    plain,
+    taken,
+)
 from tui_profiler.session import Session
 
 SCHEMA: Literal["tui-profiler/try/1"] = "tui-profiler/try/1"
 
 
-class TryMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TryMachine(Closed, frozen=True):
     """Versions and machine."""
 
     python: str
@@ -33,7 +43,7 @@ class TryMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     threads: Above0
 
 
-class Prediction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Prediction(Closed, frozen=True):
     """What the findings predict of the change."""
 
     speedup: Known[Annotated[float, Meta(gt=0)]]
@@ -45,14 +55,14 @@ class Prediction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str
 
 
-class Interval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Interval(Closed, frozen=True):
     """Contains the true median with at least 95 % probability."""
 
     low: Known[float]
     high: Known[float]
 
 
-class TrialError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TrialError(Closed, frozen=True):
     """How far the outputs are apart."""
 
     largest: Known[float]
@@ -65,7 +75,7 @@ class TrialError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Relative difference of the model as it is from itself."""
 
 
-class TriedSide(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TriedSide(Closed, frozen=True):
     """The model as it is, or changed."""
 
     seconds: Annotated[float, Meta(gt=0)]
@@ -78,7 +88,7 @@ class TriedSide(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters and buffers."""
 
 
-class Trial(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Trial(Closed, frozen=True):
     """One change that was tried."""
 
     kind: TrialKind
@@ -106,7 +116,7 @@ class Trial(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     changed: Known[TriedSide]
 
 
-class TryReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TryReport(Closed, frozen=True):
     """One model, as `tui-profiler try --format json` prints it on one line.
 
     What was predicted of changes beside what was measured. Times are seconds, sizes bytes. A figure
@@ -147,13 +157,7 @@ def _machine(session: Session) -> TryMachine | None:
     found = session.environment
     if found is None:
         return None
-    return TryMachine(
-        python=found.python,
-        torch=found.torch,
-        cpu=found.cpu,
-        cores=found.cores,
-        threads=found.threads,
-    )
+    return taken(TryMachine, found)
 
 
 def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Trial:
@@ -192,34 +196,17 @@ def _prediction(finding: Finding) -> Prediction:
         speedup = share
     elif gain.of == "time":
         speedup = 1 / (1 - share) if share < 1 else Unknown("all of the time would be saved")
-    return Prediction(
-        speedup=speedup,
-        is_bound=gain.is_bound,
-        formula=gain.formula,
-        provenance=gain.provenance,
-        title=finding.title,
-    )
+    return taken(Prediction, gain, speedup=speedup, title=finding.title)
 
 
 def _error(result: TrialResult) -> TrialError | Unknown:
     error = result.error
     if error is None:
         return Unknown(result.why_no_error or result.why or "nothing was measured")
-    return TrialError(
-        largest=error.largest,
-        relative=error.relative,
-        values=error.values,
-        others_differ=error.others_differ,
-        again=error.again,
-    )
+    return taken(TrialError, error)
 
 
 def _side(side: TrialSide | None, why: str) -> TriedSide | Unknown:
     if side is None:
         return Unknown(why or "nothing was measured")
-    return TriedSide(
-        seconds=side.seconds,
-        items=side.items,
-        peak_bytes=side.peak_bytes,
-        weight_bytes=side.weight_bytes,
-    )
+    return taken(TriedSide, side)

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct
-
 from tui_profiler.messages import (
     Environment,
-    InputSpec,
     ModelFacts,
     SecondOpinion,
     Unknown,
@@ -30,7 +27,18 @@ from tui_profiler.queries.cost.verification import (
     peak_bytes_of,
     verify_verdict,
 )
-from tui_profiler.reports.json_values import Count, Known, Size, entries, one_line, or_why, plain
+from tui_profiler.reports.json.report import Input
+from tui_profiler.reports.json_values import (
+    Closed,
+    Count,
+    Known,
+    Size,
+    entries,
+    one_line,
+    or_why,
+    plain,
+    taken,
+)
 from tui_profiler.session import Tree
 
 SCHEMA: Literal["tui-profiler/verify/1"] = "tui-profiler/verify/1"
@@ -38,7 +46,7 @@ SCHEMA: Literal["tui-profiler/verify/1"] = "tui-profiler/verify/1"
 _NONE_PUBLISHED = "torchvision publishes none for this model and input"
 
 
-class VerifyMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VerifyMachine(Closed, frozen=True):
     """Versions and machine."""
 
     python: str
@@ -48,17 +56,7 @@ class VerifyMachine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     threads: Count
 
 
-class VerifyInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One input of a forward."""
-
-    name: str
-    shape: tuple[Count, ...]
-    dtype: str
-    why: str
-    """Where the shape came from."""
-
-
-class Ours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Ours(Closed, frozen=True):
     """What this program counts."""
 
     parameters: Count
@@ -77,7 +75,7 @@ class Ours(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What tracing took."""
 
 
-class PublishedFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PublishedFigures(Closed, frozen=True):
     """What torchvision publishes."""
 
     gmacs: Known[Size]
@@ -85,7 +83,7 @@ class PublishedFigures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parameters: Known[Count]
 
 
-class CountedMacs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CountedMacs(Closed, frozen=True):
     """One kind of operator."""
 
     name: str
@@ -93,7 +91,7 @@ class CountedMacs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     macs: Count
 
 
-class CountedOthers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CountedOthers(Closed, frozen=True):
     """One kind of operator whose count is not of multiply-accumulates."""
 
     name: str
@@ -101,14 +99,14 @@ class CountedOthers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     count: Count
 
 
-class SkippedOperator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SkippedOperator(Closed, frozen=True):
     """One kind of operator that counts 0."""
 
     name: str
     calls: Count | None
 
 
-class CounterResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CounterResult(Closed, frozen=True):
     """What another counter says."""
 
     counter: Counter
@@ -131,14 +129,14 @@ class CounterResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Operators that it counts 0 for."""
 
 
-class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LeftOut(Closed, frozen=True):
     """Operators that are taken from ours before comparing."""
 
     name: str
     macs: Count
 
 
-class CheckResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CheckResult(Closed, frozen=True):
     """One figure of ours against one of another's."""
 
     against: Against
@@ -155,7 +153,7 @@ class CheckResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How far they are apart, or why nothing could be compared."""
 
 
-class VerifyReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VerifyReport(Closed, frozen=True):
     """One model, as `tui-profiler verify --format json` prints it on one line.
 
     Our figures beside those of other counters. Times are seconds, sizes bytes. A figure that is not
@@ -170,7 +168,7 @@ class VerifyReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     device: str | None
     batch: Count | None
     """Size of the batch axis; null where the inputs have none."""
-    inputs: list[VerifyInput] | None
+    inputs: list[Input] | None
     ours: Ours
     published: PublishedFigures
     counters: Annotated[list[CounterResult], entries("{counter}")]
@@ -199,7 +197,7 @@ def verification_json(made: Verification) -> str:
         source=model.source if model is not None else None,
         device=model.device if model is not None else None,
         batch=model.batch if model is not None else None,
-        inputs=[_input(part) for part in model.inputs] if model is not None else None,
+        inputs=[taken(Input, part) for part in model.inputs] if model is not None else None,
         ours=_ours(tree),
         published=_published(model),
         counters=[_opinion(opinion) for opinion in made.opinions],
@@ -213,17 +211,7 @@ def verification_json(made: Verification) -> str:
 def _machine(found: Environment | None) -> VerifyMachine | None:
     if found is None:
         return None
-    return VerifyMachine(
-        python=found.python,
-        torch=found.torch,
-        torchvision=found.torchvision or None,
-        cpu=found.cpu,
-        threads=found.threads,
-    )
-
-
-def _input(part: InputSpec) -> VerifyInput:
-    return VerifyInput(name=part.name, shape=part.shape, dtype=part.dtype, why=part.why)
+    return taken(VerifyMachine, found, torchvision=found.torchvision or None)
 
 
 def _ours(tree: Tree) -> Ours:
@@ -273,13 +261,9 @@ def _opinion(opinion: SecondOpinion) -> CounterResult:
 
 
 def _check(check: Check) -> CheckResult:
-    return CheckResult(
-        against=check.against,
-        figure=check.figure,
-        tolerance=check.tolerance,
-        verdict=check.verdict,
-        ours=check.ours,
-        theirs=check.theirs,
+    return taken(
+        CheckResult,
+        check,
         left_out=[LeftOut(name=part.name, macs=part.macs) for part in check.left_out],
         why=check.why or None,
     )

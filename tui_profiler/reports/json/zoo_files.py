@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.reports.json.report import SCHEMA, Report, json_report
-from tui_profiler.reports.json_values import Above0, Json, Size
+from tui_profiler.reports.json_values import Above0, Closed, Json, Size
 from tui_profiler.session import Session
 
 FAILED_SCHEMA: Literal["tui-profiler/zoo-failed/1"] = "tui-profiler/zoo-failed/1"
@@ -49,7 +49,7 @@ class Failure(Struct, frozen=True):
     """As the exit code of ``report``."""
 
 
-class Origin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Origin(Closed, frozen=True):
     """Where a file comes from."""
 
     version: str
@@ -62,9 +62,7 @@ class Origin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seconds: Size | None
 
 
-class FailedModel(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"try_": "try"}
-):
+class FailedModel(Closed, frozen=True, rename={"try_": "try"}):
     """Why there is no report of a model, as a file NAME.failed.json."""
 
     schema: Literal["tui-profiler/zoo-failed/1"]
