@@ -11,17 +11,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PROBE_ONLY = ("torch", "torchvision", "numpy", "tui_profiler.probe")
 SCREENS_ONLY = ("textual", "rich", "screens")
+VERBS = sorted(
+    one.stem for one in (ROOT / "screens/cli").glob("*.py") if one.stem not in ("__init__", "main")
+)
 
 RULES = [
     ("tui_profiler", (*PROBE_ONLY, *SCREENS_ONLY, "msgspec", "asyncio", "tui_profiler.session")),
     ("tui_profiler.api", (*PROBE_ONLY, *SCREENS_ONLY)),
-    ("screens.views.compare.headless", (*PROBE_ONLY, "textual", "rich")),
+    ("screens.views.compare.opened", (*PROBE_ONLY, "textual", "rich")),
     (
         "tui_profiler.probe.worker.in_process",
         (*SCREENS_ONLY, "tui_profiler.session", "tui_profiler.queries", "tui_profiler.source"),
     ),
-    ("screens.cli.main", (*PROBE_ONLY, "textual", "rich", "asyncio")),
-    ("screens.cli.run_parts.report", (*PROBE_ONLY, "textual", "rich")),
+    (
+        "screens.cli.main",
+        (*PROBE_ONLY, "textual", "rich", "asyncio", "msgspec", "tui_profiler.reports"),
+    ),
+    *((f"screens.cli.{verb}", (*PROBE_ONLY, "textual", "rich")) for verb in VERBS),
     # The first frame waits for what it imports: the two last ones come after it.
     (
         "screens.app.explorer_app",

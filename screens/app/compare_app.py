@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from ..common.base_app import BaseApp
 from ..settings.preferences import Habits
-from ..views.compare.headless import Opened
+from ..views.compare.opened import Opened
 from ..views.compare.screen import CompareScreen
 from ..views.compare.turns import TwoSides
 

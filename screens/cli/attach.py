@@ -1,72 +1,121 @@
-"""The verbs that look into other programs, and the options that others share with them."""
+"""``attach`` and ``relay``: a program that runs, looked into from here or from another host."""
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from ..options.model import stock_output
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import LoadSpec
+from tui_profiler.source.attached import Attached, AttachError, attached, connect, find
+from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
+from tui_profiler.source.relay import relay
+from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
+
 from ..settings.appearance_options import Wish, look_options
-from ..terminal.standard_output import require_terminal
-
-remote_python = click.option(
-    "--remote-python",
-    metavar="PATH",
-    default="",
-    help="With ssh://: the Python there that has tui-profiler.",
-)
-attach_to = click.option(
-    "--attach",
-    metavar="NAME",
-    default="",
-    help="Instead of MODEL: a program that watches one, as for the verb attach.",
-)
+from ..settings.preferences import habits_of
+from ..start.programs import candidates, choose, columns, matching, refused, source_of
+from ..terminal.standard_output import put, require_terminal, say
+from .options import is_remote, remote_python, require_remote, stock_output
 
 
-def require_remote(who: str, remote_python: str) -> None:
-    """Refuse ``--remote-python`` where nothing is looked at on another host.
-
-    Raises:
-        UsageError: it was typed, and ``who`` is no ``ssh://`` address.
-    """
-    if remote_python and not _is_remote(who):
-        raise click.UsageError("--remote-python goes with ssh://HOST, which is not there.")
-
-
-@click.command("attach", short_help="Look into a running program, on screen.")
+@click.command("attach")
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
 @remote_python
 @look_options
 @stock_output
 @click.pass_obj
-def attach(started_at: float, /, who: str, only_list: bool, remote_python: str, wish: Wish) -> int:
+def attach_verb(
+    started_at: float, /, who: str, only_list: bool, remote_python: str, wish: Wish
+) -> int:
     """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
 
     NAME is what watch was given, or the class of the model. Where there are several programs, they
     are listed to choose from. On another host it is ssh://[user@]host[:port][/NAME|PID].
     """
-    from .run_parts.attach import list_programs, run_attached  # noqa: PLC0415
-
     require_remote(who, remote_python)
-    if only_list and _is_remote(who):
+    if only_list and is_remote(who):
         raise click.UsageError("--list is of this host: ssh HOST tui-profiler attach --list.")
     if only_list:
-        return list_programs(who)
+        return _list(who)
     require_terminal('try "tui-profiler report --attach NAME --measure 10"')
     return run_attached(who, remote_python=remote_python, wish=wish, started_at=started_at)
 
 
-@click.command("relay", short_help="What attach runs on another host, by ssh.")
+def _list(who: str) -> int:
+    """Print every watched model that ``who`` fits, one a line; exit code 1 where there are none."""
+    found = find()
+    fitting = matching(found, who)
+    put("".join(f"{'  '.join(columns(one))}\n" for one in fitting))
+    if fitting:
+        return 0
+    try:
+        candidates(found, who)
+    except AttachError as error:
+        return refused(error)
+    return MODEL_FAILED
+
+
+def run_attached(who: str, *, remote_python: str, wish: Wish, started_at: float) -> int:
+    """Look into one program until it is left; gives the exit code.
+
+    Args:
+        who: name or process id, or an address; empty for any.
+        remote_python: an interpreter on another host.
+        wish: what was typed of the look.
+        started_at: Unix time when the command was started.
+    """
+    try:
+        if is_remote(who):
+            source: Attached | int = source_of(who, remote_python, started_at)
+        else:
+            source = _picked(who, wish=wish, started_at=started_at)
+    except AttachError as error:
+        return refused(error)
+    if isinstance(source, int):
+        return source
+
+    def again(spec: LoadSpec) -> Attached:
+        raise AssertionError("what is attached to is not started again")
+
+    spec = LoadSpec(source.program.name, started_at=started_at, observed="program")
+    from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
+
+    return run_explorer(source, again, spec, wish=wish)
+
+
+def _picked(who: str, *, wish: Wish, started_at: float) -> Attached | int:
+    """Attach to what fits, chosen by hand where there are several.
+
+    Gives an exit code where none was chosen, or where it is a run of several ranks and was left.
+    """
+    fitting = by_run(candidates(find(), who))
+    chosen = fitting[0]
+    if len(fitting) > 1:
+        from ..start.picker import pick  # noqa: PLC0415
+
+        picked, code = pick(who, habits_of(wish))
+        if picked is None:
+            return code
+        chosen = picked
+    if chosen.program is not None and (is_whole_run(chosen) or is_rank(chosen.program)):
+        from ..app.ranks_app import run_ranks  # noqa: PLC0415
+
+        return run_ranks(chosen, chosen.program, wish=wish, started_at=started_at)
+    return attached(chosen.place, started_at)
+
+
+@click.command("relay")
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--stdio", is_flag=True, required=True, help="Speak over standard input and output.")
-def relay(who: str, stdio: bool) -> int:
+def relay_verb(who: str, stdio: bool) -> int:
     """Carry bytes between a program of this host and standard input and output."""
-    from .run_parts.relay import run_relay  # noqa: PLC0415
-
-    return run_relay(who)
-
-
-def _is_remote(who: str) -> bool:
-    from tui_profiler.source.remote import SCHEME  # noqa: PLC0415 # most never need it
-
-    return who.startswith(SCHEME)
+    try:
+        connected = connect(choose(who).place)
+    except (OSError, AttachError) as error:
+        say("relay", safe(str(error)))
+        return MODEL_FAILED
+    relay(connected, sys.stdin.fileno(), sys.stdout.fileno())
+    return DONE

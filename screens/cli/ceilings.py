@@ -1,17 +1,24 @@
-"""The verb that shows and measures what this machine can do at most."""
+"""``ceilings``: what this machine can do at most, shown or measured."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import click
 
 from tui_profiler.messages import LoadSpec, MeasureCeilings
+from tui_profiler.reports.ceilings import ceilings_report_json, ceilings_table
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.ceilings import ceilings
+from tui_profiler.verbs.outcome import complaint, exit_code
 
-from ..options.model import MOST_THREADS, output_option
+from ..options.model import MOST_THREADS
+from ..terminal.standard_output import Results, say, speaker
+from .options import output_option
 
 
-@click.command("ceilings", short_help="Show what this machine can do at most, or measure it anew.")
+@click.command("ceilings")
 @click.option("--again", is_flag=True, help="Measure every roof anew.")
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]")
 @click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator.")
@@ -26,7 +33,7 @@ from ..options.model import MOST_THREADS, output_option
 @output_option
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 @click.pass_obj
-def ceilings(
+def ceilings_verb(
     started_at: float,
     /,
     again: bool,
@@ -43,22 +50,10 @@ def ceilings(
     machine was busy, is measured first. With --again everything is; a good roof is not replaced by
     one that is not good enough.
     """
-    import asyncio  # noqa: PLC0415 # The command line without a verb must not wait for it.
-
-    from tui_profiler.reports.ceilings import (  # noqa: PLC0415
-        ceilings_report_json,
-        ceilings_table,
-    )
-    from tui_profiler.source.spawned import Spawned, worker_command  # noqa: PLC0415
-    from tui_profiler.verbs.ceilings import ceilings as verb  # noqa: PLC0415
-    from tui_profiler.verbs.outcome import complaint, exit_code  # noqa: PLC0415
-
-    from ..terminal.standard_output import Results, say, speaker  # noqa: PLC0415
-
     spec = LoadSpec("", device=device, threads=threads, started_at=started_at)
     with Results(output) as results:
         source = Spawned(worker_command(), first=[MeasureCeilings(spec, again)])
-        session = asyncio.run(verb(source, speaker("ceilings")))
+        session = asyncio.run(ceilings(source, speaker("ceilings")))
         for line in complaint(session, debug=debug):
             say("ceilings", line)
         found = session.ceilings

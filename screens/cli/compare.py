@@ -1,23 +1,60 @@
-"""The verb that compares two models, or one at two settings: on screen, or as text."""
+"""``compare``: two models, or one at two settings, on screen or as text."""
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+from typing import Literal
+
 import click
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from tui_profiler.formatting.text import safe
+from tui_profiler.queries.compare.comparison import comparison
+from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.reports.json.report_file import is_report
+from tui_profiler.reports.json.compare import compare_json
+from tui_profiler.reports.json.report_file import ReportError, is_report
+from tui_profiler.reports.text.compare import compare_table
+from tui_profiler.session import Session
+from tui_profiler.source import Told
+from tui_profiler.verbs.compare import compare
+from tui_profiler.verbs.outcome import BAD_ARGUMENTS, complaint, exit_code, measured
+from tui_profiler.verbs.report import progress_line, trusted_line
 
-from ..options.model import Chosen, model_options, output_option, stock_output
-from ..options.numbers import Finite
-from ..options.refusals import RECORDING, REPORT, refuse_options
+from ..options.model import Chosen, model_options
 from ..options.side import TypedSide, typed_side
 from ..settings.appearance_options import Wish, look_options
-from ..terminal.standard_output import is_terminal, require_terminal
-from .first_word import models_and_files
+from ..settings.preferences import habits_of
+from ..terminal.standard_output import Results, columns, is_terminal, require_terminal, say
+from ..views.compare.opened import Opened, opened
+from .options import (
+    RECORDING,
+    REPORT,
+    Finite,
+    models_and_files,
+    output_option,
+    refuse_options,
+    stock_output,
+)
+
+_WHICH = ("A", "B")
 
 
-@click.command("compare", short_help="Hold two models against each other, on screen or as text.")
+class CompareOptions(Struct, frozen=True):
+    """What was typed after ``compare``, the options of the models apart."""
+
+    a: str
+    b: str
+    layout: Literal["table", "json"] | None
+    output: str
+    measure: float | None
+    top: int | None
+
+
+@click.command("compare")
 @click.argument("a", metavar="A", shell_complete=models_and_files)
 @click.argument("b", metavar="B", shell_complete=models_and_files)
 @click.option(
@@ -44,14 +81,12 @@ from .first_word import models_and_files
 @look_options
 @stock_output
 @click.pass_obj
-def compare(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -> int:
+def compare_verb(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -> int:
     """Hold B against A: totals, settings, the tree node by node, and with --measure the times.
 
     A and B are models, recordings, or JSON reports. Options hold for each that is a model; a
     side in quotes has its own: compare resnet50 'resnet50 --batch 8'.
     """
-    from ..views.compare.headless import CompareOptions, run_compare  # noqa: PLC0415
-
     options = msgspec.convert(typed, CompareOptions)
     sides = (typed_side(options.a, chosen), typed_side(options.b, chosen))
     _refuse_options(sides, chosen, options.measure)
@@ -60,10 +95,8 @@ def compare(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -
     on_screen = options.layout is None and not options.output and options.top is None
     if on_screen and is_terminal():
         require_terminal("add --format table")
-        from .run_parts.compare import run_comparing  # noqa: PLC0415
-
-        return run_comparing(options, sides, wish, started_at=started_at)
-    return run_compare(options, sides, started_at=started_at)
+        return _on_screen(options, sides, wish, started_at=started_at)
+    return _headless(options, sides, started_at=started_at)
 
 
 def _refuse_options(
@@ -85,3 +118,98 @@ def _why_fixed(model: str) -> str:
     if is_recording(model):
         return RECORDING
     return REPORT if is_report(model) else ""
+
+
+def _opened(
+    options: CompareOptions, sides: tuple[TypedSide, TypedSide], *, running: bool, started_at: float
+) -> tuple[Opened, Opened] | None:
+    """Look at both; None where one cannot be read, which is said then."""
+    found: list[Opened] = []
+    for which, typed in zip(_WHICH, sides, strict=True):
+        say_of = partial(say, f"{which} {typed.label}")
+        chosen = typed.chosen if running else replace(typed.chosen, run=False)
+        spec = chosen.spec(typed.model, started_at=started_at)
+        try:
+            found.append(opened(typed, say_of, spec=spec))
+        except (ReportError, RecordingError) as error:
+            say_of(safe(str(error)))
+            say_of(f"try {safe(error.remedy)}")
+            return None
+    return found[0], found[1]
+
+
+def _on_screen(
+    options: CompareOptions, sides: tuple[TypedSide, TypedSide], wish: Wish, *, started_at: float
+) -> int:
+    """Compare on screen until it is left; gives the exit code."""
+    # --help, and comparing as text, need no Textual.
+    from ..app.compare_app import CompareApp  # noqa: PLC0415
+    from ..terminal.crashing import run_to_end  # noqa: PLC0415
+
+    measuring = all(side.chosen.run for side in sides)
+    known = _opened(options, sides, running=measuring, started_at=started_at)
+    if known is None:
+        return BAD_ARGUMENTS
+    habits = habits_of(wish, "")
+    app = CompareApp(known, measuring=measuring, seconds=options.measure, habits=habits)
+    code = run_to_end(app, mouse=habits.mouse)
+    return code or app.return_value or 0
+
+
+def _headless(
+    options: CompareOptions, sides: tuple[TypedSide, TypedSide], *, started_at: float
+) -> int:
+    """Compare, and write it; gives the worse of both exit codes.
+
+    Raises:
+        UsageError: the file to write cannot be written.
+    """
+    running = options.measure is not None
+    with Results(options.output) as results:
+        known = _opened(options, sides, running=running, started_at=started_at)
+        if known is None:
+            return BAD_ARGUMENTS
+        sessions = asyncio.run(_compared(known, options.measure))
+        worst = 0
+        for which, one, session, typed in zip(_WHICH, known, sessions, sides, strict=True):
+            for line in complaint(session, debug=typed.chosen.debug):
+                say(f"{which} {one.label}", line)
+            worst = max(worst, exit_code(session))
+        trees = (one.side or session.tree for one, session in zip(known, sessions, strict=True))
+        if all(tree is not None for tree in trees):
+            results.add(_written(known, sessions, options))
+    return worst
+
+
+async def _compared(known: tuple[Opened, Opened], seconds: float | None) -> list[Session]:
+    sessions = [one.session for one in known]
+    told: list[set[str | None]] = [set(), set()]
+
+    def heard(place: int, message: Told, session: Session) -> None:
+        said = progress_line(message)
+        lines = (trusted_line(sessions[place], message), None if said in told[place] else said)
+        told[place].add(said)  # Each turn begins with the same words.
+        sessions[place] = session
+        for line in filter(None, lines):
+            say(f"{_WHICH[place]} {known[place].label}", line)
+
+    begins = (known[0].begin, known[1].begin)
+    await compare(begins, measuring=seconds is not None, seconds=seconds, heard=heard)
+    if seconds is None:
+        return sessions
+    return [
+        measured(session) if one.start is not None else session
+        for one, session in zip(known, sessions, strict=True)
+    ]
+
+
+def _written(known: tuple[Opened, Opened], sessions: list[Session], options: CompareOptions) -> str:
+    a, b = (one.at(session) for one, session in zip(known, sessions, strict=True))
+    compared = comparison(a, b)
+    in_turns = options.measure is not None and all(one.start is not None for one in known)
+    if options.layout == "json":
+        return compare_json(compared, top=options.top, in_turns=in_turns) + "\n"
+    lines = compare_table(
+        compared, columns=columns(options.output), top=options.top, in_turns=in_turns
+    )
+    return "\n".join(lines) + "\n"

@@ -1,20 +1,61 @@
-"""The verbs that record a model to a file, and play the file."""
+"""``record``: what the explorer would show, to a file."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+
 import click
 import msgspec
+from msgspec import Struct
 
-from ..options.model import Chosen, file_option, model_options, stock_output
-from ..options.numbers import Finite
-from ..options.refusals import PROGRAM, refuse_options, require_models
-from ..settings.appearance_options import Wish, look_options
-from ..terminal.standard_output import require_terminal
-from .attach import attach_to, remote_python, require_remote
-from .first_word import models_and_files
+from tui_profiler import __version__
+from tui_profiler.figures.units import size, thousands
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import LoadSpec, Start
+from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.frames import Header
+from tui_profiler.recording.writer import Writer, create, overwrite
+from tui_profiler.session import Session
+from tui_profiler.source import Source
+from tui_profiler.source.attached import AttachError
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
+from tui_profiler.verbs.record import record
+
+from ..options.model import Chosen, file_option, model_options
+from ..start.programs import follow, refused
+from ..terminal.standard_output import say, speaker
+from .options import (
+    PROGRAM,
+    Finite,
+    attach_to,
+    models_and_files,
+    refuse_options,
+    remote_python,
+    require_models,
+    require_remote,
+)
+
+_MORE_ROOM = "try another -o FILE, on a file system with more room"
 
 
-@click.command("record", short_help="Record a running model to a file.")
+class RecordOptions(Struct, frozen=True):
+    """What was typed after ``record``, the options of the model apart."""
+
+    model: str
+    attach: str
+    remote_python: str
+    output: str
+    seconds: float | None
+    force: bool
+
+
+@click.command("record")
 @click.argument("model", default="", shell_complete=models_and_files)
 @attach_to
 @remote_python
@@ -28,14 +69,12 @@ from .first_word import models_and_files
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @model_options
 @click.pass_obj
-def record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Run MODEL and record all that the explorer would show, to be opened later and elsewhere.
 
     The file can be read after a crash of the recorder or with a full disk. It holds names, paths,
     arguments and what the model prints, and no values of tensors.
     """
-    from .run_parts.record import RecordOptions, run_record  # noqa: PLC0415
-
     options = msgspec.convert(typed, RecordOptions)
     if bool(options.model) == bool(options.attach):
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
@@ -45,39 +84,79 @@ def record(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     require_models([options.model], "recorded again")
     if options.attach:
         refuse_options(chosen, PROGRAM)
-    return run_record(options, chosen, started_at=started_at)
+    return _run(options, chosen, started_at=started_at)
 
 
-@click.command("open", short_help="Play a recording, on screen.")
-@click.argument("file", shell_complete=models_and_files)
-@click.option(
-    "--speed",
-    type=Finite(1 / 64, 1024),
-    default=1.0,
-    show_default=True,
-    metavar="TIMES",
-    help="How many times as fast as it was recorded.",
-)
-@click.option(
-    "--at",
-    type=Finite(min=0),
-    metavar="SECONDS",
-    help="Where to begin; without it, at the first figures.",
-)
-@look_options
-@stock_output
-def open_verb(file: str, speed: float, at: float | None, wish: Wish) -> int:
-    """Play the recording in FILE, as the explorer would have shown it."""
-    return played(file, speed=speed, at=at, wish=wish)
+def _run(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
+    """Record a model in a worker of ours, or one in a program, and give the exit code."""
+    name = options.model or options.attach
+    spec = chosen.spec(name, started_at=started_at, seconds=options.seconds)
+    attached: Source | None = None
+    if options.attach:
+        try:  # Before the file is made.
+            attached = follow(
+                *(options.attach, options.remote_python),
+                seconds=options.seconds,
+                started_at=started_at,
+            )
+        except AttachError as error:
+            return refused(error)
+    header = Header(started_at, socket.gethostname(), __version__, spec)
+    try:
+        make = overwrite if options.force else create
+        writer = Writer(make(options.output), header)
+    except RecordingError as error:
+        for line in (str(error), f"try {error.remedy}"):
+            say(options.output, line)
+        return BAD_ARGUMENTS
+    if writer.failure:  # Before anything of the model is started.
+        writer.close("", 0.0)
+        os.unlink(options.output)
+        say(options.output, f"it cannot be written: {safe(writer.failure)}")
+        say(options.output, _MORE_ROOM)
+        return MODEL_FAILED
+    began = time.monotonic() - (time.time() - started_at)
+
+    def now() -> float:
+        return time.monotonic() - began  # The machine's clock may be set meanwhile.
+
+    why = "it was interrupted"
+    try:
+        session, why = asyncio.run(_record(spec, attached, writer, now))
+    finally:
+        writer.close(why, now())
+    return _told(session, writer, options, chosen)
 
 
-def played(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish) -> int:
-    """Play a recording on screen until it is left; gives the exit code.
+async def _record(
+    spec: LoadSpec, attached: Source | None, writer: Writer, now: Callable[[], float]
+) -> tuple[Session, str]:
+    """Record until it is over; an interrupt ends it in order."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As nohup asks for.
+            loop.add_signal_handler(number, stop.set)
+    until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
+    say(spec.model, f"recording{until}")
+    source = attached or Spawned(worker_command(), first=[Start(spec)])
+    return await record(source, writer, stop, now=now, progress=speaker(spec.model))
 
-    Raises:
-        UsageError: there is no terminal to play it on.
-    """
-    require_terminal('try "tui-profiler report FILE"')
-    from .run_parts.open import run_recording  # noqa: PLC0415
 
-    return run_recording(file, speed=speed, at=at, wish=wish)
+def _told(session: Session, writer: Writer, options: RecordOptions, chosen: Chosen) -> int:
+    for line in complaint(session, debug=chosen.debug):
+        say(options.model or options.attach, line)
+    code = exit_code(session)
+    if code == BAD_ARGUMENTS and not writer.failure:
+        os.unlink(options.output)
+        say(options.output, "not kept: there was nothing to record")
+        return code
+    written = f"{thousands(writer.frames)} frames, {size(writer.bytes_written)}"
+    if writer.failure:
+        say(options.output, f"recording ended: {safe(writer.failure)}; what is there is readable")
+        say(options.output, _MORE_ROOM)
+        code = code or MODEL_FAILED
+    if writer.dropped:
+        say(options.output, f"{thousands(writer.dropped)} messages dropped: the disk is too slow")
+    say(options.output, f"wrote {written}; tui-profiler open {safe(options.output)} plays it")
+    return code

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import get_completion_class
+
+from ..terminal.standard_output import put
 
 _WHOLE_WORDS = r"""
 # Bash cuts words at ":", and a name such as demo:cnn holds one: the pieces are put together for the
@@ -29,8 +32,8 @@ complete -o nosort -F _tui_profiler_whole_words tui-profiler
 """
 
 
-@click.command("config", short_help="Print the settings that hold, as a file to begin from.")
-def config() -> int:
+@click.command("config")
+def config_verb() -> int:
     """Print where the configuration lies and the settings that hold, as TOML with comments.
 
     tui-profiler config > FILE gives a file to begin from. What is wrong in yours is told on
@@ -38,7 +41,6 @@ def config() -> int:
     """
     from ..settings.config import config_path, read_config  # noqa: PLC0415
     from ..settings.config_file import actions, as_toml  # noqa: PLC0415
-    from ..terminal.standard_output import put  # noqa: PLC0415
 
     found = read_config(config_path(), actions())
     put(as_toml(found))
@@ -47,10 +49,10 @@ def config() -> int:
     return 2 if found.problems else 0
 
 
-@click.command("completion", short_help="Print a script that completes arguments in a shell.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
-def completion(context: click.Context, shell: str) -> int:
+def completion_verb(context: click.Context, shell: str) -> int:
     """Print what lets SHELL complete verbs, options and names of tui-profiler.
 
     \b
@@ -58,10 +60,6 @@ def completion(context: click.Context, shell: str) -> int:
     zsh    eval "$(tui-profiler completion zsh)"            in ~/.zshrc
     fish   tui-profiler completion fish > ~/.config/fish/completions/tui-profiler.fish
     """  # noqa: D301 # click's own mark: do not wrap
-    from click.shell_completion import get_completion_class  # noqa: PLC0415
-
-    from ..terminal.standard_output import put  # noqa: PLC0415
-
     script = get_completion_class(shell)
     assert script is not None  # Those of click's that the argument names.
     name = "tui-profiler"

@@ -1,22 +1,40 @@
-"""The verb ``sweep`` and its axes."""
+"""``sweep``: a model at many settings."""
 
 from __future__ import annotations
 
+import asyncio
+import math
+import os
+import time
+from typing import Literal
+
 import click
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from tui_profiler.figures.units import clock
+from tui_profiler.formatting.canvas import ASCII, Glyphs
 from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Request
+from tui_profiler.queries.sweep import Axis, Sweep, points
+from tui_profiler.reports.json.sweep import sweep_csv, sweep_json
+from tui_profiler.reports.text.sweep import rounds as in_rounds
+from tui_profiler.reports.text.sweep import sweep_table
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 
-from ..options.model import MOST_BATCH, MOST_THREADS, Chosen, model_options_but, output_option
-from ..options.numbers import Finite
-from ..options.refusals import require_models
-from .first_word import models_and_files
+from ..options.model import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
+from ..settings.appearance import glyphs_for
+from ..terminal.standard_output import Results, columns, say, speaker
+from .options import Finite, models_and_files, output_option, require_models
 
 MOST_POINTS = 200
 MOST_ROUNDS = 20
+_AXES = ("batch", "sequence", "threads", "dtype")
 
 
-class Several(click.ParamType[tuple[int | str, ...]]):
+class _Several(click.ParamType[tuple[int | str, ...]]):
     """Values between commas, each once, in the order typed."""
 
     name = "values"
@@ -36,31 +54,47 @@ class Several(click.ParamType[tuple[int | str, ...]]):
         return tuple(dict.fromkeys(self._one.convert(part, param, ctx) for part in parts))
 
 
-_AXES = ("batch", "sequence", "threads", "dtype")
+class SweepOptions(Struct, frozen=True):
+    """What was typed after ``sweep``, the options of the model apart."""
+
+    model: str
+    axes: dict[Literal["batch", "sequence", "threads", "dtype"], tuple[int | str, ...] | None]
+    seconds: float
+    rounds: int
+    timeout: float
+    layout: Literal["table", "json", "csv"]
+    output: str
+    top: int
+    is_ascii: bool
+
+    @property
+    def points(self) -> int:
+        """How many points the axes make."""
+        return math.prod(len(values) for values in self.axes.values() if values)
 
 
-@click.command("sweep", short_help="Run a model at many settings, and see how it grows.")
+@click.command("sweep")
 @click.argument("model", shell_complete=models_and_files)
 @click.option(
     "--batch",
-    type=Several(click.IntRange(1, MOST_BATCH)),
+    type=_Several(click.IntRange(1, MOST_BATCH)),
     metavar="1,2,4",
     help="Sizes of the batch axis.",
 )
 @click.option(
     "--sequence",
-    type=Several(click.IntRange(1, MOST_BATCH)),
+    type=_Several(click.IntRange(1, MOST_BATCH)),
     metavar="16,64,256",
     help="Lengths of the sequence axis: of token ids (batch, tokens), else of features.",
 )
 @click.option(
     "--threads",
-    type=Several(click.IntRange(1, MOST_THREADS)),
+    type=_Several(click.IntRange(1, MOST_THREADS)),
     metavar="1,2",
     help="Threads inside an operator.",
 )
 @click.option(
-    "--dtype", type=Several(click.STRING), metavar="float32,bfloat16", help="Cast the model."
+    "--dtype", type=_Several(click.STRING), metavar="float32,bfloat16", help="Cast the model."
 )
 @click.option(
     "--seconds",
@@ -104,15 +138,13 @@ _AXES = ("batch", "sequence", "threads", "dtype")
 @click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII alone.")
 @model_options_but("batch", "threads", "dtype")
 @click.pass_obj
-def sweep(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+def sweep_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Run MODEL at many settings: latency, throughput, memory and energy of each.
 
     Several axes at once are their product. Each point is run by a worker of its own, in rounds; it
     also tells how each node grows along an axis, and where a larger batch stops to pay. With
     --no-run all of it is on paper.
     """
-    from .run_parts.sweep import SweepOptions, run_sweep  # noqa: PLC0415
-
     axes = {name: typed.pop(name) for name in _AXES}
     options = msgspec.convert({**typed, "axes": axes}, SweepOptions)
     if not any(axes.values()):
@@ -124,4 +156,77 @@ def sweep(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError(
             f"These are {options.points:,} points and {MOST_POINTS} are the most: leave out some."
         )
-    return run_sweep(options, chosen)
+    return _run(options, chosen)
+
+
+def _run(options: SweepOptions, chosen: Chosen) -> int:
+    """Visit every point, write what was found, and give the exit code.
+
+    Raises:
+        UsageError: the file to write cannot be written.
+    """
+    with Results(options.output) as results:
+        found = _swept(options, chosen)
+        results.add(_written(found, options))
+    _complain(found)
+    return exit_code(found)
+
+
+def _swept(options: SweepOptions, chosen: Chosen) -> Sweep:
+    """Visit every point; where that is interrupted, give what there is until then."""
+    axes = tuple(Axis(name, values) for name, values in options.axes.items() if values)
+    rounds = options.rounds if chosen.run else 1  # On paper every round says the same.
+    wanted = Sweep(options.model, axes, rounds, options.seconds, chosen.run)
+    say(options.model, _stated(wanted))
+    kept = [wanted]
+    try:
+        return asyncio.run(
+            sweep(
+                wanted,
+                chosen.spec(options.model, started_at=0.0),
+                _begin,
+                seconds=options.timeout,
+                now=time.monotonic,
+                progress=speaker(options.model),
+                kept=kept.append,
+            )
+        )
+    except KeyboardInterrupt:
+        found = replace(kept[-1], interrupted=True)
+        say(options.model, f"interrupted after {len(found.visits)} visits; what there is follows")
+        return found
+
+
+def _begin(request: Request) -> Spawned:
+    return Spawned(worker_command(), first=[request])
+
+
+def _stated(wanted: Sweep) -> str:
+    axes = [f"{len(axis.values)} of {axis.name}" for axis in wanted.axes]
+    count = len(points(wanted.axes))
+    number = "1 point" if count == 1 else f"{count} points"
+    product = wanted.axes[0].name if len(axes) == 1 else " × ".join(axes)
+    about = clock(estimated_seconds(wanted))
+    if not wanted.runs:
+        return f"{number} ({product}) on paper; about {about}"
+    return (
+        f"{number} ({product}) in {in_rounds(wanted.rounds)}, {wanted.seconds:g} s of"
+        f" running a point; about {about}"
+    )
+
+
+def _complain(found: Sweep) -> None:
+    failed = {visit.place: visit.failure for visit in found.visits if visit.failure}
+    if failed:
+        number = len(points(found.axes))
+        say(found.model, f"{len(failed)} of {number} points failed: {next(iter(failed.values()))}")
+
+
+def _written(found: Sweep, options: SweepOptions) -> str:
+    if options.layout == "json":
+        return sweep_json(found) + "\n"
+    if options.layout == "csv":
+        return sweep_csv(found)
+    glyphs: Glyphs = ASCII if options.is_ascii else glyphs_for("auto", os.environ)
+    lines = sweep_table(found, columns=columns(options.output), glyphs=glyphs, top=options.top)
+    return "\n".join(lines) + "\n"

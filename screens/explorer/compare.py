@@ -47,7 +47,7 @@ class CompareActions(ChangeActions):
         from tui_profiler.recording.errors import RecordingError  # noqa: PLC0415
         from tui_profiler.reports.json.report_file import ReportError  # noqa: PLC0415
 
-        from ..views.compare.headless import Opened  # noqa: PLC0415
+        from ..views.compare.opened import Opened  # noqa: PLC0415
         from ..views.compare.with_explored import compare_here, opened_other, other_side  # noqa: PLC0415
 
         spec = self._as_it_runs()

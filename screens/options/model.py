@@ -239,37 +239,6 @@ _OPTIONS = (
 )
 
 
-def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked:
-        os.environ[STOCK_OUTPUT] = "1"
-
-
-check_option = click.option(
-    "--check",
-    "checks",
-    multiple=True,
-    metavar="LIMIT",
-    help="A limit on a figure of the JSON report, such as 'total_macs<=5G': exit code 3 where it"
-    " does not hold. May be repeated.",
-)
-output_option = file_option("--output", default="", help="Write there instead of to stdout.")
-table_or_json = click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="json is one object per model; several are JSON Lines.",
-)
-stock_output = click.option(
-    "--stock-output",
-    is_flag=True,
-    expose_value=False,
-    callback=_ask_for_stock_output,
-    help="Draw every change in full, as Textual does: for terminals that show remains.",
-)
-
-
 _UNTYPED: dict[str, object] = {"batch": None, "dtype": "", "threads": None}
 
 

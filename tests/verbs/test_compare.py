@@ -255,7 +255,7 @@ def test_files_of_other_versions_are_refused(
 
 
 def test_help_names_both_ways_of_giving_options() -> None:
-    from screens.cli.compare import compare as command
+    from screens.cli.compare import compare_verb as command
 
     said = CliRunner().invoke(command, ["--help"], obj=0.0).output
     assert "compare resnet50 'resnet50 --batch 8'" in " ".join(said.split())

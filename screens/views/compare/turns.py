@@ -15,7 +15,7 @@ from tui_profiler.verbs.outcome import complaint
 
 from ...common.base_app import AT_ONCE
 from .cells import SideLook
-from .headless import Opened
+from .opened import Opened
 
 
 class TwoSides:

@@ -17,7 +17,7 @@ from ...common.base_app import unix_clock
 from ...options.grid_intensity import Typed
 from ...options.model import Chosen
 from ...options.side import TypedSide, typed_side
-from .headless import Opened, opened
+from .opened import Opened, opened
 from .screen import CompareScreen
 from .turns import TwoSides
 

@@ -40,6 +40,31 @@ def test_help_names_the_verbs_and_the_exit_codes(capsys: pytest.CaptureFixture[s
     assert all(word in out for word in ("explore", "report", "models", "Exit codes", "demo:cnn"))
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_nothing_is_imported_for_help_that_it_does_not_need(option: str) -> None:
+    code = (
+        f"import sys; from screens.cli.main import main; main([{option!r}]);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    rooms = ("screens", "tui_profiler")
+    ours = [name for name in done.stderr.split() if name.partition(".")[0] in rooms]
+    assert "screens.cli.main" in ours
+    assert len(ours) < 20
+
+
+def test_every_verb_of_the_list_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
+    verbs = re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+    assert len(verbs) == 16
+    for verb in verbs:
+        assert main([verb, "--help"]) == 0
+        assert f"Usage: tui-profiler {verb} " in capsys.readouterr().out
+
+
 def test_nothing_typed_and_no_terminal_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "Usage: tui-profiler" in capsys.readouterr().err
@@ -192,7 +217,7 @@ def test_a_mistake_of_ours_is_exit_code_70_and_a_file(
         raise AssertionError("mistaken")
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("screens.cli.main.is_recording", mistaken)
+    monkeypatch.setattr("screens.cli.report.is_recording", mistaken)
     assert main(["report", "net", "--measure", "1"]) == 70
     said = capsys.readouterr().err
     assert "by a mistake of ours" in said

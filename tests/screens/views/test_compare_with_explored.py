@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from screens.views.compare.headless import Opened
+from screens.views.compare.opened import Opened
 from screens.views.compare.with_explored import CompareHere, compare_here, other_side
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage, until_traced

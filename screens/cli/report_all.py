@@ -1,4 +1,4 @@
-"""``report --all``, put together: names, jobs, workers or Ray, files."""
+"""``report --all``: every model of a source, a file for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 import click
+import msgspec
 import psutil
+from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -34,8 +36,8 @@ from tui_profiler.verbs.outcome import (
 )
 from tui_profiler.verbs.zoo import Job, Made, is_there, keep, progress, zoo
 
-from ...options.model import Chosen
-from ...terminal.standard_output import NotWritten, say
+from ..options.model import Chosen
+from ..terminal.standard_output import NotWritten, say
 
 ROOM_BYTES = 2 * 2**30
 """Of memory that must be free before another worker is begun beside those that run."""
@@ -50,6 +52,12 @@ _IMPORTED = {
 _TRACING = ("torch._dynamo", "tui_profiler.probe.worker.run")
 """What every model needs besides."""
 _LIBRARIES = ("torch", "torchvision", "timm", "ultralytics")
+_OF_ONE = {
+    "checks": "--check",
+    "findings": "--findings",
+    "parameters": "--parameters",
+    "remote_python": "--remote-python",
+}
 
 
 class ZooOptions(Struct, frozen=True):
@@ -66,12 +74,18 @@ class ZooOptions(Struct, frozen=True):
     top: int | None
 
 
-def run_zoo(options: ZooOptions, chosen: Chosen) -> int:
+def report_all(chosen: Chosen, typed: dict[str, object]) -> int:
     """Make the files that are not there yet, and give the exit code.
 
+    Args:
+        chosen: the options of the models.
+        typed: every other option of ``report``.
+
     Raises:
-        UsageError: the shard or the folder cannot be had.
+        UsageError: the shard or the folder cannot be had, or an option is not meant for this.
     """
+    _refuse_beside(typed, chosen)
+    options = msgspec.convert(typed, ZooOptions)
     shard, folder = _shard(options.shard), _folder(options.output)
     names, code = _names(options.group, debug=chosen.debug)
     if code != DONE:
@@ -91,6 +105,22 @@ def run_zoo(options: ZooOptions, chosen: Chosen) -> int:
         say(_ZOO, f"interrupted: {tally.done} of {len(left)} made; the same command goes on")
         return INTERRUPTED
     return tally.told()
+
+
+def _refuse_beside(typed: dict[str, object], chosen: Chosen) -> None:
+    """Refuse what cannot be meant for many models, or for files of JSON."""
+    source = click.get_current_context().get_parameter_source
+    if typed["names"] or typed.get("attach"):
+        raise click.UsageError("--all takes every model of a source: leave out MODEL and --attach.")
+    if not typed["output"]:
+        raise click.UsageError("--all writes a file for each model: give --output DIR.")
+    if source("layout") is ParameterSource.COMMANDLINE and typed["layout"] != "json":
+        raise click.UsageError("--all writes JSON: leave out --format.")
+    for name, option in _OF_ONE.items():
+        if typed.get(name):
+            raise click.UsageError(f"{option} is for the report of a model: leave it out.")
+    if typed["measure"] is not None and not chosen.run:
+        raise click.UsageError("--measure runs the models and --no-run forbids it: leave out one.")
 
 
 class _Tally:

@@ -1,7 +1,8 @@
-"""``open``, put together: a recording, its player, the app."""
+"""``open``: a recording, played in the explorer."""
 
 from __future__ import annotations
 
+import click
 from msgspec.structs import replace
 
 from tui_profiler.messages import LoadSpec
@@ -10,12 +11,35 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS
 
-from ...app.explorer_app import run_explorer
-from ...settings.appearance_options import Wish
-from ...terminal.standard_output import say
+from ..settings.appearance_options import Wish, look_options
+from ..terminal.standard_output import require_terminal, say
+from .options import Finite, models_and_files, stock_output
 
 
-def run_recording(file: str, *, speed: float, at: float | None, wish: Wish) -> int:
+@click.command("open")
+@click.argument("file", shell_complete=models_and_files)
+@click.option(
+    "--speed",
+    type=Finite(1 / 64, 1024),
+    default=1.0,
+    show_default=True,
+    metavar="TIMES",
+    help="How many times as fast as it was recorded.",
+)
+@click.option(
+    "--at",
+    type=Finite(min=0),
+    metavar="SECONDS",
+    help="Where to begin; without it, at the first figures.",
+)
+@look_options
+@stock_output
+def open_verb(file: str, speed: float, at: float | None, wish: Wish) -> int:
+    """Play the recording in FILE, as the explorer would have shown it."""
+    return play(file, speed=speed, at=at, wish=wish)
+
+
+def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish) -> int:
     """Play a recording in the explorer until it is left; gives the exit code.
 
     Args:
@@ -23,7 +47,11 @@ def run_recording(file: str, *, speed: float, at: float | None, wish: Wish) -> i
         speed: how many times as fast as it was recorded.
         at: where to begin, in seconds since its beginning; None: at the first figures.
         wish: what was typed of the look.
+
+    Raises:
+        UsageError: there is no terminal to play it on.
     """
+    require_terminal('try "tui-profiler report FILE"')
     try:
         recording = open_recording(file)
     except RecordingError as error:
@@ -39,4 +67,6 @@ def run_recording(file: str, *, speed: float, at: float | None, wish: Wish) -> i
 
     # The recording's own clock: what the screens call now is where it is looked at.
     spec = replace(asked or LoadSpec("a recording"), started_at=0.0)
+    from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
+
     return run_explorer(player, again, spec, wish=wish, clock=player.now)

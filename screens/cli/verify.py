@@ -1,4 +1,4 @@
-"""``verify``, put together: workers, verb, report, output."""
+"""``verify``: our figures beside those of other counters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import time
 from typing import Literal
 
+import click
+import msgspec
 from msgspec import Struct
 
 from tui_profiler.messages import Request
@@ -16,8 +18,9 @@ from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.outcome import DONE, complaint
 from tui_profiler.verbs.verify import exit_code, verify
 
-from ...options.model import Chosen
-from ...terminal.standard_output import Results, columns, say, speaker
+from ..options.model import Chosen, model_options
+from ..terminal.standard_output import Results, columns, say, speaker
+from .options import Finite, models_and_files, output_option, require_models, table_or_json
 
 
 class VerifyOptions(Struct, frozen=True):
@@ -29,7 +32,34 @@ class VerifyOptions(Struct, frozen=True):
     timeout: float
 
 
-def run_verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> int:
+@click.command("verify")
+@click.argument(
+    "names", metavar="MODEL...", nargs=-1, required=True, shell_complete=models_and_files
+)
+@table_or_json
+@output_option
+@click.option(
+    "--timeout",
+    type=Finite(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long each counter may take.",
+)
+@model_options
+@click.pass_obj
+def verify_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
+    """Count each MODEL, and hold the figures against those of others.
+
+    They are what torchvision publishes, torch.utils.flop_counter, fvcore where it is installed, and
+    the memory that a real forward allocates: each counts in a process of its own.
+    """
+    options = msgspec.convert(typed, VerifyOptions)
+    require_models(options.names, "counted again")
+    return _verify(options, chosen, started_at=started_at)
+
+
+def _verify(options: VerifyOptions, chosen: Chosen, *, started_at: float) -> int:
     """Verify every model in turn and give the worst of their exit codes.
 
     Raises:

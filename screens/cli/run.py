@@ -1,4 +1,4 @@
-"""``run``, put together: a script of the user's, in the explorer or with a report at its end."""
+"""``run``: a script of the user's, in the explorer or with a report at its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+import msgspec
 from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
@@ -21,8 +22,10 @@ from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.script import Script
 
-from ...settings.appearance_options import Wish
-from ...terminal.standard_output import columns, put_into, require_writable, say
+from ..options.model import BUDGET_HELP, Share, file_option
+from ..settings.appearance_options import Wish, look_options
+from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
+from .options import models_and_files, stock_output
 
 
 class RunOptions(Struct, frozen=True):
@@ -38,7 +41,44 @@ class RunOptions(Struct, frozen=True):
     arguments: tuple[str, ...]
 
 
-def run_script(options: RunOptions, wish: Wish, *, started_at: float) -> int:
+@click.command(
+    "run",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("-m", "is_module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    help="Without the explorer: the terminal is the script's, and a report follows at its end.",
+)
+@file_option("--output", default="", help="Write the report there.")
+@click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
+@click.option(
+    "--model",
+    metavar="NAME",
+    default="",
+    help="Model to show: its class, CLASS#INDEX or variable, such as trainer.model (* and ? match);"
+    " default: the outermost that runs.",
+)
+@look_options
+@stock_output
+@click.argument("script", shell_complete=models_and_files)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def run_verb(started_at: float, /, wish: Wish, **typed: object) -> int:
+    """Run SCRIPT with its ARGUMENTS, unchanged, and look at the model that it calls.
+
+    What it prints is in the log (L). Its exit code is ours. With --format it keeps the terminal,
+    and a report is written when it ends: to FILE, or to standard error.
+    """
+    options = msgspec.convert(typed, RunOptions)
+    if options.layout is None:
+        require_terminal("add --format table")
+    return _run(options, wish, started_at=started_at)
+
+
+def _run(options: RunOptions, wish: Wish, *, started_at: float) -> int:
     """Run a script to its end, and give its exit code.
 
     Raises:
@@ -66,7 +106,7 @@ def run_script(options: RunOptions, wish: Wish, *, started_at: float) -> int:
 
 
 def _explored(script: Script, options: RunOptions, wish: Wish, started_at: float) -> int:
-    from ...app.explorer_app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
+    from ..app.explorer_app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
 
     observed: Literal["module", "script"] = "module" if options.is_module else "script"
     spec = LoadSpec(options.script, started_at=started_at, observed=observed)

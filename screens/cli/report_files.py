@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal, TypeAlias
 
 import click
 
@@ -21,9 +20,9 @@ from tui_profiler.reports.text.table_findings import findings_lines
 from tui_profiler.session import Session
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
-from ...terminal.standard_output import Results, columns, say
+from ..terminal.standard_output import Results, columns, say
+from .options import ReportLayout
 
-Layout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
 CHECK_FAILED = 3
 
 
@@ -33,7 +32,7 @@ class Written:
     def __init__(
         self,
         results: Results,
-        layout: Layout,
+        layout: ReportLayout,
         output: str,
         top: int | None,
         checks: tuple[str, ...],

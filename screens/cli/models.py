@@ -1,0 +1,33 @@
+"""``models``: the names of models."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import ListModels
+from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.models import models
+from tui_profiler.verbs.outcome import complaint, exit_code
+
+from ..terminal.standard_output import put, say
+
+
+@click.command("models")
+@click.argument("pattern", default="")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def models_verb(pattern: str, debug: bool) -> int:
+    """List the models that have names: all, or those with PATTERN in their name (or a glob)."""
+    session = asyncio.run(models(Spawned(worker_command(), first=[ListModels(pattern)])))
+    for line in complaint(session, debug=debug):
+        say("models", line)
+    if session.listed is None:
+        return exit_code(session) or 1
+    put("".join(f"{safe(name)}\n" for _, name in session.listed.names))
+    if not session.listed.names:
+        say("models", f'no model has "{safe(pattern)}" in its name')
+        say("models", "try tui-profiler models: lists all of them")
+        return 1
+    return 0

@@ -1,0 +1,133 @@
+"""What verbs share: options declared once, what they refuse, numbers, and how models complete."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from tui_profiler.recording.kind import is_recording
+
+from ..options.model import STOCK_OUTPUT, Chosen, file_option
+
+_DEMO_MODELS = Path(__file__).resolve().parents[2] / "demo_models"
+
+ReportLayout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
+
+RECORDING = "A recording is what it was when it was made"
+REPORT = "A report is what it was when it was written"
+PROGRAM = "A program that is attached to runs as it was started"
+_HARMLESS = frozenset({"--no-run", "--debug"})
+"""Nothing is run anyway, and what went wrong is always told."""
+
+
+def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked:
+        os.environ[STOCK_OUTPUT] = "1"
+
+
+output_option = file_option("--output", default="", help="Write there instead of to stdout.")
+table_or_json = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="json is one object per model; several are JSON Lines.",
+)
+stock_output = click.option(
+    "--stock-output",
+    is_flag=True,
+    expose_value=False,
+    callback=_ask_for_stock_output,
+    help="Draw every change in full, as Textual does: for terminals that show remains.",
+)
+remote_python = click.option(
+    "--remote-python",
+    metavar="PATH",
+    default="",
+    help="With ssh://: the Python there that has tui-profiler.",
+)
+attach_to = click.option(
+    "--attach",
+    metavar="NAME",
+    default="",
+    help="Instead of MODEL: a program that watches one, as for the verb attach.",
+)
+
+
+class Finite(click.FloatRange):
+    """A range of numbers that has neither ``nan``, which no limit holds off, nor ``inf``."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Give the number; ``value`` is text where it was typed."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is no number that can be waited for or counted to.", param, ctx)
+        return found
+
+
+def models_and_files(
+    context: click.Context, parameter: click.Parameter | None, incomplete: str
+) -> list[CompletionItem]:
+    """Give how a model may go on: a demo model's name, or a file, which the shell looks for.
+
+    The names of libraries are not among them: finding those takes seconds.
+    """
+    names = sorted(f"demo:{path.stem}" for path in _DEMO_MODELS.glob("[!_]*.py"))
+    found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    # First: in bash, click's script forgets there what came before.
+    return [CompletionItem(incomplete, type="file"), *found]
+
+
+def refuse_options(chosen: Chosen, why: str) -> None:
+    """Refuse options of a model where none is loaded.
+
+    Args:
+        chosen: what was typed.
+        why: what is there instead, as the beginning of a sentence.
+
+    Raises:
+        UsageError: there are such options.
+    """
+    typed = [option for option in chosen.typed if option not in _HARMLESS]
+    if typed:
+        raise click.UsageError(f"{why}: leave out {', '.join(typed)}.")
+
+
+def require_models(names: Iterable[str], done: str) -> None:
+    """Refuse a recording where a model is to be run.
+
+    Args:
+        names: what was typed.
+        done: what cannot be done to a recording, as a participle.
+
+    Raises:
+        UsageError: one is a recording.
+    """
+    if any(map(is_recording, names)):
+        raise click.UsageError(f"A recording cannot be {done}: give a model.")
+
+
+def require_remote(who: str, remote_python: str) -> None:
+    """Refuse ``--remote-python`` where nothing is looked at on another host.
+
+    Raises:
+        UsageError: it was typed, and ``who`` is no ``ssh://`` address.
+    """
+    if remote_python and not is_remote(who):
+        raise click.UsageError("--remote-python goes with ssh://HOST, which is not there.")
+
+
+def is_remote(who: str) -> bool:
+    """Tell whether a program is named by an ``ssh://`` address."""
+    from tui_profiler.source.remote import SCHEME  # noqa: PLC0415 # most never need it
+
+    return who.startswith(SCHEME)

@@ -1,1 +1,0 @@
-"""What a verb does once its arguments are read: source, worker, app or report."""
