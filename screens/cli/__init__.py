@@ -1,1 +1,1 @@
-"""The command line: the arguments and options of each verb, and what a verb starts."""
+"""The command line: a file for each verb, and what they share."""
