@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.archive.hostile.zips import Raw
-from tui_profiler.archive.pickles.storages import claim_of
+from tui_profiler.archive.pickles.tensors import claim_of
 from tui_profiler.archive.pickles.values import Named, Persistent
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_region import open_file
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.zips.directory import read_zip
 from tui_profiler.archive.zips.members import inflated
 

@@ -15,10 +15,10 @@ from tui_profiler.archive import Found, look
 from tui_profiler.archive.formats.safetensors import is_safetensors, look_into_safetensors
 from tui_profiler.archive.formats.totals import parameters_of
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_region import open_file
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.reading.strict_json import read_json
-from tui_profiler.archive.reading.tensor_extent import contiguous_strides, number_of_elements
+from tui_profiler.archive.reading.tensor_layout import contiguous_strides, number_of_elements
 
 
 def entry(

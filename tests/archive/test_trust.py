@@ -14,7 +14,7 @@ from tui_profiler.archive.pickles.trust import (
     is_loaded_by_torch,
     told_apart,
 )
-from tui_profiler.archive.reading.dtypes import BITS
+from tui_profiler.archive.reading.tensor_layout import BITS
 
 
 def test_torch_loads_without_trust_what_we_say_it_does() -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from tui_profiler.archive.inspection import look
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_contents import (
     Checksum,
     Content,
@@ -19,6 +18,7 @@ from tui_profiler.archive.reading.file_contents import (
     TensorEntry,
     Verdict,
 )
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.verify import Progress, verify
 
 __all__ = [

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tui_profiler.archive.formats.directory import look_into_directory
 from tui_profiler.archive.formats.exported import is_exported, read_exported
-from tui_profiler.archive.formats.other_formats import stranger, unknown
-from tui_profiler.archive.formats.raw_pickle import read_raw_pickle
 from tui_profiler.archive.formats.safetensors import is_safetensors, look_into_safetensors
-from tui_profiler.archive.formats.shards import look_into_index, read_index
-from tui_profiler.archive.formats.torch_legacy import is_torch_legacy, read_torch_legacy
-from tui_profiler.archive.formats.torch_zip import is_torch_zip, read_torch_zip
+from tui_profiler.archive.formats.shards import look_into_directory, look_into_index, read_index
+from tui_profiler.archive.formats.torch_save import (
+    is_torch_legacy,
+    is_torch_zip,
+    read_raw_pickle,
+    read_torch_legacy,
+    read_torch_zip,
+)
 from tui_profiler.archive.formats.torchscript import is_torchscript, read_torchscript
-from tui_profiler.archive.reading.file_contents import Found
+from tui_profiler.archive.reading.file_contents import Found, Problem
 from tui_profiler.archive.reading.file_region import Region, open_file
 from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.archive.zips.directory import read_zip
@@ -58,7 +60,7 @@ def _look_into(region: Region) -> Found:
         return _look_into_zip(region)
     if is_torch_legacy(region):
         return read_torch_legacy(region)
-    return read_raw_pickle(region) or stranger(region)
+    return read_raw_pickle(region) or _stranger(region)
 
 
 def _look_into_zip(region: Region) -> Found:
@@ -69,9 +71,56 @@ def _look_into_zip(region: Region) -> Found:
         return read_torchscript(archive)
     if is_torch_zip(archive):
         return read_torch_zip(archive)
-    return unknown(region.file, "is a zip file, and not one that torch wrote")
+    return _unknown(region.file, "is a zip file, and not one that torch wrote")
 
 
 def _is_json(region: Region) -> bool:
     start = region.read(0, min(region.size, 16)).lstrip()
     return start.startswith(b"{") and not is_safetensors(region)
+
+
+_STARTS = (
+    (b"GGUF", "a GGUF file"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras)"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"\x1f\x8b", "compressed by gzip"),
+    (b"BZh", "compressed by bzip2"),
+    (b"\xfd7zXZ\0", "compressed by xz"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"%PDF", "a PDF file"),
+    (b"\x7fELF", "a program"),
+    (b"version https://git-lfs", "a pointer of Git LFS: the file itself was not fetched"),
+    (b"<!DOCTYPE", "a web page, not what was to be downloaded"),
+    (b"<html", "a web page, not what was to be downloaded"),
+)
+_TAR_AT = 257
+_TFLITE_AT = 4
+
+
+def _stranger(region: Region) -> Found:
+    """Give the Found of a file that holds no weights we read, and what it is, where we know."""
+    start = region.read(0, min(region.size, _TAR_AT + 5))
+    what = next((name for mark, name in _STARTS if start.startswith(mark)), "")
+    if start[_TAR_AT : _TAR_AT + 5] == b"ustar":
+        what = "a tar archive (torch before 0.2 wrote such files)"
+    if start[_TFLITE_AT : _TFLITE_AT + 4] == b"TFL3":
+        what = "a TensorFlow Lite file"
+    if not region.size:
+        what = "empty"
+    if region.size and not any(start):
+        what = "nothing but zeros at its start: the copy was not finished"
+    return _unknown(region.file, f"is {what or 'no file of weights that is known'}")
+
+
+def _unknown(file: str, what: str) -> Found:
+    """Give the Found of a file that is not understood, and why."""
+    problem = Problem(file, "", what)
+    return Found(
+        kind="unknown",
+        path=file,
+        content="nothing",
+        problems=(problem,),
+        checksum="none in this format",
+        files=(file,),
+    )

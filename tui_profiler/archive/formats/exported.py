@@ -9,26 +9,38 @@ Three layouts are known, newest first:
 
 Source: torch/export/pt2_archive/_package.py (``_load_state_dict`` reads the first two) and
 torch/export/__init__.py (``load``, for the last).
+
+An operator's ``nn_module_stack`` is a text such as ``L__self__,,Net;L__self__conv,conv,Conv2d``:
+key, path and class of each module around it. The program is searched for these texts and not
+parsed: it can be a hundred times larger than its list of modules.
+
+Source: ``serialize_metadata`` of GraphModuleSerializer in torch/_export/serde/serialize.py.
+
+Source: ``PayloadConfig``, ``PayloadMeta`` and ``TensorMeta`` in torch/_export/serde/schema.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import structs
 
-from tui_profiler.archive.formats.exported_modules import modules_of_program
-from tui_profiler.archive.formats.exported_weights import gather_config
-from tui_profiler.archive.formats.torch_zip import PICKLE, check_stored, read_torch_zip
+from tui_profiler.archive.formats.torch_save import PICKLE, check_stored, read_torch_zip
 from tui_profiler.archive.formats.totals import found_of
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import read_pickle
-from tui_profiler.archive.pickles.storages import ZipStorages
+from tui_profiler.archive.pickles.tensors import Described, StorageClaim, ZipStorages
 from tui_profiler.archive.pickles.trust import told_apart
-from tui_profiler.archive.reading.errors import ArchiveError
-from tui_profiler.archive.reading.file_contents import Found, Role, TensorEntry
+from tui_profiler.archive.reading import limits
+from tui_profiler.archive.reading.file_contents import Found, ModuleEntry, Role, TensorEntry
+from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.strict_json import Json, read_json
+from tui_profiler.archive.reading.tensor_layout import BITS, SCALAR_TYPES
 from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.members import checksum_of, read_member, small_texts
+from tui_profiler.archive.zips.members import checksum_of, inflated, read_member, small_texts
 
 _FORMAT = "archive_format"
 _MODELS = "models/"
@@ -81,7 +93,7 @@ def read_exported(archive: Zip) -> Found:
             model = program.removeprefix(_MODELS).removesuffix(".json")
             names += _gather_model(archive, model, gathering)
         names += _names_beside(archive, gathering)
-    for entry in modules_of_program(archive, programs):
+    for entry in _modules_of_program(archive, programs):
         gathering.module(entry.path, entry.class_name)
     texts = small_texts(archive, (_FORMAT, "archive_version", "version", "byteorder"))
     return found_of(
@@ -103,7 +115,7 @@ def _gather_model(archive: Zip, model: str, gathering: Gathering) -> list[str]:
         if saved in archive.members:
             names += _gather_saved(archive, saved, role, gathering)
         elif config in archive.members:
-            pickled = gather_config(archive, config, folder, role, gathering)
+            pickled = _gather_config(archive, config, folder, role, gathering)
             for name, member in pickled:
                 names += _gather_pickled(archive, name, member, gathering)
     return names
@@ -165,3 +177,126 @@ def _told_of(archive: Zip, programs: list[str]) -> dict[str, str]:
     if native:
         told["native code"] = ", ".join(native[:20])
     return told
+
+
+_STACK = re.compile(rb'"nn_module_stack": ?("(?:[^"\\]|\\.){0,65536}")')
+_LEVEL_PARTS = 3
+_CALL = re.compile(r"@\d+$")
+
+
+def _modules_of_program(archive: Zip, programs: Iterable[str]) -> list[ModuleEntry]:
+    """Give the modules that operators of the programs came from, in the order of their first one.
+
+    Raises:
+        ArchiveError: A program is larger than any, or damaged.
+    """
+    classes: dict[str, str] = {}
+    seen: set[bytes] = set()
+    for program in programs:
+        text = inflated(archive, program, limits.PROGRAM_BYTES)
+        for match in _STACK.finditer(text):
+            if match[1] not in seen:
+                seen.add(match[1])
+                _add(match[1], classes)
+            if len(seen) > limits.MODULES or len(classes) > limits.MODULES:
+                raise archive.error(
+                    archive.members[program], f"has more than {limits.MODULES} modules"
+                )
+    return [ModuleEntry(path, name) for path, name in classes.items()]
+
+
+def _add(quoted: bytes, classes: dict[str, str]) -> None:
+    try:
+        stack = json.loads(quoted)
+    except ValueError:
+        return
+    for level in str(stack).split(";"):
+        parts = level.rsplit(",", _LEVEL_PARTS - 1)
+        if len(parts) == _LEVEL_PARTS:
+            # A module that is called again has @1 behind its path.
+            classes.setdefault(_CALL.sub("", parts[1]), parts[2])
+
+
+_STRIDED = 7
+_CUSTOM_OBJECTS = ("custom_obj_", "opaque_obj_")
+
+
+def _gather_config(
+    archive: Zip, config: str, folder: str, role: Role, gathering: Gathering
+) -> list[tuple[str, str]]:
+    """Gather the tensors that are kept as raw bytes; give name and member of the pickled ones.
+
+    Args:
+        archive: The zip.
+        config: Name of the member with the configuration.
+        folder: Where the members with the values lie.
+        role: What these tensors are, where the configuration does not say.
+        gathering: Takes the tensors and the problems.
+
+    Raises:
+        ArchiveError: The configuration is no JSON of the kind.
+    """
+    region = read_member(archive, config)
+    entries = read_json(region)
+    inner = entries.get("config") if isinstance(entries, dict) else None
+    if not isinstance(inner, dict):
+        raise region.error("lists no weights")
+    pickled = []
+    for name, entry in inner.items():
+        where = f"tensor {name[:200]!a}"
+        gathering.path("", name)
+        if not isinstance(entry, dict) or not isinstance(path := entry.get("path_name"), str):
+            gathering.problem(where, f"has no place in {config}")
+        elif path.startswith(_CUSTOM_OBJECTS):
+            continue
+        elif entry.get("use_pickle") is True:
+            pickled.append((name, f"{folder}{path}"))
+        else:
+            tensor = _described(entry.get("tensor_meta"), f"{folder}{path}", archive, region)
+            if isinstance(tensor, str):
+                gathering.problem(where, tensor)
+            else:
+                gathering.described(name, tensor, _role(entry, role))
+    return pickled
+
+
+def _role(entry: dict[str, Json], otherwise: Role) -> Role:
+    if entry.get("is_param") is True:
+        return "parameter"
+    # A weight that is no parameter is a buffer; a constant is neither.
+    return "constant" if otherwise == "constant" else "buffer"
+
+
+def _described(meta: Json, member: str, archive: Zip, region: Region) -> Described | str:
+    if not isinstance(meta, dict):
+        return "has no shape and dtype"
+    number = meta.get("dtype")
+    dtype = SCALAR_TYPES.get(number) if isinstance(number, int) else None
+    if dtype is None:
+        return "has an unknown dtype"
+    shape, strides = _numbers(meta.get("sizes")), _numbers(meta.get("strides"))
+    offset = _numbers([meta.get("storage_offset")])
+    if shape is None or strides is None or offset is None or len(shape) != len(strides):
+        return "has no valid shape, strides and offset"
+    stored = archive.members.get(member)
+    if stored is None:
+        raise ArchiveError(f"names {member[:200]!a}, which is no member", region.file, region.where)
+    # Weights that were never real (FakeTensor) are kept as no bytes at all.
+    if not stored.bytes:
+        return Described(shape, strides, dtype, 0, None)
+    claim = StorageClaim(member, dtype, stored.bytes * 8 // BITS[dtype])
+    plain = meta.get("layout", _STRIDED) == _STRIDED
+    return Described(shape, strides, dtype, offset[0], claim, is_plain=plain)
+
+
+def _numbers(entry: Json) -> tuple[int, ...] | None:
+    """Give numbers that are written as {"as_int": 3}; None where one is not, or is negative."""
+    if not isinstance(entry, list):
+        return None
+    numbers = []
+    for item in entry:
+        number = item.get("as_int") if isinstance(item, dict) else item
+        if type(number) is not int or number < 0:
+            return None
+        numbers.append(number)
+    return tuple(numbers)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from tui_profiler.archive.formats.totals import bytes_of_storages, parameters_of, with_known_buffers
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.dtypes import BITS, SAFETENSORS
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_contents import Found, TensorEntry
 from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.reading.strict_json import Json, read_json
-from tui_profiler.archive.reading.tensor_extent import contiguous_strides, number_of_elements
+from tui_profiler.archive.reading.tensor_layout import (
+    BITS,
+    SAFETENSORS,
+    contiguous_strides,
+    number_of_elements,
+)
 
 _LENGTH_BYTES = 8
 _FORMAT_CAP = 100_000_000

@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tui_profiler.archive.formats.torch_zip import check_whole
+from tui_profiler.archive.formats.torch_save import check_whole
 from tui_profiler.archive.formats.totals import found_of
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import read_pickle
-from tui_profiler.archive.pickles.rebuild import is_tensor
 from tui_profiler.archive.pickles.state_dict import children, length_of
-from tui_profiler.archive.pickles.storages import ZipStorages
+from tui_profiler.archive.pickles.tensors import ZipStorages, is_tensor
 from tui_profiler.archive.pickles.trust import told_apart
 from tui_profiler.archive.pickles.values import Made, Mapping, Named
 from tui_profiler.archive.reading import limits

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tui_profiler.archive.pickles.rebuild import Described, describe, entry_of, warning_of
-from tui_profiler.archive.pickles.storages import Storages
+from tui_profiler.archive.pickles.tensors import Described, Storages, describe, entry_of, warning_of
 from tui_profiler.archive.pickles.values import Made
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_contents import ModuleEntry, Problem, Role, TensorEntry
 from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.reading.limits import ArchiveError
 
 _MOST_PROBLEMS = 200
 _GLANCES = 32

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from tui_profiler.archive.pickles.values import Named, Persistent, Skipped
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_region import Region
+from tui_profiler.archive.reading.limits import ArchiveError
 
 CHUNK_BYTES = 256 << 10
 """Read at once. Memory is compared with its limit once a chunk."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tui_profiler.archive.reading.dtypes import BITS, STORAGES
+from tui_profiler.archive.reading.tensor_layout import BITS, STORAGES
 
 _LOADED_BY_TORCH = frozenset(
     {

@@ -15,7 +15,7 @@ from stat import S_ISDIR, S_ISREG
 
 from msgspec import Struct
 
-from tui_profiler.archive.reading.errors import ArchiveError
+from tui_profiler.archive.reading.limits import ArchiveError
 
 
 class Region(Struct, frozen=True):

@@ -16,8 +16,8 @@ from torch import nn
 from torch.export import ExportedProgram, unflatten
 from torch.export.passes import move_to_device_pass
 
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_region import open_file
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.zips.directory import read_zip
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import model_failed, needs_trust, reason, wrong_request

@@ -27,8 +27,7 @@ from pathlib import Path
 from tui_profiler.archive.reading import limits
 from tui_profiler.archive.reading.file_region import open_file
 from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.member_names import unexpected_members
-from tui_profiler.archive.zips.members import read_member
+from tui_profiler.archive.zips.members import read_member, unexpected_members
 from tui_profiler.probe.load.files.allowed_operators import refused_overload
 
 _FORMAT = "archive_format"

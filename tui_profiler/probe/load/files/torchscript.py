@@ -24,11 +24,10 @@ from tui_profiler.archive.formats.torchscript_code import (
 )
 from tui_profiler.archive.pickles.reader import read_pickle
 from tui_profiler.archive.pickles.trust import is_loaded_by_torch
-from tui_profiler.archive.reading.errors import ArchiveError
 from tui_profiler.archive.reading.file_region import open_file
+from tui_profiler.archive.reading.limits import ArchiveError
 from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.member_names import unexpected_members
-from tui_profiler.archive.zips.members import read_member
+from tui_profiler.archive.zips.members import read_member, unexpected_members
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, needs_trust, reason
 from tui_profiler.probe.load.common.input_tensors import Call, Candidates

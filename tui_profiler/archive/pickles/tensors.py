@@ -1,4 +1,6 @@
-"""Tensors out of the calls that a pickle would make to rebuild them: arithmetic, no call.
+"""Tensors of a pickle: where its storages lie, and what the calls that rebuild tensors describe.
+
+Only arithmetic, no call.
 
 Source: the ``_rebuild_…`` functions in torch/_utils.py, and ``_rebuild_from_type_v2`` in
 torch/_tensor.py, for the order of their arguments.
@@ -6,20 +8,137 @@ torch/_tensor.py, for the order of their arguments.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from msgspec import Struct, structs
 
-from tui_profiler.archive.pickles.storages import Storage, StorageClaim, Storages, claim_of
 from tui_profiler.archive.pickles.values import Made, Named, Persistent
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.dtypes import BITS
 from tui_profiler.archive.reading.file_contents import Role, TensorEntry
-from tui_profiler.archive.reading.tensor_extent import (
+from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.tensor_layout import (
+    BITS,
+    STORAGES,
     contiguous_strides,
     elements_reached,
     is_contiguous,
     is_expanded,
     number_of_elements,
 )
+from tui_profiler.archive.zips.directory import STORED, Member, Zip
+
+
+class StorageClaim(Struct, frozen=True, gc=False):
+    """What a pickle says of a storage."""
+
+    key: str
+    dtype: str
+    """Of its elements; ``uint8`` where it is untyped."""
+    elements: int
+    offset_elements: int = 0
+    """Of a view into the storage, as files before torch 0.4 could have."""
+    location: str = "cpu"
+
+
+class Storage(Struct, frozen=True, gc=False):
+    """Where a storage lies."""
+
+    identity: str
+    """Unique over all files that are looked into together."""
+    bytes: int
+    file: str
+    start: int | None
+    """Byte of the file; None where the values are in none."""
+
+
+class Storages(Protocol):
+    """Finds storages: in the members of a zip, or behind the pickles of a legacy file."""
+
+    def locate(self, claim: StorageClaim) -> Storage:
+        """Give where a storage lies.
+
+        Raises:
+            ArchiveError: It is not there, or has another size than the claim.
+        """
+
+
+def claim_of(persistent: Persistent) -> StorageClaim | None:
+    """Give what a persistent id says of a storage; None where it is no id of a storage.
+
+    The id is (``storage``, class, key, location, number of elements) and, in legacy files, a sixth
+    for views: (key of the view, offset in elements, elements) or None.
+    """
+    # A match would say this better, and takes half a second for 100,000 storages.
+    id_ = persistent.key
+    if not isinstance(id_, tuple) or len(id_) not in (5, 6) or id_[0] != "storage":
+        return None
+    _, kind, key, location, elements, *rest = id_
+    if not isinstance(kind, Named) or not isinstance(key, str | int):
+        return None
+    dtype = STORAGES.get(kind.name.rpartition(".")[2])
+    if dtype is None or not isinstance(elements, int) or elements < 0:
+        return None
+    offset = _offset_of_view(rest[0]) if rest else 0
+    if offset is None:
+        return None
+    place = location if isinstance(location, str) else "?"
+    return StorageClaim(str(key), dtype, elements, offset, place)
+
+
+def _offset_of_view(view: object) -> int | None:
+    """Give the offset in (key, offset, elements), 0 for no view, None for anything else."""
+    match view:
+        case None:
+            return 0
+        case (_, int(offset), int()) if offset >= 0:
+            return offset
+    return None
+
+
+class ZipStorages:
+    """Storages as members of a zip: ``data/0``, ``data/1``."""
+
+    def __init__(self, archive: Zip, folder: str) -> None:
+        self._archive = archive
+        self._folder = folder
+        self._known: dict[str, Storage] = {}
+
+    def locate(self, claim: StorageClaim) -> Storage:
+        """Give where the member with the storage lies.
+
+        Raises:
+            ArchiveError: There is none, it is compressed, or it has another size than the claim.
+        """
+        known = self._known.get(claim.key)
+        if known is None:
+            name = f"{self._folder}{claim.key}"
+            member = self._archive.members.get(name)
+            if member is None:
+                raise self._archive.region.error(f"has no member {name[:200]!a} for its storage")
+            known = self._known[claim.key] = _located(self._archive, member)
+        return known
+
+
+def _located(archive: Zip, member: Member) -> Storage:
+    """Give where the values in a member lie.
+
+    Raises:
+        ArchiveError: It is compressed, which torch never does to values, or does not lie where the
+            directory says.
+    """
+    if member.method != STORED:
+        raise ArchiveError(
+            "is compressed, which torch never does to values: it would be "
+            f"{member.bytes} bytes out of {member.stored_bytes}",
+            archive.region.file,
+            archive.place(member),
+        )
+    file = archive.region.file
+    start = archive.region.start + archive.start(member)
+    # A member without bytes begins where another one does.
+    identity = f"{file}:{start if member.bytes else archive.place(member)}"
+    return Storage(identity, member.bytes, file, start)
+
 
 _PLAIN = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
 _WITH_DTYPE = "torch._utils._rebuild_tensor_v3"
@@ -51,7 +170,7 @@ _REBUILDERS = frozenset(
 _MOST_WRAPPINGS = 8
 _OTHER_ARGUMENTS = "is rebuilt by arguments that no tensor has"
 
-Fault = str
+_Fault = str
 """One sentence that says why something is no tensor that could be loaded."""
 
 
@@ -76,7 +195,7 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, Made) and _maker(value) in _REBUILDERS
 
 
-def describe(value: Made) -> Described | Fault:
+def describe(value: Made) -> Described | _Fault:
     """Give the tensor that a call would rebuild, or what is wrong with it."""
     maker = _maker(value)
     arguments = value.arguments
@@ -107,7 +226,7 @@ def describe(value: Made) -> Described | Fault:
                 return _sparse(data)
             case _:
                 found = _rebuilt(maker, arguments)
-                if isinstance(found, Fault):
+                if isinstance(found, _Fault):
                     return found
                 return structs.replace(found, is_plain=found.is_plain and is_plain, role=role)
         if not isinstance(inner, Made):
@@ -116,7 +235,7 @@ def describe(value: Made) -> Described | Fault:
     return "is wrapped in itself"
 
 
-def _plain(arguments: tuple[object, ...], role: Role = "unknown") -> Described | Fault:
+def _plain(arguments: tuple[object, ...], role: Role = "unknown") -> Described | _Fault:
     # A match would say this better, and takes a second for 100,000 tensors.
     if len(arguments) < 4:
         return _OTHER_ARGUMENTS
@@ -126,7 +245,7 @@ def _plain(arguments: tuple[object, ...], role: Role = "unknown") -> Described |
     return _strided(storage, offset, (arguments[2], arguments[3]), None, role)
 
 
-def _rebuilt(maker: str, arguments: tuple[object, ...]) -> Described | Fault:
+def _rebuilt(maker: str, arguments: tuple[object, ...]) -> Described | _Fault:
     match maker, arguments:
         case (name, _) if name in _PLAIN:
             return _plain(arguments)
@@ -150,14 +269,14 @@ def _strided(
     sizes: tuple[object, object],
     dtype_name: str | None,
     role: Role = "unknown",
-) -> Described | Fault:
+) -> Described | _Fault:
     claim = claim_of(storage)
     if claim is None:
         return "refers to a storage by an id that torch does not write"
     dtype = claim.dtype if dtype_name is None else dtype_name.removeprefix("torch.")
     if dtype not in BITS:
         return f"has the unknown dtype {dtype[:80]!a}"
-    shape, strides = whole_numbers(sizes[0]), whole_numbers(sizes[1])
+    shape, strides = _whole_numbers(sizes[0]), _whole_numbers(sizes[1])
     if shape is None or strides is None or len(shape) != len(strides) or offset < 0:
         return "has no valid shape, strides and offset"
     return Described(
@@ -165,25 +284,25 @@ def _strided(
     )
 
 
-def _without_storage(dtype_name: str, size: object, stride: object) -> Described | Fault:
+def _without_storage(dtype_name: str, size: object, stride: object) -> Described | _Fault:
     dtype = dtype_name.removeprefix("torch.")
-    shape, strides = whole_numbers(size), whole_numbers(stride)
+    shape, strides = _whole_numbers(size), _whole_numbers(stride)
     if dtype not in BITS or shape is None or strides is None or len(shape) != len(strides):
         return "has no valid shape, strides and dtype"
     return Described(shape, strides, dtype, 0, None)
 
 
-def _sparse(arguments: tuple[object, ...]) -> Described | Fault:
+def _sparse(arguments: tuple[object, ...]) -> Described | _Fault:
     # (layout, (indices, values, size, is_coalesced)), or more kinds of indices for compressed
     # layouts: the values are the tensor before the size.
     data = arguments[1]
     if not isinstance(data, tuple):
         return "is a sparse tensor without parts"
     for number, part in enumerate(data):
-        shape = whole_numbers(part)
+        shape = _whole_numbers(part)
         if shape is not None and number and isinstance(data[number - 1], Made):
-            values = describe_plain(data[number - 1])
-            if isinstance(values, Fault):
+            values = _describe_plain(data[number - 1])
+            if isinstance(values, _Fault):
                 return values
             return Described(
                 shape,
@@ -197,14 +316,14 @@ def _sparse(arguments: tuple[object, ...]) -> Described | Fault:
     return "is a sparse tensor without values"
 
 
-def describe_plain(value: object) -> Described | Fault:
+def _describe_plain(value: object) -> Described | _Fault:
     """Give the tensor that one call rebuilds, without any wrapping."""
     if not isinstance(value, Made) or not isinstance(value.arguments, tuple):
         return "is no tensor inside"
     return _rebuilt(_maker(value), value.arguments)
 
 
-def whole_numbers(value: object) -> tuple[int, ...] | None:
+def _whole_numbers(value: object) -> tuple[int, ...] | None:
     """Give a tuple, list or ``torch.Size`` of numbers from 0 on; None where it is none."""
     if isinstance(value, Made) and _maker(value) == "torch.Size":
         value = value.arguments[0] if isinstance(value.arguments, tuple) and value.arguments else ()
@@ -218,7 +337,7 @@ def whole_numbers(value: object) -> tuple[int, ...] | None:
 
 def entry_of(
     name: str, tensor: Described, storages: Storages, file: str, otherwise: Role
-) -> TensorEntry | Fault:
+) -> TensorEntry | _Fault:
     """Give the entry of a tensor whose extent lies within its storage, or why it does not.
 
     Args:
