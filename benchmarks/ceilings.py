@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 
 from tui_profiler.messages import Ceilings, Unknown
-from tui_profiler.probe.measure.devices.caches import caches
+from tui_profiler.probe.measure.devices.machine import caches
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 
 WITHIN = 0.2

@@ -38,7 +38,7 @@ import torch
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.architectures.timm_models import timm_names
-from tui_profiler.probe.load.architectures.torchvision_architectures import (
+from tui_profiler.probe.load.architectures.torchvision_models import (
     architecture_names,
     task_of,
 )

@@ -38,11 +38,10 @@ from tui_profiler.messages import (
     known,
 )
 from tui_profiler.messages.parameters import ALL_PARTS
-from tui_profiler.probe.load.files.mmap_tensors import mapped_tensors
-from tui_profiler.probe.parameters.analysis import Analysis
+from tui_profiler.probe.load.files.state_dict import mapped_tensors
+from tui_profiler.probe.parameters.analysis import Analysis, statistics
 from tui_profiler.probe.parameters.file_subjects import FileSubjects
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
-from tui_profiler.probe.parameters.tensor import statistics
 
 TYPES = (
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),

@@ -34,9 +34,9 @@ from torchvision.models import WeightsEnum
 
 from tui_profiler.messages import InputSpec
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trace.graphs.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.record import record
 from tui_profiler.probe.trace.trace import Trace, trace
-from tui_profiler.probe.trace.tracers import DISPATCH_REAL
 
 SAMPLE = (
     "alexnet/IMAGENET1K_V1",

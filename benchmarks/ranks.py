@@ -21,8 +21,7 @@ from typing import TypeAlias
 
 from tui_profiler.connection.rendezvous import places
 from tui_profiler.messages import known
-from tui_profiler.queries.rank_modules import module_differences
-from tui_profiler.queries.ranks import reference, verdict
+from tui_profiler.queries.ranks import module_differences, reference, verdict
 from tui_profiler.session.workspace import Workspace
 from tui_profiler.source.attached import find
 from tui_profiler.source.ranks import Ranks, by_run

@@ -23,7 +23,7 @@ from tests.recording.files import fixture, messages_in, write
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Message
 from tui_profiler.recording.reader import open_recording
-from tui_profiler.source.recording_seek import Past
+from tui_profiler.source.recorded import Past
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import LoadSpec, Message, known
-from tui_profiler.messages.sensitivity import (
+from tui_profiler.messages.parameters import (
     MeasureSensitivity,
     Scheme,
     Sensitivity,

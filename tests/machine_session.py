@@ -22,7 +22,7 @@ from tui_profiler.messages import (
     Traffic,
     Unknown,
 )
-from tui_profiler.messages.energy import EnergyOf
+from tui_profiler.messages.hardware import EnergyOf
 from tui_profiler.session import Session, apply
 
 RUNNING = Account(seconds=10.0, joules=1000.0, steps=100, work=10_000.0)

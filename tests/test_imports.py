@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,27 @@ def test_a_part_loads_nothing_of_the_other_half(module: str, forbidden: tuple[st
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+def folders_imported(file: Path) -> set[Path]:
+    """Return the folders of the engine whose modules a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    paths = {ROOT / name.replace(".", "/") for name in names if name.startswith("tui_profiler")}
+    packages = {path for path in paths if (path / "__init__.py").is_file()}
+    modules = {path.parent for path in paths if path.with_suffix(".py").is_file()}
+    attributes = {p.parent for p in paths - packages if (p.parent / "__init__.py").is_file()}
+    return (modules | attributes) - {file.parent}
+
+
+def test_folders_of_the_engine_import_each_other_in_no_circle() -> None:
+    arrows: dict[Path, set[Path]] = {}
+    for file in (ROOT / "tui_profiler").rglob("*.py"):
+        arrows.setdefault(file.parent, set()).update(folders_imported(file))
+    while leaves := {folder for folder, below in arrows.items() if not below & arrows.keys()}:
+        arrows = {folder: below for folder, below in arrows.items() if folder not in leaves}
+    assert {str(folder.relative_to(ROOT)) for folder in arrows} == set()

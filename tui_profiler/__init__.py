@@ -15,8 +15,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
-
 __all__ = [
     "Compared",
     "Profile",
@@ -30,12 +28,19 @@ __all__ = [
 if TYPE_CHECKING:
     from tui_profiler.api import Compared, Profile, ProfileError, open_recording, profile
     from tui_profiler.probe.watch.watch import watch
+    from tui_profiler.system.version import __version__
+
+_PLACES = {
+    "__version__": "tui_profiler.system.version",
+    "watch": "tui_profiler.probe.watch.watch",
+}
+"""Of names that are not in ``tui_profiler.api``."""
 
 
 def __getattr__(name: str) -> object:
-    """Bring a verb when it is asked for: importing the package alone brings nothing."""
+    """Import a name when it is asked for: importing the package alone imports nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "tui_profiler.probe.watch.watch" if name == "watch" else "tui_profiler.api"
-    found: object = getattr(importlib.import_module(module), name)
+    module = importlib.import_module(_PLACES.get(name, "tui_profiler.api"))
+    found: object = getattr(module, name)
     return found

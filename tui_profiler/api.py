@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_profiler.queries.compare.comparison import Comparison, comparison
 from tui_profiler.queries.compare.side import Side, side_of
-from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.kind import RecordingError
 from tui_profiler.reports.csv.nodes import csv_model
 from tui_profiler.reports.html import html_comparison, html_profile
 from tui_profiler.reports.json.compare import compare_json

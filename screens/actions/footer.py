@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.queries.panel.failure import trouble
-from tui_profiler.queries.time.phases import other_phase
+from tui_profiler.queries.time.forward_kinds import other_phase
 from tui_profiler.session import Session
 
 from ..widgets.key_bar import Keys, key_bar

@@ -10,7 +10,7 @@ import click
 from tui_profiler.messages import LoadSpec, MeasureCeilings
 from tui_profiler.reports.ceilings import ceilings_report_json, ceilings_table
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.verbs.ceilings import ceilings
+from tui_profiler.verbs.one_request import ceilings
 from tui_profiler.verbs.outcome import complaint, exit_code
 
 from ..options.model import MOST_THREADS

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.compare.comparison import comparison
-from tui_profiler.recording.errors import RecordingError
-from tui_profiler.recording.kind import is_recording
+from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.reports.json.compare import compare_json
 from tui_profiler.reports.json.report_file import ReportError, is_report
 from tui_profiler.reports.text.compare import compare_table

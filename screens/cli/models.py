@@ -9,7 +9,7 @@ import click
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import ListModels
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.verbs.models import models
+from tui_profiler.verbs.one_request import models
 from tui_profiler.verbs.outcome import complaint, exit_code
 
 from ..terminal.standard_output import put, say

@@ -10,7 +10,7 @@ import click
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import ExportOnnx
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.verbs.onnx import exported_lines, onnx
+from tui_profiler.verbs.one_request import exported_lines, onnx
 from tui_profiler.verbs.outcome import MODEL_FAILED, complaint, exit_code
 
 from ..options.model import Chosen, file_option, model_options

@@ -6,7 +6,7 @@ import click
 from msgspec.structs import replace
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS

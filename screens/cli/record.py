@@ -17,8 +17,8 @@ from tui_profiler import __version__
 from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Start
-from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import Header
+from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.writer import Writer, create, overwrite
 from tui_profiler.session import Session
 from tui_profiler.source import Source

@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.messages import AnalyseParameters, Failed, Remedy, Start
-from tui_profiler.recording.errors import RecordingError
-from tui_profiler.recording.kind import is_recording
+from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
 from tui_profiler.source.spawned import Spawned, worker_command

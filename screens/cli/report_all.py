@@ -25,7 +25,7 @@ from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_sh
 from tui_profiler.reports.json_values import Json
 from tui_profiler.source.forked import Forked, Template, TemplateError
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.verbs.models import models
+from tui_profiler.verbs.one_request import models
 from tui_profiler.verbs.outcome import (
     BAD_ARGUMENTS,
     DONE,

@@ -15,8 +15,8 @@ from tui_profiler.queries.cost.verification import Verification, verify_verdict
 from tui_profiler.reports.json.verification import verification_json
 from tui_profiler.reports.text.verification import verification_table
 from tui_profiler.source.spawned import Spawned, worker_command
+from tui_profiler.verbs.one_request import exit_code, verify
 from tui_profiler.verbs.outcome import DONE, complaint
-from tui_profiler.verbs.verify import exit_code, verify
 
 from ..options.model import Chosen, model_options
 from ..terminal.standard_output import Results, columns, say, speaker

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.session import Session
-from tui_profiler.system.atomic_file import write_whole
+from tui_profiler.system.files import write_whole
 
 from .base_app import BaseApp
 

@@ -44,7 +44,7 @@ class CompareActions(ChangeActions):
     async def _compare_with(self, text: str) -> None:
         import click  # noqa: PLC0415 # first paint does without these
 
-        from tui_profiler.recording.errors import RecordingError  # noqa: PLC0415
+        from tui_profiler.recording.kind import RecordingError  # noqa: PLC0415
         from tui_profiler.reports.json.report_file import ReportError  # noqa: PLC0415
 
         from ..views.compare.opened import Opened  # noqa: PLC0415

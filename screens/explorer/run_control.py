@@ -22,8 +22,13 @@ from tui_profiler.messages import (
 from tui_profiler.queries.compare.difference import difference
 from tui_profiler.queries.panel.accepted_requests import refusal, why_gone
 from tui_profiler.queries.panel.failure import trouble
-from tui_profiler.queries.time.forward_kinds import model_label, next_model, run_models
-from tui_profiler.queries.time.phases import other_phase, why_one_phase
+from tui_profiler.queries.time.forward_kinds import (
+    model_label,
+    next_model,
+    other_phase,
+    run_models,
+    why_one_phase,
+)
 from tui_profiler.session import EMPTY, Session
 
 from ..widgets.prompt import Choice, Prompt

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
-from tui_profiler.queries.tree import filter_terms
+from tui_profiler.queries.tree.filter import read_filter
 
 from ..widgets.prompt import Choice, Prompt
 
@@ -112,7 +112,7 @@ class TreeActions(Screen[None]):
     def say_filter(self, text: str) -> None:
         """Say what a filter that was kept finds, and what of it was no term."""
         if text:
-            wrong = filter_terms.read(text).wrong
+            wrong = read_filter(text).wrong
             self.say(f"left out: {wrong[0]}" if wrong else self.tree_widget.filter_hint(text))
 
     def action_match(self, step: int) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.queries.tree.focus import Focus, SortKey, initial
 from tui_profiler.session import Tree
-from tui_profiler.system.private_files import private_directory, write_private
+from tui_profiler.system.files import private_directory, write_private
 
 from .appearance import ThemeName
 from .config import NAME

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from tui_profiler.figures.units import clock
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Failed, Remedy
+from tui_profiler.source.adapters import Timed
 from tui_profiler.source.attached import Attached, AttachError, Found, attached, find
 from tui_profiler.source.ranks import is_whole_run
 from tui_profiler.source.remote import SCHEME, address, remote
-from tui_profiler.source.time_limit import Timed
 from tui_profiler.verbs.outcome import MODEL_FAILED
 
 from ..terminal.standard_output import say

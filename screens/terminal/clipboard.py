@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from platformdirs import user_cache_path
 
-from tui_profiler.system.private_files import private_directory, write_private
+from tui_profiler.system.files import private_directory, write_private
 
 MOST_BYTES = 2**20
 """Of the text; what is longer is cut."""

@@ -18,7 +18,7 @@ import platformdirs
 from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.system.private_files import private_directory, write_private
+from tui_profiler.system.files import private_directory, write_private
 
 CRASHED = 70
 """Exit code: a mistake of ours, as sysexits.h numbers them."""

@@ -13,7 +13,7 @@ from types import TracebackType
 import click
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.system.atomic_file import write_whole
+from tui_profiler.system.files import write_whole
 
 from ..web.driver import is_served
 

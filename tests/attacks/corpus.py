@@ -26,8 +26,8 @@ from torch import nn
 from torch.export.pt2_archive import constants as archive_names
 
 from tests.archive.hostile.zips import Raw
+from tui_profiler.probe.load.architectures.ultralytics_models import ultralytics_tasks
 from tui_profiler.probe.load.common.errors import LoadError
-from tui_profiler.probe.load.ultralytics.library import ultralytics_tasks
 
 Shown = Literal["torch", "refused by torch", "part"]
 Members = dict[str, bytes]

@@ -150,11 +150,11 @@ def _import_all() -> None:
     import torchvision  # noqa: F401  # registers operators, as most programs have it
     import transformers  # noqa: F401
 
+    from tui_profiler.probe.load.architectures.ultralytics_models import ultralytics_tasks
     from tui_profiler.probe.load.common.errors import LoadError
     from tui_profiler.probe.load.files import export_archive, torchscript  # noqa: F401
     from tui_profiler.probe.load.files.allowed_operators import admitted
     from tui_profiler.probe.load.python import pickled  # noqa: F401
-    from tui_profiler.probe.load.ultralytics.library import ultralytics_tasks
     from tui_profiler.probe.sandbox import confinement  # noqa: F401
     from tui_profiler.probe.trace import trace  # noqa: F401
 

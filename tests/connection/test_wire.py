@@ -102,7 +102,7 @@ from tui_profiler.messages import (
     WindowTimes,
     Wish,
 )
-from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.hardware import Replay
 from tui_profiler.messages.live import TorchChildren
 from tui_profiler.messages.parameters import (
     Channels,
@@ -113,10 +113,10 @@ from tui_profiler.messages.parameters import (
     PrunedChannels,
     Quantised,
     Sampled,
+    Scheme,
     Spectral,
     Width,
 )
-from tui_profiler.messages.sensitivity import Scheme
 
 GPU = Gpu("H200", 0.5, 1e9, 2e9, 40.0, Unknown("not told"), 700.0, 1.9e9, "")
 NODE = Node(

@@ -43,7 +43,7 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
-from tui_profiler.source.recording_seek import Past
+from tui_profiler.source.recorded import Past
 
 SITUATIONS = ("no_grad", "grad", "training", "generate", "attached", "recorded")
 TRAINS = ("training", "recorded")

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import session_of, ticked
 from tui_profiler.messages import Ended, Figure, Heartbeat, LoopState, Program, StepTimes, Unknown
-from tui_profiler.queries.rank_modules import module_differences
-from tui_profiler.queries.ranks import parts, rank_rows, reference, verdict
+from tui_profiler.queries.ranks import module_differences, parts, rank_rows, reference, verdict
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
 
 NET = """

@@ -8,7 +8,7 @@ from tests.fixtures.record_memory import memory, recorded_with_memory
 from tests.recording.files import fixture, timed, write
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Tree
-from tui_profiler.source.recording_seek import Past
+from tui_profiler.source.recorded import Past
 
 
 def tree_at_the_end(path: Path) -> Tree:

@@ -15,7 +15,6 @@ from tests.recording.files import HEADER, fixture, messages_in, read, timed, wri
 from tests.small_model import MEASURED
 from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError, encode
 from tui_profiler.messages import Failed, Message, Nodes, Printed, TraceStarted
-from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import (
     COMPRESSED,
     HEAD_BYTES,
@@ -28,7 +27,7 @@ from tui_profiler.recording.frames import (
     preamble,
     unpacked,
 )
-from tui_profiler.recording.kind import is_recording
+from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.scan import scan
 

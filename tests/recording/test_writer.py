@@ -18,7 +18,7 @@ from tests.recording.files import HEADER, fixture, messages_in, read, timed
 from tests.small_model import MEASURED
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Printed, Tick
-from tui_profiler.recording.errors import RecordingError
+from tui_profiler.recording.kind import RecordingError
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.recording.writer import MOST_WAITING, Writer, create, overwrite
 

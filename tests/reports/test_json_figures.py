@@ -27,7 +27,7 @@ from tui_profiler.messages import (
     Replayed,
     Unknown,
 )
-from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.hardware import Replay
 from tui_profiler.reports.json import measured as json_measured
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.json_values import (

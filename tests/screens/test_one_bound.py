@@ -38,12 +38,12 @@ from tui_profiler.queries.cost.bound import (
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.roofline_node import standing
 from tui_profiler.queries.cost.roofline_view import RooflineView
-from tui_profiler.queries.panel.inside import slowest_children
+from tui_profiler.queries.panel.neighbours import slowest_children
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.tree import filter as filters
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.queries.tree.columns import figure
-from tui_profiler.queries.tree.filter_terms import BOUNDS
+from tui_profiler.queries.tree.filter import BOUNDS
 from tui_profiler.reports.conclusions import wants
 from tui_profiler.reports.csv.nodes import csv_model
 from tui_profiler.reports.json.report import json_report

@@ -21,7 +21,7 @@ from tui_profiler.messages import (
 from tui_profiler.messages.model import Phase
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
 from tui_profiler.queries.panel.phrases import input_text, last_events
-from tui_profiler.queries.time.phases import other_phase, phase, why_one_phase
+from tui_profiler.queries.time.forward_kinds import other_phase, phase, why_one_phase
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.full import full_text
 from tui_profiler.reports.text.table import table

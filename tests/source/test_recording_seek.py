@@ -15,7 +15,7 @@ from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.session import Session
 from tui_profiler.session.history import MAX_SECONDS
-from tui_profiler.source.recording_seek import ACCEPTS, REFUSAL, Past, needed
+from tui_profiler.source.recorded import ACCEPTS, REFUSAL, Past, needed
 
 
 def long_session() -> list[tuple[Message, float]]:

@@ -31,8 +31,14 @@ from tui_profiler.source import Told
 from tui_profiler.source import remembered_tree_files as files
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.remembered_tree import Remembering
-from tui_profiler.source.remembered_tree_files import keep, recall, recent
-from tui_profiler.source.remembered_tree_key import key_of, touched, versions
+from tui_profiler.source.remembered_tree_files import (
+    keep,
+    key_of,
+    recall,
+    recent,
+    touched,
+    versions,
+)
 
 SPEC = LoadSpec("resnet50")
 KEPT = (StageDone, ModelFacts, TraceStarted, Nodes, TraceDone)

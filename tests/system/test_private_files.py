@@ -18,7 +18,7 @@ from tests.fixtures.record import recorded
 from tui_profiler.messages import LoadSpec
 from tui_profiler.source import remembered_tree_files
 from tui_profiler.source.script import LogFile
-from tui_profiler.system.private_files import PROGRAM, private_directory, write_private
+from tui_profiler.system.files import PROGRAM, private_directory, write_private
 
 
 def mode(path: Path) -> int:
@@ -127,7 +127,7 @@ def test_nothing_is_open_to_others_while_it_is_made(tmp_path: Path) -> None:
     code = (
         "import sys, os; from pathlib import Path; seen = [];"
         "sys.addaudithook(lambda name, given: seen.append((name, given)));"
-        "from tui_profiler.system.private_files import private_directory, write_private;"
+        "from tui_profiler.system.files import private_directory, write_private;"
         "os.umask(0); path = private_directory(Path(sys.argv[1], 'a', 'tui-profiler', 'b'));"
         "write_private(path / 'file', b'data');"
         "print([given[1] for name, given in seen if name == 'os.mkdir']);"

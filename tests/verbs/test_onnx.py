@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from screens.cli.main import main
 from tests.hostile import TEXTS
 from tui_profiler.messages import Exported, Failed, Message
-from tui_profiler.verbs.onnx import exported_lines, onnx
+from tui_profiler.verbs.one_request import exported_lines, onnx
 
 FILE = Exported(
     path="/tmp/m.onnx",

@@ -21,7 +21,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.session import Session
 from tui_profiler.source.recorded import Recorded
-from tui_profiler.verbs.models import models
+from tui_profiler.verbs.one_request import models
 from tui_profiler.verbs.outcome import complaint, exit_code
 from tui_profiler.verbs.report import report
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from tui_profiler.messages.device import DeviceTimes
-from tui_profiler.messages.energy import Account, EnergyTotals, Replayed
+from tui_profiler.messages.base import Figure, Unknown, known
 from tui_profiler.messages.failure import Ended, Failed, Printed, Remedy
-from tui_profiler.messages.figures import Figure, Unknown, known
-from tui_profiler.messages.files import NO_FORWARD, FileFacts, FileProblem
+from tui_profiler.messages.files import NO_FORWARD, Exported, FileFacts, FileProblem
 from tui_profiler.messages.hardware import (
+    Account,
     Allocator,
     Cache,
     Core,
+    EnergyTotals,
     Gpu,
     GpuProcess,
     MigDevice,
     PerfCounters,
+    Replayed,
     Sample,
     Traffic,
 )
@@ -43,8 +44,6 @@ from tui_profiler.messages.live import (
     Tick,
     TorchChildren,
 )
-from tui_profiler.messages.memory import MemorySteps, MemoryWindow
-from tui_profiler.messages.mode import ModeSeen, Setting
 from tui_profiler.messages.model import (
     Attempt,
     Cost,
@@ -63,17 +62,20 @@ from tui_profiler.messages.model import (
     TraceStarted,
     Weight,
 )
-from tui_profiler.messages.onnx import Exported
 from tui_profiler.messages.parameters import (
     AnalyseParameters,
+    MeasureSensitivity,
     ParametersDone,
     ParametersProgress,
     ParametersStarted,
+    Sensitivity,
+    SensitivityDone,
+    SensitivityStarted,
     StopAnalysing,
     TensorStatistics,
 )
 from tui_profiler.messages.playback import Playback, Skipped, Splice
-from tui_profiler.messages.ranks import StepTimes
+from tui_profiler.messages.program import ModeSeen, Setting, StepTimes
 from tui_profiler.messages.requests import (
     CountWith,
     ExportOnnx,
@@ -100,12 +102,6 @@ from tui_profiler.messages.requests import (
     Try,
     TryAlone,
 )
-from tui_profiler.messages.sensitivity import (
-    MeasureSensitivity,
-    Sensitivity,
-    SensitivityDone,
-    SensitivityStarted,
-)
 from tui_profiler.messages.trials import (
     TRIAL_KINDS,
     WHOLE_MODEL,
@@ -117,7 +113,14 @@ from tui_profiler.messages.trials import (
     Wish,
 )
 from tui_profiler.messages.verification import Counted, Counter, SecondOpinion
-from tui_profiler.messages.windows import Region, RegionPart, WindowTimes
+from tui_profiler.messages.windows import (
+    DeviceTimes,
+    MemorySteps,
+    MemoryWindow,
+    Region,
+    RegionPart,
+    WindowTimes,
+)
 
 Message: TypeAlias = (
     Hello

@@ -1,4 +1,4 @@
-"""How a struct is laid out on the wire."""
+"""How a struct is laid out on the wire; a figure, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -22,3 +22,19 @@ class OnWire(Struct, frozen=True, array_like=True, tag=True, tag_field="_"):
 
 class Part(Struct, frozen=True, array_like=True):
     """A struct inside a message: an array of its fields. New fields go last, with a default."""
+
+
+class Unknown(Struct, frozen=True, rename={"reason": "unavailable"}):
+    """A figure that could not be had."""
+
+    reason: str
+    """A noun phrase that follows ``unavailable:``, such as ``RAPL counters need root``."""
+
+
+Figure: TypeAlias = float | Unknown
+"""A number in the unit that its field names, or ``Unknown``."""
+
+
+def known(figure: Figure | None) -> float | None:
+    """Give the number, or None where there is none."""
+    return None if isinstance(figure, Unknown) else figure

@@ -1,4 +1,4 @@
-"""What a look into a file of weights told, before anything in it was loaded."""
+"""Files: what a look into one told before it was loaded, and an ONNX file that was written."""
 
 from __future__ import annotations
 
@@ -43,3 +43,30 @@ class FileFacts(OnWire, frozen=True):
     """The user said that code in it may run: it is loaded after this was sent."""
     dangerous_globals: tuple[str, ...] = ()
     """Those of them that can run commands, open files or import: no model needs them."""
+
+
+class Exported(OnWire, frozen=True):
+    """An ONNX file was written, and passed its check."""
+
+    path: str
+    """Where to, absolute."""
+    files: tuple[str, ...]
+    """Names of the files: the model and, where they are many, the values beside it."""
+    bytes: int
+    """Of these files."""
+    opset: int
+    """Version of ONNX's own operators."""
+    exporter: str
+    """What wrote it: ``torch 2.15.0, onnx 1.23.2``."""
+    operators: int
+    """Nodes of the graph, functions that it calls not looked into."""
+    inputs: tuple[str, ...]
+    """Name, type and shape of each."""
+    parameters: int
+    """Of the model, shared ones once."""
+    parameters_in_file: int
+    """Of them, those in the graph before the exporter's own folding."""
+    missing: tuple[str, ...]
+    """Parameters of the model that are not there: no output depends on them."""
+    values_in_file: int
+    """Elements of all constants in the file as it is: parameters, buffers, and what was folded."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import Moment, OnWire, Part
-from tui_profiler.messages.figures import Figure
+from tui_profiler.messages.base import Figure, Moment, OnWire, Part
 from tui_profiler.messages.model import Phase
 
 Stage: TypeAlias = Literal[

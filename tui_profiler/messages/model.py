@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part, Positive
-from tui_profiler.messages.figures import Figure
+from tui_profiler.messages.base import Figure, OnWire, Part, Positive
 from tui_profiler.messages.hardware import Cache
 
 Kind: TypeAlias = Literal["module", "op"]

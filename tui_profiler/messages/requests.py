@@ -6,8 +6,7 @@ from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Moment, OnWire, Part
 from tui_profiler.messages.model import Phase
-from tui_profiler.messages.parameters import AnalyseParameters, StopAnalysing
-from tui_profiler.messages.sensitivity import MeasureSensitivity
+from tui_profiler.messages.parameters import AnalyseParameters, MeasureSensitivity, StopAnalysing
 from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
 

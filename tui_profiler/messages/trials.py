@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-from tui_profiler.messages.base import OnWire, Part
-from tui_profiler.messages.figures import Figure, Unknown
+from tui_profiler.messages.base import Figure, OnWire, Part, Unknown
 from tui_profiler.messages.model import Phase
 
 TrialKind: TypeAlias = Literal[

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import OnWire, Part
-from tui_profiler.messages.figures import Unknown
+from tui_profiler.messages.base import OnWire, Part, Unknown
 
 Counter: TypeAlias = Literal["flop_counter", "fvcore", "measured"]
 """``torch.utils.flop_counter``, fvcore, or what a real forward allocates."""

@@ -1,4 +1,4 @@
-"""What a forward in an operator window spends outside of operators, and inside opaque modules."""
+"""What windows and events say of modules: operators, opaque modules, GPU events, live memory."""
 
 from __future__ import annotations
 
@@ -47,3 +47,94 @@ class WindowTimes(OnWire, frozen=True):
     """float32: of them, in compiled code, in operators that no node stands for, and in calling
     those that one does: an operator may choose another, which is what was traced."""
     regions: tuple[Region, ...] = ()
+
+
+class DeviceTimes(OnWire, frozen=True):
+    """Running totals between events on the GPU's stream, around every module call of a forward.
+
+    The columns are packed native arrays, one entry for each node that was ever timed, in the order
+    of ``nodes``. Between the two events of a module lies what its kernels took and what the stream
+    waited for the host meanwhile.
+    """
+
+    at: Moment
+    """Seconds since the command was started."""
+    forwards: int
+    """Forwards read so far."""
+    dropped: int
+    """Forwards that could not be timed: too few events were free, or the module's end was lost."""
+    captured: int
+    """Forwards during the capture of a CUDA graph, in which no event is recorded."""
+    why_none: str
+    """Why no more forwards are timed; empty while they are."""
+    nodes: bytes
+    """uint32: index of the node."""
+    calls: bytes
+    """uint64: calls so far."""
+    total: bytes
+    """float64: seconds in all calls so far, inclusive."""
+    per_forward: bytes
+    """float32: median seconds a forward spends in the node, all its calls together."""
+    own_per_forward: bytes
+    """float32: the same without what modules called inside take."""
+
+
+class MemorySteps(OnWire, frozen=True):
+    """Live bytes of the forward that the tree was made of; sent with the tree, before its end.
+
+    A step is one operator call. Of a forward with more than 20,000, several neighbours are one
+    step, which keeps their most.
+    """
+
+    calls: int
+    """Operator calls of the forward."""
+    each: int
+    """Neighbouring calls in one step: 1 unless there were too many."""
+    input_bytes: int
+    """Of the inputs, which live from before to after, all together."""
+    start_bytes: int
+    """Alive before the first call: the inputs, and a cache that was passed in."""
+    nodes: bytes
+    """uint32, one for each step: index of the operator node with the most tensors."""
+    ordinals: bytes
+    """uint32, one for each step: which call that was, from 0."""
+    live: bytes
+    """uint64, one for each step: bytes in tensors after it, inputs included, weights not."""
+    whole: bytes
+    """int64, one for each step: the most in tensors and in scratch memory inside operators
+    together; -1 where the scratch is not known."""
+    makers: bytes
+    """int32, one for each tensor: index of the operator node that made it, -1 for a cache that was
+    passed in. At most 20,000, the largest."""
+    sizes: bytes
+    """uint64, one for each tensor: bytes that it is counted with in ``live``."""
+    first: bytes
+    """uint32, one for each tensor: the first call after which it is alive."""
+    last: bytes
+    """uint32, one for each tensor: the last call after which it is alive."""
+    left_out: int = 0
+    """Tensors that are counted in ``live`` and have no entry of their own."""
+
+
+class MemoryWindow(OnWire, frozen=True):
+    """What one forward on the CPU allocated, by the memory events of torch's profiler; bytes.
+
+    The columns are packed native arrays, one entry for each module that was called, in the order of
+    ``nodes``.
+    """
+
+    at: float
+    """Seconds since the command was started."""
+    weights_bytes: int
+    """Storages of parameters and buffers."""
+    inputs_bytes: int
+    """Storages of the inputs."""
+    allocated_bytes: int
+    """The most that the forward had allocated at once: activations and workspace."""
+    allocations: int
+    nodes: bytes
+    """uint32: index of the module's node."""
+    allocated: bytes
+    """uint64: allocated in its calls, modules inside included, freed or not."""
+    peak: bytes
+    """uint64: the most that the forward had allocated at once, during a call of it."""

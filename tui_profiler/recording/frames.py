@@ -36,8 +36,7 @@ from tui_profiler.messages import (
     WindowTimes,
 )
 from tui_profiler.messages.base import Part
-from tui_profiler.recording.errors import RecordingError
-from tui_profiler.recording.kind import MAGIC
+from tui_profiler.recording.kind import MAGIC, RecordingError
 
 FORMAT = 1
 MARK = b"\xf5\x9cfr"

@@ -1,4 +1,4 @@
-"""Tells a recording from other files by its first bytes; imports next to nothing."""
+"""Tells a recording from other files, and what is wrong with one; imports next to nothing."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ def is_recording(path: str | Path) -> bool:
             return file.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
+
+
+class RecordingError(Exception):
+    """One sentence of what is wrong with the file, and one of what to try.
+
+    Its text names no file: who asked for it knows which one it was.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy

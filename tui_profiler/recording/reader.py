@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -14,7 +15,6 @@ import msgspec
 
 from tui_profiler.connection.wire import Decoder, WireError, message_decoder
 from tui_profiler.messages import Message
-from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import (
     HEAD_BYTES,
     PREAMBLE_BYTES,
@@ -25,9 +25,8 @@ from tui_profiler.recording.frames import (
     is_whole,
     unpacked,
 )
-from tui_profiler.recording.kind import MAGIC
+from tui_profiler.recording.kind import MAGIC, RecordingError
 from tui_profiler.recording.scan import Entry, Hole, scan
-from tui_profiler.recording.traces import broken_traces
 
 _Described = TypeVar("_Described", Header, End)
 _NO_RECORDING: Final = "it is no recording of tui-profiler"
@@ -62,7 +61,7 @@ class Recording:
         """None where the recording was cut off."""
         self.entries = every
         """Every whole frame, in the order in which they were written."""
-        self.broken: frozenset[int] = broken_traces(every)
+        self.broken: frozenset[int] = _broken_traces(every)
         """Numbers of the trees of which a part is missing."""
         self.unreadable = 0
         """Whole frames asked for so far that hold nothing this version knows."""
@@ -157,3 +156,27 @@ def open_recording(path: str | Path) -> Recording:
     except RecordingError:
         os.close(descriptor)
         raise
+
+
+def _broken_traces(entries: Sequence[Entry]) -> frozenset[int]:
+    """Give the numbers of the trees of which a part is missing, or may be.
+
+    A tree whose parts were still coming when the recording ended is not among them.
+    """
+    broken: set[int] = set()
+    known, is_open, sequence = 0, False, -1
+    for entry in entries:
+        number, kind = entry.frame.trace, entry.frame.kind
+        begins = kind == Kind.TRACE_STARTED
+        if is_open and entry.frame.sequence != sequence + 1:
+            broken.add(known)
+        if number > known:
+            # Only its first part may come first; any tree in between is lost whole.
+            broken.update(range(known + 1, number + (not begins)))
+            is_open = begins
+        elif begins:
+            is_open = True
+        if kind == Kind.TRACE_DONE:
+            is_open = False
+        known, sequence = max(known, number), entry.frame.sequence
+    return frozenset(broken)

@@ -21,8 +21,8 @@ import msgspec
 
 from tui_profiler.connection.wire import WireError, encode
 from tui_profiler.messages import Message, Printed
-from tui_profiler.recording.errors import RecordingError
 from tui_profiler.recording.frames import SALT_BYTES, End, Header, Kind, frame, kind_of, preamble
+from tui_profiler.recording.kind import RecordingError
 
 MOST_WAITING = 256
 """Messages that wait before those that later ones repeat are left out."""

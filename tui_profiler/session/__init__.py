@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tui_profiler.session.apply import apply
+from tui_profiler.session.columns import Operators, Timing, Timings
 from tui_profiler.session.data_dependence import Bounded
-from tui_profiler.session.operators import Operators
 from tui_profiler.session.state import (
     EMPTY,
     History,
@@ -14,7 +14,6 @@ from tui_profiler.session.state import (
     Session,
     StageRecord,
 )
-from tui_profiler.session.timing import Timing, Timings
 from tui_profiler.session.tree import Tree
 
 __all__ = [

@@ -54,12 +54,15 @@ from tui_profiler.messages import (
     WindowTimes,
 )
 from tui_profiler.session import tree as trees
+from tui_profiler.session.columns import (
+    Operators,
+    Timings,
+    column_lengths_agree,
+    operator_columns_agree,
+)
 from tui_profiler.session.history import with_sample, with_tick
-from tui_profiler.session.operators import Operators, operator_columns_agree
-from tui_profiler.session.parameters import with_parameters
-from tui_profiler.session.sensitivity import with_sensitivity
+from tui_profiler.session.parameters import with_parameters, with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
-from tui_profiler.session.timing import Timings, column_lengths_agree
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import (
     DeviceTimings,

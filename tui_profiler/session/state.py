@@ -30,11 +30,9 @@ from tui_profiler.messages import (
     TrialResult,
 )
 from tui_profiler.messages.live import Stage
+from tui_profiler.session.columns import Operators, Timings
 from tui_profiler.session.history import LatencySecond, LoadSecond
-from tui_profiler.session.operators import Operators
-from tui_profiler.session.parameters import Parameters
-from tui_profiler.session.sensitivity import Sensitivities
-from tui_profiler.session.timing import Timings
+from tui_profiler.session.parameters import Parameters, Sensitivities
 from tui_profiler.session.tree import Tree
 from tui_profiler.session.windows import DeviceTimings, MeasuredMemory, Windows
 

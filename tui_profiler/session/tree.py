@@ -28,8 +28,8 @@ from tui_profiler.messages import (
     Weight,
 )
 from tui_profiler.messages.model import Method, Phase
+from tui_profiler.session.columns import Memory, memory_columns_agree
 from tui_profiler.session.data_dependence import Bounded, reach
-from tui_profiler.session.memory import Memory, memory_columns_agree
 
 
 class Tree(Struct, frozen=True, eq=False):

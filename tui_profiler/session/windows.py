@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tui_profiler.messages.device import DeviceTimes
-from tui_profiler.messages.memory import MemoryWindow
-from tui_profiler.messages.windows import Region, WindowTimes
+from tui_profiler.messages.windows import DeviceTimes, MemoryWindow, Region, WindowTimes
 
 
 class Shares(NamedTuple):

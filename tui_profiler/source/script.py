@@ -40,7 +40,7 @@ from tui_profiler.source import output_buffer
 from tui_profiler.source.signals import LEAVES, Relay, die_of
 from tui_profiler.source.spawned import PRINTED_BYTES_PER_SECOND, Spawned
 from tui_profiler.source.torch_processes import TorchProcesses
-from tui_profiler.system.private_files import PROGRAM, private_directory
+from tui_profiler.system.files import PROGRAM, private_directory
 
 LAST_LINES = 20
 """Of the output, which stay in the terminal when the explorer is left."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -25,7 +26,6 @@ from typing import IO, Protocol
 
 from tui_profiler.connection.wire import WireError, encode, message_decoder
 from tui_profiler.messages import Ended, Failed, Message, Printed, Request
-from tui_profiler.source.last_output_line import KEPT_BYTES, last_words
 from tui_profiler.system.control_group import OutOfMemoryKills, Verdict
 
 READ_BYTES = 256 * 1024
@@ -263,7 +263,7 @@ class Spawned:
             data = os.read(self._child.stdout.fileno(), READ_BYTES)
         except BlockingIOError:
             return None
-        self._output_end = (self._output_end + data)[-KEPT_BYTES:]
+        self._output_end = (self._output_end + data)[-_KEPT_BYTES:]
         if self._on_output is not None:
             self._on_output(data)
         return data
@@ -293,7 +293,7 @@ class Spawned:
             code=code,
             # Code 0 is no excuse: a worker waits for us, but a model may end its process.
             expected=self._asked_to_stop,
-            last_line=last_words(self._output_end),
+            last_line=_last_words(self._output_end),
             pid=self._child.pid,
             seconds=time.monotonic() - self._started,
             out_of_memory=verdict.by_kernel,
@@ -313,3 +313,31 @@ async def _others_gone() -> None:
 def worker_command() -> list[str]:
     """Give the command of our worker; ``-P`` keeps the user's folder from shadowing our imports."""
     return [sys.executable, "-P", "-m", "tui_profiler.probe"]
+
+
+_KEPT_BYTES = 32 * 1024
+"""Of the end of its output: a fault prints the stacks of all threads."""
+_MOST_CHARACTERS = 1000
+_FAULT = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
+_PLACE = re.compile(r'^Current thread .*\n((?:  File ".*", line \d+ in .*\n?)+)', re.MULTILINE)
+_FRAME = re.compile(r'File "(.*)", line (\d+) in ')
+
+
+def _last_words(output: bytes) -> str:
+    """Give the last line printed; of a fault, what it was and the line of the user's nearest to it.
+
+    Args:
+        output: the end of what the child printed, ``_KEPT_BYTES`` of it at most.
+    """
+    text = output.decode(errors="replace").replace("\r\n", "\n")
+    fault = next(reversed(list(_FAULT.finditer(text))), None)
+    if fault is None:
+        return text.strip().rpartition("\n")[2].strip()[:_MOST_CHARACTERS]
+    place = _PLACE.search(text, fault.end())
+    frames = _FRAME.findall(place[1]) if place is not None else []
+    at = next((f" at {file}:{line}" for file, line in frames if not _is_library(file)), "")
+    return f"{fault[1].strip()}{at}"[:_MOST_CHARACTERS]
+
+
+def _is_library(file: str) -> bool:
+    return "/lib/python" in file or file.startswith("<")

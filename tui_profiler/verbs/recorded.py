@@ -8,8 +8,7 @@ from tui_profiler.figures.units import duration
 from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import playback_of
-from tui_profiler.source.recording_seek import Past
+from tui_profiler.source.recorded import Past, playback_of
 
 
 def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:

@@ -26,7 +26,7 @@ from tui_profiler.reports.json.zoo_files import Failure, failure_file, is_good, 
 from tui_profiler.reports.json_values import Json
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
-from tui_profiler.system.atomic_file import write_whole
+from tui_profiler.system.files import write_whole
 from tui_profiler.verbs import outcome
 from tui_profiler.verbs.report import is_complete
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tui_profiler.queries.cost.totals import hottest
 from tui_profiler.queries.tree import focus as focuses
-from tui_profiler.queries.tree import jumps
+from tui_profiler.queries.tree.rows import next_mark, next_match, sibling_row
 
 from ...widgets.lines import text
 from . import lines
@@ -98,7 +98,7 @@ class TreePlaces(TreeCanvas):
 
     def next_mark(self) -> bool:
         """Go to the next marked node; False where there is none."""
-        node = jumps.next_mark(self.view)
+        node = next_mark(self.view)
         if node is not None:
             self.select(node)
         return node is not None
@@ -106,7 +106,7 @@ class TreePlaces(TreeCanvas):
     def next_match(self, step: int) -> bool:
         """Go to the next or former node that the filter found; False where there is none."""
         laid = self._outline
-        row = jumps.next_match(laid, step) if laid is not None else None
+        row = next_match(laid, step) if laid is not None else None
         if row is not None:
             self.note_place()
             self._go(row)
@@ -115,7 +115,7 @@ class TreePlaces(TreeCanvas):
     def sibling(self, step: int) -> bool:
         """Go to the next or former node below the same parent; False at the ends."""
         laid = self._outline
-        row = jumps.sibling_row(laid, step) if laid is not None else None
+        row = sibling_row(laid, step) if laid is not None else None
         if row is not None:
             self._go(row)
         return row is not None

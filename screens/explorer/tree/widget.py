@@ -8,8 +8,9 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from tui_profiler.queries.tree import filter as filters
-from tui_profiler.queries.tree import filter_terms, rows
 from tui_profiler.queries.tree import focus as focuses
+from tui_profiler.queries.tree import rows
+from tui_profiler.queries.tree.filter import read_filter
 from tui_profiler.queries.tree.focus import SortKey, sort_keys
 from tui_profiler.queries.tree.rows import Outline
 from tui_profiler.session import Timings
@@ -137,7 +138,7 @@ class NodeTree(TreePlaces):
 
     def filter_by(self, text: str) -> None:
         """Show what the text finds, with everything above it; one without a term shows all."""
-        text = filter_terms.read(text).text
+        text = read_filter(text).text
         if self._outline is not None and text != self.view.filter_text:
             self._lay(rows.filtered(self._outline, self.session, text))
             self._draw()
@@ -147,7 +148,7 @@ class NodeTree(TreePlaces):
 
         Of an empty one: what there is to type.
         """
-        asked, laid = filter_terms.read(text), self._outline
+        asked, laid = read_filter(text), self._outline
         if not text.strip():
             return EXAMPLES
         if asked.wrong or laid is None or not asked.terms:

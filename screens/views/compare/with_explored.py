@@ -11,7 +11,7 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.session import Session
-from tui_profiler.source.shared_session import Lent
+from tui_profiler.source.adapters import Lent
 
 from ...common.base_app import unix_clock
 from ...options.grid_intensity import Typed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.figures.units import count, duration, share_cell, size
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.queries.cost.bound import LETTERS
-from tui_profiler.queries.panel.inside import (
+from tui_profiler.queries.panel.neighbours import (
     Inside,
     is_block,
     operator_count,

@@ -19,7 +19,7 @@ from tui_profiler.queries.forward.memory import (
     workspace,
 )
 from tui_profiler.session import Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 from ...widgets.identity_lines import title_of
 from ...widgets.lines import Line, line_width

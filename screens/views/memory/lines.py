@@ -7,9 +7,9 @@ from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.memory_compared import comparison
 from tui_profiler.queries.forward.memory import most_tensors, peak_step, steps_of, weight_bytes
-from tui_profiler.queries.time.phases import phase
+from tui_profiler.queries.time.forward_kinds import phase
 from tui_profiler.session import Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 from ...widgets.lines import EMPTY, Line, exact, line_width
 from ...widgets.rows import Look, absent, pending, row

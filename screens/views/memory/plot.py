@@ -17,7 +17,7 @@ from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.queries.forward.memory import Column, blocks, columns, module_at, peak_step, place
 from tui_profiler.session import Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 from ...widgets.lines import EMPTY, Line, Span, line_width
 from ...widgets.rows import Look

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.forward.memory import first_step, module_at, peak_step, steps_of
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 from ...actions.view_keys import MEMORY, own_bindings
 from ...widgets.key_bar import Keys

@@ -17,8 +17,13 @@ from tui_profiler.figures.units import (
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import Tensor, Weight
-from tui_profiler.queries.panel.edges import Neighbours, short_names
-from tui_profiler.queries.panel.inside import Inside, operators, slowest_children
+from tui_profiler.queries.panel.neighbours import (
+    Inside,
+    Neighbours,
+    operators,
+    short_names,
+    slowest_children,
+)
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Tree

@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import printable, safe
-from tui_profiler.queries.panel.edges import neighbours, same_shape, sibling
+from tui_profiler.queries.panel.neighbours import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
 
 from ...actions.table import SIDE_SCREENS

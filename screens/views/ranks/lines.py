@@ -6,8 +6,15 @@ from tui_profiler.figures.units import UNAVAILABLE, TimeUnit, column_time, share
 from tui_profiler.formatting.canvas import Glyphs, split_cells
 from tui_profiler.formatting.text import fit, middle, safe
 from tui_profiler.messages import known
-from tui_profiler.queries.rank_modules import ModuleDifference
-from tui_profiler.queries.ranks import Level, RankRow, Verdict, parts, rank_rows, verdict
+from tui_profiler.queries.ranks import (
+    Level,
+    ModuleDifference,
+    RankRow,
+    Verdict,
+    parts,
+    rank_rows,
+    verdict,
+)
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session.workspace import Rank, Workspace
 

@@ -11,8 +11,7 @@ from textual.reactive import var
 from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import Glyphs
-from tui_profiler.queries.rank_modules import module_differences
-from tui_profiler.queries.ranks import RankRow, rank_rows, reference
+from tui_profiler.queries.ranks import RankRow, module_differences, rank_rows, reference
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from ...common.base_app import BaseApp

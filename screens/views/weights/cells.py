@@ -7,7 +7,7 @@ import math
 from tui_profiler.figures.units import PENDING, ZERO, count, dtype, share_cell
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import TensorStatistics
-from tui_profiler.queries.panel.weights_state import why_not_measured, why_not_read
+from tui_profiler.queries.panel.state import why_not_measured, why_not_read
 from tui_profiler.queries.parameters.weights import (
     Column,
     WeightRow,

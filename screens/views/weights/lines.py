@@ -6,18 +6,18 @@ from tui_profiler.figures.units import dtype, duration, rate, shape, share, size
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import Unknown
-from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.queries.panel.weights_state import (
+from tui_profiler.messages.parameters import Scheme
+from tui_profiler.queries.panel.state import (
     has_random_weights,
     is_measuring,
     is_reading,
     why_not_read,
 )
-from tui_profiler.queries.parameters.schemes import scheme_words
 from tui_profiler.queries.parameters.weights import (
     SORT_WORDS,
     WeightRow,
     WeightsView,
+    scheme_words,
     signal_over_noise,
 )
 from tui_profiler.session import Session

@@ -8,14 +8,18 @@ from tui_profiler.figures.units import count, dtype, shape, share, size, thousan
 from tui_profiler.formatting.text import middle, safe
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.messages.parameters import Channels, Moments, TensorStatistics, Width
-from tui_profiler.queries.panel.weights_state import (
+from tui_profiler.queries.panel.state import (
     is_measuring,
     is_reading,
     why_not_measured,
     why_not_read,
 )
-from tui_profiler.queries.parameters.schemes import scheme_words
-from tui_profiler.queries.parameters.weights import WeightRow, is_measurable, signal_over_noise
+from tui_profiler.queries.parameters.weights import (
+    WeightRow,
+    is_measurable,
+    scheme_words,
+    signal_over_noise,
+)
 
 from ...widgets.lines import EMPTY, Line, Span
 from ...widgets.rows import Look, absent, columns, pending, row, section, words

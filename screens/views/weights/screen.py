@@ -15,9 +15,15 @@ from tui_profiler.messages import (
     StopAnalysing,
 )
 from tui_profiler.queries.panel.accepted_requests import why_not_now
-from tui_profiler.queries.panel.weights_state import is_measuring, is_reading
-from tui_profiler.queries.parameters.schemes import SCHEMES, next_scheme, scheme_words
-from tui_profiler.queries.parameters.weights import SORT_WORDS, WeightsView, is_measurable
+from tui_profiler.queries.panel.state import is_measuring, is_reading
+from tui_profiler.queries.parameters.weights import (
+    SCHEMES,
+    SORT_WORDS,
+    WeightsView,
+    is_measurable,
+    next_scheme,
+    scheme_words,
+)
 
 from ...actions.view_keys import WEIGHTS, own_bindings
 from ...widgets.key_bar import Keys

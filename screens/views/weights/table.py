@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.queries.panel.weights_state import has_sensitivities
+from tui_profiler.queries.panel.state import has_sensitivities
 from tui_profiler.queries.parameters.weights import (
     Column,
     WeightRow,

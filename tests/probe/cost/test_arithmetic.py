@@ -10,8 +10,8 @@ from torch.nn import functional
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import total, traced
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC, PER_INPUT, PER_OUTPUT
+from tui_profiler.probe.cost.cost import is_free
 from tui_profiler.probe.cost.macs import MACS
-from tui_profiler.probe.cost.zero_cost import is_free
 
 SHAPE = (2, 4, 6, 6)
 ELEMENTS = 2 * 4 * 6 * 6

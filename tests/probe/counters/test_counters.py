@@ -12,10 +12,7 @@ from torch import nn
 from tests.probe.trace.traced import inputs_of
 from tests.worker import spec
 from tui_profiler.messages import Counted, SecondOpinion
-from tui_profiler.probe.counters.allocated import allocated
-from tui_profiler.probe.counters.count import count
-from tui_profiler.probe.counters.fvcore import by_fvcore
-from tui_profiler.probe.counters.torch_counter import by_torch
+from tui_profiler.probe.counters import allocated, by_fvcore, by_torch, count
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 IMAGE = torch.zeros(1, 3, 8, 8)

@@ -19,7 +19,7 @@ from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.torch_compat.opaque_modules import SCRIPTED
+from tui_profiler.probe.torch_compat.modules import SCRIPTED
 from tui_profiler.probe.trace.trace import Trace, trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:FutureWarning")

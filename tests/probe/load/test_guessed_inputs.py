@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tui_profiler.probe.load.common.input_tensors import Candidates
 from tui_profiler.probe.load.common.settings import Settings
-from tui_profiler.probe.load.inputs.examples import inputs_from
 from tui_profiler.probe.load.inputs.guesses import guesses
+from tui_profiler.probe.load.inputs.input_candidates import inputs_from
 from tui_profiler.probe.load.inputs.typed_inputs import typed_call
 
 CPU = Settings(torch.device("cpu"), None, None)

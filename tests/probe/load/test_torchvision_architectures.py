@@ -5,7 +5,7 @@ import torch
 from torchvision import models
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.architectures.torchvision_architectures import (
+from tui_profiler.probe.load.architectures.torchvision_models import (
     architecture_names,
     task_of,
 )

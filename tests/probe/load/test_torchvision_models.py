@@ -8,14 +8,14 @@ from torch import nn
 from torchvision import models
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.architectures.torchvision_architectures import (
+from tui_profiler.probe.load.architectures.torchvision_models import (
     architecture_names,
     reference_weights,
 )
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.load.model_names import list_models
+from tui_profiler.probe.worker.one_request import list_models
 
 # Crop sizes and figures as torchvision's documentation prints them (table of all available
 # classification weights).

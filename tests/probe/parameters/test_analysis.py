@@ -27,7 +27,7 @@ from tui_profiler.messages.model import Nodes, TraceDone, TraceStarted
 from tui_profiler.probe.parameters.analysis import Analysis
 from tui_profiler.probe.parameters.file_subjects import FileSubjects
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
-from tui_profiler.probe.parameters.subject import Subject
+from tui_profiler.probe.parameters.values import Subject
 from tui_profiler.probe.worker.parameters_only import messages
 from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.session import EMPTY, Session, apply

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Message, Unknown, known
-from tui_profiler.messages.sensitivity import (
+from tui_profiler.messages.parameters import (
     Change,
     MeasureSensitivity,
     PerScale,

@@ -8,7 +8,7 @@ from torch import nn
 
 from benchmarks.sensitivity import cost, elsewhere, measured, most, spearman
 from tui_profiler.messages import known
-from tui_profiler.messages.sensitivity import Scheme
+from tui_profiler.messages.parameters import Scheme
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 

@@ -94,7 +94,7 @@ from pathlib import Path
 import torch
 from tui_profiler.archive import look
 from tui_profiler.probe.process import memory_limit
-from tui_profiler.probe.load.files.mmap_tensors import mapped_tensors
+from tui_profiler.probe.load.files.state_dict import mapped_tensors
 path = Path(sys.argv[1])
 found = look(path)
 memory_limit.limit_memory(None, 2**31)

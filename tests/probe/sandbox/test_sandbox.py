@@ -25,7 +25,7 @@ from tui_profiler.probe.sandbox import landlock, seccomp
 from tui_profiler.probe.sandbox.broker import CONFINED, remove_folder
 from tui_profiler.probe.sandbox.confinement import NO_COMPILER, SWITCH
 from tui_profiler.source.spawned import Spawned, worker_command
-from tui_profiler.verbs.onnx import onnx
+from tui_profiler.verbs.one_request import onnx
 
 ABI, WHY_NO_LANDLOCK = landlock.version(landlock.CLibrary())
 WHY_NO_FILTER = seccomp.why_not(landlock.CLibrary())

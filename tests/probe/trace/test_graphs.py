@@ -13,7 +13,7 @@ from tests.probe.trace.traced import at, inputs_of, paths
 from tui_profiler.connection.wire import encode
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import is_compiled
-from tui_profiler.probe.trace.graphs import export, fx
+from tui_profiler.probe.trace.graphs import tracers
 from tui_profiler.probe.trace.graphs.traced_programs import TooLargeError
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
 
@@ -268,9 +268,9 @@ def test_nothing_of_torch_is_left_changed(tracer: str, kind: type[nn.Module]) ->
 @pytest.mark.parametrize(
     ("make", "most"),
     [
-        (fx.symbolic, fx.MOST_MODULES),
-        (export.exported_non_strict, export.MOST_MODULES),
-        (export.exported_strict, export.MOST_MODULES),
+        (tracers.symbolic, tracers.MOST_FX_MODULES),
+        (tracers.exported_non_strict, tracers.MOST_MODULES),
+        (tracers.exported_strict, tracers.MOST_MODULES),
     ],
     ids=["fx", "non-strict", "strict"],
 )

@@ -7,7 +7,7 @@ from torch import nn
 
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import traced
-from tui_profiler.probe.trace.real_cost import real_cost
+from tui_profiler.probe.trace.trace import real_cost
 
 
 class Chosen(nn.Module):

@@ -23,8 +23,8 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.trials import TrialProgress
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.trials.compile_folder import remove_stale
-from tui_profiler.probe.trials.trial_process import subject_of, try_alone
+from tui_profiler.probe.trials.experiment import subject_of, try_alone
+from tui_profiler.probe.trials.supervisor import remove_stale
 from tui_profiler.session import Session
 
 

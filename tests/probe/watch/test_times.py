@@ -16,7 +16,7 @@ from tests.probe.watch.watched_model import assert_nothing_is_left
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
-from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, ProgramTimes

@@ -20,7 +20,7 @@ from tui_profiler.messages import (
     Try,
     Wish,
 )
-from tui_profiler.messages.sensitivity import Scheme
+from tui_profiler.messages.parameters import Scheme
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trials.trials import Trials

@@ -13,7 +13,7 @@ from tui_profiler.messages import (
     Sensitivity,
     StopAnalysing,
 )
-from tui_profiler.messages.sensitivity import Scheme
+from tui_profiler.messages.parameters import Scheme
 from tui_profiler.probe.worker.interruptions import WHY
 from tui_profiler.session import Session
 

@@ -12,7 +12,7 @@ from tests.cost import cpu_seconds
 from tui_profiler.archive import Found, TensorEntry, look
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Cost, Node, Nodes, TraceDone, TraceStarted, Unknown
-from tui_profiler.probe.load.files.file_facts import file_facts
+from tui_profiler.probe.load.files.inspection import file_facts
 from tui_profiler.probe.worker.parameters_only import messages
 from tui_profiler.session import EMPTY, Session, apply
 

@@ -8,7 +8,7 @@ import torch
 
 from tests.worker import Conversation, spec
 from tui_profiler.messages import MeasureSensitivity
-from tui_profiler.messages.sensitivity import Scheme
+from tui_profiler.messages.parameters import Scheme
 from tui_profiler.session import Session
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.machine_session import FULL, GPU, IDLE, RUNNING, measured, totals
 from tests.small_model import ACT, CONV, CONV_OP, FC, ROOT, UNEVEN, folded
 from tui_profiler.messages import Account, EnergyTotals, MigDevice, Replayed, Sample, Unknown
-from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.hardware import Replay
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
     NodeEnergy,

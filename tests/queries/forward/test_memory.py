@@ -55,7 +55,7 @@ from tui_profiler.queries.forward.memory import (
     weight_tensors,
 )
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 
 def columns_of(

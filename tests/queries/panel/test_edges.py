@@ -17,7 +17,7 @@ from tests.screens.panel_session import (
     folded,
 )
 from tui_profiler.messages import Edges, Message
-from tui_profiler.queries.panel.edges import neighbours, same_shape, short_names, sibling
+from tui_profiler.queries.panel.neighbours import neighbours, same_shape, short_names, sibling
 from tui_profiler.session import Tree
 
 

@@ -19,20 +19,21 @@ from tui_profiler.messages import (
     Unknown,
     known,
 )
-from tui_profiler.messages.parameters import Moments, Pruned, Quantised, Width
-from tui_profiler.messages.sensitivity import Scheme
-from tui_profiler.queries.panel.weights_state import has_random_weights
-from tui_profiler.queries.parameters.schemes import SCHEMES, next_scheme, scheme_words
+from tui_profiler.messages.parameters import Moments, Pruned, Quantised, Scheme, Width
+from tui_profiler.queries.panel.state import has_random_weights
 from tui_profiler.queries.parameters.weights import (
     COLUMNS,
+    SCHEMES,
     SORTS,
     Column,
     WeightsView,
     figure,
     is_measurable,
+    next_scheme,
     not_finite,
     ordered,
     rows_of,
+    scheme_words,
 )
 from tui_profiler.reports.csv.weights import COLUMNS as CSV_COLUMNS
 from tui_profiler.reports.csv.weights import csv_weights

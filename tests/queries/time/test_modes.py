@@ -18,7 +18,7 @@ from tui_profiler.messages import (
     StageDone,
     Unknown,
 )
-from tui_profiler.messages.mode import ENOUGH_FORWARDS, Autograd
+from tui_profiler.messages.program import ENOUGH_FORWARDS, Autograd
 from tui_profiler.queries.cost.energy import WITH_BACKWARD, ForwardEnergy, forward_energy
 from tui_profiler.queries.time.modes import is_program, mode, mode_words
 from tui_profiler.session import EMPTY, apply

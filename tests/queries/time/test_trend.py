@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.queries.sessions import session_of, ticked
 from tui_profiler.queries.time.hysteresis import Steady
-from tui_profiler.queries.time.trend import spaced, trend
+from tui_profiler.queries.time.series import spaced, trend
 from tui_profiler.session import Session
 
 TREE = "m M 0 0\n  a A 0 0"

@@ -11,8 +11,8 @@ from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, tic
 from tui_profiler.messages import Node
 from tui_profiler.queries.tree import filter as filters
 from tui_profiler.queries.tree import focus as focuses
-from tui_profiler.queries.tree import jumps, rows
-from tui_profiler.queries.tree.filter_terms import BOUNDS, read
+from tui_profiler.queries.tree import rows
+from tui_profiler.queries.tree.filter import BOUNDS, read_filter
 from tui_profiler.session import Session
 
 
@@ -55,7 +55,7 @@ BLOCKS = ["layer1.0", "layer1.1", "layer1.2", "layer2.0", "layer2.1"]
     ],
 )
 def test_a_term_finds(typed: str, paths: list[str]) -> None:
-    assert not read(typed).wrong
+    assert not read_filter(typed).wrong
     assert found(typed) == paths
 
 
@@ -118,7 +118,7 @@ def test_operators_are_found_where_they_are_shown() -> None:
     ],
 )
 def test_a_wrong_term_is_said_and_the_rest_holds(typed: str, said: str) -> None:
-    asked = read(f"layer1 {typed}")
+    asked = read_filter(f"layer1 {typed}")
     assert asked.wrong == (said,)
     assert asked.text == "layer1"
     assert found(f"layer1 {typed}") == found("layer1")
@@ -126,9 +126,9 @@ def test_a_wrong_term_is_said_and_the_rest_holds(typed: str, said: str) -> None:
 
 @given(st.text(max_size=60))
 def test_whatever_is_typed_is_read_and_reads_the_same_again(typed: str) -> None:
-    asked = read(typed)
-    assert read(asked.text).terms == asked.terms
-    assert read(asked.text).wrong == ()
+    asked = read_filter(typed)
+    assert read_filter(asked.text).terms == asked.terms
+    assert read_filter(asked.text).wrong == ()
     assert len(asked.terms) + len(asked.wrong) == len(typed.split())
 
 
@@ -154,12 +154,12 @@ def test_the_next_match_goes_round_the_ends_in_the_order_of_the_screen() -> None
     laid = rows.filtered(start, session, "type:conv")
     seen = []
     for _ in range(5):
-        row = jumps.next_match(laid, 1)
+        row = rows.next_match(laid, 1)
         assert row is not None
         laid = rows.at_row(laid, row)
         seen.append(session.tree.nodes[laid.focus.selected].path)
     assert seen == ["conv1", "layer1.0.conv1", "layer1.1.conv1", "layer1.2.conv1", "conv1"]
-    back = jumps.next_match(laid, -1)
+    back = rows.next_match(laid, -1)
     assert back is not None
     assert session.tree.nodes[laid.rows[back]].path == "layer1.2.conv1"
-    assert jumps.next_match(start, 1) is None
+    assert rows.next_match(start, 1) is None

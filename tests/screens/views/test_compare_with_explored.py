@@ -20,7 +20,7 @@ from tui_profiler.messages import LoopState, Pause, Request, Resume
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Session, apply
 from tui_profiler.session.workspace import Workspace
-from tui_profiler.source.shared_session import Lent
+from tui_profiler.source.adapters import Lent
 from tui_profiler.verbs.compare import compare
 
 RUNNING = LoopState("running", 1.0)

@@ -27,7 +27,7 @@ from tui_profiler.messages import (
     ReplayNode,
     Unknown,
 )
-from tui_profiler.messages.energy import Replay
+from tui_profiler.messages.hardware import Replay
 from tui_profiler.session import EMPTY, Session, apply
 
 HOSTILE = "\x1b[31m[/nope]"

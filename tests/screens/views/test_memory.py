@@ -20,7 +20,7 @@ from tests.small_model import CONV_OP, TRACED, folded
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
 from tui_profiler.queries.forward.memory import first_step, peak_step, steps_of
 from tui_profiler.session import Session
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 RESNET = fold(recorded_with_memory())
 

@@ -29,8 +29,7 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.messages.parameters import Histogram
-from tui_profiler.queries.parameters.schemes import SCHEMES
-from tui_profiler.queries.parameters.weights import COLUMNS, WeightsView
+from tui_profiler.queries.parameters.weights import COLUMNS, SCHEMES, WeightsView
 from tui_profiler.session import EMPTY, Session, apply
 
 HEADINGS = {name: heading.replace(" ", "") for name, (heading, _) in _COLUMNS.items()}

@@ -20,7 +20,7 @@ from tui_profiler.messages import (
     Message,
     StopAnalysing,
 )
-from tui_profiler.queries.parameters.schemes import SCHEMES
+from tui_profiler.queries.parameters.weights import SCHEMES
 
 
 def shown(stage: Stage) -> WeightsScreen:

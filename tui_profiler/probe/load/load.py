@@ -1,17 +1,23 @@
-"""Load whatever the user named."""
+"""Load whatever the user named, and list the names there are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 
 from tui_profiler.archive import Found
-from tui_profiler.messages import LoadSpec
+from tui_profiler.messages import Listed, LoadSpec
+from tui_profiler.probe.load.architectures.timm_models import PREFIX as TIMM
+from tui_profiler.probe.load.architectures.timm_models import timm_names
+from tui_profiler.probe.load.architectures.torchvision_models import architecture_names
+from tui_profiler.probe.load.architectures.ultralytics_models import yaml_names
 from tui_profiler.probe.load.common.errors import wrong_request
 from tui_profiler.probe.load.common.initialisation import limited_modules
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.settings import Settings, set_threads, settings_of
 from tui_profiler.probe.load.files.inspection import is_file, looked_into, path_of, refusal
 from tui_profiler.probe.load.python.models import is_own_code, load_own_code
+from tui_profiler.system.demos import PREFIX, demo_names
 
 
 def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Loaded:
@@ -43,7 +49,7 @@ def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Load
 
         return load_timm(spec, settings)
     if spec.model.endswith((".yaml", ".yml")):
-        from tui_profiler.probe.load.ultralytics.models import load_ultralytics_yaml  # noqa: PLC0415
+        from tui_profiler.probe.load.architectures.ultralytics_models import load_ultralytics_yaml  # noqa: PLC0415
 
         with limited_modules():
             return load_ultralytics_yaml(spec, settings, tell)
@@ -76,3 +82,25 @@ def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
     from tui_profiler.probe.load.python.pickled import load_pickled  # noqa: PLC0415
 
     return load_pickled(path, found, spec, settings)
+
+
+def list_models(pattern: str) -> Listed:
+    """Give every name that matches, demo models first.
+
+    Args:
+        pattern: Part of a name, or a glob with ``*``, ``?`` or ``[``; case does not matter. Empty
+            is every name.
+    """
+    names = [("demo", PREFIX + name) for name in demo_names()]
+    names += [("torchvision", name) for name in architecture_names()]
+    names += [("timm", TIMM + name) for name in timm_names()]
+    names += [("ultralytics", name) for name in yaml_names()]
+    folded = pattern.casefold()
+    is_glob = any(sign in folded for sign in "*?[")
+    return Listed(
+        names=tuple(
+            (source, name)
+            for source, name in names
+            if (fnmatchcase(name, folded) if is_glob else folded in name)
+        )
+    )

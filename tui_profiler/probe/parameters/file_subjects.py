@@ -9,11 +9,12 @@ import torch
 
 from tui_profiler.archive import Found, TensorEntry
 from tui_profiler.probe.load.files.parameters_tree import is_buffer, parts_of
-from tui_profiler.probe.parameters.subject import Subject, alignment_of
 from tui_profiler.probe.parameters.values import (
     MOST_WHOLE_BYTES,
     InFile,
+    Subject,
     Values,
+    alignment_of,
     in_file_with_strides,
 )
 from tui_profiler.probe.process.wire_names import writable

@@ -8,8 +8,13 @@ from functools import partial
 import torch
 from torch.nn.parameter import is_lazy
 
-from tui_profiler.probe.parameters.subject import Subject, alignment_of
-from tui_profiler.probe.parameters.values import MOST_WHOLE_BYTES, InMemory, Values
+from tui_profiler.probe.parameters.values import (
+    MOST_WHOLE_BYTES,
+    InMemory,
+    Subject,
+    Values,
+    alignment_of,
+)
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.internals import children_of, storage_key
 from tui_profiler.probe.trace.tree.growing_tree import joined

@@ -1,11 +1,18 @@
-"""How much could be 0 for a given loss of norm: values one by one, and whole channels."""
+"""How much could be 0 for a given loss of norm: values, and channels, how large and how alike."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from tui_profiler.messages.parameters import Pruned, PrunedChannels
+import numpy as np
+import torch
+
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.messages.parameters import MOST_CHANNEL_NORMS, Channels, Pruned, PrunedChannels
 from tui_profiler.probe.parameters.distribution import Distribution, Numbers
+from tui_profiler.probe.parameters.values import BLOCK_VALUES, Values, blocks, evenly, picked
 
 LOSSES = (0.01, 0.05, 0.1, 0.2)
 """‖w − pruned‖₂ / ‖w‖₂"""
@@ -77,3 +84,103 @@ def pruned_channels(norms: Numbers) -> tuple[PrunedChannels, ...]:
     return tuple(
         PrunedChannels(loss, int(channels)) for loss, channels in zip(LOSSES, found, strict=True)
     )
+
+
+_OUTLIER = 6.0
+"""Times the median of the channels' largest magnitudes."""
+_ALIKE = 0.999
+"""Cosine of two rows from which on they are near-duplicates."""
+_MOST_COMPARED = 1024
+_MOST_COMPARED_VALUES = 1 << 20
+_MOST_PRODUCTS = 1 << 29
+"""Multiplications of all rows that are compared with each other."""
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Of each row."""
+
+    norms: Numbers
+    """(rows,): L2 norm."""
+    largest: Numbers
+    """(rows,): largest magnitude."""
+
+
+def sizes(values: Values, check: Callable[[], None]) -> _Sizes:
+    """Go through all rows."""
+    norms, largest = np.empty(values.rows), np.empty(values.rows)
+    for start, block in blocks(values):
+        check()
+        found = torch.linalg.vector_norm(block, dim=1, dtype=torch.float64)
+        most = block.abs().amax(1) if block.shape[1] else found
+        norms[start : start + len(block)] = found.cpu().numpy()
+        largest[start : start + len(block)] = most.double().cpu().numpy()
+    return _Sizes(norms, largest)
+
+
+def channels(values: Values, found: _Sizes, heads: int, check: Callable[[], None]) -> Channels:
+    """Give what the sizes of rows tell, and which rows are alike.
+
+    Args:
+        values: the tensor.
+        found: sizes of its rows.
+        heads: that its rows are divided into; 0 where they are not, or it is not known.
+        check: raises where nobody waits any more.
+    """
+    odd = _outliers(found.largest)
+    alike, compared = _near_duplicates(values, found, check)
+    rising = np.sort(found.norms)[evenly(MOST_CHANNEL_NORMS, values.rows)]
+    by_head = heads if heads and values.rows % heads == 0 else 0
+    return Channels(
+        count=values.rows,
+        size=values.columns,
+        norms=rising.astype("<f4").tobytes(),
+        dead=int((found.largest == 0).sum()),
+        outliers=len(odd),
+        first_outliers=tuple(odd[:_MOST_NAMED]),
+        pruned=pruned_channels(found.norms),
+        near_duplicates=alike,
+        compared=compared,
+        heads=by_head,
+        head_norms=_head_norms(found.norms, by_head),
+    )
+
+
+def _outliers(largest: Numbers) -> list[int]:
+    usual = float(np.median(largest))
+    odd = np.flatnonzero(largest > _OUTLIER * usual)
+    return [int(index) for index in odd[np.argsort(-largest[odd], kind="stable")]]
+
+
+def _head_norms(norms: Numbers, heads: int) -> tuple[float, ...]:
+    """Give the norm of the rows of each head."""
+    if not heads:
+        return ()
+    return tuple(math.sqrt(one) for one in (norms**2).reshape(heads, -1).sum(1).tolist())
+
+
+def _near_duplicates(
+    values: Values, found: _Sizes, check: Callable[[], None]
+) -> tuple[Figure, int]:
+    """Compare rows with each other: as many as can be in reasonable time, evenly picked."""
+    alive = [int(index) for index in np.flatnonzero(found.largest > 0)]
+    fit = math.isqrt(_MOST_PRODUCTS // max(values.columns, 1))
+    most = min(_MOST_COMPARED, fit, _MOST_COMPARED_VALUES // max(values.columns, 1))
+    if len(alive) < 2 or most < 2 or values.columns < 2:
+        return Unknown("there are no two rows that can be compared"), 0
+    rows = [alive[place] for place in evenly(most, len(alive))]
+    norms = torch.from_numpy(found.norms[rows]).float()
+    parts = []
+    for part in picked(values, rows):
+        check()
+        parts.append(part.float())
+    matrix = torch.cat(parts).cpu() / norms[:, None].clamp_min(torch.finfo(torch.float32).tiny)
+    alike = torch.zeros(len(rows), dtype=torch.bool)
+    step = max(1, BLOCK_VALUES // len(rows))
+    for start in range(0, len(rows), step):
+        check()
+        cosines = (matrix[start : start + step] @ matrix.T).abs_()
+        earlier = torch.tril(cosines, diagonal=start - 1)
+        alike[start : start + step] = (earlier > _ALIKE).any(1)
+    return float(alike.sum()), len(rows)

@@ -15,8 +15,7 @@ import torch
 
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.parameters import Spectral
-from tui_profiler.probe.parameters.rows import finite_blocks, real
-from tui_profiler.probe.parameters.values import Values
+from tui_profiler.probe.parameters.values import Values, finite_blocks, real
 
 MOST_EXACT_VALUES = 1 << 15
 TOLERANCE = 1e-4

@@ -1,4 +1,4 @@
-"""Values of one tensor, handed out in pieces: from memory, or from where they lie in a file.
+"""Values of one tensor, wherever they lie, in pieces or as rows: from memory, or from a file.
 
 1. No more than a piece is ever copied, whatever the size of the tensor.
 2. Values that lie in one place count once: an expanded tensor is as large as what it lies in.
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -154,3 +155,95 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.numel() == _reach(tensor):  # Each place once: collapsed has seen to that.
         return tensor.as_strided((tensor.numel(),), (1,))
     return None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A tensor, its names, and how to get at its values."""
+
+    owner: str
+    """Dotted path of the module that owns it."""
+    name: str
+    """Full name."""
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    """Of its values where they lie: those of an expanded tensor once."""
+    storage_bytes: int
+    alignment: int
+    """0 where not known."""
+    is_buffer: bool
+    is_contiguous: bool
+    shared_with: str
+    """Full name under which the same values were seen first; empty elsewhere."""
+    values: Callable[[], Values] | None
+    """Gives access to them; None where there are none."""
+    heads: int = 0
+    """Of the attention that its rows belong to; 0 elsewhere or where not known."""
+    why_none: str = ""
+    """Why there are none."""
+
+
+_MOST_ALIGNMENT = 4096
+
+
+def alignment_of(place: int) -> int:
+    """Give the largest power of two, up to a page, that divides an address or an offset."""
+    return min(place & -place, _MOST_ALIGNMENT) if place else _MOST_ALIGNMENT
+
+
+BLOCK_VALUES = 1 << 18
+
+
+def blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield (index of the first row, (rows, columns)) until all rows were there."""
+    for start, block in finite_blocks(values):
+        yield start, _without_others(block)
+
+
+def finite_blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the same of values that are known to be finite."""
+    each = max(1, BLOCK_VALUES // max(values.columns, 1))
+    for start in range(0, values.rows, each):
+        yield start, _as_real(values.block(start, min(start + each, values.rows)))
+
+
+def picked(values: Values, rows: Sequence[int]) -> Iterator[torch.Tensor]:
+    """Yield some rows as (rows, columns), neighbours together, in blocks."""
+    each = max(1, BLOCK_VALUES // max(values.columns, 1))
+    start = 0
+    while start < len(rows):
+        stop = start + 1
+        while stop < len(rows) and stop - start < each and rows[stop] == rows[stop - 1] + 1:
+            stop += 1
+        yield real(values.block(rows[start], rows[stop - 1] + 1))
+        start = stop
+
+
+def evenly(count: int, of: int) -> list[int]:
+    """Give so many indices out of 0 to ``of``, evenly picked, first and last among them."""
+    if count >= of:
+        return list(range(of))
+    if count <= 1:
+        return [0][:count]
+    return [index * (of - 1) // (count - 1) for index in range(count)]
+
+
+def real(block: torch.Tensor) -> torch.Tensor:
+    """Give float32 or float64 numbers: what is not finite is 0, complex values are two."""
+    return _without_others(_as_real(block))
+
+
+def _as_real(block: torch.Tensor) -> torch.Tensor:
+    if block.is_complex():
+        block = torch.view_as_real(block).reshape(block.shape[0], -1)
+    if block.dtype not in (torch.float32, torch.float64):
+        wide = torch.float32 if block.is_floating_point() else torch.float64
+        block = block.to(wide)
+    return block
+
+
+def _without_others(block: torch.Tensor) -> torch.Tensor:
+    if not bool(block.sum().isfinite()):  # Or finite numbers whose sum is not: no harm.
+        block = block.nan_to_num(0.0, 0.0, 0.0)
+    return block

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tui_profiler.probe.load.downloads import Download, DownloadError
+from tui_profiler.probe.load.common.downloads import Download, DownloadError
 
 CONFINED = "confined"
 """Second argument of a worker that is confined whatever its request is."""
@@ -452,7 +452,7 @@ class _Desk:
         self._downloads += 1
         if self._downloads > _MOST_DOWNLOADS:
             raise ValueError("the weights were fetched too often")
-        module = "tui_profiler.probe.load.downloads"
+        module = "tui_profiler.probe.load.common.downloads"
         command = [
             sys.executable, "-P", "-m", module, wanted.library, wanted.name, wanted.weights,
         ]  # fmt: skip

@@ -27,8 +27,8 @@ from tui_profiler.messages import (
     Start,
     TryAlone,
 )
-from tui_profiler.probe.load import downloads
-from tui_profiler.probe.load.downloads import Download
+from tui_profiler.probe.load.common import downloads
+from tui_profiler.probe.load.common.downloads import Download
 from tui_profiler.probe.load.files.inspection import is_file
 from tui_profiler.probe.sandbox import broker, landlock, seccomp
 from tui_profiler.probe.sandbox.broker import Broker, Delivery

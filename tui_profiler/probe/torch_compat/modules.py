@@ -1,11 +1,16 @@
-"""The modules and parameters of a model, without asking the model.
+"""The modules and parameters of a model without asking the model, and which modules are opaque.
 
 Its own ``modules()`` and ``parameters()`` may want arguments, raise, or recurse too deep.
+
+Opaque modules are compiled, scripted or captured: their parts are never called on their own. What
+is inside runs without ``nn.Module.__call__``, so the clock sees one call and nothing in it. An
+operator window sees more: the operators that such a region still calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -35,3 +40,42 @@ def each_parameter(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 def has_parameters(model: torch.nn.Module) -> bool:
     """Tell whether there is any."""
     return next(each_parameter(model), None) is not None
+
+
+COMPILED = "compiled by torch.compile: timed as a whole"
+SCRIPTED = "TorchScript runs it: timed as a whole"
+CAPTURED = "replayed as a CUDA graph: timed as a whole"
+
+_CAPTURED_IN = f"{torch.cuda.make_graphed_callables.__qualname__}.<locals>"
+"""Where torch makes the function that it puts in place of a captured module's ``forward``."""
+
+
+def why_opaque(module: torch.nn.Module) -> str:
+    """Give the reason why a module's parts are not called on their own; empty where they are.
+
+    A region that the compiler had to break into several calls its parts between them: those are
+    seen.
+    """
+    if _is_optimized(module) or module._compiled_call_impl is not None:
+        return COMPILED
+    if isinstance(module, torch.jit.ScriptModule):
+        return SCRIPTED
+    forward: Callable[..., object] | None = vars(module).get("forward")
+    if getattr(forward, "__qualname__", "").startswith(_CAPTURED_IN):
+        return CAPTURED
+    return ""
+
+
+def _is_optimized(module: torch.nn.Module) -> bool:
+    # Importing it takes two seconds; where nothing was compiled, it is not imported.
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return compiler is not None and isinstance(module, compiler.OptimizedModule)
+
+
+def part_of(path: str) -> str:
+    """Give the note for a module inside of an opaque one.
+
+    Args:
+        path: of the opaque one; empty for the model itself.
+    """
+    return f"timed as a whole with {path or 'the model'}"

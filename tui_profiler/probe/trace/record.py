@@ -14,12 +14,12 @@ from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import Kept, kept_in, tensors_of
-from tui_profiler.probe.torch_compat.opaque_modules import COMPILED, why_opaque
+from tui_profiler.probe.torch_compat.modules import COMPILED, why_opaque
 from tui_profiler.probe.torch_compat.versions import uncompiled
 from tui_profiler.probe.trace.fake.bounds import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
 from tui_profiler.probe.trace.graphs.traced_programs import BrokenGraphError, Program, Way
-from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
+from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, has_scripted

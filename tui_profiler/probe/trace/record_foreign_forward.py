@@ -25,10 +25,11 @@ from tui_profiler.messages import Attempt, InputSpec, TraceDone, Unknown
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
-from tui_profiler.probe.torch_compat.opaque_modules import CAPTURED, why_opaque
+from tui_profiler.probe.torch_compat.modules import CAPTURED, why_opaque
 from tui_profiler.probe.torch_compat.threads import is_compiled_module
 from tui_profiler.probe.trace.fake.bounds import Bounds
 from tui_profiler.probe.trace.graphs.traced_programs import Program
+from tui_profiler.probe.trace.graphs.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.guarded_recorder import (
     LOOP_SECONDS,
     CarefulRecorder,
@@ -37,10 +38,9 @@ from tui_profiler.probe.trace.guarded_recorder import (
     HiddenRecorder,
     stacked,
 )
-from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
+from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.record import Recording
 from tui_profiler.probe.trace.trace import Trace, finished
-from tui_profiler.probe.trace.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.tree.growing_tree import Place, Places
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 from tui_profiler.probe.trace.tree.weights import (

@@ -30,11 +30,10 @@ from tui_profiler.probe.torch_compat.internals import (
     storage_key,
 )
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
-from tui_profiler.probe.trace.fake.quick_fakes import quick_fake
-from tui_profiler.probe.trace.fake.shortcuts import shortcut
+from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import Twins
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
-from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
+from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.growing_tree import Place

@@ -26,6 +26,7 @@ from tui_profiler.messages import (
     MemorySteps,
     Node,
     Nodes,
+    RealCost,
     Remedy,
     TraceDone,
     TraceStarted,
@@ -36,7 +37,8 @@ from tui_profiler.probe.torch_compat.kv_cache import Kept
 from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_graph, one_line, refused
 from tui_profiler.probe.trace.fake.meta import is_on_meta
 from tui_profiler.probe.trace.graphs.traced_programs import Program, Way
-from tui_profiler.probe.trace.memory.lifetimes import peak_memory
+from tui_profiler.probe.trace.graphs.tracers import DISPATCH_FAKE, DISPATCH_REAL, TRACERS, ways
+from tui_profiler.probe.trace.lifetimes import peak_memory
 from tui_profiler.probe.trace.record import (
     ForwardError,
     NoGraphError,
@@ -45,7 +47,6 @@ from tui_profiler.probe.trace.record import (
     record,
     waiting_for_shapes,
 )
-from tui_profiler.probe.trace.tracers import DISPATCH_FAKE, TRACERS, ways
 from tui_profiler.probe.trace.tree.messages import Frozen
 from tui_profiler.probe.trace.tree.module_stack import LATER
 from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages
@@ -250,3 +251,24 @@ def _characters(node: Node) -> int:
     texts = (node.name, node.path, node.detail, node.source, node.called_from, node.note)
     tensors = len(node.inputs) + len(node.outputs) + len(node.weights)
     return sum(map(len, texts)) + 60 * tensors + sum(len(w.shared_with) for w in node.weights)
+
+
+def real_cost(model: torch.nn.Module, traced: Trace) -> RealCost | None:
+    """Record a real forward on the inputs of a trace; None where that has no figure to bound.
+
+    Args:
+        model: With its values; left as it is.
+        traced: Of the same model.
+    """
+    if not traced.done.bounded or traced.method == "dispatch:real":
+        return None
+    return _recorded_cost(model, traced.inputs)
+
+
+def _recorded_cost(model: torch.nn.Module, inputs: Inputs) -> RealCost:
+    """Record a real forward."""
+    try:
+        recording = record(model, inputs, DISPATCH_REAL, "")
+    except ForwardError as error:
+        return RealCost(None, one_line(error.error))
+    return RealCost(Frozen(recording.places).costs()[0])

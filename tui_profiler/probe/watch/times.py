@@ -16,7 +16,7 @@ import torch
 from msgspec.structs import replace
 
 from tui_profiler.messages import Message, Node, Sample, Unknown
-from tui_profiler.messages.energy import Activity
+from tui_profiler.messages.hardware import Activity
 from tui_profiler.messages.live import State
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward

@@ -52,17 +52,17 @@ def carry_out(
 def _answer(errand: Errand, stages: Stages, link: Link) -> Message:
     match errand:
         case ListModels(pattern=pattern):
-            from tui_profiler.probe.load.model_names import list_models  # noqa: PLC0415 # rule 1
+            from tui_profiler.probe.load.load import list_models  # noqa: PLC0415 # rule 1
 
             return list_models(pattern)
         case MeasureCeilings(spec=spec, again=again):
             return _ceilings(spec, stages, again=again)
         case CountWith(spec=spec, counter=counter):
-            from tui_profiler.probe.counters.count import count_with  # noqa: PLC0415
+            from tui_profiler.probe.counters import count_with  # noqa: PLC0415
 
             return count_with(counter, spec)
         case TryAlone():
-            from tui_profiler.probe.trials.trial_process import try_alone  # noqa: PLC0415
+            from tui_profiler.probe.trials.experiment import try_alone  # noqa: PLC0415
 
             return try_alone(errand, link.send)
         case ExportOnnx():

@@ -18,15 +18,18 @@ from tui_profiler.messages import (
     Pause,
     Request,
     Resume,
+    SensitivityDone,
+    SensitivityStarted,
     Step,
     StopAnalysing,
+    Unknown,
 )
-from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.link import Link, Talk
 from tui_profiler.probe.process.queued_analyses import without_looks
 from tui_profiler.probe.process.wire_names import writable
 
 if TYPE_CHECKING:
-    from tui_profiler.probe.parameters.subject import Subject
+    from tui_profiler.probe.parameters.values import Subject
 
 ANALYSING = "its parameters are looked at"
 _MOST_REASON = 300
@@ -80,3 +83,10 @@ class Analyst:
             why = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
             self._link.send(ParametersDone(self._now(), 0.0, 0, 0, why=why))
         return list(asked)
+
+
+def refuse(request: MeasureSensitivity, link: Link, now: Callable[[], float], reason: str) -> None:
+    """Say why nothing is measured."""
+    at, none = now(), Unknown("no forward was run")
+    link.send(SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under))
+    link.send(SensitivityDone(at, request.scheme, 0.0, 0, none, none, reason))

@@ -27,13 +27,13 @@ from tui_profiler.messages import (
     Unknown,
 )
 from tui_profiler.messages.live import Stage
-from tui_profiler.probe.load.files.file_facts import told_facts
 from tui_profiler.probe.load.files.inspection import (
     checked,
     damaged,
     is_file,
     looked_into,
     refusal,
+    told_facts,
 )
 from tui_profiler.probe.load.files.parameters_tree import Part, is_buffer, parts_of
 from tui_profiler.probe.process.link import Link

@@ -30,21 +30,19 @@ from tui_profiler.messages import (
 from tui_profiler.messages.live import Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.files.file_facts import told_facts
+from tui_profiler.probe.load.files.inspection import told_facts
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.parameters.model_subjects import subjects_of_model
-from tui_profiler.probe.parameters.subject import Subject
+from tui_profiler.probe.parameters.values import Subject
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.sandbox.confinement import confinement
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trace.real_cost import real_cost
-from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
+from tui_profiler.probe.trace.trace import Trace, TraceError, messages, real_cost, trace
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.worker.failures import StageError, failure
 from tui_profiler.probe.worker.loop import Loop
-from tui_profiler.probe.worker.parameter_requests import Analyst
-from tui_profiler.probe.worker.sensitivity_refusals import refuse
+from tui_profiler.probe.worker.parameter_requests import Analyst, refuse
 from tui_profiler.probe.worker.sensitivity_requests import measured
 
 _Details: TypeAlias = list[str]

@@ -50,20 +50,18 @@ from tui_profiler.messages import (
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.files.inspection import is_file
-from tui_profiler.probe.measure.devices.caches import caches
-from tui_profiler.probe.measure.devices.machine import allowed_cores
+from tui_profiler.probe.measure.devices.machine import allowed_cores, caches
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.process import memory_limit
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.worker.one_request import carry_out, failed
-from tui_profiler.probe.worker.parameter_requests import Analyst
+from tui_profiler.probe.worker.parameter_requests import Analyst, refuse
 from tui_profiler.probe.worker.parameters_only import ParametersShown, open_file
-from tui_profiler.probe.worker.sensitivity_refusals import refuse
 
 if TYPE_CHECKING:
     from tui_profiler.probe.parameters.file_subjects import FileSubjects
-    from tui_profiler.probe.parameters.subject import Subject
+    from tui_profiler.probe.parameters.values import Subject
     from tui_profiler.probe.worker.run import Run
 
 ACCEPTS = (

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import three_digits
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Account, EnergyTotals, Figure, Replayed, Sample, Unknown
-from tui_profiler.messages.energy import LEAST_SECONDS, LEAST_STEPS, EnergySource
+from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, EnergySource
 from tui_profiler.queries.time.forward_kinds import MIXED, is_mixed
 from tui_profiler.queries.time.modes import runs_backward
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds

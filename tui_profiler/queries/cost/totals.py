@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate
 from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
-from tui_profiler.messages.figures import Figure
+from tui_profiler.messages.base import Figure
 from tui_profiler.queries.cost.bound import bytes_moved, intensity, is_counted
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, MIXED, is_mixed
 from tui_profiler.queries.time.node_seconds import root_seconds

@@ -17,7 +17,7 @@ from msgspec import Struct
 from tui_profiler.messages import NO_FORWARD, Tensor, Unknown, known
 from tui_profiler.queries.forward.strip import divided
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.memory import Memory
+from tui_profiler.session.columns import Memory
 
 INPUTS = -1
 CACHE = -2

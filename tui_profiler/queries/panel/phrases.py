@@ -24,9 +24,8 @@ from tui_profiler.queries.panel.state import (
     running_stage,
     seconds_text,
 )
-from tui_profiler.queries.time.forward_kinds import notes
+from tui_profiler.queries.time.forward_kinds import inputs, notes, phase
 from tui_profiler.queries.time.modes import is_training
-from tui_profiler.queries.time.phases import inputs, phase
 from tui_profiler.session import Session
 
 

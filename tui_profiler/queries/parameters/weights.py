@@ -19,7 +19,7 @@ from tui_profiler.messages import (
     Unknown,
     known,
 )
-from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST
+from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST, Scheme
 from tui_profiler.session import Session, Tree
 
 Column: TypeAlias = Literal[
@@ -294,3 +294,33 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]
     return (*(row for _, row in with_figure), *without)
+
+
+SCHEMES: tuple[Scheme, ...] = (
+    Scheme("int8"),
+    Scheme("int8", "tensor"),
+    Scheme("int4"),
+    Scheme("int4", "tensor"),
+    Scheme("float8_e4m3fn"),
+    Scheme("values", share=0.5),
+    Scheme("channels", share=0.25),
+)
+"""What sensitivity is measured for, in the order in which a key goes through them."""
+
+
+def scheme_words(scheme: Scheme) -> str:
+    """Say what is done to a weight, in a few words."""
+    match scheme.change:
+        case "values":
+            return f"{scheme.share:.0%} of values zero".replace("%", " %")
+        case "channels":
+            return f"{scheme.share:.0%} of channels zero".replace("%", " %")
+        case stored:
+            short = {"float8_e4m3fn": "fp8 e4m3", "float8_e5m2": "fp8 e5m2"}.get(stored, stored)
+            return f"{short} per {scheme.per}"
+
+
+def next_scheme(scheme: Scheme) -> Scheme:
+    """Give the scheme after one, in a circle."""
+    at = SCHEMES.index(scheme) if scheme in SCHEMES else -1
+    return SCHEMES[(at + 1) % len(SCHEMES)]

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import duration
 from tui_profiler.messages import Setting, Unknown, known
-from tui_profiler.messages.mode import ENOUGH_FORWARDS
+from tui_profiler.messages.program import ENOUGH_FORWARDS
 from tui_profiler.session import Session
 
 ModeName: TypeAlias = Literal["inference", "training"]

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.session import Session, Tree
-from tui_profiler.session.timing import Timings
+from tui_profiler.session.columns import Timings
 
 UNEVEN = 0.85
 """Medians of parts that make less of the whole's leave something to say."""

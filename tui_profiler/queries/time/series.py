@@ -1,11 +1,15 @@
-"""A node's recent past: one value a second, from the ticks that are kept."""
+"""A node's recent past, one value a second, and whether it has become slower or faster."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Literal, TypeAlias
 
 from tui_profiler.messages import Figure, known
-from tui_profiler.session import Session
+from tui_profiler.session import Session, Timings
 
 
 def last_calls(session: Session, node: int, columns: int) -> tuple[float | None, ...]:
@@ -72,3 +76,61 @@ def _share(figure: Figure, whole: int) -> float | None:
 
 def _filled(values: list[float | None], columns: int) -> tuple[float | None, ...]:
     return (*[None] * (columns - len(values)), *values)
+
+
+Trend: TypeAlias = Literal["up", "down", ""]
+
+_SHORT_SECONDS = 5.0
+_LONG_SECONDS = 60.0
+_STEP_SECONDS = 0.9
+"""Ticks closer than this are not looked at by themselves: about one figure a second is enough."""
+_LEAST_RATIO = 0.10
+_LEAST_DEVIATIONS = 3.0
+_LEAST_FIGURES = 12
+"""Fewer seconds than this say nothing about what is usual."""
+
+
+def spaced(ticks: Sequence[Timings]) -> list[Timings]:
+    """Choose about one tick a second of the last minute, oldest first."""
+    chosen: list[Timings] = []
+    for timings in reversed(ticks):
+        if ticks[-1].tick.at - timings.tick.at > _LONG_SECONDS + _STEP_SECONDS:
+            break
+        if not chosen or chosen[-1].tick.at - timings.tick.at >= _STEP_SECONDS:
+            chosen.append(timings)
+    return chosen[::-1]
+
+
+def trend(ticks: Sequence[Timings], node: int) -> Trend:
+    """Compare the last 5 seconds with the last minute.
+
+    Args:
+        ticks: as ``spaced`` gives them.
+        node: index in the tree.
+
+    Returns:
+        ``up`` where the node takes longer now: the medians differ by more than a tenth and by more
+        than three median absolute deviations of the minute.
+    """
+    figures = _seconds_per_forward(ticks, node)
+    if len(figures) < _LEAST_FIGURES:
+        return ""
+    newest = figures[-1][0]
+    lately = median([seconds for at, seconds in figures if newest - at < _SHORT_SECONDS])
+    usual = median([seconds for _, seconds in figures])
+    deviation = median([abs(seconds - usual) for _, seconds in figures])
+    difference = lately - usual
+    if abs(difference) <= max(_LEAST_RATIO * usual, _LEAST_DEVIATIONS * deviation):
+        return ""
+    return "up" if difference > 0 else "down"
+
+
+def _seconds_per_forward(ticks: Sequence[Timings], node: int) -> list[tuple[float, float]]:
+    """Give (at, seconds a forward spent in the node since the tick before), from running totals."""
+    figures: list[tuple[float, float]] = []
+    for earlier, later in pairwise(ticks):
+        before, after = earlier.of(node), later.of(node)
+        forwards = later.tick.forwards - earlier.tick.forwards
+        if before is not None and after is not None and forwards > 0:
+            figures.append((later.tick.at, (after.total - before.total) / forwards))
+    return figures

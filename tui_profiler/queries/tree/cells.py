@@ -19,10 +19,10 @@ from tui_profiler.queries.cost.bound import (
     known_macs,
 )
 from tui_profiler.queries.cost.energy import replay_of
-from tui_profiler.queries.time import trend
 from tui_profiler.queries.time.hysteresis import Steady
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
+from tui_profiler.queries.time.series import Trend, spaced, trend
 from tui_profiler.queries.tree.columns import MEASURED, ColumnName, summed_figure
 from tui_profiler.session import Bounded, Session, Timings, Tree
 
@@ -64,7 +64,7 @@ class Cells(Struct, frozen=True):
     seconds: Value
     p95: Value
     share: Value
-    trend: trend.Trend
+    trend: Trend
     bar: Bar
     bound: BoundKind | None
     """Of most of its time, as the bar shows it."""
@@ -91,9 +91,9 @@ class Figures:
         self._scale = 1.0
         self._scales: Steady[float] = Steady(HOLD_BAR_SECONDS)
         self._bars: Steady[Bar] = Steady(HOLD_BAR_SECONDS)
-        self._trends: Steady[trend.Trend] = Steady(HOLD_TREND_SECONDS)
+        self._trends: Steady[Trend] = Steady(HOLD_TREND_SECONDS)
         self._ticks: list[Timings] = []
-        self._found_trends: dict[int, trend.Trend] = {}
+        self._found_trends: dict[int, Trend] = {}
         self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)
         self._types: dict[int, str] = {}
         self._sums = Sums(self.session)
@@ -229,7 +229,7 @@ class Figures:
         ticks = session.history.ticks
         since = ticks[-1].tick.at - self._ticks[-1].tick.at if ticks and self._ticks else -1.0
         if not 0 <= since < REFRESH_SECONDS:
-            self._ticks = trend.spaced(ticks)
+            self._ticks = spaced(ticks)
             self._found_trends.clear()
 
     def _rescale(self, tree: Tree, root: int, run_of: Callable[[int], Steps] | None) -> None:
@@ -252,12 +252,12 @@ class Figures:
         seconds = self._sums.seconds(node, steps) if steps else node_seconds(self.session, node)
         return self._share(tree, cost, seconds) or 0.0
 
-    def _trend(self, node: int) -> trend.Trend:
+    def _trend(self, node: int) -> Trend:
         if not self.measured:
             return ""
         found = self._found_trends.get(node)
         if found is None:
-            found = self._found_trends[node] = trend.trend(self._ticks, node)
+            found = self._found_trends[node] = trend(self._ticks, node)
         return self._trends.show(node, found, self.session.heard_at)
 
     def _bar(self, key: int, share: float, cells: int, shares: tuple[float, ...]) -> Bar:

@@ -11,8 +11,7 @@ import io
 from collections.abc import Iterable
 
 from tui_profiler.messages import known
-from tui_profiler.queries.parameters.schemes import scheme_words
-from tui_profiler.queries.parameters.weights import Column, WeightRow, figure
+from tui_profiler.queries.parameters.weights import Column, WeightRow, figure, scheme_words
 from tui_profiler.reports.csv.nodes import as_text
 
 COLUMNS = (

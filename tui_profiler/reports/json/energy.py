@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages import Account, EnergyTotals, Unknown
-from tui_profiler.messages.energy import EnergyOf, EnergySource
+from tui_profiler.messages.hardware import EnergyOf, EnergySource
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
     closure,

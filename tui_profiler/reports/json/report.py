@@ -25,8 +25,8 @@ from tui_profiler.messages import (
     TraceDone,
     Unknown,
 )
-from tui_profiler.messages.mode import Autograd
 from tui_profiler.messages.model import Kind, Method
+from tui_profiler.messages.program import Autograd
 from tui_profiler.queries.cost.bound import (
     BoundKind,
     bound,

@@ -26,8 +26,7 @@ from tui_profiler.probe.measure.ceilings.ceilings import (
     reasons,
     to_measure_again,
 )
-from tui_profiler.probe.measure.devices.caches import caches
-from tui_profiler.probe.measure.devices.machine import allowed_cores
+from tui_profiler.probe.measure.devices.machine import allowed_cores, caches
 
 THREADS = torch.get_num_threads()
 SCALED = replace(GOOD, scaled="one thread's rate times 2")

@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.probe.measure.clock.module_nodes import module_nodes
 from tests.probe.measure.clock.simulated_device import SimulatedDevice
-from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import (
     DeviceAggregator,

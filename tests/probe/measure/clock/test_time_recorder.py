@@ -12,7 +12,7 @@ from tests.probe.measure.clock.module_nodes import module_nodes
 from tests.probe.measure.clock.simulated_device import SimulatedDevice
 from tests.probe.measure.clock.test_device_clock import Kernel
 from tui_profiler.messages import Message, ModeSeen, Tick
-from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
 from tui_profiler.probe.measure.clock.overhead import MeasuredCost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tui_profiler.messages import Cache
-from tui_profiler.probe.measure.devices.caches import caches
+from tui_profiler.probe.measure.devices.machine import caches
 
 
 def describe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_profiler.probe.measure.devices.visible_devices import Present, cuda_indices
+from tui_profiler.probe.measure.devices.nvml import Present, cuda_indices
 
 ALIKE = tuple(Present("H100", f"GPU-{letter * 8}-0000", ()) for letter in "abc")
 UNLIKE = (Present("T4", "GPU-aaaa", ()), Present("H100", "GPU-bbbb", ()))

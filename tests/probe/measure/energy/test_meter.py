@@ -12,8 +12,7 @@ import pytest
 from tests.probe.measure.energy.test_rapl import count, domain
 from tui_profiler.messages import Account, EnergyTotals, Unknown
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.measure.energy.rapl import RaplEnergy
-from tui_profiler.probe.measure.energy.reading import Reading
+from tui_profiler.probe.measure.energy.rapl import RaplEnergy, Reading
 
 STEP_SECONDS = 0.1
 

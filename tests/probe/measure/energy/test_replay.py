@@ -12,11 +12,11 @@ from torch import nn
 
 from tui_profiler.messages import EnergyTotals, Replayed, Unknown
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.measure.energy.reading import Reading
+from tui_profiler.probe.measure.energy.rapl import Reading
 from tui_profiler.probe.measure.energy.replay import Captured, Pace, Replayer, captured
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import Trace, trace
-from tui_profiler.probe.worker.node_replay import NodeReplay
+from tui_profiler.probe.worker.interruptions import NodeReplay
 
 IDLE_WATTS = 50.0
 SENSOR_SECONDS, SEEN_SECONDS = 0.1, 0.025

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tui_profiler.probe.torch_compat.internals import FakeTensor, fake_inputs, storage_key
-from tui_profiler.probe.trace.fake.quick_fakes import quick_fake
+from tui_profiler.probe.trace.fake.shortcuts import quick_fake
 
 aten = torch.ops.aten
 SQUARE = torch.zeros(4, 4)

@@ -19,6 +19,13 @@ from typing import Any
 import torch
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.downloads import (
+    DownloadError,
+    download_of,
+    fetched,
+    offline,
+    timm_weights,
+)
 from tui_profiler.probe.load.common.errors import (
     in_words,
     model_failed,
@@ -29,18 +36,10 @@ from tui_profiler.probe.load.common.errors import (
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
 from tui_profiler.probe.load.common.input_tensors import Call, Candidates, Wish
-from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.common.memory_check import why_it_does_not_fit
+from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
 from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.common.settings import Settings, place
 from tui_profiler.probe.load.common.signature import forward_parameters
-from tui_profiler.probe.load.downloads import (
-    DownloadError,
-    download_of,
-    fetched,
-    offline,
-    timm_weights,
-)
 from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
@@ -207,18 +206,13 @@ def _loaded(
     initialise: Callable[[], torch.nn.Module] | None = None,
     cannot_run: str = "",
 ) -> Loaded:
-    def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
-        return _candidates(model, wanted, spec, settings)
-
-    return Loaded(
-        model=model,
-        facts_source="timm",
-        weights=weights,
-        candidates=made(model, settings),
+    return loaded(
+        model,
+        "timm",
+        weights,
+        lambda model, settings: _candidates(model, wanted, spec, settings),
+        settings,
         initialise=initialise,
-        published_gmacs=None,
-        published_parameters=None,
-        remake=lambda model, batch: made(model, replace(settings, batch=batch)),
         cannot_run=cannot_run,
     )
 

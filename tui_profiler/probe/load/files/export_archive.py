@@ -23,11 +23,10 @@ from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import model_failed, needs_trust, reason, wrong_request
 from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
 from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.safe_reading import held, weights_only
 from tui_profiler.probe.load.common.settings import Settings, place
 from tui_profiler.probe.load.files.export_safety import dangers, unpicklable
-from tui_profiler.probe.load.held import held
 from tui_profiler.probe.load.inputs.typed_inputs import typed_call
-from tui_profiler.probe.load.weights_only import weights_only
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 _EXAMPLE = "its example inputs"
@@ -55,9 +54,6 @@ def load_exported(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
         facts_source="torch.export archive",
         weights="its own",
         candidates=_candidates(program, spec, settings),
-        initialise=None,
-        published_gmacs=None,
-        published_parameters=None,
         remake=lambda _, batch: _candidates(program, spec, replace(settings, batch=batch)),
     )
 

@@ -33,9 +33,9 @@ from tui_profiler.probe.load.common.errors import LoadError, model_failed, needs
 from tui_profiler.probe.load.common.input_tensors import Call, Candidates
 from tui_profiler.probe.load.common.layers import modules_in_order
 from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.safe_reading import held
 from tui_profiler.probe.load.common.settings import Settings, as_the_model, place
 from tui_profiler.probe.load.files.allowed_operators import deed_of, refused_names
-from tui_profiler.probe.load.held import held
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -75,9 +75,6 @@ def load_torchscript(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
         facts_source="TorchScript archive",
         weights="its own",
         candidates=_candidates(model, spec, settings),
-        initialise=None,
-        published_gmacs=None,
-        published_parameters=None,
         remake=lambda model, batch: _candidates(model, spec, replace(settings, batch=batch)),
     )
 

@@ -22,17 +22,18 @@ from tui_profiler.probe.load.common.errors import wrong_request
 from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
 from tui_profiler.probe.load.common.settings import Settings
 from tui_profiler.probe.load.common.signature import Parameters, forward_parameters
-from tui_profiler.probe.load.hugging_face.arguments import Argument, Arguments, tensor_of
-from tui_profiler.probe.load.hugging_face.config import Config
+from tui_profiler.probe.load.hugging_face.config import Config, Sizes
 from tui_profiler.probe.load.hugging_face.forms import (
+    Argument,
+    Arguments,
     Situation,
     documented,
     forms,
     has_form,
     most_tokens,
+    tensor_of,
 )
 from tui_profiler.probe.load.hugging_face.placeholders import with_placeholders
-from tui_profiler.probe.load.hugging_face.sizes import Sizes
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.typed_inputs import Typed, parse_input
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs

@@ -11,32 +11,163 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common.downloads import DEFAULT
 from tui_profiler.probe.load.common.errors import (
     LoadError,
     in_words,
     model_failed,
+    reason,
     wrong_request,
 )
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
-from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.common.memory_check import why_it_does_not_fit
+from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
 from tui_profiler.probe.load.common.settings import Settings, place
-from tui_profiler.probe.load.downloads import DEFAULT
-from tui_profiler.probe.load.hugging_face.classes import build, choose_class, refuse_files
+from tui_profiler.probe.load.files.state_dict import file_of_weights
+from tui_profiler.probe.load.hugging_face.classes import Choice, build, choose_class, refuse_files
 from tui_profiler.probe.load.hugging_face.config import Config, fetched_folder, read_config
 from tui_profiler.probe.load.hugging_face.decode import decode_call
 from tui_profiler.probe.load.hugging_face.inputs import candidates
 from tui_profiler.probe.load.hugging_face.library import quiet, transformers_library
-from tui_profiler.probe.load.hugging_face.weights import read_values, values_asked_for
-from tui_profiler.probe.process.memory_limit import allow_untouched
-from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.process.memory_limit import allow_map, allow_untouched
+
+_PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json")
+_INDEX = ".index.json"
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Where values are read from."""
+
+    source: str | Path
+    """A folder, a file, or a name that is downloaded."""
+    shown: str
+    """As it is told: ``its own files'``, or the file as typed."""
+    is_download: bool = False
+
+
+def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
+    """Give where ``--weights`` says that the values are; None where it was not given.
+
+    Raises:
+        LoadError: There are no weights at that place.
+    """
+    text = spec.weights
+    if not text:
+        return None
+    if config.folder is None:
+        return _Values(config.shown, DEFAULT, is_download=True)
+    if text.upper() == DEFAULT:
+        if not _has_weights(config.folder):
+            raise wrong_request(
+                f"{config.shown} holds no weights beside its config",
+                (f"tui-profiler hf:{config.shown}", "random weights"),
+            )
+        return _Values(config.folder, DEFAULT)
+    folder = Path(spec.folder or ".") / Path(text).expanduser()
+    if folder.is_dir():
+        if not _has_weights(folder):
+            raise wrong_request(f"--weights: {text} holds no weights")
+        return _Values(folder, text)
+    path = file_of_weights(text, spec.folder)
+    if path is None:
+        raise wrong_request(
+            f'--weights "{text}": there is no such file or folder',
+            (f"--weights {DEFAULT}", "the files beside the config"),
+        )
+    return _Values(path, text)
+
+
+def _has_weights(folder: Path) -> bool:
+    """Say whether files that hold weights lie in a folder."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in _PATTERNS)
+
+
+def _read_values(
+    values: _Values, choice: Choice, config: Config, dtype: torch.dtype | None
+) -> tuple[torch.nn.Module, str]:
+    """Build a model with values; give it and what is to be said of its weights.
+
+    Tensors that the files lack are random, and counted.
+
+    Raises:
+        LoadError: The files cannot be read, or do not fit.
+    """
+    named: dict[str, Any] = {
+        "config": config.value,
+        "dtype": dtype or "auto",
+        "local_files_only": not values.is_download,
+        "output_loading_info": True,
+    }
+    source: Any = values.source
+    if isinstance(source, Path) and source.is_file():
+        named["state_dict"] = _state(source, values.shown)
+        source = None
+    elif isinstance(source, Path):
+        allow_map(sum(file.stat().st_size for file in source.glob("*.safetensors")))
+    try:
+        model, found = choice.from_pretrained(source, **named)
+    except Exception as error:
+        raise model_failed(
+            f"the weights of {values.shown} cannot be read into {choice.name}: {reason(error)}",
+            error=error,
+        ) from error
+    return model, _told(model, found, values, choice)
+
+
+def _told(model: torch.nn.Module, found: Any, values: _Values, choice: Choice) -> str:
+    missing = sorted(str(name) for name in found.get("missing_keys", ()))
+    wanted = len(model.state_dict())
+    if wanted and len(missing) >= wanted:
+        raise model_failed(
+            f"{values.shown} holds nothing that {choice.name} takes",
+            ("--weights FILE", "another file"),
+        )
+    if not missing:
+        return values.shown
+    return f"{values.shown} (all but {len(missing)}, which are random: {in_words(missing, 2)})"
+
+
+def _state(path: Path, shown: str) -> dict[str, torch.Tensor]:
+    """Read one file, or every file that an index names; only tensors, no code."""
+    try:
+        if path.name.endswith(_INDEX):
+            names = sorted(set(json.loads(path.read_bytes())["weight_map"].values()))
+            state: dict[str, torch.Tensor] = {}
+            for name in names:
+                if Path(name).name != name:
+                    raise ValueError(f"the index names {name!r}, which lies elsewhere")
+                state |= _tensors(path.parent / name)
+            return state
+        return _tensors(path)
+    except Exception as error:
+        raise model_failed(
+            f"{shown} cannot be read without running code: {reason(error)}", error=error
+        ) from error
+
+
+def _tensors(path: Path) -> dict[str, torch.Tensor]:
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file  # noqa: PLC0415 - comes with transformers
+
+        allow_map(path.stat().st_size)
+        return dict(load_file(path))
+    content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=False)
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__}, not tensors by name")
+    return {str(key): part for key, part in content.items() if isinstance(part, torch.Tensor)}
+
 
 _FEW_PARAMETERS = 1 << 25
 """Below this, proper values take less time than building the model twice."""
@@ -65,7 +196,7 @@ def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
         if not spec.trust:
             refuse_files(config)
         choice = choose_class(library, config, trust=spec.trust)
-        values = values_asked_for(spec, config)
+        values = _values_asked_for(spec, config)
         without_values = partial(build, choice, config, settings.dtype)
         sketch = _sketch(without_values)
         if sketch is not None:
@@ -74,7 +205,7 @@ def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
         if sketch is not None and (reason or settings.device.type == "meta"):
             return _loaded(sketch.eval(), config, spec, settings, cannot_run=reason)
         if values is not None:
-            model, said = read_values(values, choice, config, settings.dtype)
+            model, said = _read_values(values, choice, config, settings.dtype)
             return _loaded(_placed(model, settings), config, spec, settings, weights=said)
         if sketch is not None and _parameters(sketch) > _FEW_PARAMETERS:
             del sketch
@@ -159,18 +290,13 @@ def _loaded(
     initialise: _Build | None = None,
     cannot_run: str = "",
 ) -> Loaded:
-    def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
-        return candidates(model, config, spec, settings)
-
-    return Loaded(
-        model=model,
-        facts_source="transformers",
-        weights=weights,
-        candidates=made(model, settings),
+    found = loaded(
+        model,
+        "transformers",
+        weights,
+        lambda model, settings: candidates(model, config, spec, settings),
+        settings,
         initialise=initialise,
-        published_gmacs=None,
-        published_parameters=None,
-        remake=lambda model, batch: made(model, replace(settings, batch=batch)),
         cannot_run=cannot_run,
-        decode=decode_call,
     )
+    return replace(found, decode=decode_call)

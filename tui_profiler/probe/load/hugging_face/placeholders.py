@@ -15,8 +15,7 @@ import torch
 
 from tui_profiler.probe.load.common.settings import Settings
 from tui_profiler.probe.load.common.signature import parameters_of
-from tui_profiler.probe.load.hugging_face.arguments import Arguments, tensor_of
-from tui_profiler.probe.load.hugging_face.forms import Situation
+from tui_profiler.probe.load.hugging_face.forms import Arguments, Situation, tensor_of
 from tui_profiler.probe.torch_compat.internals import DATA_DEPENDENT, fake_inputs
 
 _KINDS = (

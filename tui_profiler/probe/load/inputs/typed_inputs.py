@@ -11,7 +11,7 @@ import torch
 from tui_profiler.probe.load.common.errors import LoadError, in_words, nearest, wrong_request
 from tui_profiler.probe.load.common.input_tensors import Call, Wish
 from tui_profiler.probe.load.common.layers import embeddings
-from tui_profiler.probe.load.common.memory_check import free_bytes
+from tui_profiler.probe.load.common.loaded_model import free_bytes
 from tui_profiler.probe.load.common.settings import Settings, dtype_named
 from tui_profiler.probe.load.common.signature import Parameters, forward_parameters
 from tui_profiler.probe.load.inputs.guesses import guess_named

@@ -13,9 +13,8 @@ from types import ModuleType
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError, nearest, wrong_request
 from tui_profiler.probe.load.common.factory import model_from
-from tui_profiler.probe.load.common.initialisation import seeded
+from tui_profiler.probe.load.common.initialisation import give_shapes, seeded
 from tui_profiler.probe.load.common.layers import is_lazy
-from tui_profiler.probe.load.common.lazy_layers import give_shapes
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.settings import Settings, place
 from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
@@ -72,9 +71,6 @@ def load_own_code(spec: LoadSpec, settings: Settings) -> Loaded:
         facts_source=found.source,
         weights=weights,
         candidates=candidates,
-        initialise=None,
-        published_gmacs=None,
-        published_parameters=None,
         remake=lambda model, batch: candidates_for(
             model, found.module, spec, replace(settings, batch=batch)
         ),

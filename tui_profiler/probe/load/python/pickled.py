@@ -12,15 +12,15 @@ from torch import nn
 
 from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.architectures.ultralytics_models import NAME as ULTRALYTICS
+from tui_profiler.probe.load.architectures.ultralytics_models import ultralytics_tasks
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, reason
+from tui_profiler.probe.load.common.initialisation import give_shapes
 from tui_profiler.probe.load.common.layers import is_lazy
-from tui_profiler.probe.load.common.lazy_layers import give_shapes
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.settings import Settings, as_the_model, place
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.load.python.modules import put_first_on_path
-from tui_profiler.probe.load.ultralytics.library import NAME as ULTRALYTICS
-from tui_profiler.probe.load.ultralytics.library import ultralytics_tasks
 
 _INNER_NAMES = ("ema", "model", "module", "net", "network")
 """Where training scripts put a whole model beside their optimizer's state, likeliest first."""
@@ -46,9 +46,6 @@ def load_pickled(path: Path, found: Found, spec: LoadSpec, settings: Settings) -
         facts_source="pickled module",
         weights="its own",
         candidates=candidates,
-        initialise=None,
-        published_gmacs=None,
-        published_parameters=None,
         remake=lambda model, batch: candidates_for(
             model, None, spec, replace(settings, batch=batch)
         ),

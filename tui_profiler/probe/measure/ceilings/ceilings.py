@@ -58,9 +58,8 @@ from tui_profiler.probe.measure.ceilings.rounds import (
     in_rounds,
     of_rounds,
 )
-from tui_profiler.probe.measure.devices.caches import caches
-from tui_profiler.probe.measure.devices.machine import allowed_cores, processor_name
-from tui_profiler.system.private_files import private_directory, write_private
+from tui_profiler.probe.measure.devices.machine import allowed_cores, caches, processor_name
+from tui_profiler.system.files import private_directory, write_private
 
 DTYPES = ("float32", "bfloat16", "float16")
 MEMORY, OPERATOR = "memory", "operator"

@@ -27,7 +27,7 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from tui_profiler.messages.mode import Autograd
+from tui_profiler.messages.program import Autograd
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.clock.forward import Forward, Setting, autograd_now
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Node
-from tui_profiler.messages.device import DeviceTimes
+from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
 from tui_profiler.probe.measure.clock.totals_columns import Columns
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex

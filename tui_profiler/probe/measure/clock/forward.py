@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from tui_profiler.messages.mode import Autograd
+from tui_profiler.messages.program import Autograd
 
 _SECONDS = Struct("d")
 

@@ -9,7 +9,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from tui_profiler.messages import ModeSeen, Unknown
-from tui_profiler.messages.mode import ENOUGH_FORWARDS, Setting
+from tui_profiler.messages.program import ENOUGH_FORWARDS, Setting
 from tui_profiler.probe.measure.clock import forward
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.forward import Forward

@@ -1,7 +1,8 @@
 """One NVIDIA GPU through NVML: every figure by itself known or unknown.
 
-Source: NVIDIA, NVML API Reference Guide, for functions, units and error codes; for power and its
-scopes the notes at ``NVML_FI_DEV_POWER_INSTANT`` and ``NVML_POWER_SCOPE_*`` in nvml.h.
+Source: NVIDIA, NVML API Reference Guide, for functions, units and error codes, ``nvmlReturn_t`` and
+``nvmlClocksEventReasons``; for power and its scopes the notes at ``NVML_FI_DEV_POWER_INSTANT`` and
+``NVML_POWER_SCOPE_*`` in nvml.h.
 """
 
 from __future__ import annotations
@@ -11,30 +12,83 @@ from types import ModuleType
 from typing import Any
 
 from tui_profiler.messages import Figure, Gpu, GpuProcess, MigDevice, Unknown
-from tui_profiler.probe.measure.devices.nvml_words import (
-    ARGUMENT_VERSION,
-    DEPRECATED,
-    DRIVER_NOT_LOADED,
-    FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
-    NOT_FOUND,
-    OLD_DRIVER,
-    RESET_REQUIRED,
-    UNINITIALIZED,
-    VERSION_MISMATCH,
-    reason,
-    reason_of_code,
-    throttles,
-)
+
+# nvmlReturn_t. Written down here, since pynvml is imported only where there is a driver.
+_UNINITIALIZED, _NOT_SUPPORTED, _NOT_FOUND, _DRIVER_NOT_LOADED = 1, 3, 6, 9
+FUNCTION_NOT_FOUND, _GPU_IS_LOST, _RESET_REQUIRED, _VERSION_MISMATCH = 13, 15, 16, 18
+_ARGUMENT_VERSION, _DEPRECATED = 25, 26
+
+NO_DRIVER = Unknown("no NVIDIA driver on this machine")
+_OLD_DRIVER = Unknown("this NVIDIA driver does not report it")
+
+_REASONS = {
+    _UNINITIALIZED: "the NVIDIA driver was lost",
+    2: "no GPU with this index",
+    _NOT_SUPPORTED: "this GPU does not report it",
+    4: "no permission to read it",
+    _NOT_FOUND: "the NVIDIA driver has none",
+    _DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
+    12: NO_DRIVER.reason,
+    FUNCTION_NOT_FOUND: _OLD_DRIVER.reason,
+    _GPU_IS_LOST: "the GPU was lost",
+    _RESET_REQUIRED: "the GPU needs a reset",
+    _VERSION_MISMATCH: "the NVIDIA driver and its library differ in version",
+}
+
+# Not held down: 0x1 is idle. 0x8 (hardware slowdown) is the sum of 0x40 and 0x80 on GPUs that tell
+# them apart, and is left out where one of them is set.
+_HARDWARE_SLOWDOWN, _HARDWARE_CAUSES, _IDLE = 0x8, 0x40 | 0x80, 0x1
+_THROTTLES = {
+    0x2: "clock setting",
+    0x4: "power limit",
+    _HARDWARE_SLOWDOWN: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "temperature",
+    0x40: "temperature, by hardware",
+    0x80: "power brake",
+    0x100: "display clock",
+    0x200: "board limit",
+    0x400: "reliability",
+}
+
+
+def reason(error: Exception) -> Unknown:
+    """Say why a call failed.
+
+    Args:
+        error: a ``pynvml.NVMLError``.
+    """
+    code: int = getattr(error, "value", 0)
+    return Unknown(_REASONS.get(code) or f"NVML error {code}: {error}")
+
+
+def _reason_of_code(code: int) -> Unknown:
+    """Say why one value of several in an answer is missing."""
+    return Unknown(_REASONS.get(code) or f"NVML error {code}")
+
+
+def _throttles(answer: int | Unknown) -> str:
+    """Put the reasons that hold the clock down into words; an idle GPU is not held down."""
+    if isinstance(answer, Unknown):
+        return ""
+    reasons = answer & ~_IDLE
+    if reasons & _HARDWARE_CAUSES:
+        reasons &= ~_HARDWARE_SLOWDOWN
+    words = [word for bit, word in _THROTTLES.items() if reasons & bit]
+    unnamed = reasons & ~sum(_THROTTLES)
+    if unnamed:
+        words.append(f"reason {unnamed:#x}")
+    return ", ".join(words)
+
 
 MOST_PROCESSES = 16
 
 # After these no call of the session can succeed.
-_ENDS_SESSION = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, VERSION_MISMATCH})
+_ENDS_SESSION = frozenset({_UNINITIALIZED, _DRIVER_NOT_LOADED, _VERSION_MISMATCH})
 # After these no call to this GPU can.
-_ENDS_GPU = frozenset({GPU_IS_LOST, RESET_REQUIRED})
+_ENDS_GPU = frozenset({_GPU_IS_LOST, _RESET_REQUIRED})
 # After these an older function may know the answer.
-_TRY_OLDER = frozenset({FUNCTION_NOT_FOUND, ARGUMENT_VERSION, DEPRECATED})
+_TRY_OLDER = frozenset({FUNCTION_NOT_FOUND, _ARGUMENT_VERSION, _DEPRECATED})
 
 _TEMPERATURE_OF_GPU = 0
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
@@ -100,7 +154,7 @@ class Device:
             power_watts=self.watts(),
             power_limit_watts=self.limit_watts(),
             clock_hertz=self._clock(_CLOCK_SM),
-            throttled_by=throttles(
+            throttled_by=_throttles(
                 self._ask(
                     ("nvmlDeviceGetCurrentClocksEventReasons", handle),
                     ("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
@@ -166,7 +220,7 @@ class Device:
         if isinstance(answer, Unknown):
             return answer, answer, answer, answer
         instant, average, module, memory = (
-            reason_of_code(field.nvmlReturn) if field.nvmlReturn else field.value.uiVal / 1e3
+            _reason_of_code(field.nvmlReturn) if field.nvmlReturn else field.value.uiVal / 1e3
             for field in answer
         )
         return instant, average, module, memory
@@ -200,7 +254,7 @@ class Device:
     def _process_utilisation(self) -> dict[int, float] | Unknown:
         """Give the newest share of each process; the driver's clock counts Unix microseconds."""
         newest = self._ask(("nvmlDeviceGetProcessUtilization", self._handle, 0))
-        if newest == reason_of_code(NOT_FOUND):
+        if newest == _reason_of_code(_NOT_FOUND):
             return {}
         if isinstance(newest, Unknown):
             return newest
@@ -247,7 +301,7 @@ class Device:
                 break
             function = getattr(self._library, name, None)
             if function is None:  # an older pynvml, in a process that is not ours
-                failure = OLD_DRIVER
+                failure = _OLD_DRIVER
                 continue
             try:
                 return function(*arguments)

@@ -18,11 +18,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown
-from tui_profiler.messages.energy import LEAST_STEPS, Activity, EnergyOf, EnergySource
+from tui_profiler.messages.hardware import LEAST_STEPS, Activity, EnergyOf, EnergySource
 from tui_profiler.probe.measure.devices.nvml import Nvml
-from tui_profiler.probe.measure.devices.nvml_words import NO_DRIVER
-from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy
-from tui_profiler.probe.measure.energy.reading import Reading, Source
+from tui_profiler.probe.measure.devices.nvml_device import NO_DRIVER
+from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Reading, Source
 
 LOOK_SECONDS = 0.04
 LOOK_MORE_SECONDS = 0.025

@@ -1,4 +1,4 @@
-"""Power and energy of the CPU packages and their memory, from the energy counters of RAPL.
+"""Energy counters: what one look at them tells, and those of the CPU packages and their memory.
 
 Each package counts microjoules up to a range of its own and begins again at 0; power is the
 difference over time. Source: Linux, Documentation/power/powercap/powercap.rst.
@@ -14,10 +14,35 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from tui_profiler.messages import Figure, Unknown
-from tui_profiler.messages.energy import EnergyOf
-from tui_profiler.probe.measure.energy.reading import Reading
+from tui_profiler.messages.hardware import EnergyOf
+
+
+class Reading(NamedTuple):
+    """One counter at one moment."""
+
+    of: EnergyOf
+    name: str
+    gpu: int
+    joules: Figure
+    """Ever growing; where it is unknown, ``watts`` are integrated."""
+    watts: Figure = Unknown("no power reading")
+    limit_watts: float | None = None
+
+
+class Source(Protocol):
+    """What can be asked for energy."""
+
+    def read(self, now: float) -> tuple[Reading, ...] | Unknown:
+        """Look at all counters."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
 
 _PACKAGE, _DRAM = "package", "dram"
 _LIMIT = "constraint_0_power_limit_uw"

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages import Account, EnergyTotals, Replayed, Unknown
-from tui_profiler.messages.energy import LEAST_SECONDS, LEAST_STEPS, EnergyOf, Replay
+from tui_profiler.messages.hardware import LEAST_SECONDS, LEAST_STEPS, EnergyOf, Replay
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.torch_compat.kv_cache import remade
 

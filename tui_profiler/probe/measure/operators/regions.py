@@ -15,7 +15,7 @@ from tui_profiler.messages.windows import COMPILED_CODE, Region, RegionPart, Win
 from tui_profiler.probe.measure.clock.forward_pattern import beginnings
 from tui_profiler.probe.torch_compat.internals import children_of
 from tui_profiler.probe.torch_compat.kineto import Seen
-from tui_profiler.probe.torch_compat.opaque_modules import why_opaque
+from tui_profiler.probe.torch_compat.modules import why_opaque
 
 MOST_MODULES = 200_000
 """In one message: 16 bytes each."""

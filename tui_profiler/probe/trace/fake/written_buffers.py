@@ -26,7 +26,7 @@ from tui_profiler.probe.torch_compat.internals import (
     storage_key,
     tree_map,
 )
-from tui_profiler.probe.trace.memory.lifetimes import Lifetimes
+from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from tui_profiler.messages import Cost, Node, Weight
 from tui_profiler.probe.cost.rollup import rolled_up
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.process.yielding import rest
-from tui_profiler.probe.torch_compat.opaque_modules import part_of, why_opaque
+from tui_profiler.probe.torch_compat.modules import part_of, why_opaque
 from tui_profiler.probe.trace.tree.growing_tree import Place, Places
 from tui_profiler.probe.trace.tree.module_settings import detail
 from tui_profiler.probe.trace.tree.weights import Weights

@@ -13,7 +13,7 @@ from torch import nn
 
 from tui_profiler.probe.sandbox.confinement import NO_COMPILER, confinement
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.opaque_modules import COMPILED, why_opaque
+from tui_profiler.probe.torch_compat.modules import COMPILED, why_opaque
 from tui_profiler.probe.trials.kinds.subject import (
     Change,
     Kind,

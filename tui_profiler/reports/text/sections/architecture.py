@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.figures.units import count, size, thousands
 from tui_profiler.messages import FileFacts, ModelFacts
 from tui_profiler.queries.cost.distribution import layer_types
-from tui_profiler.queries.time.phases import inputs
+from tui_profiler.queries.time.forward_kinds import inputs
 from tui_profiler.reports.document import Column, Facts, Grid, Part, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree

@@ -1,1 +1,0 @@
-"""YOLO models of Ultralytics."""

@@ -1,1 +1,0 @@
-"""Lives of tensors during a trace, and the peak they make."""
