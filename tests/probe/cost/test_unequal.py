@@ -14,7 +14,7 @@ from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import total, traced
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import Held, Own, rolled_up
-from tui_profiler.probe.trace.lifetimes import Lifetimes
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 
 FLOAT = 4
 

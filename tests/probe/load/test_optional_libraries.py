@@ -15,7 +15,7 @@ for name in ("timm", "ultralytics"):
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.worker.one_request import list_models
+from tui_profiler.probe.load.load import list_models
 print(sorted({source for source, _ in list_models("").names}))
 for model in ("timm:vit_tiny_patch16_224", "yolov8n.yaml"):
     try:

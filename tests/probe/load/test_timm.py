@@ -10,9 +10,8 @@ import torch
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.architectures.timm_models import timm_names
 from tui_profiler.probe.load.common.errors import LoadError
-from tui_profiler.probe.load.load import load
+from tui_profiler.probe.load.load import list_models, load
 from tui_profiler.probe.trace.trace import trace
-from tui_profiler.probe.worker.one_request import list_models
 
 timm = pytest.importorskip("timm")
 
@@ -118,7 +117,7 @@ def test_names_are_those_that_timm_gives() -> None:
 
 def test_names_are_read_without_importing_it() -> None:
     program = (
-        "import sys; from tui_profiler.probe.worker.one_request import list_models;"
+        "import sys; from tui_profiler.probe.load.load import list_models;"
         "assert len(list_models('timm:').names) > 1000; assert 'timm' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -14,8 +14,7 @@ from tui_profiler.probe.load.architectures.torchvision_models import (
 )
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
-from tui_profiler.probe.load.load import load
-from tui_profiler.probe.worker.one_request import list_models
+from tui_profiler.probe.load.load import list_models, load
 
 # Crop sizes and figures as torchvision's documentation prints them (table of all available
 # classification weights).

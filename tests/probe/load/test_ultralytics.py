@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.architectures.ultralytics_models import ultralytics_tasks, yaml_names
 from tui_profiler.probe.load.common.errors import LoadError
-from tui_profiler.probe.load.load import load
+from tui_profiler.probe.load.load import list_models, load
 from tui_profiler.probe.trace.trace import trace
-from tui_profiler.probe.worker.one_request import list_models
 
 # In a slim container it is installed, and OpenCV lacks system libraries: an ImportError too.
 pytest.importorskip("ultralytics", exc_type=ImportError)

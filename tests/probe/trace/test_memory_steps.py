@@ -14,10 +14,10 @@ from tests.probe.trace.traced import traced
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import LoadSpec, MemorySteps, Unknown, known
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.trace.lifetimes import MemoryLog
 from tui_profiler.probe.trace.record_foreign_forward import Hearing
 from tui_profiler.probe.trace.trace import Trace, messages, trace
 from tui_profiler.probe.trace.tree.growing_tree import Place
+from tui_profiler.probe.trace.tree.lifetimes import MemoryLog
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.session.columns import Memory
 

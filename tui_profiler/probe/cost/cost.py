@@ -21,7 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-import tui_profiler.probe.cost.arithmetic  # noqa: F401 - each enters its formulas
+import tui_profiler.probe.cost.matrix_arithmetic
+import tui_profiler.probe.cost.quantised  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call, Signature, signature_of
 from tui_profiler.probe.cost.macs import macs_formula

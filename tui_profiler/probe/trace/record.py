@@ -19,11 +19,11 @@ from tui_profiler.probe.torch_compat.versions import uncompiled
 from tui_profiler.probe.trace.fake.bounds import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
 from tui_profiler.probe.trace.graphs.traced_programs import BrokenGraphError, Program, Way
-from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, has_scripted
 from tui_profiler.probe.trace.tree.growing_tree import Places
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
 from tui_profiler.probe.trace.tree.weights import (
     all_modules,

@@ -38,10 +38,10 @@ from tui_profiler.probe.trace.guarded_recorder import (
     HiddenRecorder,
     stacked,
 )
-from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.record import Recording
 from tui_profiler.probe.trace.trace import Trace, finished
 from tui_profiler.probe.trace.tree.growing_tree import Place, Places
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 from tui_profiler.probe.trace.tree.weights import (
     all_modules,

@@ -33,10 +33,10 @@ from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import Twins
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
-from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.growing_tree import Place
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 from tui_profiler.probe.trace.tree.tensors import described, described_by_name
 

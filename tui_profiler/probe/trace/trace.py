@@ -38,7 +38,6 @@ from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_grap
 from tui_profiler.probe.trace.fake.meta import is_on_meta
 from tui_profiler.probe.trace.graphs.traced_programs import Program, Way
 from tui_profiler.probe.trace.graphs.tracers import DISPATCH_FAKE, DISPATCH_REAL, TRACERS, ways
-from tui_profiler.probe.trace.lifetimes import peak_memory
 from tui_profiler.probe.trace.record import (
     ForwardError,
     NoGraphError,
@@ -47,6 +46,7 @@ from tui_profiler.probe.trace.record import (
     record,
     waiting_for_shapes,
 )
+from tui_profiler.probe.trace.tree.lifetimes import peak_memory
 from tui_profiler.probe.trace.tree.messages import Frozen
 from tui_profiler.probe.trace.tree.module_stack import LATER
 from tui_profiler.probe.trace.tree.weights import packed_bytes, weight_storages

@@ -58,7 +58,7 @@ def _answer(errand: Errand, stages: Stages, link: Link) -> Message:
         case MeasureCeilings(spec=spec, again=again):
             return _ceilings(spec, stages, again=again)
         case CountWith(spec=spec, counter=counter):
-            from tui_profiler.probe.counters import count_with  # noqa: PLC0415
+            from tui_profiler.probe.worker.counters import count_with  # noqa: PLC0415
 
             return count_with(counter, spec)
         case TryAlone():

@@ -26,8 +26,8 @@ from tui_profiler.probe.torch_compat.internals import (
     storage_key,
     tree_map,
 )
-from tui_profiler.probe.trace.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
+from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 
 _T = TypeVar("_T")
 

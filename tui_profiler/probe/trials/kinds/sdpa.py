@@ -61,7 +61,7 @@ class _Attention(NamedTuple):
     """Its last operator."""
 
 
-def _attentions(graph: Graph) -> list[_Attention]:
+def attentions(graph: Graph) -> list[_Attention]:
     """Give all that are found in a graph."""
     found = (_around(node) for node in graph.nodes if node.target in _SOFTMAX_NAMES)
     return [one for one in found if one is not None]
@@ -70,7 +70,7 @@ def _attentions(graph: Graph) -> list[_Attention]:
 def _fuse(graph_module: GraphModule) -> int:
     """Put one fused operator in the place of each, in place; gives how many there were."""
     graph = graph_module.graph
-    found = _attentions(graph)
+    found = attentions(graph)
     for one in found:
         with graph.inserting_before(one.end):
             keys = graph.call_function(_aten.transpose.int, (one.keys_transposed, -2, -1))
@@ -200,7 +200,7 @@ _LEVELS = 3
 class _Recorded(NamedTuple):
     plain: _Forward
     fused: _Forward
-    _attentions: int
+    attentions: int
 
 
 @dataclass

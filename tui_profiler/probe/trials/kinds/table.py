@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from tui_profiler.messages import TrialKind
 from tui_profiler.probe.trials.kinds import (
-    autocast,
     channels_last,
     compile,
+    context_managers,
     fold_conv_bn,
-    inference_mode,
     int8_dynamic,
     larger_batch,
     remove_identity,
@@ -23,13 +22,13 @@ from tui_profiler.probe.trials.kinds.subject import Kind
 KINDS: Mapping[TrialKind, Kind] = {
     "fold-conv-bn": fold_conv_bn.KIND,
     "channels-last": channels_last.KIND,
-    "bf16-autocast": autocast.BF16,
-    "fp16-autocast": autocast.FP16,
+    "bf16-autocast": context_managers.BF16,
+    "fp16-autocast": context_managers.FP16,
     "int8-dynamic": int8_dynamic.KIND,
     "compile": compile.KIND,
     "sdpa": sdpa.KIND,
     "larger-batch": larger_batch.KIND,
-    "inference-mode": inference_mode.KIND,
+    "inference-mode": context_managers.INFERENCE_MODE,
     "threads": threads.KIND,
     "static-kv-cache": static_kv_cache.KIND,
     "remove-dropout-identity": remove_identity.KIND,

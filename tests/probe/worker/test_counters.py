@@ -12,8 +12,8 @@ from torch import nn
 from tests.probe.trace.traced import inputs_of
 from tests.worker import spec
 from tui_profiler.messages import Counted, SecondOpinion
-from tui_profiler.probe.counters import allocated, by_fvcore, by_torch, count
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.worker.counters import allocated, by_fvcore, by_torch, count
 
 IMAGE = torch.zeros(1, 3, 8, 8)
 CONVOLUTION = 4 * 8 * 8 * 3 * 3 * 3

@@ -1,4 +1,4 @@
-"""Autocast: matrix products, convolutions and the like in 16 bits, weights kept as they are."""
+"""Context managers around a forward: autocast in 16 bits, and inference mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui_profiler.probe.trials.kinds.subject import Change, Kind, Subject, as_it
 _NAMES = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
-def _change(dtype: torch.dtype, subject: Subject) -> Change:
+def _autocast(dtype: torch.dtype, subject: Subject) -> Change:
     baseline, device = as_it_is(subject), subject.device.type
 
     def call(given: object) -> object:
@@ -36,5 +36,21 @@ def _why_not(dtype: torch.dtype, module: nn.Module, inputs: Inputs) -> str:
     return ""
 
 
-BF16 = Kind(partial(_change, torch.bfloat16), partial(_why_not, torch.bfloat16))
-FP16 = Kind(partial(_change, torch.float16), partial(_why_not, torch.float16))
+BF16 = Kind(partial(_autocast, torch.bfloat16), partial(_why_not, torch.bfloat16))
+FP16 = Kind(partial(_autocast, torch.float16), partial(_why_not, torch.float16))
+
+
+def _inference_mode(subject: Subject) -> Change:
+    baseline = as_it_is(subject)
+    module, inputs = subject.module, subject.inputs
+
+    def call(keywords: object) -> object:
+        with torch.inference_mode():
+            return module(
+                *inputs.args, **(keywords if isinstance(keywords, dict) else inputs.kwargs)
+            )
+
+    return Change(baseline, replace(baseline, call=call), "inference_mode instead of no_grad")
+
+
+INFERENCE_MODE = Kind(_inference_mode)
