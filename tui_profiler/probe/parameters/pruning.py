@@ -86,9 +86,9 @@ def pruned_channels(norms: Numbers) -> tuple[PrunedChannels, ...]:
     )
 
 
-_OUTLIER = 6.0
+OUTLIER = 6.0
 """Times the median of the channels' largest magnitudes."""
-_ALIKE = 0.999
+ALIKE = 0.999
 """Cosine of two rows from which on they are near-duplicates."""
 _MOST_COMPARED = 1024
 _MOST_COMPARED_VALUES = 1 << 20
@@ -149,7 +149,7 @@ def channels(values: Values, found: _Sizes, heads: int, check: Callable[[], None
 
 def _outliers(largest: Numbers) -> list[int]:
     usual = float(np.median(largest))
-    odd = np.flatnonzero(largest > _OUTLIER * usual)
+    odd = np.flatnonzero(largest > OUTLIER * usual)
     return [int(index) for index in odd[np.argsort(-largest[odd], kind="stable")]]
 
 
@@ -182,5 +182,5 @@ def _near_duplicates(
         check()
         cosines = (matrix[start : start + step] @ matrix.T).abs_()
         earlier = torch.tril(cosines, diagonal=start - 1)
-        alike[start : start + step] = (earlier > _ALIKE).any(1)
+        alike[start : start + step] = (earlier > ALIKE).any(1)
     return float(alike.sum()), len(rows)

@@ -32,7 +32,7 @@ from tui_profiler.probe.parameters.values import Values, evenly, picked
 _GROUP = 128
 _SCALE_BITS = 32
 """Of a scale: float32."""
-_ENOUGH_DB = 30.0
+ENOUGH_DB = 30.0
 """3.2 % of the norm: a limit of ours. What that does to the model's output is another question."""
 _MOST_VALUES = 1 << 18
 """That are stored and read back; of a larger tensor whole rows, evenly picked."""
@@ -158,7 +158,7 @@ def width(found: tuple[Quantised, ...], dtype: str, size: int, count: int) -> Wi
     now = 8 * size / count
     best: Quantised | None = None
     for one in sorted(found, key=lambda one: (one.bits, -_number(one.sqnr_db))):
-        if _number(one.sqnr_db) >= _ENOUGH_DB and one.bits < now:
+        if _number(one.sqnr_db) >= ENOUGH_DB and one.bits < now:
             best = one
             break
     if best is None:

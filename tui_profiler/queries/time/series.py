@@ -84,7 +84,7 @@ _SHORT_SECONDS = 5.0
 _LONG_SECONDS = 60.0
 _STEP_SECONDS = 0.9
 """Ticks closer than this are not looked at by themselves: about one figure a second is enough."""
-_LEAST_RATIO = 0.10
+LEAST_RATIO = 0.10
 _LEAST_DEVIATIONS = 3.0
 _LEAST_FIGURES = 12
 """Fewer seconds than this say nothing about what is usual."""
@@ -120,7 +120,7 @@ def trend(ticks: Sequence[Timings], node: int) -> Trend:
     usual = median([seconds for _, seconds in figures])
     deviation = median([abs(seconds - usual) for _, seconds in figures])
     difference = lately - usual
-    if abs(difference) <= max(_LEAST_RATIO * usual, _LEAST_DEVIATIONS * deviation):
+    if abs(difference) <= max(LEAST_RATIO * usual, _LEAST_DEVIATIONS * deviation):
         return ""
     return "up" if difference > 0 else "down"
 
