@@ -13,6 +13,7 @@ from importlib import import_module
 
 from msgspec import Struct
 from msgspec.structs import replace
+from textual.actions import parse
 from textual.binding import Binding
 from textual.keys import _character_to_key
 
@@ -185,8 +186,11 @@ def bound(kind: type) -> dict[str, str]:
         if parent.__module__.startswith("screens"):
             for binding in vars(parent).get("BINDINGS", ()):
                 assert isinstance(binding, Binding)
+                _, name, given = parse(binding.action)
+                # What a part of the explorer does, the screen hands on to it.
+                action = str(given[0]) if name == "do" else binding.action
                 for key in binding.key.split(","):
-                    found.setdefault(key, binding.action)
+                    found.setdefault(key, action)
     return found
 
 

@@ -12,7 +12,7 @@ from tui_profiler.queries.tree.columns import COLUMN_WORDS
 from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, SortKey
 from tui_profiler.session import Session
 
-from .table import DEPTHS, EXPLORER, Key, shown
+from .table import BY_NAME, DEPTHS, EXPLORER, Key, shown
 
 _ORDERS: dict[SortKey, str] = {
     **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
@@ -28,7 +28,7 @@ class Command(Struct, frozen=True):
     name: str
     help: str
     action: str
-    """As Textual runs it: ``sort_by('macs')``."""
+    """As its row names it: ``sort_by('macs')``."""
     key: str = ""
     """Empty where it has none."""
     why_not: str = ""
@@ -47,15 +47,16 @@ def commands(
     """
     of_keys = tuple(_of_key(key, session) for key in keys if key.action != "palette")
     found = [*of_keys]
+    sort, theme, mouse = BY_NAME
     found += [
-        Command(f"sort {SORT_LABELS[key]}", _ORDERS[key], f"sort_by('{key}')")
+        Command(f"{sort.label} {SORT_LABELS[key]}", _ORDERS[key], f"{sort.action}('{key}')")
         for key in _ORDERED_BY
     ]
     found += [
-        Command(f"theme {theme}", "draw in these colours", f"use_theme('{theme}')")
-        for theme in sorted(themes)
+        Command(f"{theme.label} {name}", theme.help, f"{theme.action}('{name}')")
+        for name in sorted(themes)
     ]
-    found.append(Command("mouse", "mouse off, or on again", "toggle_mouse"))
+    found.append(_of_key(mouse, session))
     return tuple(found)
 
 

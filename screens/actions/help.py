@@ -29,6 +29,19 @@ _GROUPS = {
     "look": "look",
     "screens": "screens",
 }
+_DEPTH = Key("1…9", "", "depth", "unfold to that depth", "fold")
+"""All of ``DEPTHS`` in one row."""
+
+
+def key_table() -> str:
+    """Return the keys of the explorer by group, as the table of ``docs/keys.md``."""
+    lines = ["| key | what it does |", "|---|---|"]
+    for group, title in _GROUPS.items():
+        found = [key for key in (*EXPLORER, _DEPTH) if key.group == group]
+        if found:
+            lines.append(f"| **{title}** | |")
+            lines += [f"| `{shown(key)}` | {key.help} |" for key in found]
+    return "\n".join(lines) + "\n"
 
 
 def key_lines(
@@ -42,7 +55,7 @@ def key_lines(
     Those that the probe of ``session`` does not accept are dimmed, with the reason.
     """
     if any(key.action == "toggle_fold" for key in keys):  # Of the explorer.
-        keys = (*keys, Key("1…9", "", "depth", "unfold to that depth", "fold"))
+        keys = (*keys, _DEPTH)
     wanted = search.casefold()
     lines: list[Line] = []
     for group, title in _GROUPS.items():

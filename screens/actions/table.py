@@ -29,6 +29,21 @@ class Key(Struct, frozen=True):
     columns, ``left-narrow`` only there."""
     request: str = ""
     """The request that the probe must accept for it."""
+    on: str = ""
+    """Which part of the explorer does it, by the method of that name; empty: the screen itself."""
+    asks: bool = False
+    """Whether it opens a prompt: what is typed next goes there."""
+    needs_tree: bool = False
+    """Whether it does nothing until there is a tree on screen; so does all that is on it."""
+    explains: bool = False
+    """Whether its function says why not, because there is more to say than of the request."""
+    at_once: bool = False
+    """Whether it changes the tree alone, and is repeated as fast as keys come."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the function: that of ``move(1)`` is move."""
+        return self.action.partition("(")[0]
 
 
 SIDE_SCREENS: tuple[Key, ...] = (
@@ -83,32 +98,80 @@ EXPLORER: tuple[Key, ...] = (
         "find",
         "/",
         "left!",
+        on="tree_keys",
+        asks=True,
     ),
-    Key("n", "match(1)", "next", "next match of the filter", "find"),
-    Key("N", "match(-1)", "former", "former match of the filter", "find"),
-    Key("s", "sort", "sort", "sort siblings by the next column", "find", "", "left!"),
-    Key("S", "reverse", "reverse", "reverse the order, or sort anew by a live column", "find"),
-    Key("enter", "open", "open", "block: make it the root; leaf: open it", "move", "↵", "left!"),
-    Key("o", "node", "node", "open the node screen from anywhere", "move"),
+    Key("n", "match(1)", "next", "next match of the filter", "find", on="tree_keys"),
+    Key("N", "match(-1)", "former", "former match of the filter", "find", on="tree_keys"),
     Key(
-        "escape,backspace", "back", "back", "back: drop the filter, then one root up", "move", "esc"
+        "s", "sort", "sort", "sort siblings by the next column", "find", "", "left!", on="tree_keys"
     ),
-    Key("z", "hottest", "hottest", "go to the module with the most self time", "find", "", "left"),
-    Key("b", "mark", "mark", "mark the node, or take its mark away", "find"),
-    Key("apostrophe", "next_mark", "next mark", "go to the next mark", "find", "'"),
+    Key(
+        "S",
+        "reverse",
+        "reverse",
+        "reverse the order, or sort anew by a live column",
+        "find",
+        on="tree_keys",
+    ),
+    Key(
+        "enter",
+        "open",
+        "open",
+        "block: make it the root; leaf: open it",
+        "move",
+        "↵",
+        "left!",
+        needs_tree=True,
+    ),
+    Key("o", "node", "node", "open the node screen from anywhere", "move", needs_tree=True),
+    Key(
+        "escape,backspace",
+        "back",
+        "back",
+        "back: drop the filter, then one root up",
+        "move",
+        "esc",
+        on="tree_keys",
+    ),
+    Key(
+        "z",
+        "hottest",
+        "hottest",
+        "go to the module with the most self time",
+        "find",
+        "",
+        "left",
+        on="tree_keys",
+    ),
+    Key("b", "mark", "mark", "mark the node, or take its mark away", "find", on="tree_keys"),
+    Key("apostrophe", "next_mark", "next mark", "go to the next mark", "find", "'", on="tree_keys"),
     Key(
         "ctrl+o",
         "jump_back",
         "jump back",
         "go where the cursor was before a jump: hottest, filter, mark, another screen",
         "find",
+        on="tree_keys",
     ),
     Key("p", "pause", "pause", "pause the view; the model runs on", "live", "", "left"),
     Key("p", "pause", "halt", "stand still, or play", "play", "", "play!", "Play"),
-    Key("less_than_sign", "seek(-5)", "back", "5 s back", "play", "<", "play!", "Seek"),
-    Key("greater_than_sign", "seek(5)", "on", "5 s on", "play", ">", "play!", "Seek"),
-    Key("shift+left", "seek(-60)", "back", "a minute back", "play", request="Seek"),
-    Key("shift+right", "seek(60)", "on", "a minute on", "play", request="Seek"),
+    Key(
+        "less_than_sign",
+        "seek(-5)",
+        "back",
+        "5 s back",
+        "play",
+        "<",
+        "play!",
+        "Seek",
+        on="requests",
+    ),
+    Key(
+        "greater_than_sign", "seek(5)", "on", "5 s on", "play", ">", "play!", "Seek", on="requests"
+    ),
+    Key("shift+left", "seek(-60)", "back", "a minute back", "play", request="Seek", on="requests"),
+    Key("shift+right", "seek(60)", "on", "a minute on", "play", request="Seek", on="requests"),
     Key(
         "plus,equals_sign", "speed(2)", "faster", "twice as fast", "play", "+", "play!", "SetSpeed"
     ),
@@ -122,9 +185,17 @@ EXPLORER: tuple[Key, ...] = (
         "@",
         "play!",
         request="Seek",
+        on="requests",
+        asks=True,
     ),
     Key(
-        "P", "hold", "hold", "hold the model (press twice), or let it run", "live", request="Pause"
+        "P",
+        "hold",
+        "hold",
+        "hold the model (press twice), or let it run",
+        "live",
+        request="Pause",
+        on="requests",
     ),
     Key(
         "full_stop",
@@ -134,6 +205,7 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         ".",
         request="Step",
+        on="requests",
     ),
     Key(
         "B",
@@ -142,6 +214,8 @@ EXPLORER: tuple[Key, ...] = (
         "another batch size, or other inputs; then the difference to before shows",
         "live",
         request="SetBatch",
+        on="requests",
+        asks=True,
     ),
     Key(
         "D",
@@ -150,6 +224,8 @@ EXPLORER: tuple[Key, ...] = (
         "another device or dtype; then the difference to before shows",
         "live",
         request="Start",
+        on="requests",
+        asks=True,
     ),
     Key(
         "V",
@@ -158,6 +234,7 @@ EXPLORER: tuple[Key, ...] = (
         "show the next model that the program calls, and keep it",
         "live",
         request="ShowModel",
+        on="requests",
     ),
     Key(
         "F",
@@ -166,6 +243,8 @@ EXPLORER: tuple[Key, ...] = (
         "run the other forward of a model that generates: prefill or decode",
         "live",
         request="SetPhase",
+        on="requests",
+        explains=True,
     ),
     Key(
         "E",
@@ -176,12 +255,30 @@ EXPLORER: tuple[Key, ...] = (
         "live",
         request="ReplayNode",
     ),
-    Key("down,j", "move(1)", "down", "one row down", "move", "↓ j"),
-    Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k"),
-    Key("ctrl+d,pagedown", "page(1)", "page", "half a page down", "move", "ctrl+d"),
-    Key("ctrl+u,pageup", "page(-1)", "page", "half a page up", "move", "ctrl+u"),
-    Key("g,home", "first", "top", "first row", "move", "g"),
-    Key("G,end", "last", "bottom", "last row", "move", "G"),
+    Key("down,j", "move(1)", "down", "one row down", "move", "↓ j", on="tree_keys", at_once=True),
+    Key("up,k", "move(-1)", "up", "one row up", "move", "↑ k", on="tree_keys", at_once=True),
+    Key(
+        "ctrl+d,pagedown",
+        "page(1)",
+        "page",
+        "half a page down",
+        "move",
+        "ctrl+d",
+        on="tree_keys",
+        at_once=True,
+    ),
+    Key(
+        "ctrl+u,pageup",
+        "page(-1)",
+        "page",
+        "half a page up",
+        "move",
+        "ctrl+u",
+        on="tree_keys",
+        at_once=True,
+    ),
+    Key("g,home", "first", "top", "first row", "move", "g", on="tree_keys", at_once=True),
+    Key("G,end", "last", "bottom", "last row", "move", "G", on="tree_keys", at_once=True),
     Key(
         "right_square_bracket",
         "sibling(1)",
@@ -189,6 +286,8 @@ EXPLORER: tuple[Key, ...] = (
         "next node below the same parent",
         "move",
         "]",
+        on="tree_keys",
+        at_once=True,
     ),
     Key(
         "left_square_bracket",
@@ -197,14 +296,36 @@ EXPLORER: tuple[Key, ...] = (
         "former node below the same parent",
         "move",
         "[",
+        on="tree_keys",
+        at_once=True,
     ),
-    Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l"),
-    Key("left,h", "fold", "fold", "fold, or go to the parent", "fold", "← h"),
-    Key("space", "toggle_fold", "fold", "fold or unfold", "fold"),
-    Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{"),
-    Key("right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}"),
-    Key("a", "operators", "operators", "show or hide operators in the tree", "fold"),
-    Key("u", "group", "equal", "equal blocks in a row as one row with sums, or one by one", "fold"),
+    Key("right,l", "unfold", "unfold", "unfold", "fold", "→ l", on="tree_keys", at_once=True),
+    Key(
+        "left,h",
+        "fold",
+        "fold",
+        "fold, or go to the parent",
+        "fold",
+        "← h",
+        on="tree_keys",
+        at_once=True,
+    ),
+    Key("space", "toggle_fold", "fold", "fold or unfold", "fold", on="tree_keys", at_once=True),
+    Key("left_curly_bracket", "fold_all", "fold all", "fold all", "fold", "{", on="tree_keys"),
+    Key(
+        "right_curly_bracket", "unfold_all", "unfold all", "unfold all", "fold", "}", on="tree_keys"
+    ),
+    Key(
+        "a", "operators", "operators", "show or hide operators in the tree", "fold", on="tree_keys"
+    ),
+    Key(
+        "u",
+        "group",
+        "equal",
+        "equal blocks in a row as one row with sums, or one by one",
+        "fold",
+        on="tree_keys",
+    ),
     Key(
         "tab",
         "panels",
@@ -215,7 +336,12 @@ EXPLORER: tuple[Key, ...] = (
         "left-narrow",
     ),
     Key(
-        "i", "why", "why", "why this figure: where it comes from, or why it is unavailable", "look"
+        "i",
+        "why",
+        "why",
+        "why this figure: where it comes from, or why it is unavailable",
+        "look",
+        needs_tree=True,
     ),
     Key(
         "y",
@@ -223,6 +349,9 @@ EXPLORER: tuple[Key, ...] = (
         "copy",
         "copy, over SSH too: y or p the node's path, r its row, l the panel, s the screen",
         "look",
+        on="copying",
+        asks=True,
+        needs_tree=True,
     ),
     Key(
         "e",
@@ -230,9 +359,19 @@ EXPLORER: tuple[Key, ...] = (
         "export",
         "write the screen, the rows or a report to a file",
         "look",
+        on="copying",
+        asks=True,
     ),
-    Key("c", "columns", "columns", "choose the columns of the tree, and their order", "look"),
-    Key("T", "theme", "theme", "next theme", "look"),
+    Key(
+        "c",
+        "columns",
+        "columns",
+        "choose the columns of the tree, and their order",
+        "look",
+        on="appearance",
+        needs_tree=True,
+    ),
+    Key("T", "theme", "theme", "next theme", "look", on="appearance"),
     Key(
         "plus,equals_sign",
         "speed(2)",
@@ -249,6 +388,7 @@ EXPLORER: tuple[Key, ...] = (
         "compare",
         "hold this model against another model, a recording or a JSON report, node by node",
         "live",
+        asks=True,
     ),
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
     Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
@@ -270,20 +410,51 @@ EXPLORER: tuple[Key, ...] = (
         "restart the worker; of a program that was attached to, record the tree anew",
         "live",
         request="Start",
+        on="requests",
+        explains=True,
     ),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
     Key("q", "leave", "quit", "quit", "screens"),
 )
 DEPTHS: tuple[Key, ...] = tuple(
-    Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold")
+    Key(str(depth), f"depth({depth})", "depth", f"unfold to depth {depth}", "fold", on="tree_keys")
     for depth in range(1, 10)
 )
+
+
+BY_NAME: tuple[Key, ...] = (
+    Key("", "sort_by", "sort", "", "find", on="tree_keys"),
+    Key("", "use_theme", "theme", "draw in these colours", "look", on="appearance"),
+    Key("", "toggle_mouse", "mouse", "mouse off, or on again", "look", on="appearance"),
+)
+"""What has no key: the palette alone does it."""
+OF_FUNCTION: Mapping[str, Key] = {
+    **{key.name: key for key in reversed((*EXPLORER, *DEPTHS))},
+    **{key.name: key for key in BY_NAME},
+}
+"""Name of a function to a row of it, the first one."""
+
+
+def textual_action(action: str) -> str:
+    """Return an action of the explorer as Textual runs it: what a part does, the screen hands on.
+
+    Args:
+        action: as its row names it.
+    """
+    key = OF_FUNCTION.get(action.partition("(")[0])
+    return f"do({action!r})" if key is not None and key.on else action
 
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
     """Give Textual's bindings."""
     return [
-        Binding(key.keys, key.action, key.label, show=False, id=action_name(key.action))
+        Binding(
+            key.keys,
+            textual_action(key.action) if key.on else key.action,
+            key.label,
+            show=False,
+            id=action_name(key.action),
+        )
         for key in keys
     ]
 

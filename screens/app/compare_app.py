@@ -31,6 +31,3 @@ class CompareApp(BaseApp):
     def get_default_screen(self) -> Screen[None]:
         """Start at the comparison."""
         return CompareScreen(self.glyphs, self._two)
-
-    def redraw(self) -> None:
-        """Leave it to the screen, which draws by itself."""

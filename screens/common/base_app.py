@@ -78,7 +78,7 @@ class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
         """Leave a screen, and free it a moment later.
 
         Its widgets refer to each other, so only the collector frees them, which runs once in hours
-        (``GARBAGE`` in ``explorer/layout.py``): 0.4 MB per screen. Textual 8 also keeps the lines
+        (``GARBAGE`` in ``explorer/screen.py``): 0.4 MB per screen. Textual 8 also keeps the lines
         of the last 1,024 screens, in the cache of ``StylesCache.get_inner_outer``.
         """
         widgets = self.screen.walk_children(with_self=True)
@@ -181,8 +181,8 @@ class BaseApp(ThemedApp[int]):
         self._redrawing = self.set_interval(1 / rate, self.redraw)
 
     def redraw(self) -> Awaitable[None] | None:
-        """Show what is new; called at the rate."""
-        raise NotImplementedError
+        """Show what is new, where the screens do not draw by themselves; called at the rate."""
+        return None
 
     def action_leave(self) -> None:
         """Quit, whatever screen is on top."""
@@ -217,8 +217,8 @@ class BaseApp(ThemedApp[int]):
         return False
 
     def let_script_go(self) -> None:
-        """Quit; the script runs on."""
-        raise NotImplementedError
+        """Quit; a script runs on."""
+        self.exit(0)
 
     def show_ranks(self) -> bool:
         """Go to all ranks of the run; gives whether there are any."""

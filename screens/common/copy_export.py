@@ -6,15 +6,19 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
+from msgspec import Struct
 from textual.screen import Screen
 
-from tui_profiler.formatting.text import safe
+from tui_profiler.formatting.text import printable, safe
+from tui_profiler.queries.panel.phrases import model_name
 from tui_profiler.session import Session
 from tui_profiler.system.files import write_whole
 
+from ..widgets.prompt import Choice, Prompt
 from .base_app import BaseApp
 
 KINDS = {
@@ -30,10 +34,130 @@ REPORTS = (".md", ".json", ".pftrace")
 """Those that speak of the whole session, whatever the screen shows of it."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME = 60
-_Result = TypeVar("_Result")
 
 
-def copy_text(screen: Screen[_Result], what: str, text: str, say: Callable[[str], None]) -> None:
+class Given(Struct, frozen=True):
+    """What a screen gives away."""
+
+    view: str
+    """Name of the screen, for a file's name."""
+    session: Callable[[], Session]
+    path: Callable[[], str]
+    """Gives the path of the node that the screen speaks of."""
+    row: Callable[[], str | None] = lambda: None
+    """Gives the row of that node; None on a screen without rows of nodes."""
+    panel: Callable[[], str | None] = lambda: None
+    """Gives the panel that speaks of that node; None on a screen without one."""
+    csv: Callable[[], Callable[[], str] | None] = lambda: None
+    """Gives what writes the rows of nodes, as they are now, as CSV, in any thread; None without."""
+
+
+class CopyExport:
+    """What ``y`` copies and ``e`` writes of a screen.
+
+    Args:
+        screen: that is shown.
+        given: what there is to copy and to write.
+        say: tells the user.
+        ask: asks the user.
+    """
+
+    def __init__(
+        self,
+        screen: Screen[Any],
+        given: Given,
+        say: Callable[[str], None],
+        ask: Callable[[Prompt | Choice], None],
+    ) -> None:
+        self._screen = screen
+        self._given = given
+        self._say = say
+        self._ask = ask
+
+    def copy(self) -> None:
+        """Ask what to copy."""
+        row, panel = self._given.row(), self._given.panel()
+        options: list[tuple[str, str, Callable[[], None]]] = []
+        options += [("y", "", self.copy_path), ("p", "path", self.copy_path)]
+        if row is not None:
+            options.append(("r", "row", partial(self._copy, "the row", row)))
+        if panel is not None:
+            options.append(("l", "panel", partial(self._copy, "the panel", panel)))
+        options.append(("s", "screen", lambda: self._after(self._copy_screen)))
+        self._ask(Choice("copy:", tuple(options), "cancels"))
+
+    def _copy(self, what: str, text: str) -> None:
+        copy_text(self._screen, what, text, self._say)
+
+    def copy_path(self) -> None:
+        """Copy the path of the node."""
+        path = printable(self._given.path())
+        if path:
+            self._copy(path if len(path) <= 40 else "the path", path)
+        else:
+            self._say("nothing to copy: the path of the root is empty")
+
+    def _copy_screen(self) -> None:
+        self._copy("the screen", self._screen_text())
+
+    def _screen_text(self) -> str:
+        from .screen_text import screen_rows  # noqa: PLC0415 # first paint does without it
+
+        return "\n".join(screen_rows(self._screen)) + "\n"
+
+    def export(self) -> None:
+        """Ask for the file."""
+        name = default_name(model_name(self._given.session()), self._given.view)
+        kinds = "  ".join(self._kinds())
+        hint = f"as {kinds}"
+        self._ask(Prompt("export to ", name, lambda text: None, self.export_to, lambda text: hint))
+
+    def _kinds(self) -> tuple[str, ...]:
+        tree = self._given.session().tree
+        has_report = tree is not None and tree.done is not None
+        has_rows = self._given.csv() is not None
+        return tuple(
+            kind
+            for kind in KINDS
+            if (kind != ".csv" or has_rows) and (kind not in REPORTS or has_report)
+        )
+
+    def export_to(self, typed: str) -> None:
+        """Write the file that was typed; ask first where there is one already."""
+        if not typed.strip():
+            return
+        file, kinds = chosen_file(typed), self._kinds()
+        if file.suffix.lower() not in kinds:
+            self._say(f"the end of the name says how: {', '.join(kinds)}; not {safe(file.name)}")
+        elif os.path.lexists(file):
+            over = (
+                "o",
+                "overwrite it",
+                lambda: self._after(lambda: self._export(file, again=True)),
+            )
+            self._ask(Choice(f"{safe(file.name)} is there already", (over,), "keeps it"))
+        else:
+            self._after(lambda: self._export(file, again=False))
+
+    def _export(self, file: Path, *, again: bool) -> None:
+        kind = file.suffix.lower()
+        make: Callable[[], str | bytes]
+        if kind in REPORTS:
+            make = partial(report_text, self._given.session(), kind)
+        elif kind == ".csv" and (rows := self._given.csv()) is not None:
+            make = rows
+        elif kind == ".svg":
+            make = partial(str, self._screen.app.export_screenshot(title="tui-profiler"))
+        else:
+            make = partial(str, self._screen_text())
+        write_file(self._screen, file, make, self._say, again=again)
+
+    def _after(self, act: Callable[[], None]) -> None:
+        """Act after the next drawing: the prompt is no part of the picture."""
+        self._screen.call_after_refresh(act)
+
+
+def copy_text(screen: Screen[Any], what: str, text: str, say: Callable[[str], None]) -> None:
     """Copy a text, and say by which way it went; the screen does not wait.
 
     Args:
@@ -56,7 +180,7 @@ def copy_text(screen: Screen[_Result], what: str, text: str, say: Callable[[str]
 
 
 def write_file(
-    screen: Screen[_Result],
+    screen: Screen[Any],
     file: Path,
     make: Callable[[], str | bytes],
     say: Callable[[str], None],

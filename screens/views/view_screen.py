@@ -12,22 +12,27 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.reactive import var
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import Request
-from tui_profiler.session import Session
+from tui_profiler.session import EMPTY, Session
 
 from ..actions.table import SIDE_SCREENS, Key, shown
 from ..common.base_app import own_keys, redraw_seconds
-from ..common.copy_export_actions import TakeActions
+from ..common.copy_export import CopyExport, Given
 from ..common.narrow import is_narrow
 from ..common.view_pause import ViewPause
+from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
 from ..widgets.key_bar import Keys, key_bar
+from ..widgets.lines import EMPTY as BLANK
 from ..widgets.lines import Line, LinesWidget
+from ..widgets.prompt import PromptRow
 from ..widgets.rows import Look, finished, row
 
 SAID_SECONDS = 8.0
@@ -42,7 +47,7 @@ class Left(Struct, frozen=True):
     """The screen to go to; empty for the explorer."""
 
 
-class SideScreen(TakeActions[Left]):
+class SideScreen(PaintedScreen[Left]):
     """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
 
     name_of_view: ClassVar[str]
@@ -51,6 +56,8 @@ class SideScreen(TakeActions[Left]):
     """Its own keys, for the last row."""
     every_key: ClassVar[tuple[Key, ...]] = ()
     """Every key that only this view has, for the list of keys."""
+
+    session: var[Session] = var(EMPTY)
 
     DEFAULT_CSS = """
     SideScreen #view { height: 1fr; }
@@ -85,6 +92,16 @@ class SideScreen(TakeActions[Left]):
         self.send: Callable[[Request], None] = lambda request: None
         """What asks the probe; whoever opens the view gives it."""
         self.view_pause = view_pause or ViewPause(self._send)
+        self.prompt = PromptRow(self.refresh_view)
+        given = Given(
+            self.name_of_view,
+            session=lambda: self.session,
+            path=self.selected_path,
+            row=self.row_text,
+            panel=self.panel_text,
+            csv=self.rows_as_csv,
+        )
+        self._copying = CopyExport(self, given, self.say, self.prompt.ask)
         self._path: str | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.begin()
@@ -96,12 +113,12 @@ class SideScreen(TakeActions[Left]):
         """Set up what a view keeps for itself."""
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the view, ``rows`` lines of ``look.cells``."""
-        raise NotImplementedError
+        """Give the view, at most ``rows`` lines of ``look.cells``."""
+        return ()
 
     def status(self, look: Look) -> Line:
         """Give the row above the keys: one fact."""
-        raise NotImplementedError
+        return BLANK
 
     def compose(self) -> ComposeResult:
         """The explorer's first and last rows, and the view between them."""
@@ -146,7 +163,7 @@ class SideScreen(TakeActions[Left]):
         is_said = bool(said) and time.monotonic() - said_at < SAID_SECONDS
         status = row(((safe(said), "ink"),), (), look) if is_said else self.status(look)
         self.query_one("#status", LinesWidget).lines = finished((status,), look)
-        if (open_one := self.asks) is not None:
+        if (open_one := self.prompt.open_one) is not None:
             last = open_one.line(self.size.width)
         elif self.is_narrow and (is_said or self.has_news(look)):
             [last] = finished((status,), look)  # There is no other row for it.
@@ -193,9 +210,33 @@ class SideScreen(TakeActions[Left]):
         self._said = (text, time.monotonic())
         self._draw_when_current()
 
-    def draw_prompt(self) -> None:
-        """Draw the last row."""
-        self.refresh_view()
+    def row_text(self) -> str | None:
+        """Give the row of the selected node; None on a view without rows."""
+        return None
+
+    def panel_text(self) -> str | None:
+        """Give the panel that speaks of the selected node; None on a view without one."""
+        return None
+
+    def rows_as_csv(self) -> Callable[[], str] | None:
+        """Give what writes the rows as CSV, in any thread; None on a view without rows."""
+        return None
+
+    def on_key(self, event: events.Key) -> None:
+        """Hand what is typed to the prompt."""
+        self.prompt.key(event)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Hand pasted text to an open prompt."""
+        self.prompt.paste(event)
+
+    def action_copy(self) -> None:
+        """Ask what to copy."""
+        self._copying.copy()
+
+    def action_export(self) -> None:
+        """Ask for the file."""
+        self._copying.export()
 
     @property
     def session_shown(self) -> Session:
@@ -224,3 +265,25 @@ class SideScreen(TakeActions[Left]):
     def action_leave_for(self, name: str) -> None:
         """Go to another screen; to its own: back."""
         self.dismiss(Left(self.node, name if name != self.name_of_view else ""))
+
+
+class PointedScreen(SideScreen):
+    """A view whose rows or points are nodes: a click selects one, the second opens it."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Select what is under the mouse; at the second click open it."""
+        region = self.query_one("#view").region
+        if not region.contains_point(event.screen_offset):
+            return
+        if event.chain == 2:
+            self.action_open()
+        else:
+            at = event.screen_offset - region.offset
+            self.touched(at.x, at.y)
+
+    def touched(self, x: int, y: int) -> None:
+        """Select what lies in a cell of the view."""
+
+    def action_open(self) -> None:
+        """Open the selected node."""
+        self.dismiss(Left(self.node, "node"))

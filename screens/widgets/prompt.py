@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from textual import events
+
 from tui_profiler.formatting.text import safe, width
 
 from .lines import Line, cut
@@ -133,3 +135,42 @@ class Prompt:
         self.is_open = False
         self._changed(text)
         self._done(result)
+
+
+class PromptRow:
+    """The last row of a screen while it asks: at most one prompt, which gets what is typed.
+
+    Args:
+        draw: draws the row, and what its text changes.
+    """
+
+    def __init__(self, draw: Callable[[], None]) -> None:
+        self._draw = draw
+        self._prompt: Prompt | Choice | None = None
+
+    @property
+    def open_one(self) -> Prompt | Choice | None:
+        """The prompt that is open."""
+        is_open = self._prompt is not None and self._prompt.is_open
+        return self._prompt if is_open else None
+
+    def ask(self, prompt: Prompt | Choice) -> None:
+        """Ask, until it is answered."""
+        self._prompt = prompt
+        self._draw()
+
+    def key(self, event: events.Key) -> bool:
+        """Hand a key to the prompt that is open, and to nothing else; False where none is."""
+        if (open_one := self.open_one) is None:
+            return False
+        open_one.key(event.key, event.character)
+        event.stop()
+        event.prevent_default()
+        self._draw()
+        return True
+
+    def paste(self, event: events.Paste) -> None:
+        """Hand pasted text to the prompt that is open."""
+        if (open_one := self.open_one) is not None:
+            open_one.paste(event.text)
+            self._draw()

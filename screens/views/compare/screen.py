@@ -7,6 +7,7 @@ import time
 from typing import ClassVar
 
 from msgspec.structs import replace
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.reactive import var
@@ -26,16 +27,18 @@ from tui_profiler.queries.compare.rows import (
     revealed,
     visible,
 )
+from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from ...actions.compare_keys import COMPARE
 from ...actions.table import bindings, shown
 from ...common.base_app import BaseApp, own_keys, redraw_seconds
-from ...common.copy_export_actions import TakeActions
+from ...common.copy_export import CopyExport, Given
 from ...settings.theme import next_theme, short_name
+from ...terminal.painting import PaintedScreen
 from ...widgets.key_bar import key_bar
 from ...widgets.lines import Line, LinesWidget
-from ...widgets.prompt import Prompt
+from ...widgets.prompt import Prompt, PromptRow
 from ...widgets.rows import finished, row
 from ..ranks.lines import look_of
 from .cells import CompareLook
@@ -46,16 +49,16 @@ SAID_SECONDS = 8.0
 _BAR = ("order", "figure", "filter", "worst", "fold_or_unfold", "operators")
 
 
-class CompareScreen(TakeActions[None]):
+class CompareScreen(PaintedScreen[None]):
     """Lets two sides run and shows them, until it is left."""
 
-    name_of_view = "compare"
     DEFAULT_CSS = """
     CompareScreen #compare { height: 1fr; }
     CompareScreen #status, CompareScreen #keys { height: 1; margin: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMPARE)]
 
+    session: var[Session] = var(EMPTY)
     workspace: var[Workspace] = var(NO_RANKS)
 
     def __init__(self, glyphs: Glyphs, two: TwoSides) -> None:
@@ -70,6 +73,9 @@ class CompareScreen(TakeActions[None]):
         """What is shown while the view is paused."""
         self._compared: tuple[Workspace, Comparison] | None = None
         self._said: tuple[str, float] = ("", 0.0)
+        self.prompt = PromptRow(self.draw)
+        given = Given("compare", session=lambda: self.session, path=self.selected_path)
+        self._copying = CopyExport(self, given, self.say, self.prompt.ask)
 
     def compose(self) -> ComposeResult:
         """The view, one fact, the keys."""
@@ -168,7 +174,7 @@ class CompareScreen(TakeActions[None]):
         )
 
     def _bar(self, cells: int) -> Line:
-        if (open_one := self.asks) is not None:
+        if (open_one := self.prompt.open_one) is not None:
             return open_one.line(cells)
         keys = own_keys(self.app, COMPARE)
         named = {key.action.partition("(")[0]: (shown(key), key.label) for key in keys}
@@ -187,9 +193,21 @@ class CompareScreen(TakeActions[None]):
         self._said = (text, time.monotonic())
         self.draw()
 
-    def draw_prompt(self) -> None:
-        """Draw the last row."""
-        self.draw()
+    def on_key(self, event: events.Key) -> None:
+        """Hand what is typed to the prompt."""
+        self.prompt.key(event)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Hand pasted text to an open prompt."""
+        self.prompt.paste(event)
+
+    def action_copy(self) -> None:
+        """Ask what to copy."""
+        self._copying.copy()
+
+    def action_export(self) -> None:
+        """Ask for the file."""
+        self._copying.export()
 
     def selected_path(self) -> str:
         """Give the path of the selected node."""
@@ -259,7 +277,7 @@ class CompareScreen(TakeActions[None]):
 
     def action_filter(self) -> None:
         """Ask for a filter."""
-        self.open_prompt(Prompt("/", self.view.filter, self.filter_by, lambda text: None))
+        self.prompt.ask(Prompt("/", self.view.filter, self.filter_by, lambda text: None))
 
     def filter_by(self, text: str) -> None:
         """Show what a text lets through; where the cursor's row is not among it, one above it."""

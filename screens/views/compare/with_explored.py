@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
+import click
 from msgspec.structs import replace
 
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.panel.accepted_requests import refusal
+from tui_profiler.recording.kind import RecordingError
+from tui_profiler.reports.json.report_file import ReportError
 from tui_profiler.session import Session
 from tui_profiler.source.adapters import Lent
 
@@ -108,13 +112,26 @@ def other_side(text: str, spec: LoadSpec) -> TypedSide:
     return typed_side(text, usual)
 
 
-def opened_other(typed: TypedSide) -> tuple[Opened, list[str]]:
-    """Look at what B is, and give what is to be said of a file; reading a long one takes a while.
+class OtherError(Exception):
+    """What was typed as B cannot be compared with; its text says why, and what to try."""
+
+
+async def opened_other(text: str, spec: LoadSpec) -> tuple[TypedSide, Opened, list[str]]:
+    """Read what was typed as B, and look at what it is; reading a long file takes a while.
+
+    Returns:
+        What was typed, what it is, and what is to be said of a file.
 
     Raises:
-        ReportError: it is a report of ours that cannot be read.
-        RecordingError: it is a recording that cannot be read.
+        OtherError: it is not written as a command line, or it is a file that cannot be read.
     """
     said: list[str] = []
-    spec = typed.chosen.spec(typed.model, started_at=time.time())
-    return opened(typed, said.append, spec=spec), said
+    try:
+        typed = other_side(text, spec)
+        asked = typed.chosen.spec(typed.model, started_at=time.time())
+        other = await asyncio.to_thread(opened, typed, said.append, spec=asked)
+    except click.UsageError as error:
+        raise OtherError(error.format_message()) from error
+    except (ReportError, RecordingError) as error:
+        raise OtherError(f"{error}; try {error.remedy}") from error
+    return typed, other, said

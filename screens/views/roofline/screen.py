@@ -13,7 +13,7 @@ from ...actions.view_keys import ROOFLINE, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.rows import Look
-from ..mouse_selection import PointedScreen
+from ..view_screen import PointedScreen
 from .click import node_under
 from .lines import form_for, roofline_lines, status_row
 

@@ -29,8 +29,7 @@ from ...actions.view_keys import WEIGHTS, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line, text
 from ...widgets.rows import Look, row
-from ..mouse_selection import PointedScreen
-from ..view_screen import SAID_SECONDS
+from ..view_screen import SAID_SECONDS, PointedScreen
 from .lines import PANEL_CELLS, status_line, weights_lines
 from .panel import panel_lines
 from .table import body_rows, first_row
@@ -42,7 +41,6 @@ class WeightsScreen(PointedScreen):
     """Shows the parameters as a table; the cursor is a row, and the node is its module."""
 
     name_of_view = "weights"
-    has_rows = True
     keys: ClassVar[Keys] = (
         ("esc", "back"),
         ("x", "measure"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
+from textual.actions import parse
 
 from screens.actions.commands import Command, commands, matching
 from screens.actions.palette import PaletteScreen
 from screens.actions.palette_lines import palette_lines
-from screens.actions.table import DEPTHS, EXPLORER
-from screens.explorer.screen import ExplorerScreen
+from screens.actions.table import DEPTHS, EXPLORER, OF_FUNCTION
 from screens.settings.theme import PREFIX, THEMES, short_name
 from screens.widgets.lines import line_width, text
 from tests.fixtures.record import recorded
@@ -34,11 +36,17 @@ def test_every_action_of_the_keys_is_a_command() -> None:
     assert {f"use_theme('{name}')" for name in NAMES} <= actions
 
 
-def test_every_action_without_a_key_is_one_of_the_explorer() -> None:
-    for command in every():
-        if not command.key:
-            name = command.action.partition("(")[0]
-            assert hasattr(ExplorerScreen, f"action_{name}"), command
+async def test_every_command_names_a_function_that_takes_what_it_gives() -> None:
+    async with on_stage(recorded()) as (stage, _):
+        for command in every():
+            namespace, name, given = parse(command.action)
+            if namespace == "app":
+                function = getattr(stage.app, f"action_{name}")
+            elif on := OF_FUNCTION[name].on:
+                function = getattr(getattr(stage.explorer, on), name)
+            else:
+                function = getattr(stage.explorer, f"action_{name}")
+            signature(function).bind(*given)
 
 
 def test_what_is_refused_says_why_and_comes_last() -> None:

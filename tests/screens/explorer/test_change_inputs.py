@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from screens.explorer.change_inputs import placed
+from screens.explorer.typed_requests import placed
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage
 from tests.screens.screen_text import screen_text
@@ -106,7 +106,7 @@ async def test_what_is_not_ours_is_not_started_again() -> None:
     others = [Hello(1, 1, ("Observe",), refusal="it is another's"), *recorded()[1:]]
     async with on_stage(others) as (stage, pilot):
         await pilot.press("D")
-        assert stage.explorer.asks is None
+        assert stage.explorer.prompt.open_one is None
         assert "it is another's" in screen_text(stage.app)
 
 
@@ -118,7 +118,7 @@ async def test_parameters_alone_are_asked_for_nothing_that_needs_a_forward(key: 
     async with on_stage(messages) as (stage, pilot):
         await pilot.press(key, key)
         assert stage.requests == []
-        assert stage.explorer.asks is None
+        assert stage.explorer.prompt.open_one is None
         assert "no forward pass" in screen_text(stage.app)
 
 

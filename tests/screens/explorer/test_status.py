@@ -67,5 +67,5 @@ def test_a_prompt_without_room_for_its_hint_says_its_keys(cells: int, said: str)
 async def test_what_to_compare_with_is_told_at_60_columns() -> None:
     async with on_stage(recorded(), (60, 15)) as (stage, pilot):
         await pilot.press("C")
-        assert stage.explorer.asks is not None
-        assert "night.rec" in text(stage.explorer.asks.line(60))
+        assert stage.explorer.prompt.open_one is not None
+        assert "night.rec" in text(stage.explorer.prompt.open_one.line(60))

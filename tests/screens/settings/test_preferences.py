@@ -292,7 +292,7 @@ class Written(QuietDriver):
 
 async def test_the_mouse_is_left_to_the_terminal_and_taken_again() -> None:
     async with explored() as (app, explorer, _):
-        explorer.action_toggle_mouse()  # Nothing real is drawn on: there is no mouse to have.
+        explorer.appearance.toggle_mouse()  # Nothing real is drawn on: there is no mouse to have.
         assert "mouse off" in screen_text(app)
         driver = Written(app)
         assert driver.has_mouse

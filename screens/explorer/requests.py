@@ -1,0 +1,288 @@
+"""What the keys ask of the worker, or of a recording: hold, step, other inputs, a new start.
+
+What a key asks for as a whole is refused before its function is called (``Key.request``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from glob import escape
+
+from msgspec.structs import replace
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import (
+    LoadSpec,
+    Pause,
+    Playback,
+    Remedy,
+    ReplayNode,
+    Request,
+    Resume,
+    Seek,
+    SetBatch,
+    SetPhase,
+    SetSpeed,
+    ShowModel,
+    Step,
+    TraceAgain,
+)
+from tui_profiler.queries.panel.accepted_requests import refusal, why_gone
+from tui_profiler.queries.panel.remembered_tree import is_remembered
+from tui_profiler.queries.time.forward_kinds import (
+    model_label,
+    next_model,
+    other_phase,
+    run_models,
+    why_one_phase,
+)
+from tui_profiler.session import Session
+
+from ..common.view_pause import ViewPause
+from ..options.model import MOST_BATCH
+from ..widgets.prompt import Choice, Prompt
+from .typed_requests import DTYPES, are_inputs, placed, typed_place, with_option
+
+HOLD_SECONDS = 3.0
+
+
+class Requests:
+    """Asks for what a key stands for, or says why not.
+
+    Args:
+        spec: what was asked for on the command line.
+        session: gives the newest session.
+        now: gives seconds on its clock.
+        send: sends a request to the probe.
+        restart: starts a new worker.
+        view_pause: ends where something else is shown from now on.
+        say: tells the user.
+        ask: asks the user.
+    """
+
+    def __init__(
+        self,
+        spec: LoadSpec,
+        *,
+        session: Callable[[], Session],
+        now: Callable[[], float],
+        send: Callable[[Request], None],
+        restart: Callable[[LoadSpec | None], None],
+        view_pause: ViewPause,
+        say: Callable[[str], None],
+        ask: Callable[[Prompt | Choice], None],
+    ) -> None:
+        self.spec = spec
+        """What was asked for last: the command line, changed by keys."""
+        self._session = session
+        self._now = now
+        self._send = send
+        self._restart = restart
+        self._view_pause = view_pause
+        self._say = say
+        self._ask = ask
+        self._hold_asked_at = -1e9
+        self._batch_asked: int | None = None
+        self._speed_asked: tuple[Playback | None, float] = (None, 1.0)
+        """What was told when a speed was asked for last, and that speed."""
+
+    # A model that runs.
+
+    def hold(self) -> None:
+        """Hold the model when asked twice, or let it run."""
+        loop = self._session().loop
+        if why_not := self._not_yet():
+            self._say(why_not)
+        elif why := self._waits_for():
+            self._say(why)
+        elif loop is not None and loop.state == "paused":
+            self._request(Resume(), "the model runs again")
+        elif self._now() - self._hold_asked_at <= HOLD_SECONDS:
+            self._hold_asked_at = -1e9
+            self._request(Pause(), "the model is held: P lets it run, . steps")
+        else:
+            self._hold_asked_at = self._now()
+            self._say("P again holds the model")
+
+    def step(self) -> None:
+        """Run one forward of a model that is held."""
+        loop = self._session().loop
+        if why := self._waits_for():
+            self._say(why)
+        elif loop is not None and loop.state == "paused":
+            self._request(Step(), "one forward")
+        else:
+            self._say("the model runs; P P holds it, then . steps")
+
+    def _not_yet(self) -> str:
+        """Say why nobody can be asked yet; empty where a worker has answered."""
+        if self._session().hello is not None or self._session().playback is not None:
+            return ""
+        who = "program" if self.spec.observed else "worker"
+        return f"the {who} has not answered yet"
+
+    def _waits_for(self) -> str:
+        """Say what the model is held for, where that was not the user's key; else empty."""
+        loop = self._session().loop
+        if loop is None or loop.state != "paused" or not loop.detail:
+            return ""
+        return f"the model waits meanwhile: {loop.detail}"
+
+    def phase(self) -> None:
+        """Ask for the other forward of a model that generates."""
+        other = other_phase(self._session())
+        if other:
+            self._request(SetPhase(other), f"{other} asked for")
+        else:
+            self._say(why_one_phase(self._session()))
+
+    def next_model(self) -> None:
+        """Show the next model that the program calls, and keep it."""
+        model = next_model(self._session())
+        if self._session().tree is None:
+            self._request(ShowModel(""), "the next model that runs is shown")
+        elif model is None:
+            self._say("the program has called no other model yet")
+        else:
+            self._view_pause.held = None
+            label = model_label(model, run_models(self._session()))
+            pattern = escape(f"{model.type}#{model.index}")
+            self._request(ShowModel(pattern), f"{label} is shown from its next forward")
+
+    def _request(self, request: Request, said: str) -> None:
+        session = self._session()
+        is_gone = session.ended is not None and session.playback is None
+        if why_not := refusal(session, type(request).__name__) or self._not_yet():
+            self._say(why_not)
+        elif session.hello is None or is_gone:
+            self._say(why_gone(session))
+        else:
+            self._send(request)
+            self._say(said)
+
+    def replay(self, node: int) -> None:
+        """Ask for the energy of a node, run by itself."""
+        if is_remembered(self._session()):
+            self._say("this tree is remembered: the worker's own is not known yet")
+        elif self._session().tree is None:
+            self._say("energy needs the tree, which is not known yet")
+        else:
+            self._request(ReplayNode(node), "it is run by itself: o shows its energy then")
+
+    # Run otherwise.
+
+    def batch(self) -> None:
+        """Ask for a batch size, or the shapes of inputs."""
+        hint = "8  or  1,3,96,96  or  tokens=1,16:int64"
+        self._ask(
+            Prompt("batch or input ", "", lambda text: None, self._change_input, lambda text: hint)
+        )
+
+    def device(self) -> None:
+        """Ask for a device, a dtype, or both."""
+        now = f"{self.spec.device} {self.spec.dtype}".strip()
+        hint = f"cpu cuda cuda:1  {' '.join(DTYPES.values())}"
+        self._ask(
+            Prompt(
+                "device and dtype ", now, lambda text: None, self._change_device, lambda text: hint
+            )
+        )
+
+    def _change_input(self, text: str) -> None:
+        """Run with the batch size that was typed, or start again with the inputs."""
+        words = text.split()
+        if len(words) == 1 and words[0].isdecimal():
+            self._set_batch(words[0])
+        elif are_inputs(words):
+            # A batch size that was asked for before would take the place of the first axis.
+            spec = replace(self.spec, inputs=tuple(words), batch=None)
+            self._start_again(spec, f"started again with {' '.join(words)}")
+        elif words:
+            self._say(f"a batch is 8, an input 1,3,96,96 or tokens=1,16:int64; not {safe(text)!r}")
+
+    def _set_batch(self, text: str) -> None:
+        """Ask for the batch size that was typed."""
+        if text.isdecimal() and len(text) < 11 and 0 < int(text) <= MOST_BATCH:
+            self._batch_asked = int(text)
+            self._request(SetBatch(int(text)), f"batch {text} asked for")
+        else:
+            self._say(f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(text)!r}")
+
+    def _change_device(self, text: str) -> None:
+        """Start again on the device, and in the dtype, that was typed."""
+        if not text.strip():
+            return
+        spec = placed(self.as_it_runs(), text)
+        if isinstance(spec, str):
+            self._say(spec)
+        elif (spec.device, spec.dtype) == (self.spec.device, self.spec.dtype):
+            self._say("nothing to change: it was started so")
+        else:
+            self._start_again(spec, f"started again on {spec.device} {spec.dtype}".rstrip())
+
+    def as_it_runs(self) -> LoadSpec:
+        """Return what was asked for, with the batch size that it runs with by now."""
+        model = self._session().model
+        if self._batch_asked is None or model is None or model.batch != self._batch_asked:
+            return self.spec
+        return replace(self.spec, batch=self._batch_asked)
+
+    # A recording.
+
+    def speed(self, playback: Playback, times: float) -> None:
+        """Play so many times as fast as before."""
+        # Keys may come faster than the source answers: each goes on from what was asked last.
+        before, asked = self._speed_asked
+        wanted = (asked if before is playback else playback.speed) * times
+        self._speed_asked = (playback, wanted)
+        self._request(SetSpeed(wanted), "faster" if times > 1 else "slower")
+
+    def seek(self, seconds: float) -> None:
+        """Go on or back by so many seconds of a recording."""
+        self._request(
+            Seek(self._now() + seconds), f"{abs(seconds)} s {'on' if seconds > 0 else 'back'}"
+        )
+
+    def seek_to(self) -> None:
+        """Ask which place of a recording to go to."""
+        self._ask(Prompt("go to ", "", lambda text: None, self._go_to))
+
+    def _go_to(self, text: str) -> None:
+        """Go to the place that was typed."""
+        playback = self._session().playback
+        at = typed_place(text, playback) if playback is not None else None
+        if at is not None:
+            self._request(Seek(at), f"at {safe(text)}")
+        elif text:
+            self._say(f"a place is 12.5, 1:30, 50% or end, not {safe(text)!r}")
+
+    # A new start.
+
+    def restart(self) -> None:
+        """Start a new worker; of a program that is not ours, record the tree anew."""
+        hello = self._session().hello
+        if hello is not None and hello.program is not None:
+            self._request(TraceAgain(), "the tree is recorded anew, from its next forward")
+        elif self.spec.observed and self._session().ended is not None:
+            self._say(why_gone(self._session()))
+        elif self.spec.observed:
+            self._say(refusal(self._session(), "Start") or self._not_yet())
+        else:
+            self._start_again(None, "a new worker is started")
+
+    def try_remedy(self, remedy: Remedy) -> None:
+        """Restart the worker with a remedy of a failure."""
+        changed = with_option(self.spec, remedy.command)
+        if changed is None:
+            self._say(f"{safe(remedy.command)} is to be typed in a shell")
+        else:
+            self._start_again(changed, f"started again with {safe(remedy.command)}")
+
+    def _start_again(self, spec: LoadSpec | None, said: str) -> None:
+        if why_not := refusal(self._session(), "Start"):
+            self._say(why_not)
+            return
+        self._view_pause.held = None
+        self.spec = spec or self.spec
+        self._restart(self.spec)
+        self._say(said)
