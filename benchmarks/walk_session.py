@@ -22,7 +22,7 @@ from screens.actions.commands import commands
 from screens.actions.table import EXPLORER
 from screens.common.copy_export import KINDS
 from screens.settings.theme import THEMES, short_name
-from screens.views.index import side_screen
+from screens.views.view_screen import side_screen
 from tui_profiler.session import EMPTY
 
 ESCAPE = "\x1b"

@@ -12,12 +12,15 @@ from typing import Any
 
 from msgspec import Struct
 from textual.screen import Screen
+from textual.widget import Widget
 
-from tui_profiler.formatting.text import printable, safe
+from tui_profiler.formatting.text import fit, printable, safe
 from tui_profiler.queries.panel.phrases import model_name
 from tui_profiler.session import Session
 from tui_profiler.system.files import write_whole
 
+from ..widgets.lines import LinesWidget, exact
+from ..widgets.lines import text as text_of
 from ..widgets.prompt import Choice, Prompt
 from .base_app import BaseApp
 
@@ -101,8 +104,6 @@ class CopyExport:
         self._copy("the screen", self._screen_text())
 
     def _screen_text(self) -> str:
-        from .screen_text import screen_rows  # noqa: PLC0415 # first paint does without it
-
         return "\n".join(screen_rows(self._screen)) + "\n"
 
     def export(self) -> None:
@@ -252,3 +253,21 @@ def written(file: Path, text: str | bytes, *, again: bool) -> None:
                 raise
         return
     write_whole(file, data)
+
+
+def screen_rows(screen: Widget) -> tuple[str, ...]:
+    """Return the rows of what its widgets draw, from the top, blank ends left out."""
+    rows: list[list[tuple[int, str]]] = [[] for _ in range(screen.size.height)]
+    for widget in screen.query(LinesWidget):
+        region = widget.region
+        for y, line in enumerate(widget.lines[: region.height]):
+            if region.width and 0 <= region.y + y < len(rows):
+                rows[region.y + y].append((region.x, text_of(exact(line, region.width))))
+    return tuple(_joined(parts).rstrip() for parts in rows)
+
+
+def _joined(parts: list[tuple[int, str]]) -> str:
+    row = ""
+    for x, part in sorted(parts):
+        row = fit(row, x) + part
+    return row

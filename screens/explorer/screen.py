@@ -517,7 +517,7 @@ class ExplorerScreen(PaintedScreen[None]):
 
     def action_side(self, name: str) -> None:
         """Open a view of the selected node beside the explorer."""
-        from ..views.index import side_screen  # noqa: PLC0415
+        from ..views.view_screen import side_screen  # noqa: PLC0415
 
         if self.session.tree is None:
             self.say(f"{name} needs the tree, which is not known yet")

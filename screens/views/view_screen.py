@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import ClassVar
 
 from msgspec import Struct
@@ -287,3 +288,19 @@ class PointedScreen(SideScreen):
     def action_open(self) -> None:
         """Open the selected node."""
         self.dismiss(Left(self.node, "node"))
+
+
+_CLASSES = {
+    "timeline": "TimelineScreen",
+    "roofline": "RooflineScreen",
+    "memory": "MemoryScreen",
+    "findings": "FindingsScreen",
+    "weights": "WeightsScreen",
+}
+
+
+def side_screen(name: str) -> type[SideScreen]:
+    """Give the class of a screen that ``SIDE_SCREENS`` names, imported now."""
+    module = import_module(f".{name}.screen", __package__)
+    found: type[SideScreen] = getattr(module, _CLASSES[name])
+    return found

@@ -30,8 +30,8 @@ from tui_profiler.queries.compare.rows import (
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
-from ...actions.compare_keys import COMPARE
 from ...actions.table import bindings, shown
+from ...actions.view_keys import COMPARE
 from ...common.base_app import BaseApp, own_keys, redraw_seconds
 from ...common.copy_export import CopyExport, Given
 from ...settings.theme import next_theme, short_name

@@ -148,6 +148,17 @@ async def test_a_key_is_refused_by_the_name_of_what_it_asks_for(action: str, key
     assert refused_without(type(request).__name__) == {action}
 
 
+async def test_a_row_says_whether_its_key_asks() -> None:
+    async with on_stage(with_everything()) as (stage, pilot):
+        for key in EXPLORER:
+            if key.action not in ("leave", "restart", "app.suspend_process"):
+                await pilot.press(key.keys.split(",")[0])
+                assert (stage.explorer.prompt.open_one is not None) == key.asks, key.action
+                await pilot.press("escape", "escape")
+                await pilot.pause()
+                assert stage.app.screen is stage.explorer, key.action
+
+
 def refused_without(request: str) -> set[str]:
     """Actions that a probe refuses that accepts everything but one request."""
     hello = Hello(1, 1, tuple(one for one in ALL if one != request))
