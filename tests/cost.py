@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def cpu_seconds(action: Callable[[], object], rounds: int = 1) -> float:
-    """Give the least of some rounds."""
+    """Return the least of some rounds."""
     spent = []
     for _ in range(rounds):
         began = time.thread_time()

@@ -62,17 +62,17 @@ class Maker:
         self._share = share
 
     def made_like(self, pattern: _Struct) -> _Struct:
-        """Give a value of the same class and numbers, with hostile strings."""
+        """Return a value of the same class and numbers, with hostile strings."""
         made = self.made(inspect.type_info(type(pattern)), pattern)
         assert isinstance(made, type(pattern))
         return made
 
     def of(self, kind: type) -> object:
-        """Give a message of a class, made up."""
+        """Return a message of a class, made up."""
         return self.made(inspect.type_info(kind), _NO_HINT)
 
     def made(self, kind: inspect.Type, hint: object) -> object:
-        """Give a value of a type."""
+        """Return a value of a type."""
         match kind:
             case inspect.StrType():
                 is_kept = isinstance(hint, str) and hint and self._random.random() > self._share
@@ -124,7 +124,7 @@ def _fits(kind: inspect.Type, value: object) -> bool:
 def session_like(
     patterns: Iterable[Message], seed: int, share: float = 1.0, *, without: tuple[type, ...] = ()
 ) -> list[Message]:
-    """Give a hostile session: all patterns, then one of every message that is not among them."""
+    """Return a hostile session: all patterns, then one of every message that is not among them."""
     maker = Maker(seed, share)
     patterns = list(patterns)
     messages = [maker.made_like(message) for message in patterns]

@@ -69,7 +69,7 @@ GPU = Gpu(
     pcie_received_bytes=7e6,
     pcie_generation=5.0,
     pcie_width=16.0,
-    processes=(GpuProcess(42, 2.0**30, Unknown("no kernel of it ran lately")),),
+    processes=(GpuProcess(42, 2.0**30, Unknown("no recent kernel of this process")),),
 )
 ENVIRONMENT = Environment(
     *("3.11.7", "2.15.0+cpu", "", "", "Some CPU", 2, 2, 2**33),
@@ -92,7 +92,7 @@ def measured(
     grid_grams_per_kwh: float | None = None,
     grid_named: str = "",
 ) -> Session:
-    """Give a measured session after these samples, of a model on some device."""
+    """Return a measured session after these samples, of a model on some device."""
     session = folded(MEASURED)
     assert session.model is not None
     session = replace(session, model=replace(session.model, device=device))

@@ -50,12 +50,12 @@ ROOT, CONV, CONV_OP, FC, FC_OP, ACT, ACT_OP, STRANGE_OP = range(8)
 
 
 def cost(**figures: int) -> Cost:
-    """Give a cost in which everything that is not named is 0."""
+    """Return a cost in which everything that is not named is 0."""
     return Cost(**{**dict.fromkeys(Cost.__struct_fields__, 0), **figures})
 
 
 def node(parent: int, name: str, path: str, node_type: str, **others: object) -> Node:
-    """Give a module that is called once, or an operator where its name has a namespace."""
+    """Return a module that is called once, or an operator where its name has a namespace."""
     fields: dict[str, object] = {
         "parent": parent,
         "kind": "op" if "::" in name else "module",
@@ -202,7 +202,7 @@ SAMPLE = Sample(
 
 
 def tick(seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: int = 100) -> Tick:
-    """Give a tick.
+    """Return a tick.
 
     Args:
         seconds: by node, what a forward spends in it, and of that outside modules inside.
@@ -261,14 +261,14 @@ MEASURED: tuple[Message, ...] = (
 
 
 def folded(messages: tuple[Message, ...], start: Session = EMPTY) -> Session:
-    """Give the session after all of the messages."""
+    """Return the session after all of the messages."""
     for message in messages:
         start = apply(start, message)
     return start
 
 
 def operator_times(seconds: dict[int, float], *, windows: int = 1) -> OperatorTimes:
-    """Give the times of operators: by node, what a forward spends in it, in one call."""
+    """Return the times of operators: by node, what a forward spends in it, in one call."""
     narrow = array("f", list(seconds.values())).tobytes()
     return OperatorTimes(
         at=6.0,

@@ -61,7 +61,7 @@ class Changing(nn.Module):
 
 
 def state_of(model: nn.Module) -> bytes:
-    """Give everything that pickling keeps of a model, and its tensors' bytes."""
+    """Return everything that pickling keeps of a model, and its tensors' bytes."""
     with torch.no_grad():
         tensors = [t.detach().numpy().tobytes() for t in model.state_dict().values()]
     dictionaries = [sorted(vars(module)) for module in model.modules()]

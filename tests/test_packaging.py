@@ -20,7 +20,7 @@ NAME_OF = {folder: name for name, folder in FOLDER_OF.items()}
 
 
 def installed_name(folder: Path) -> str:
-    """Give ``tui_profiler.screens.widgets`` for ``screens/widgets``."""
+    """Return ``tui_profiler.screens.widgets`` for ``screens/widgets``."""
     first, *others = folder.relative_to(ROOT).parts
     return ".".join((NAME_OF[first], *others))
 

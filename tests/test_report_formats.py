@@ -82,7 +82,7 @@ def test_checks_that_hold_say_so_and_leave_the_report_alone(
     assert report(files[0], "--format", "json", *checks, output=tmp_path / "checked") == plain
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert f"{files[0]}: 2 checks hold" in captured.err
+    assert f"{files[0]}: 2 checks passed" in captured.err
 
 
 def test_a_check_that_does_not_hold_is_exit_code_3_with_a_table_of_all(
@@ -127,7 +127,7 @@ def test_advice_that_was_not_asked_for_holds_no_check(
 ) -> None:
     check = ("--check", "findings.found[0].gains[0].share<=50%")
     report(files[0], *check, output=tmp_path / "t", code=3)
-    assert "not looked for; --findings does" in capsys.readouterr().err
+    assert "not computed; --findings does" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")

@@ -54,14 +54,14 @@ class Profile:
         self.label = label or (model.name if model is not None else "a model")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the report as plain values, as ``docs/report.schema.json`` describes them."""
+        """Return the report as plain values, as ``docs/report.schema.json`` describes them."""
         found: dict[str, Any] = json.loads(json_report(self.session))
         return found
 
     def report(
         self, format: str = "table", *, top: int | None = None, columns: int = COLUMNS
     ) -> str:
-        """Give the report as text.
+        """Return the report as text.
 
         Args:
             format: ``table``, ``text``, ``json``, ``csv`` or ``markdown``, as of ``tui-profiler
@@ -83,7 +83,7 @@ class Profile:
         return _chosen(written, format)()
 
     def perfetto(self) -> bytes:
-        """Give a trace for ui.perfetto.dev, to be written to a file."""
+        """Return a trace for ui.perfetto.dev, to be written to a file."""
         return perfetto_trace(self.session, 1)
 
     def compare(self, other: Profile) -> Compared:
@@ -122,14 +122,14 @@ class Compared:
         return self.comparison.b
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
-        """Give it as plain values, as ``docs/compare.schema.json`` describes them."""
+        """Return it as plain values, as ``docs/compare.schema.json`` describes them."""
         found: dict[str, Any] = json.loads(compare_json(self.comparison, top=top))
         return found
 
     def report(
         self, format: str = "table", *, top: int | None = None, columns: int = COLUMNS
     ) -> str:
-        """Give it as text: ``table`` or ``json``, as of ``tui-profiler compare``.
+        """Return it as text: ``table`` or ``json``, as of ``tui-profiler compare``.
 
         Raises:
             ValueError: there is no such format.
@@ -207,7 +207,7 @@ def profile(
 
 
 def open_recording(path: str | Path) -> Profile:
-    """Give the last figures of a recording that ``tui-profiler record`` wrote.
+    """Return the last figures of a recording that ``tui-profiler record`` wrote.
 
     Raises:
         ProfileError: it cannot be read, is none, or was cut off before the tree came.

@@ -16,8 +16,8 @@ from .table import BY_NAME, DEPTHS, EXPLORER, Key, shown
 
 _ORDERS: dict[SortKey, str] = {
     **{name: f"siblings by {what}, most first" for name, (_, what) in COLUMN_WORDS.items()},
-    "order": "siblings as the model runs them",
-    "name": "siblings by the alphabet",
+    "order": "siblings in execution order",
+    "name": "siblings in alphabetical order",
 }
 _ORDERED_BY = tuple(key for key in SORT_KEYS if key != "bar")
 
@@ -38,7 +38,7 @@ class Command(Struct, frozen=True):
 def commands(
     session: Session, themes: Iterable[str], keys: tuple[Key, ...] = (*EXPLORER, *DEPTHS)
 ) -> tuple[Command, ...]:
-    """Give all commands, those with a key first.
+    """Return all commands, those with a key first.
 
     Args:
         session: what the probe is known to accept.
@@ -61,7 +61,7 @@ def commands(
 
 
 def matching(typed: str, found: Iterable[Command]) -> tuple[Command, ...]:
-    """Give the commands that fit what was typed, the best first; refused ones last."""
+    """Return the commands that fit what was typed, the best first; refused ones last."""
     fitting = best_first(typed, found, lambda command: (command.name, command.help))
     return tuple(sorted(fitting, key=lambda command: bool(command.why_not)))
 

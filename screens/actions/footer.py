@@ -21,7 +21,7 @@ def explorer_bar(
     narrow: bool = False,
     glyphs: Glyphs = UNICODE,
 ) -> Line:
-    """Give the row, of ``cells``; ``keys`` are those of the explorer as the user has them."""
+    """Return the row, of ``cells``; ``keys`` are those of the explorer as the user has them."""
     left = footer(keys, "left", narrow=narrow)
     if other_phase(session):
         left = ((_key_of(keys, "phase"), other_phase(session)), *left)

@@ -50,7 +50,7 @@ def key_lines(
     keys: tuple[Key, ...] = EXPLORER,
     glyphs: Glyphs = UNICODE,
 ) -> tuple[Line, ...]:
-    """Give the keys whose key, name or help holds ``search``, by group.
+    """Return the keys whose key, name or help holds ``search``, by group.
 
     Those that the probe of ``session`` does not accept are dimmed, with the reason.
     """

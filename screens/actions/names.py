@@ -42,7 +42,7 @@ TAKEN = ("ctrl+c", "ctrl+q")
 
 
 def action_name(action: str) -> str:
-    """Give what a user calls an action: ``side('memory')`` is memory, ``depth(3)`` is depth-3."""
+    """Return what a user calls an action: ``side('memory')`` is memory, ``depth(3)`` is depth-3."""
     if action in _NAMED:
         return _NAMED[action]
     name, _, arguments = action.partition("(")
@@ -53,7 +53,7 @@ def action_name(action: str) -> str:
 
 
 def key_name(written: str) -> str:
-    """Give Textual's name of a key: ``/`` is slash, ``ctrl+d`` and ``f2`` are called so.
+    """Return Textual's name of a key: ``/`` is slash, ``ctrl+d`` and ``f2`` are called so.
 
     Raises:
         ValueError: there is no such key.
@@ -82,6 +82,6 @@ _CHARACTER_NAMES = {_character_name(c): c for c in string.punctuation}
 
 
 def written(key: str) -> str:
-    """Give how a key is written on screen and in a file: ``slash`` is ``/``."""
+    """Return how a key is written on screen and in a file: ``slash`` is ``/``."""
     *modifiers, last = key.split("+")
     return "+".join([*modifiers, _CHARACTER_NAMES.get(last, last)])

@@ -20,7 +20,7 @@ CARET = "▏"
 def palette_lines(
     found: Sequence[Command], selected: int, typed: str, size: tuple[int, int], glyphs: Glyphs
 ) -> tuple[Line, ...]:
-    """Give exactly as many lines of exactly as many cells as ``size`` says.
+    """Return exactly as many lines of exactly as many cells as ``size`` says.
 
     Args:
         found: what fits, the best first.

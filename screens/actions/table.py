@@ -51,7 +51,7 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "t",
         "side('timeline')",
         "timeline",
-        "one forward as a flame strip, and the last minutes",
+        "one forward by depth, and the last minutes",
         "screens",
         footer="right",
     ),
@@ -59,7 +59,7 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "r",
         "side('roofline')",
         "roofline",
-        "what every node reaches of what this machine can do",
+        "roofline: achieved and attainable performance of every node",
         "screens",
         footer="right!",
     ),
@@ -67,7 +67,7 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "m",
         "side('memory')",
         "memory",
-        "live bytes over one forward, and who is alive at the peak",
+        "live bytes over one forward, and what is alive at the peak",
         "screens",
         footer="right!",
     ),
@@ -75,7 +75,7 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "w",
         "side('weights')",
         "weights",
-        "statistics of every parameter, and what the output loses when one is changed",
+        "statistics of every parameter, and the output error when one is changed",
         "screens",
         footer="right",
     ),
@@ -83,7 +83,7 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "f",
         "side('findings')",
         "findings",
-        "advice by predicted gain, with its evidence; x tries it",
+        "findings by predicted gain, with evidence; x runs a trial",
         "screens",
         footer="right",
     ),
@@ -94,7 +94,7 @@ EXPLORER: tuple[Key, ...] = (
         "slash",
         "filter",
         "search",
-        "filter the tree, it stays: conv type:conv bound:memory time>1ms share>5% !relu",
+        "filter the tree until esc: conv type:conv bound:memory time>1ms share>5% !relu",
         "find",
         "/",
         "left!",
@@ -102,7 +102,7 @@ EXPLORER: tuple[Key, ...] = (
         asks=True,
     ),
     Key("n", "match(1)", "next", "next match of the filter", "find", on="tree_keys"),
-    Key("N", "match(-1)", "former", "former match of the filter", "find", on="tree_keys"),
+    Key("N", "match(-1)", "previous", "previous match of the filter", "find", on="tree_keys"),
     Key(
         "s", "sort", "sort", "sort siblings by the next column", "find", "", "left!", on="tree_keys"
     ),
@@ -110,7 +110,7 @@ EXPLORER: tuple[Key, ...] = (
         "S",
         "reverse",
         "reverse",
-        "reverse the order, or sort anew by a live column",
+        "reverse the order, or sort again by a live column",
         "find",
         on="tree_keys",
     ),
@@ -144,18 +144,18 @@ EXPLORER: tuple[Key, ...] = (
         "left",
         on="tree_keys",
     ),
-    Key("b", "mark", "mark", "mark the node, or take its mark away", "find", on="tree_keys"),
+    Key("b", "mark", "mark", "mark the node, or remove its mark", "find", on="tree_keys"),
     Key("apostrophe", "next_mark", "next mark", "go to the next mark", "find", "'", on="tree_keys"),
     Key(
         "ctrl+o",
         "jump_back",
         "jump back",
-        "go where the cursor was before a jump: hottest, filter, mark, another screen",
+        "go back after a jump: hottest, filter, mark, another screen",
         "find",
         on="tree_keys",
     ),
-    Key("p", "pause", "pause", "pause the view; the model runs on", "live", "", "left"),
-    Key("p", "pause", "halt", "stand still, or play", "play", "", "play!", "Play"),
+    Key("p", "pause", "pause", "pause the view; the model keeps running", "live", "", "left"),
+    Key("p", "pause", "pause", "pause or play", "play", "", "play!", "Play"),
     Key(
         "less_than_sign",
         "seek(-5)",
@@ -168,19 +168,36 @@ EXPLORER: tuple[Key, ...] = (
         on="requests",
     ),
     Key(
-        "greater_than_sign", "seek(5)", "on", "5 s on", "play", ">", "play!", "Seek", on="requests"
+        "greater_than_sign",
+        "seek(5)",
+        "forward",
+        "forward 5 s",
+        "play",
+        ">",
+        "play!",
+        "Seek",
+        on="requests",
     ),
-    Key("shift+left", "seek(-60)", "back", "a minute back", "play", request="Seek", on="requests"),
-    Key("shift+right", "seek(60)", "on", "a minute on", "play", request="Seek", on="requests"),
+    Key("shift+left", "seek(-60)", "back", "back 1 min", "play", request="Seek", on="requests"),
     Key(
-        "plus,equals_sign", "speed(2)", "faster", "twice as fast", "play", "+", "play!", "SetSpeed"
+        "shift+right", "seek(60)", "forward", "forward 1 min", "play", request="Seek", on="requests"
     ),
-    Key("minus", "speed(0.5)", "slower", "half as fast", "play", "-", "play!", "SetSpeed"),
+    Key(
+        "plus,equals_sign",
+        "speed(2)",
+        "faster",
+        "double the speed",
+        "play",
+        "+",
+        "play!",
+        "SetSpeed",
+    ),
+    Key("minus", "speed(0.5)", "slower", "halve the speed", "play", "-", "play!", "SetSpeed"),
     Key(
         "at",
         "seek_to",
-        "go to",
-        "go to a place: 12.5 or 1:30 from the beginning, 50%, end",
+        "seek",
+        "seek: 12.5 or 1:30 from the start, 50%, end",
         "play",
         "@",
         "play!",
@@ -201,7 +218,7 @@ EXPLORER: tuple[Key, ...] = (
         "full_stop",
         "step",
         "step",
-        "one forward while the model is held",
+        "run one forward while the model is paused",
         "live",
         ".",
         request="Step",
@@ -211,7 +228,7 @@ EXPLORER: tuple[Key, ...] = (
         "B",
         "batch",
         "batch",
-        "another batch size, or other inputs; then the difference to before shows",
+        "change the batch size or the inputs, and show the difference",
         "live",
         request="SetBatch",
         on="requests",
@@ -221,7 +238,7 @@ EXPLORER: tuple[Key, ...] = (
         "D",
         "device",
         "device",
-        "another device or dtype; then the difference to before shows",
+        "change the device or dtype, and show the difference",
         "live",
         request="Start",
         on="requests",
@@ -231,7 +248,7 @@ EXPLORER: tuple[Key, ...] = (
         "V",
         "next_model",
         "model",
-        "show the next model that the program calls, and keep it",
+        "show the next model that the program calls, and stay on it",
         "live",
         request="ShowModel",
         on="requests",
@@ -240,7 +257,7 @@ EXPLORER: tuple[Key, ...] = (
         "F",
         "phase",
         "phase",
-        "run the other forward of a model that generates: prefill or decode",
+        "run the other forward of a generating model: prefill or decode",
         "live",
         request="SetPhase",
         on="requests",
@@ -250,8 +267,7 @@ EXPLORER: tuple[Key, ...] = (
         "E",
         "replay",
         "replay",
-        "measure the node's energy: run it alone for a quarter of a minute; any other request"
-        " ends it",
+        "measure the node's energy by running it alone for 15 s; any other request cancels it",
         "live",
         request="ReplayNode",
     ),
@@ -283,7 +299,7 @@ EXPLORER: tuple[Key, ...] = (
         "right_square_bracket",
         "sibling(1)",
         "sibling",
-        "next node below the same parent",
+        "next sibling",
         "move",
         "]",
         on="tree_keys",
@@ -293,7 +309,7 @@ EXPLORER: tuple[Key, ...] = (
         "left_square_bracket",
         "sibling(-1)",
         "sibling",
-        "former node below the same parent",
+        "previous sibling",
         "move",
         "[",
         on="tree_keys",
@@ -322,7 +338,7 @@ EXPLORER: tuple[Key, ...] = (
         "u",
         "group",
         "equal",
-        "equal blocks in a row as one row with sums, or one by one",
+        "equal consecutive blocks as one row with sums, or one by one",
         "fold",
         on="tree_keys",
     ),
@@ -330,7 +346,7 @@ EXPLORER: tuple[Key, ...] = (
         "tab",
         "panels",
         "panels",
-        "80 columns: the next section of the panel in full",
+        "at 80 columns: the next section of the panel",
         "look",
         "",
         "left-narrow",
@@ -339,7 +355,7 @@ EXPLORER: tuple[Key, ...] = (
         "i",
         "why",
         "why",
-        "why this figure: where it comes from, or why it is unavailable",
+        "where the figures come from, or why they are unavailable",
         "look",
         needs_tree=True,
     ),
@@ -376,22 +392,22 @@ EXPLORER: tuple[Key, ...] = (
         "plus,equals_sign",
         "speed(2)",
         "faster",
-        "redraw more often, up to 10 times a second",
+        "refresh more often, up to 10 times per second",
         "look",
         "+",
     ),
-    Key("minus", "speed(0.5)", "slower", "redraw less often, down to every 2 s", "look", "-"),
+    Key("minus", "speed(0.5)", "slower", "refresh less often, down to every 2 s", "look", "-"),
     *SIDE_SCREENS,
     Key(
         "C",
         "compare",
         "compare",
-        "hold this model against another model, a recording or a JSON report, node by node",
+        "compare with another model, a recording or a JSON report, node by node",
         "live",
         asks=True,
     ),
     Key("M", "machine", "machine", "every counter of the machine, and energy", "screens"),
-    Key("R", "ranks", "ranks", "the ranks of the run that this process is one of", "screens"),
+    Key("R", "ranks", "ranks", "the ranks of the distributed run", "screens"),
     Key("L", "log", "log", "what the model and the worker printed", "screens"),
     Key("question_mark", "keys", "keys", "this list", "screens", "?", "right!"),
     Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
@@ -399,7 +415,7 @@ EXPLORER: tuple[Key, ...] = (
         "x",
         "try",
         "try",
-        "try the marked remedy of a failure; tab marks the next",
+        "run the selected remedy of a failure; tab selects the next",
         "live",
         request="Start",
     ),
@@ -407,7 +423,7 @@ EXPLORER: tuple[Key, ...] = (
         "ctrl+r",
         "restart",
         "restart",
-        "restart the worker; of a program that was attached to, record the tree anew",
+        "restart the worker; attached: record the tree again",
         "live",
         request="Start",
         on="requests",
@@ -424,8 +440,8 @@ DEPTHS: tuple[Key, ...] = tuple(
 
 BY_NAME: tuple[Key, ...] = (
     Key("", "sort_by", "sort", "", "find", on="tree_keys"),
-    Key("", "use_theme", "theme", "draw in these colours", "look", on="appearance"),
-    Key("", "toggle_mouse", "mouse", "mouse off, or on again", "look", on="appearance"),
+    Key("", "use_theme", "theme", "use this theme", "look", on="appearance"),
+    Key("", "toggle_mouse", "mouse", "turn the mouse off or on", "look", on="appearance"),
 )
 """What has no key: the palette alone does it."""
 OF_FUNCTION: Mapping[str, Key] = {
@@ -446,7 +462,7 @@ def textual_action(action: str) -> str:
 
 
 def bindings(keys: tuple[Key, ...]) -> list[Binding]:
-    """Give Textual's bindings."""
+    """Return Textual's bindings."""
     return [
         Binding(
             key.keys,
@@ -460,7 +476,7 @@ def bindings(keys: tuple[Key, ...]) -> list[Binding]:
 
 
 def remapped(keys: tuple[Key, ...], own: Mapping[str, tuple[str, ...]]) -> tuple[Key, ...]:
-    """Give the keys as a user has them; what the user gave to another action is lost.
+    """Return the keys as a user has them; what the user gave to another action is lost.
 
     Args:
         keys: as they are without a configuration.
@@ -483,11 +499,11 @@ def remapped(keys: tuple[Key, ...], own: Mapping[str, tuple[str, ...]]) -> tuple
 
 
 def shown(key: Key) -> str:
-    """Give a key as it is written on screen."""
+    """Return a key as it is written on screen."""
     return key.shown or key.keys.split(",", maxsplit=1)[0]
 
 
 def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str, str], ...]:
-    """Give (key, label) of one side of the footer."""
+    """Return (key, label) of one side of the footer."""
     wanted = (f"{side}!", f"{side}-narrow" if narrow else side)
     return tuple((shown(key), key.label) for key in keys if key.footer in wanted and key.keys)

@@ -11,7 +11,7 @@ _TO_A_NODE = Key("enter", "open", "node", "open the node under the cursor", _HER
 
 
 def _ends(action: str, many: int = 1_000_000) -> tuple[Key, ...]:
-    """Give the keys to the first and the last row."""
+    """Return the keys to the first and the last row."""
     return (
         Key("g,home", f"{action}(-{many})", "top", "the first", _HERE, "g"),
         Key("G,end", f"{action}({many})", "bottom", "the last", _HERE, "G"),
@@ -19,7 +19,7 @@ def _ends(action: str, many: int = 1_000_000) -> tuple[Key, ...]:
 
 
 def _pages(action: str, what: str) -> tuple[Key, ...]:
-    """Give the keys by half a page."""
+    """Return the keys by half a page."""
     return (
         Key("ctrl+d,pagedown", f"{action}(1)", "page", f"{what} down", _HERE, "ctrl+d"),
         Key("ctrl+u,pageup", f"{action}(-1)", "page", f"{what} up", _HERE, "ctrl+u"),
@@ -27,14 +27,14 @@ def _pages(action: str, what: str) -> tuple[Key, ...]:
 
 
 WEIGHTS: tuple[Key, ...] = (
-    Key("x", "measure", "measure", "measure what the output loses by this weight", _HERE),
-    Key("X", "measure_all", "all", "measure it of every weight, one after another", _HERE),
-    Key("v", "scheme", "change", "what is done to a weight: int8, int4, fp8, zeros", _HERE),
+    Key("x", "measure", "measure", "measure the output error of changing this weight", _HERE),
+    Key("X", "measure_all", "all", "measure it for every weight, one after another", _HERE),
+    Key("v", "scheme", "change", "the change: int8, int4, fp8, zeros", _HERE),
     Key("a", "read", "read", "read the values again", _HERE),
-    Key("c", "stop", "stop", "stop reading or measuring; what is known stays", _HERE),
-    Key("s", "sort", "sort", "order by the next column", _HERE),
-    Key("S", "reverse", "reverse", "turn the order round", _HERE),
-    Key("b", "buffers", "buffers", "show buffers, or parameters alone", _HERE),
+    Key("c", "stop", "stop", "stop reading or measuring, and keep the results", _HERE),
+    Key("s", "sort", "sort", "sort by the next column", _HERE),
+    Key("S", "reverse", "reverse", "reverse the order", _HERE),
+    Key("b", "buffers", "buffers", "show or hide buffers", _HERE),
     _TO_A_NODE,
     Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
     Key("up,k", "move(-1)", "up", "one row up", _HERE, "↑ k"),
@@ -42,18 +42,18 @@ WEIGHTS: tuple[Key, ...] = (
     *_ends("move"),
 )
 FINDINGS: tuple[Key, ...] = (
-    Key("x", "try", "try", "try it in a process of its own, or stop its trial", _HERE),
+    Key("x", "try", "try", "run the trial in a separate process, or stop it", _HERE),
     Key("down,j", "walk(1)", "finding", "the next finding", _HERE, "↓ j"),
-    Key("up,k", "walk(-1)", "finding", "the former finding", _HERE, "↑ k"),
+    Key("up,k", "walk(-1)", "finding", "the previous finding", _HERE, "↑ k"),
     Key("right,l", "cross(1)", "its nodes", "the next node of this finding", _HERE, "→ l"),
-    Key("left,h", "cross(-1)", "its nodes", "the former node of this finding", _HERE, "← h"),
-    *_pages("scroll_detail", "what is said of it,"),
+    Key("left,h", "cross(-1)", "its nodes", "the previous node of this finding", _HERE, "← h"),
+    *_pages("scroll_detail", "the details of the finding,"),
     _TO_A_NODE,
     *_ends("walk", 1000),
 )
 ROOFLINE: tuple[Key, ...] = (
-    Key("down,j", "walk(1)", "by time", "the node that takes the next less time", _HERE, "↓ j"),
-    Key("up,k", "walk(-1)", "by time", "the node that takes the next more time", _HERE, "↑ k"),
+    Key("down,j", "walk(1)", "by time", "the next node, by time", _HERE, "↓ j"),
+    Key("up,k", "walk(-1)", "by time", "the previous node, by time", _HERE, "↑ k"),
     Key("right,l", "cross(1)", "by FLOP/B", "the next point to the right", _HERE, "→ l"),
     Key("left,h", "cross(-1)", "by FLOP/B", "the next point to the left", _HERE, "← h"),
     _TO_A_NODE,
@@ -61,27 +61,27 @@ ROOFLINE: tuple[Key, ...] = (
     *_ends("walk"),
 )
 TIMELINE: tuple[Key, ...] = (
-    Key("left,h", "beside(-1)", "walk", "the block before", _HERE, "← h"),
-    Key("right,l", "beside(1)", "walk", "the block after", _HERE, "→ l"),
-    Key("up,k", "outward", "walk", "out of the block", _HERE, "↑ k"),
-    Key("down,j", "inward", "walk", "into the block", _HERE, "↓ j"),
-    Key("enter", "zoom", "zoom", "the block over the whole width; esc zooms out", _HERE, "↵"),
+    Key("left,h", "beside(-1)", "walk", "the previous block", _HERE, "← h"),
+    Key("right,l", "beside(1)", "walk", "the next block", _HERE, "→ l"),
+    Key("up,k", "outward", "walk", "to the parent", _HERE, "↑ k"),
+    Key("down,j", "inward", "walk", "to the first child", _HERE, "↓ j"),
+    Key("enter", "zoom", "zoom", "zoom in on the block; esc zooms out", _HERE, "↵"),
     Key("z", "hottest", "hottest", "the module with the most self time", _HERE),
-    Key("s", "span", "span", "another span of the last minutes", _HERE),
+    Key("s", "span", "span", "change the time span", _HERE),
 )
 MEMORY: tuple[Key, ...] = (
-    Key("left,h", "step(-1)", "step", "the operator before", _HERE, "← h"),
-    Key("right,l", "step(1)", "step", "the operator after", _HERE, "→ l"),
-    Key("z", "peak", "peak", "the step with the most bytes alive", _HERE),
+    Key("left,h", "step(-1)", "step", "the previous operator", _HERE, "← h"),
+    Key("right,l", "step(1)", "step", "the next operator", _HERE, "→ l"),
+    Key("z", "peak", "peak", "the peak", _HERE),
     _TO_A_NODE,
-    Key("pageup,ctrl+u", "page(-1)", "page", "a tenth of the forward back", _HERE, "ctrl+u"),
-    Key("pagedown,ctrl+d", "page(1)", "page", "a tenth of the forward on", _HERE, "ctrl+d"),
+    Key("pageup,ctrl+u", "page(-1)", "page", "back by a tenth of the forward", _HERE, "ctrl+u"),
+    Key("pagedown,ctrl+d", "page(1)", "page", "forward by a tenth of the forward", _HERE, "ctrl+d"),
     Key("g,home", "end(0)", "first", "the first step", _HERE, "g"),
     Key("G,end", "end(-1)", "last", "the last step", _HERE, "G"),
 )
 NODE: tuple[Key, ...] = (
     Key("right_square_bracket", "sibling(1)", "sibling", "the next sibling", _HERE, "]"),
-    Key("left_square_bracket", "sibling(-1)", "sibling", "the former sibling", _HERE, "["),
+    Key("left_square_bracket", "sibling(-1)", "sibling", "the previous sibling", _HERE, "["),
     Key("down,j", "scroll_by(1)", "scroll", "one row down", _HERE, "↓ j"),
     Key("up,k", "scroll_by(-1)", "scroll", "one row up", _HERE, "↑ k"),
     *_pages("page", "half a page"),
@@ -97,9 +97,7 @@ EVERY: tuple[Key, ...] = (
     Key("question_mark", "keys", "keys", "this list", "screens", "?"),
     Key("ctrl+p,colon", "palette", "palette", "every command by name", "screens", "ctrl+p :"),
     Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
-    Key(
-        "p", "pause", "pause", "pause the view, the model runs on; halt or play a recording", "look"
-    ),
+    Key("p", "pause", "pause", "pause the view; pause or play a recording", "look"),
     Key("y", "copy", "copy", "copy the path, the row, the panel or the screen", "look"),
     Key("e", "export", "export", "write the screen, the rows or a report to a file", "look"),
 )
@@ -109,9 +107,7 @@ OF_NODE = (*NODE, *(key for key in EVERY if key.action not in ("node", "copy", "
 
 
 COMPARE: tuple[Key, ...] = (
-    Key(
-        "s", "order", "sort", "sort by difference, the worst first, or as the model has it", "find"
-    ),
+    Key("s", "order", "sort", "sort by difference, worst first, or in execution order", "find"),
     Key(
         "v",
         "figure",
@@ -131,12 +127,12 @@ COMPARE: tuple[Key, ...] = (
         "z",
         "worst",
         "worst",
-        "go to the module that differs most by itself, then to the next",
+        "go to the module with the largest self difference, then the next",
         "find",
     ),
     Key("space,enter", "fold_or_unfold", "fold", "fold or unfold", "fold", "space"),
-    Key("right,l", "unfold", "unfold", "unfold, or go in", "fold", "→"),
-    Key("left,h", "fold", "fold", "fold, or go out", "fold", "←"),
+    Key("right,l", "unfold", "unfold", "unfold, or go to the first child", "fold", "→"),
+    Key("left,h", "fold", "fold", "fold, or go to the parent", "fold", "←"),
     Key("left_curly_bracket", "depth(0)", "fold all", "fold all", "fold", "{"),
     Key("right_curly_bracket", "depth(65536)", "unfold all", "unfold all", "fold", "}"),
     Key("a", "operators", "operators", "show or hide operators", "fold"),
@@ -147,7 +143,7 @@ COMPARE: tuple[Key, ...] = (
     Key("g,home", "move(-1000000)", "top", "first row", "move", "g"),
     Key("G,end", "move(1000000)", "bottom", "last row", "move", "G"),
     Key("escape,backspace", "back", "back", "drop the filter", "find", "esc"),
-    Key("p", "pause", "pause", "pause the view; the models run on", "live"),
+    Key("p", "pause", "pause", "pause the view; the models keep running", "live"),
     Key("y", "copy", "copy", "copy the node's path, or the screen", "look"),
     Key("e", "export", "export", "write the screen (.txt, .svg) to a file", "look"),
     Key("T", "theme", "theme", "next theme", "look"),
@@ -159,5 +155,5 @@ COMPARE: tuple[Key, ...] = (
 
 
 def own_bindings(keys: tuple[Key, ...]) -> list[Binding]:
-    """Give Textual's bindings of a view's own keys."""
+    """Return Textual's bindings of a view's own keys."""
     return [Binding(key.keys, key.action, show=False) for key in keys]

@@ -71,7 +71,7 @@ class ProfilerApp(BaseApp):
         return screen.data_bind(BaseApp.session, BaseApp.before)
 
     def explorer(self) -> ExplorerScreen:
-        """Give a new explorer, as its user is used to."""
+        """Return a new explorer, as its user is used to."""
         send, restart = self.send, self.restart
         return ExplorerScreen(self._spec, self.glyphs, self.now, send, restart, self.habits)
 
@@ -134,7 +134,7 @@ class ProfilerApp(BaseApp):
         await self._stop_reading()
 
     def now(self) -> float:
-        """Give seconds since the command was started."""
+        """Return seconds since the command was started."""
         return self._clock() - self._spec.started_at
 
     def send(self, request: Request) -> None:

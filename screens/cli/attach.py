@@ -22,7 +22,7 @@ from .options import is_remote, remote_python, require_remote, stock_output
 
 @click.command("attach")
 @click.argument("who", metavar="[NAME|PID]", default="")
-@click.option("--list", "only_list", is_flag=True, help="Print what can be attached to, and stop.")
+@click.option("--list", "only_list", is_flag=True, help="List what can be attached to, and exit.")
 @remote_python
 @look_options
 @stock_output
@@ -37,7 +37,9 @@ def attach_verb(
     """
     require_remote(who, remote_python)
     if only_list and is_remote(who):
-        raise click.UsageError("--list is of this host: ssh HOST tui-profiler attach --list.")
+        raise click.UsageError(
+            "--list shows this host only; try ssh HOST tui-profiler attach --list."
+        )
     if only_list:
         return _list(who)
     require_terminal('try "tui-profiler report --attach NAME --measure 10"')

@@ -19,9 +19,9 @@ from .options import output_option
 
 
 @click.command("ceilings")
-@click.option("--again", is_flag=True, help="Measure every roof anew.")
+@click.option("--again", is_flag=True, help="Measure all roofs again.")
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]")
-@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator.")
+@click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Intra-op threads.")
 @click.option(
     "--format",
     "layout",

@@ -60,7 +60,7 @@ class CompareOptions(Struct, frozen=True):
     "--format",
     "layout",
     type=click.Choice(["table", "json"]),
-    help="Without the screen: print it. Where there is no terminal: table.",
+    help="Print the comparison instead of showing it. Default without a terminal: table.",
 )
 @output_option
 @click.option(
@@ -90,7 +90,7 @@ def compare_verb(started_at: float, /, chosen: Chosen, wish: Wish, **typed: obje
     sides = (typed_side(options.a, chosen), typed_side(options.b, chosen))
     _refuse_options(sides, chosen, options.measure)
     if options.measure is not None and not all(side.chosen.run for side in sides):
-        raise click.UsageError("--measure runs the models and --no-run forbids it: leave out one.")
+        raise click.UsageError("--measure and --no-run exclude each other.")
     on_screen = options.layout is None and not options.output and options.top is None
     if on_screen and is_terminal():
         require_terminal("add --format table")

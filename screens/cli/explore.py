@@ -43,9 +43,11 @@ RECALL_SECONDS = 0.05
     "remembers",
     default=True,
     flag_value=False,
-    help="Neither show the tree of last time nor keep this one.",
+    help="Do not read or write the cached tree.",
 )
-@click.option("--web", is_flag=True, help="In a browser of this machine instead of the terminal.")
+@click.option(
+    "--web", is_flag=True, help="Open in a browser on this machine instead of the terminal."
+)
 @click.pass_obj
 def explore_verb(
     started_at: float, /, model: str, chosen: Chosen, wish: Wish, *, remembers: bool, web: bool
@@ -95,7 +97,7 @@ def _run(spec: LoadSpec, *, wish: Wish, remembers: bool) -> int:
 
 
 def _begun(first: Source) -> Session:
-    """Give the session with what is remembered, if it was read while the app was imported."""
+    """Return the session with what is remembered, if it was read while the app was imported."""
     from tui_profiler.source.remembered_tree import Remembering  # noqa: PLC0415 # rule 1
 
     found = first.known(RECALL_SECONDS) if isinstance(first, Remembering) else None

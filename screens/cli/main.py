@@ -26,48 +26,52 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  tui-profiler                                  choose what to open
-  tui-profiler resnet50                         explore it, running
+  tui-profiler                                  list what can be opened
+  tui-profiler resnet50                         explore it while it runs
   tui-profiler demo:decoder --batch 4
   tui-profiler net.py:build --args '{"width": 64}' --input 1,3,64,64
   tui-profiler resnet50 --web                   the same, in a browser
   tui-profiler report resnet50 --measure 5      a table, with times
   tui-profiler report vgg16 resnet18 --format json > two.jsonl
   tui-profiler report resnet50 --check 'total_macs<=5G'
-  tui-profiler verify resnet50 vit_b_16         our figures beside those of others
+  tui-profiler verify resnet50 vit_b_16         cross-check with other counters
   tui-profiler try resnet50                     changes that could make it faster, measured
   tui-profiler compare resnet50 'resnet50 --batch 8'
-  tui-profiler sweep resnet50 --batch 1,2,4,8   how it grows, and where the knee is
-  tui-profiler run train.py --epochs 3          your script, with a look inside
-  tui-profiler attach                           look into a program that watches a model
+  tui-profiler sweep resnet50 --batch 1,2,4,8   how it scales, and the saturation point
+  tui-profiler run train.py --epochs 3          your script, with the explorer
+  tui-profiler attach                           attach to a running program
   tui-profiler report --all torchvision --output zoo --jobs 2
   tui-profiler models 'efficientnet*'
   tui-profiler record resnet50 -o a.rec --seconds 60
   tui-profiler open a.rec                       play it, on any machine
-  tui-profiler ceilings --again                 what this machine can do at most, measured anew
-  tui-profiler config                           your settings, and where their file lies
+  tui-profiler ceilings --again                 calibrate the roofline
+  tui-profiler config                           your settings, and the path of their file
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, or has no times,
-2 bad arguments, 3 a check or tolerance does not hold, 70 a mistake of ours, 130 interrupted."""
+2 bad arguments, 3 a check or tolerance does not hold, 70 a internal error, 130 interrupted."""
 
 
 _VERBS = (
-    ("attach", "attach", "Look into a running program, on screen."),
-    ("ceilings", "ceilings", "Show what this machine can do at most, or measure it anew."),
-    ("compare", "compare", "Hold two models against each other, on screen or as text."),
-    ("completion", "setup", "Print a script that completes arguments in a shell."),
-    ("config", "setup", "Print the settings that hold, as a file to begin from."),
-    ("explore", "explore", "Run a model and look inside, on screen."),
+    ("attach", "attach", "Attach to a running program."),
+    ("ceilings", "ceilings", "Show the calibrated roofline of this machine, or calibrate it."),
+    ("compare", "compare", "Compare two models, recordings or reports."),
+    ("completion", "setup", "Print the completion script of a shell."),
+    ("config", "setup", "Print the current settings as a configuration file."),
+    ("explore", "explore", "Explore a running model on screen."),
     ("models", "models", "List the names of models."),
     ("onnx", "onnx", "Write a model as an ONNX file."),
     ("open", "open", "Play a recording, on screen."),
     ("record", "record", "Record a running model to a file."),
-    ("relay", "attach", "What attach runs on another host, by ssh."),
-    ("report", "report", "Print what models cost, and with --measure take."),
-    ("run", "run", "Run a script of yours, and look at the model in it."),
-    ("sweep", "sweep", "Run a model at many settings, and see how it grows."),
+    ("relay", "attach", "Internal: run by attach on the remote host."),
+    ("report", "report", "Report parameters, FLOPs and memory; with --measure also latency."),
+    ("run", "run", "Run a script and profile the model it calls."),
+    (
+        "sweep",
+        "sweep",
+        "Measure how a model scales with batch size, sequence length, threads and dtype.",
+    ),
     ("try", "try_", "Try changes that could make models faster."),
-    ("verify", "verify", "Hold our figures against those of other counters."),
+    ("verify", "verify", "Cross-check figures with fvcore, FlopCounterMode and others."),
 )
 """Each with the module of this folder that has it, as ``NAME_verb``, and its line in the list."""
 

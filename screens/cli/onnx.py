@@ -20,14 +20,14 @@ from .options import models_and_files, require_models
 
 @click.command("onnx")
 @click.argument("model", shell_complete=models_and_files)
-@file_option("--output", "-o", required=True, help="Where to write it.")
+@file_option("--output", "-o", required=True, help="Output file.")
 @click.option(
     "--opset",
     type=click.IntRange(1, 100),
     metavar="N",
-    help="Version of ONNX's operators; without it torch chooses.",
+    help="ONNX opset version; default: chosen by torch.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
 @click.pass_obj
 def onnx_verb(
@@ -64,9 +64,9 @@ def _write(
     output, opset, force = wanted
     require_writable(output)
     if Path(output).exists() and not Path(output).is_file():
-        raise click.UsageError(f"{safe(output)} is no file that another one could replace.")
+        raise click.UsageError(f"{safe(output)} is not a regular file.")
     if not force and Path(output).exists():
-        raise click.UsageError(f"{safe(output)} is there already: --force writes over it.")
+        raise click.UsageError(f"{safe(output)} exists already: --force overwrites it.")
     request = ExportOnnx(chosen.spec(model, started_at=started_at), output, opset)
     session = asyncio.run(onnx(Spawned(worker_command(), first=[request]), speaker(model)))
     for line in complaint(session, debug=chosen.debug):

@@ -24,13 +24,13 @@ from .options import Finite, models_and_files, stock_output
     default=1.0,
     show_default=True,
     metavar="TIMES",
-    help="How many times as fast as it was recorded.",
+    help="Playback speed, as a factor.",
 )
 @click.option(
     "--at",
     type=Finite(min=0),
     metavar="SECONDS",
-    help="Where to begin; without it, at the first figures.",
+    help="Start position; default: the first figures.",
 )
 @look_options
 @stock_output

@@ -19,9 +19,9 @@ _DEMO_MODELS = Path(__file__).resolve().parents[2] / "demo_models"
 
 ReportLayout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
 
-RECORDING = "A recording is what it was when it was made"
-REPORT = "A report is what it was when it was written"
-PROGRAM = "A program that is attached to runs as it was started"
+RECORDING = "A recording cannot be changed"
+REPORT = "A report cannot be changed"
+PROGRAM = "An attached program cannot be changed"
 _HARMLESS = frozenset({"--no-run", "--debug"})
 """Nothing is run anyway, and what went wrong is always told."""
 
@@ -31,7 +31,7 @@ def _ask_for_stock_output(context: click.Context, option: click.Parameter, asked
         os.environ[STOCK_OUTPUT] = "1"
 
 
-output_option = file_option("--output", default="", help="Write there instead of to stdout.")
+output_option = file_option("--output", default="", help="Write to FILE instead of stdout.")
 table_or_json = click.option(
     "--format",
     "layout",
@@ -45,19 +45,19 @@ stock_output = click.option(
     is_flag=True,
     expose_value=False,
     callback=_ask_for_stock_output,
-    help="Draw every change in full, as Textual does: for terminals that show remains.",
+    help="Let Textual write to the terminal: for terminals with rendering artefacts.",
 )
 remote_python = click.option(
     "--remote-python",
     metavar="PATH",
     default="",
-    help="With ssh://: the Python there that has tui-profiler.",
+    help="With ssh://: the remote Python that has tui-profiler installed.",
 )
 attach_to = click.option(
     "--attach",
     metavar="NAME",
     default="",
-    help="Instead of MODEL: a program that watches one, as for the verb attach.",
+    help="Instead of MODEL: a running program that calls tui_profiler.watch(model).",
 )
 
 
@@ -67,17 +67,17 @@ class Finite(click.FloatRange):
     def convert(
         self, value: float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Give the number; ``value`` is text where it was typed."""
+        """Return the number; ``value`` is text where it was typed."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
-            self.fail(f"{value} is no number that can be waited for or counted to.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return found
 
 
 def models_and_files(
     context: click.Context, parameter: click.Parameter | None, incomplete: str
 ) -> list[CompletionItem]:
-    """Give how a model may go on: a demo model's name, or a file, which the shell looks for.
+    """Return how a model may go on: a demo model's name, or a file, which the shell looks for.
 
     The names of libraries are not among them: finding those takes seconds.
     """
@@ -123,7 +123,7 @@ def require_remote(who: str, remote_python: str) -> None:
         UsageError: it was typed, and ``who`` is no ``ssh://`` address.
     """
     if remote_python and not is_remote(who):
-        raise click.UsageError("--remote-python goes with ssh://HOST, which is not there.")
+        raise click.UsageError("--remote-python needs ssh://HOST.")
 
 
 def is_remote(who: str) -> bool:

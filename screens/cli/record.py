@@ -59,14 +59,14 @@ class RecordOptions(Struct, frozen=True):
 @click.argument("model", default="", shell_complete=models_and_files)
 @attach_to
 @remote_python
-@file_option("--output", "-o", required=True, help="Where to record to.")
+@file_option("--output", "-o", required=True, help="Output file.")
 @click.option(
     "--seconds",
     type=Finite(min=0, min_open=True),
     metavar="SECONDS",
-    help="Run the model for so long; without it, until ctrl+C.",
+    help="Run the model for this long; default: until ctrl+C.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @model_options
 @click.pass_obj
 def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -80,7 +80,7 @@ def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
     require_remote(options.attach, options.remote_python)
     if options.seconds is not None and not chosen.run:
-        raise click.UsageError("--seconds runs the model and --no-run forbids it: leave out one.")
+        raise click.UsageError("--seconds and --no-run exclude each other.")
     require_models([options.model], "recorded again")
     if options.attach:
         refuse_options(chosen, PROGRAM)
@@ -149,7 +149,7 @@ def _told(session: Session, writer: Writer, options: RecordOptions, chosen: Chos
     code = exit_code(session)
     if code == BAD_ARGUMENTS and not writer.failure:
         os.unlink(options.output)
-        say(options.output, "not kept: there was nothing to record")
+        say(options.output, "not written: nothing was recorded")
         return code
     written = f"{thousands(writer.frames)} frames, {size(writer.bytes_written)}"
     if writer.failure:

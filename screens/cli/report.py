@@ -80,7 +80,7 @@ class ReportOptions(Struct, frozen=True):
     "--measure",
     type=Finite(min=0, min_open=True),
     metavar="SECONDS",
-    help="Run the model for so long, and report its times.",
+    help="Run the model for this long and report its times.",
 )
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
@@ -88,12 +88,12 @@ class ReportOptions(Struct, frozen=True):
 @click.option(
     "--findings",
     is_flag=True,
-    help="With advice: evidence and predicted gain. Best with --measure.",
+    help="Include findings with evidence and predicted gain; best with --measure.",
 )
 @click.option(
     "--parameters",
     is_flag=True,
-    help="Look at every value of the parameters as well: statistics, quantisation, pruning.",
+    help="Include statistics of every parameter: distribution, quantisation, pruning.",
 )
 @model_options
 @click.option(
@@ -112,16 +112,16 @@ class ReportOptions(Struct, frozen=True):
     "--jobs",
     type=click.IntRange(1, MOST_JOBS),
     metavar="N",
-    help="With --all: so many models at once.",
+    help="With --all: number of models at once.",
 )
-@click.option("--again", is_flag=True, help="With --all: also those that are there already.")
+@click.option("--again", is_flag=True, help="With --all: run models again that have a file.")
 @click.option(
     "--timeout",
     type=Finite(min=0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --all: how long each model may take.",
+    help="With --all: time limit per model.",
 )
 @click.option(
     "--ray",
@@ -145,7 +145,7 @@ def report_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         raise click.UsageError("A MODEL is needed, or --attach NAME; not both.")
     require_remote(options.attach, options.remote_python)
     if options.measure is not None and not chosen.run:
-        raise click.UsageError("--measure runs the model and --no-run forbids it: leave out one.")
+        raise click.UsageError("--measure and --no-run exclude each other.")
     if options.measure is not None and any(map(is_recording, options.names)):
         raise click.UsageError("A recording cannot be measured again: leave out --measure.")
     if any(map(is_recording, options.names)):
@@ -162,7 +162,7 @@ def _refuse_without_all() -> None:
     source = click.get_current_context().get_parameter_source
     for name in ("shard", "jobs", "again", "timeout", "ray"):
         if source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} goes with --all, which is not there.")
+            raise click.UsageError(f"--{name} needs --all.")
 
 
 def _require_parameters(options: ReportOptions) -> None:
@@ -171,9 +171,9 @@ def _require_parameters(options: ReportOptions) -> None:
     if layout in ("csv", "perfetto"):
         raise click.UsageError(f"{layout} holds no --parameters: leave it out, or --format.")
     if options.attach:
-        raise click.UsageError("The parameters of a program that is not ours are left alone.")
+        raise click.UsageError("Parameters of an attached program are not read.")
     if any(map(is_recording, options.names)):
-        raise click.UsageError("A recording holds no values: leave out --parameters.")
+        raise click.UsageError("A recording has no parameter values: omit --parameters.")
 
 
 def _report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int:
@@ -217,7 +217,7 @@ def _session(name: str, options: ReportOptions, chosen: Chosen, started_at: floa
 
 
 def _recorded(file: str) -> Session:
-    """Give the last session of a recording; what is to be said of the file goes to stderr."""
+    """Return the last session of a recording; what is to be said of the file goes to stderr."""
     try:
         session, said = last_session(file)
     except RecordingError as error:

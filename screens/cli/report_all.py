@@ -102,7 +102,7 @@ def report_all(chosen: Chosen, typed: dict[str, object]) -> int:
     try:
         _run(left, options, tally.take)
     except KeyboardInterrupt:
-        say(_ZOO, f"interrupted: {tally.done} of {len(left)} made; the same command goes on")
+        say(_ZOO, f"interrupted: {tally.done} of {len(left)} done; the same command resumes")
         return INTERRUPTED
     return tally.told()
 
@@ -111,16 +111,16 @@ def _refuse_beside(typed: dict[str, object], chosen: Chosen) -> None:
     """Refuse what cannot be meant for many models, or for files of JSON."""
     source = click.get_current_context().get_parameter_source
     if typed["names"] or typed.get("attach"):
-        raise click.UsageError("--all takes every model of a source: leave out MODEL and --attach.")
+        raise click.UsageError("--all excludes MODEL and --attach.")
     if not typed["output"]:
-        raise click.UsageError("--all writes a file for each model: give --output DIR.")
+        raise click.UsageError("--all needs --output DIR.")
     if source("layout") is ParameterSource.COMMANDLINE and typed["layout"] != "json":
         raise click.UsageError("--all writes JSON: leave out --format.")
     for name, option in _OF_ONE.items():
         if typed.get(name):
             raise click.UsageError(f"{option} is for the report of a model: leave it out.")
     if typed["measure"] is not None and not chosen.run:
-        raise click.UsageError("--measure runs the models and --no-run forbids it: leave out one.")
+        raise click.UsageError("--measure and --no-run exclude each other.")
 
 
 class _Tally:
@@ -207,7 +207,7 @@ class _Workers:
 
     def _give_up(self, error: TemplateError) -> None:
         self._template = None
-        say(_ZOO, f"each model imports torch anew: {safe(str(error))}")
+        say(_ZOO, f"each model imports torch again: {safe(str(error))}")
 
 
 def _shard(text: str) -> Shard:
@@ -218,7 +218,7 @@ def _shard(text: str) -> Shard:
 
 
 def _folder(output: str) -> Path:
-    """Give where files go, which need not be there yet: nothing is made before there is a file.
+    """Return where files go, which need not be there yet: nothing is made before there is a file.
 
     Raises:
         UsageError: no file could be written there.
@@ -226,14 +226,14 @@ def _folder(output: str) -> Path:
     folder = Path(output).absolute()
     there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     if not there.is_dir():
-        raise click.UsageError(f"--output {safe(output)} is no folder and cannot be made one.")
+        raise click.UsageError(f"--output {safe(output)} is not a directory and cannot be created.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise click.UsageError(f"--output {safe(output)} cannot be written.")
     return folder
 
 
 def _names(group: str, *, debug: bool) -> tuple[list[str], int]:
-    """Give the names of a source's models, and an exit code above 0 where there are none."""
+    """Return the names of a source's models, and an exit code above 0 where there are none."""
     session = asyncio.run(models(_begin(ListModels(""))))
     for line in complaint(session, debug=debug):
         say(_ZOO, line)

@@ -45,7 +45,7 @@ class Written:
             UsageError: a check is none, or binary data would go to a terminal.
         """
         if layout == "perfetto" and not output and sys.stdout.isatty():
-            raise click.UsageError("A Perfetto trace is no text: add --output FILE.")
+            raise click.UsageError("A Perfetto trace is binary: add --output FILE.")
         self._layout, self._output, self._top = layout, output, top
         self._advises = advises
         self._results = results

@@ -50,9 +50,9 @@ class RunOptions(Struct, frozen=True):
     "--format",
     "layout",
     type=click.Choice(["table", "json"]),
-    help="Without the explorer: the terminal is the script's, and a report follows at its end.",
+    help="Without the explorer: the script keeps the terminal, and a report follows.",
 )
-@file_option("--output", default="", help="Write the report there.")
+@file_option("--output", default="", help="Write the report to FILE.")
 @click.option("--budget", type=Share(), default="2%", show_default=True, help=BUDGET_HELP)
 @click.option(
     "--model",

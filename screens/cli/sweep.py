@@ -45,7 +45,7 @@ class _Several(click.ParamType[tuple[int | str, ...]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int | str, ...]:
-        """Give the values."""
+        """Return the values."""
         if isinstance(value, tuple):
             return value
         parts = [part.strip() for part in str(value).split(",")]
@@ -91,7 +91,7 @@ class SweepOptions(Struct, frozen=True):
     "--threads",
     type=_Several(click.IntRange(1, MOST_THREADS)),
     metavar="1,2",
-    help="Threads inside an operator.",
+    help="Intra-op threads.",
 )
 @click.option(
     "--dtype", type=_Several(click.STRING), metavar="float32,bfloat16", help="Cast the model."
@@ -101,14 +101,14 @@ class SweepOptions(Struct, frozen=True):
     type=Finite(min=0, min_open=True),
     default=4.0,
     show_default=True,
-    help="How long each point runs warmed up, all its rounds together.",
+    help="Measured time per point, after the warm-up, all rounds together.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, MOST_ROUNDS),
     default=2,
     show_default=True,
-    help="How often each point is visited; every second round goes backwards.",
+    help="Rounds over all points; every second one in reverse order.",
 )
 @click.option(
     "--timeout",
@@ -116,7 +116,7 @@ class SweepOptions(Struct, frozen=True):
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long one visit may take.",
+    help="Time limit per visit.",
 )
 @click.option(
     "--format",
@@ -133,9 +133,9 @@ class SweepOptions(Struct, frozen=True):
     default=12,
     show_default=True,
     metavar="N",
-    help="How many nodes the table lists by how they grow.",
+    help="Number of nodes in the table, by scaling.",
 )
-@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII alone.")
+@click.option("--ascii", "is_ascii", is_flag=True, help="Draw with ASCII only.")
 @model_options_but("batch", "threads", "dtype")
 @click.pass_obj
 def sweep_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
@@ -193,7 +193,7 @@ def _swept(options: SweepOptions, chosen: Chosen) -> Sweep:
         )
     except KeyboardInterrupt:
         found = replace(kept[-1], interrupted=True)
-        say(options.model, f"interrupted after {len(found.visits)} visits; what there is follows")
+        say(options.model, f"interrupted after {len(found.visits)} visits; results so far follow")
         return found
 
 

@@ -40,7 +40,7 @@ class TryOptions(Struct, frozen=True):
     output: str
 
     def wishes(self) -> tuple[Wish, ...]:
-        """Give what to try, each kind once."""
+        """Return what to try, each kind once."""
         most = None if self.most_memory is None else int(self.most_memory * _GIB)
         kinds = tuple(dict.fromkeys(self.kinds)) or TRIAL_KINDS
         return tuple(
@@ -64,7 +64,7 @@ class TryOptions(Struct, frozen=True):
     multiple=True,
     type=click.Choice(TRIAL_KINDS),
     metavar="KIND",
-    help="What to try; may be repeated. Without it: everything.",
+    help="Kind of change to try; may be repeated. Default: all.",
 )
 @click.option(
     "--seconds",
@@ -72,7 +72,7 @@ class TryOptions(Struct, frozen=True):
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long each is measured, at most.",
+    help="Maximum measured time per trial.",
 )
 @click.option(
     "--most-seconds",
@@ -80,13 +80,13 @@ class TryOptions(Struct, frozen=True):
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long each may take with loading and compiling.",
+    help="Time limit per trial, loading and compiling included.",
 )
 @click.option(
     "--most-memory",
     type=Finite(0.1, MOST_GIB),
     metavar="GIB",
-    help="What each may hold; without it four fifths of what is free.",
+    help="Maximum memory per trial. Default: 80 % of the free memory.",
 )
 @click.option(
     "--measure",
@@ -94,7 +94,7 @@ class TryOptions(Struct, frozen=True):
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the model runs first, for the predictions.",
+    help="Measured time before the trials, for the predictions.",
 )
 @table_or_json
 @output_option
@@ -107,7 +107,7 @@ def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     interval, and the outputs are compared. Nothing of the model that runs is changed.
     """
     if not chosen.run:
-        raise click.UsageError("Trials run the model and --no-run forbids it: leave it out.")
+        raise click.UsageError("try runs the model: omit --no-run.")
     options = msgspec.convert(typed, TryOptions)
     require_models(options.names, "changed")
     return _try(options, chosen, started_at=started_at)
@@ -143,7 +143,7 @@ def _tried(spec: LoadSpec, options: TryOptions, results: Results) -> Session:
     except KeyboardInterrupt:
         done = len(kept) - 1
         if done:
-            progress(f"interrupted after {done} of {len(wishes)} trials; they are kept")
+            progress(f"interrupted after {done} of {len(wishes)} trials; their results follow")
             results.add(_written(kept[-1], options, is_first=not results.count))
         raise
 

@@ -44,7 +44,7 @@ class VerifyOptions(Struct, frozen=True):
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long each counter may take.",
+    help="Time limit per counter.",
 )
 @model_options
 @click.pass_obj
@@ -88,7 +88,7 @@ def _begin(request: Request) -> Spawned:
 def _nothing(made: Verification) -> tuple[str, ...]:
     if made.session.tree is None or verify_verdict(made) != "not compared":
         return ()
-    return ("nothing could be compared: this model is not verified",)
+    return ("nothing to compare: this model is not verified",)
 
 
 def _written(made: Verification, options: VerifyOptions, *, is_first: bool) -> str:

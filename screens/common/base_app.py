@@ -71,7 +71,7 @@ class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
         self._freeing: Timer | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Give our roles where a theme does not name them."""
+        """Return our roles where a theme does not name them."""
         return roles_for(self.current_theme)
 
     def pop_screen(self) -> AwaitComplete:
@@ -226,10 +226,10 @@ class BaseApp(ThemedApp[int]):
 
 
 def own_keys(app: App[Any], keys: tuple[Key, ...]) -> tuple[Key, ...]:
-    """Give keys as the user of an app has them."""
+    """Return keys as the user of an app has them."""
     return remapped(keys, app.given_keys) if isinstance(app, BaseApp) else keys
 
 
 def redraw_seconds(app: App[Any]) -> float:
-    """Give the seconds between two redraws of what moves by the clock, as the user has them."""
+    """Return the seconds between two redraws of what moves by the clock, as the user has them."""
     return 1 / (app.rate if isinstance(app, BaseApp) else BaseApp.rate)

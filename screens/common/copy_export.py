@@ -212,18 +212,18 @@ def write_file(
 
 
 def default_name(model: str, view: str) -> str:
-    """Give a name for a file that any system takes, from any model's name."""
+    """Return a name for a file that any system takes, from any model's name."""
     plain = _NOT_IN_NAMES.sub("-", model).strip("-.")[:_LONGEST_NAME]
     return f"{plain or 'model'}-{view}.txt"
 
 
 def chosen_file(typed: str) -> Path:
-    """Give the absolute path of what was typed; ``~`` is the user's home."""
+    """Return the absolute path of what was typed; ``~`` is the user's home."""
     return Path(os.path.abspath(os.path.expanduser(typed.strip())))
 
 
 def report_text(session: Session, kind: str) -> str | bytes:
-    """Give a report of the whole session; any thread may call it."""
+    """Return a report of the whole session; any thread may call it."""
     from tui_profiler.reports.json.report import json_report  # noqa: PLC0415
     from tui_profiler.reports.perfetto.trace import perfetto_trace  # noqa: PLC0415
     from tui_profiler.reports.text.full import full_markdown  # noqa: PLC0415

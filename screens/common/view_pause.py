@@ -41,6 +41,6 @@ class ViewPause:
             return ""
         if playback.is_playing:
             self._send(Halt())
-            return f"halted at {place(playback, now)}"
+            return f"paused at {place(playback, now)}"
         self._send(Play())
         return f"playing {speed(playback)}"

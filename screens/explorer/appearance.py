@@ -32,7 +32,7 @@ class Appearance:
         habits: what the user is used to.
         glyphs: the set to draw with.
         say: tells the user.
-        tick_at: redraws so many times a second from now on.
+        tick_at: redraws so many times per second from now on.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Appearance:
         if others:
             app.set_rate(min(others) if times > 1 else max(others))
             self._tick_at(app.rate)
-        often = f"{app.rate:g} times a second" if app.rate > 1 else f"every {1 / app.rate:g} s"
+        often = f"{app.rate:g} times per second" if app.rate > 1 else f"every {1 / app.rate:g} s"
         self._say(f"redrawn {often}{'' if others else ', which is as far as it goes'}")
 
     def toggle_mouse(self) -> None:

@@ -18,7 +18,7 @@ _FOOT = 3
 
 
 def rows_wanted(choice: ColumnChoice) -> int:
-    """Give how many rows the list takes in full."""
+    """Return how many rows the list takes in full."""
     return len(choice.order) + _HEAD + _FOOT
 
 
@@ -29,7 +29,7 @@ def column_lines(
     rows: int,
     glyphs: Glyphs = UNICODE,
 ) -> tuple[Line, ...]:
-    """Give the list, exactly ``rows`` lines of ``cells``; the cursor is in sight.
+    """Return the list, exactly ``rows`` lines of ``cells``; the cursor is in sight.
 
     Args:
         choice: what is chosen so far.

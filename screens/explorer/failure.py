@@ -18,7 +18,7 @@ _FACT = 8
 
 
 def failure_lines(look: Look, rows: int, marked: int = 0, hint: str = "") -> tuple[Line, ...]:
-    """Give exactly ``rows`` lines; all blank where nothing failed.
+    """Return exactly ``rows`` lines; all blank where nothing failed.
 
     Args:
         look: the session and the width.

@@ -27,13 +27,13 @@ _BESIDE = 14
 """Cells beside the detail of a stage: its mark and its seconds."""
 STAGES: dict[Stage, str] = {
     "worker": "",
-    "import torch": "will give the versions",
-    "load model": "will give the model",
-    "trace": "will give the tree and what it costs",
-    "initialise": "will give the weights their values",
-    "idle": "for the energy of the forwards alone",
-    "first run": "will give times",
-    "ceilings": "will give the bounds",
+    "import torch": "check versions",
+    "load model": "load the model",
+    "trace": "build the tree and count costs",
+    "initialise": "initialise weights",
+    "idle": "measure idle power",
+    "first run": "first times",
+    "ceilings": "calibrate the roofline",
 }
 _ONLY_TO_RUN: tuple[Stage, ...] = ("initialise", "first run", "ceilings")
 _OF_SCRIPTS: tuple[Stage, ...] = ("worker", "import torch", "trace")
@@ -48,7 +48,7 @@ BESIDE_FROM = 100
 
 
 def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
-    """Give the stages that a request goes through, in order."""
+    """Return the stages that a request goes through, in order."""
     if spec is not None and spec.observed:
         # A program that is attached to has imported torch before.
         return ("worker", "trace") if spec.observed == "program" else _OF_SCRIPTS
@@ -61,7 +61,7 @@ def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
 
 
 def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
-    """Give the stage table, exactly ``rows`` lines."""
+    """Return the stage table, exactly ``rows`` lines."""
     session = look.session
     records = {record.stage: record for record in session.stages}
     stages = stages_of(spec)
@@ -119,7 +119,7 @@ def _shows_last(look: Look) -> bool:
 
 
 def _times(own: str, stage: Stage, look: Look) -> Line:
-    """Give the right end of a stage's row: how long it took, and how long last time."""
+    """Return the right end of a stage's row: how long it took, and how long last time."""
     if not _shows_last(look):
         return ((own, "ink"),) if own else EMPTY
     seconds = last_seconds(look.session, stage)
@@ -151,9 +151,9 @@ def _progress(
 
 
 def _going_by_last_time(look: Look, left: float) -> tuple[Line, ...]:
-    """Give the share of the time that is over, and the seconds that are to come."""
+    """Return the share of the time that is over, and the seconds that are to come."""
     bar = meter(look.now / max(look.now + left, 1e-9), look.inner, "accent", look)
-    words = f"about {_about(left)} more, going by last time"
+    words = f"about {_about(left)} more, as last time"
     if left <= 0:
         words = "longer than last time"
     return (row(bar, EMPTY, look), row(((words, "muted"),), EMPTY, look))
@@ -183,7 +183,7 @@ def _about(seconds: float) -> str:
 def loading_body(
     look: Look, rows: int, spec: LoadSpec | None = None, *, marked: int = 0, hint: str = ""
 ) -> tuple[Line, ...]:
-    """Give the whole body: stages left, the request right with the explorer's geometry.
+    """Return the whole body: stages left, the request right with the explorer's geometry.
 
     A failure takes the place of the request. Below ``BESIDE_FROM`` columns it takes that of the
     stages too; without one the machine stands below them.

@@ -96,13 +96,13 @@ class Requests:
         elif why := self._waits_for():
             self._say(why)
         elif loop is not None and loop.state == "paused":
-            self._request(Resume(), "the model runs again")
+            self._request(Resume(), "model resumed")
         elif self._now() - self._hold_asked_at <= HOLD_SECONDS:
             self._hold_asked_at = -1e9
-            self._request(Pause(), "the model is held: P lets it run, . steps")
+            self._request(Pause(), "model paused: P resumes, . steps")
         else:
             self._hold_asked_at = self._now()
-            self._say("P again holds the model")
+            self._say("P again pauses the model")
 
     def step(self) -> None:
         """Run one forward of a model that is held."""
@@ -112,7 +112,7 @@ class Requests:
         elif loop is not None and loop.state == "paused":
             self._request(Step(), "one forward")
         else:
-            self._say("the model runs; P P holds it, then . steps")
+            self._say("the model is running; P P pauses it, then . steps")
 
     def _not_yet(self) -> str:
         """Say why nobody can be asked yet; empty where a worker has answered."""
@@ -126,7 +126,7 @@ class Requests:
         loop = self._session().loop
         if loop is None or loop.state != "paused" or not loop.detail:
             return ""
-        return f"the model waits meanwhile: {loop.detail}"
+        return f"model paused: {loop.detail}"
 
     def phase(self) -> None:
         """Ask for the other forward of a model that generates."""
@@ -167,7 +167,7 @@ class Requests:
         elif self._session().tree is None:
             self._say("energy needs the tree, which is not known yet")
         else:
-            self._request(ReplayNode(node), "it is run by itself: o shows its energy then")
+            self._request(ReplayNode(node), "running it alone: o shows its energy")
 
     # Run otherwise.
 
@@ -254,7 +254,7 @@ class Requests:
         if at is not None:
             self._request(Seek(at), f"at {safe(text)}")
         elif text:
-            self._say(f"a place is 12.5, 1:30, 50% or end, not {safe(text)!r}")
+            self._say(f"a position is 12.5, 1:30, 50% or end, not {safe(text)!r}")
 
     # A new start.
 
@@ -262,13 +262,13 @@ class Requests:
         """Start a new worker; of a program that is not ours, record the tree anew."""
         hello = self._session().hello
         if hello is not None and hello.program is not None:
-            self._request(TraceAgain(), "the tree is recorded anew, from its next forward")
+            self._request(TraceAgain(), "recording the tree again, from the next forward")
         elif self.spec.observed and self._session().ended is not None:
             self._say(why_gone(self._session()))
         elif self.spec.observed:
             self._say(refusal(self._session(), "Start") or self._not_yet())
         else:
-            self._start_again(None, "a new worker is started")
+            self._start_again(None, "restarting the worker")
 
     def try_remedy(self, remedy: Remedy) -> None:
         """Restart the worker with a remedy of a failure."""

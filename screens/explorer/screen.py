@@ -411,7 +411,7 @@ class ExplorerScreen(PaintedScreen[None]):
         self.prompt.paste(event)
 
     def straight(self, key: str) -> str:
-        """Give the action of a key that moves through the tree."""
+        """Return the action of a key that moves through the tree."""
         if (
             self.prompt.open_one is not None
             or not self._is_made
@@ -479,7 +479,7 @@ class ExplorerScreen(PaintedScreen[None]):
         found = trouble(self.session)
         remedies = found.remedies if found is not None else ()
         if not remedies:
-            self.say("there is nothing to try: nothing failed that has a remedy")
+            self.say("nothing to try: no failure with a remedy")
             return
         remedy = remedies[min(self.marked, len(remedies) - 1)]
         if remedy.command in _REMEDY_KEYS:
@@ -563,7 +563,7 @@ class ExplorerScreen(PaintedScreen[None]):
         """Go to the ranks of the run."""
         app = self.app
         if not isinstance(app, BaseApp) or not app.show_ranks():
-            self.say("one process only: ranks are those of a torchrun that is attached to")
+            self.say("one process only: ranks are shown when attached to a torchrun job")
 
     def action_compare(self) -> None:
         """Ask what to compare with."""
@@ -623,5 +623,5 @@ class ExplorerScreen(PaintedScreen[None]):
             app.exit(0)
             return
         stop = ("s", "stop it", lambda: app.exit(0))
-        run_on = ("l", "leave, and let it run here", app.let_script_go)
-        self.prompt.ask(Choice("the script runs", (stop, run_on)))
+        run_on = ("l", "leave it running here", app.let_script_go)
+        self.prompt.ask(Choice("the script is running", (stop, run_on)))

@@ -122,7 +122,7 @@ class TreeKeys:
     def mark(self) -> None:
         """Mark the node under the cursor, or take its mark away."""
         has_mark = self._tree.mark()
-        self._say("marked: ' goes from mark to mark" if has_mark else "the mark is taken away")
+        self._say("marked: ' goes from mark to mark" if has_mark else "mark removed")
 
     def next_mark(self) -> None:
         """Go to the next marked node."""
@@ -132,7 +132,7 @@ class TreeKeys:
     def jump_back(self) -> None:
         """Go where the cursor was before a jump."""
         if not self._tree.jump_back():
-            self._say("no place to go back to: nothing was jumped to since")
+            self._say("nothing to go back to: no jump yet")
 
     def sibling(self, step: int) -> None:
         """Go to the next or former node below the same parent."""

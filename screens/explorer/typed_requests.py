@@ -22,7 +22,7 @@ def are_inputs(words: list[str]) -> bool:
 
 
 def placed(spec: LoadSpec, text: str) -> LoadSpec | str:
-    """Give ``spec`` on another device or in another dtype, or what is wrong with the text.
+    """Return ``spec`` on another device or in another dtype, or what is wrong with the text.
 
     Args:
         spec: what was asked for.
@@ -42,7 +42,7 @@ def placed(spec: LoadSpec, text: str) -> LoadSpec | str:
 
 
 def with_option(spec: LoadSpec, command: str) -> LoadSpec | None:
-    """Give ``spec`` with the options of ``command``; None where it is no option of ours.
+    """Return ``spec`` with the options of ``command``; None where it is no option of ours.
 
     Args:
         spec: what was asked for.
@@ -80,7 +80,7 @@ def with_option(spec: LoadSpec, command: str) -> LoadSpec | None:
 
 
 def typed_place(text: str, playback: Playback) -> float | None:
-    """Give the time of a typed place; None where it is none.
+    """Return the time of a typed place; None where it is none.
 
     Args:
         text: ``12.5`` or ``1:30`` or ``1:02:03`` since the beginning, ``50%`` of it, ``end``.

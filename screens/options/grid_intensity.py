@@ -27,7 +27,7 @@ class GridIntensity(click.ParamType[Typed]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Typed:
-        """Give the grams, and whose they are."""
+        """Return the grams, and whose they are."""
         if isinstance(value, Typed):
             return value
         text = str(value)
@@ -36,7 +36,7 @@ class GridIntensity(click.ParamType[Typed]):
         except ValueError:
             return self._looked_up(text, param, ctx)
         if not (grams > 0 and math.isfinite(grams)):
-            self.fail(f"{safe(text)} is not above 0 g a kilowatt-hour.", param, ctx)
+            self.fail(f"{safe(text)} is not above 0 g per kWh.", param, ctx)
         return Typed(grams)
 
     def _looked_up(
@@ -49,7 +49,7 @@ class GridIntensity(click.ParamType[Typed]):
             likely = near(text)
             meant = f" Was {' or '.join(likely)} meant?" if likely else ""
             self.fail(
-                f"{safe(text)!r} is neither grams a kilowatt-hour nor a country of the table, by"
+                f"{safe(text)!r} is neither g per kWh nor a country of the table, by"
                 f" English name or three-letter ISO code.{meant}",
                 param,
                 ctx,

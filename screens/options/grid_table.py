@@ -36,7 +36,7 @@ def places() -> Iterator[Place]:
 
 
 def find(named: str) -> Place | None:
-    """Give the place of a code or an English name, however it is capitalised; None: not there."""
+    """Return the place of a code or an English name, however it is capitalised; None: not there."""
     wanted = named.strip().casefold()
     return next(
         (one for one in places() if wanted in (one.code.casefold(), one.name.casefold())), None
@@ -44,6 +44,6 @@ def find(named: str) -> Place | None:
 
 
 def near(named: str) -> tuple[str, ...]:
-    """Give up to three names of the table that could have been meant."""
+    """Return up to three names of the table that could have been meant."""
     names = {one.name.casefold(): one.name for one in places()}
     return tuple(names[name] for name in get_close_matches(named.strip().casefold(), names))

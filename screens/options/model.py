@@ -20,7 +20,7 @@ from .grid_intensity import GridIntensity, Typed
 
 MOST_BATCH = 2**31 - 1
 MOST_THREADS = 4096
-BUDGET_HELP = "What watching may cost."
+BUDGET_HELP = "Maximum profiling overhead."
 
 STOCK_OUTPUT = "TUI_PROFILER_STOCK_OUTPUT"
 """Environment variable with which Textual draws by itself (``terminal/output.py``)."""
@@ -53,7 +53,7 @@ class Chosen(Struct, frozen=True):
     """Bytes; 0: no limit, None: the free memory less a reserve."""
 
     def spec(self, model: str, *, started_at: float, seconds: float | None = None) -> LoadSpec:
-        """Give the request for one model.
+        """Return the request for one model.
 
         Args:
             model: as typed.
@@ -101,7 +101,7 @@ def _require_text(what: str, written: str) -> None:
     try:
         written.encode()
     except UnicodeEncodeError:
-        raise click.UsageError(f"{what} is no UTF-8 ({safe(written)}): rename it.") from None
+        raise click.UsageError(f"{what} is not UTF-8 ({safe(written)}): rename it.") from None
 
 
 class Share(click.ParamType[float]):
@@ -112,7 +112,7 @@ class Share(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Give the share."""
+        """Return the share."""
         if isinstance(value, float):
             return value
         text = str(value).strip()
@@ -163,7 +163,7 @@ def named(context: click.Context, option: click.Parameter, value: str) -> str:
 
 
 def file_option(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """Give an option that names a file: shells complete it, and it is checked where it is used."""
+    """Return option that names a file: shells complete it, and it is checked where it is used."""
     named_file = {"type": click.Path(readable=False), "metavar": "FILE", "callback": named}
     return click.option(*names, **{**named_file, **settings})
 
@@ -174,7 +174,7 @@ _OPTIONS = (
         "arguments",
         default="",
         metavar="JSON",
-        help="For the factory: an object gives keywords, an array positions.",
+        help="Factory arguments as JSON: an object is keyword arguments, an array positional.",
     ),
     click.option(
         "--input",
@@ -189,7 +189,7 @@ _OPTIONS = (
         "--weights",
         default="",
         metavar="FILE|NAME|DEFAULT",
-        help="Values of the parameters; random ones without it. Only this ever downloads.",
+        help="Weights to load (default: random). The only option that downloads.",
     ),
     click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda[:N]"),
     click.option(
@@ -199,17 +199,15 @@ _OPTIONS = (
         callback=named,
         help="Cast the model: float16, bfloat16, …",
     ),
-    click.option(
-        "--threads", type=click.IntRange(1, MOST_THREADS), help="Threads inside an operator."
-    ),
+    click.option("--threads", type=click.IntRange(1, MOST_THREADS), help="Intra-op threads."),
     click.option(
         "--tracer",
         type=click.Choice(["auto", "dispatch", "fx", "export"]),
         default="auto",
         show_default=True,
-        help="How the tree is found.",
+        help="Tracer.",
     ),
-    click.option("--trust", is_flag=True, help="Run code that a model file carries."),
+    click.option("--trust", is_flag=True, help="Run code that a model file contains."),
     click.option(
         "--no-run", "run", is_flag=True, default=True, flag_value=False, help="Trace only."
     ),
@@ -225,8 +223,8 @@ _OPTIONS = (
         "--grid-intensity",
         type=GridIntensity(),
         metavar="G_PER_KWH|COUNTRY",
-        help="Grams of CO₂ for a kilowatt-hour where the machine stands, or the country, by name or"
-        " ISO code; none are told without it.",
+        help="Grams of CO₂ per kWh at the machine's location, or the country, by name or"
+        " ISO code; default: no CO₂ figures.",
     ),
     click.option(
         "--memory-limit",
@@ -248,7 +246,7 @@ def model_options(command: _Command) -> Callable[..., object]:
 
 
 def model_options_but(*without: str) -> Callable[[_Command], Callable[..., object]]:
-    """Give the same for a command with options of its own of these names.
+    """Return the same for a command with options of its own of these names.
 
     In ``chosen`` they are as if nothing was typed.
     """

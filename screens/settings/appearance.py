@@ -23,7 +23,7 @@ _SIXTEEN_COLOURS = ("linux", "xterm-16color", "rxvt-16color", "screen", "ansi", 
 
 
 def theme_for(name: ThemeName, environment: Mapping[str, str]) -> ThemeName:
-    """Give the theme to begin with; ``auto`` chooses.
+    """Return the theme to begin with; ``auto`` chooses.
 
     A terminal of 16 colours gets those, with our own it would show others. Else it is ``light``
     where the terminal says in COLORFGBG that its background is, and ``dark``.
@@ -37,7 +37,7 @@ def theme_for(name: ThemeName, environment: Mapping[str, str]) -> ThemeName:
 
 
 def glyphs_for(name: GlyphSet, environment: Mapping[str, str]) -> Glyphs:
-    """Give the characters to draw with; ``auto`` chooses.
+    """Return the characters to draw with; ``auto`` chooses.
 
     ASCII where the locale is C or has another encoding than UTF-8, the block set on the Linux
     console, whose font has 256 or 512 characters, else all.

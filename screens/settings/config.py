@@ -62,7 +62,7 @@ class Config(Struct, frozen=True):
     """Names of settings that were typed instead: they come before what is remembered."""
 
     def sentences(self) -> tuple[str, ...]:
-        """Give each problem as one line, beginning with its place."""
+        """Return each problem as one line, beginning with its place."""
         return tuple(
             f"{self.path.name}{f':{one.line}' if one.line else ''}: {one.what}"
             for one in sorted(self.problems, key=lambda one: one.line)
@@ -74,7 +74,7 @@ USUAL = Config()
 
 
 def config_path() -> Path:
-    """Give where the file is looked for."""
+    """Return where the file is looked for."""
     return Path(platformdirs.user_config_dir(NAME)) / "config.toml"
 
 
@@ -109,7 +109,7 @@ def read_config(path: Path, actions: Mapping[str, str]) -> Config:
 
 
 def line_of(text: str, name: str, table: str = "") -> int:
-    """Give the line that sets a name in a table, 0 where it cannot be found."""
+    """Return the line that sets a name in a table, 0 where it cannot be found."""
     here = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[+\s*[\"']?([^\]\"']*)", line):
@@ -137,13 +137,13 @@ def _parsed(text: str) -> tuple[dict[str, object], list[Problem]]:
         except RecursionError:
             what = "it is nested too deep"
         place = re.search(r"line (\d+)", what)
-        what = f"no TOML: {safe(what.partition(' (at ')[0])}"
+        what = f"not valid TOML: {safe(what.partition(' (at ')[0])}"
         line = int(place[1]) if place else _last_with_text(lines)
         problems.append(Problem(line, what))
         if not line or not lines[line - 1].strip():
             break
         lines[line - 1] = ""
-    problems.append(Problem(0, "the file is left out: too much of it is no TOML"))
+    problems.append(Problem(0, "the file is ignored: too much of it is not valid TOML"))
     return {}, problems
 
 
@@ -166,7 +166,7 @@ def _rate(value: object) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not LEAST_RATE <= value <= MOST_RATE:  # type: ignore[operator] # a number
         raise ValueError(
-            f"redraws a second are a number from {LEAST_RATE:g} to {MOST_RATE:g},"
+            f"refreshes per second are a number from {LEAST_RATE:g} to {MOST_RATE:g},"
             f" not {safe(repr(value))}"
         )
     return float(value)  # type: ignore[arg-type] # a number
@@ -184,7 +184,7 @@ def _columns(value: object) -> tuple[ColumnName, ...]:
     names = tuple(map(_one_of(COLUMN_NAMES), value))
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise ValueError(f"{twice} stands there twice")
+        raise ValueError(f"{twice} is listed twice")
     return names
 
 

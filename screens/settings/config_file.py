@@ -14,7 +14,7 @@ from .config import LEAST_RATE, MOST_RATE, Config, Settings
 
 
 def actions() -> dict[str, str]:
-    """Give the name of every action that keys may be given to, with what it does."""
+    """Return the name of every action that keys may be given to, with what it does."""
     found: dict[str, str] = {}
     for key in (*EXPLORER, *DEPTHS):
         name = action_name(key.action)
@@ -24,11 +24,11 @@ def actions() -> dict[str, str]:
 
 
 def as_toml(config: Config) -> str:
-    """Give the settings that hold as TOML, each with what it may be."""
+    """Return the settings that hold as TOML, each with what it may be."""
     settings = config.settings
     lines = [
         f"# tui-profiler reads {_toml(str(config.path))} when it starts.",
-        "# These are the settings that hold now; what is left out is as usual.",
+        "# These are the current settings; omitted ones have their defaults.",
         "",
         f"# Colours: {', '.join(THEME_NAMES)}.",
         "# terminal takes the terminal's own 16; auto takes them where there are no more.",
@@ -45,14 +45,14 @@ def as_toml(config: Config) -> str:
         f"# Siblings are sorted by one of the columns, or {SORT_KEYS[0]}, or {SORT_KEYS[-1]}.",
         f"sort = {_toml(settings.sort)}",
         "",
-        f"# Redraws a second, {LEAST_RATE:g} to {MOST_RATE:g}.",
+        f"# Refreshes per second, {LEAST_RATE:g} to {MOST_RATE:g}.",
         f"rate = {settings.rate:g}",
         "",
         "# Clicks and the wheel; without it the terminal's own selection works.",
         f"mouse = {_toml(settings.mouse)}",
         "",
         "# An action's key, or a list of keys: characters, names (f2, enter, pagedown), ctrl+x.",
-        "# A key that is given to one action is taken from every other.",
+        "# A key assigned to one action is removed from all others.",
         "[keys]",
         *_key_lines(settings),
     ]

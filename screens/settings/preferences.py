@@ -57,7 +57,7 @@ class Habits:
         return self.config.settings.mouse and not holds_escape_back(os.environ)
 
     def problems(self) -> str:
-        """Give what is wrong in a few words, once."""
+        """Return what is wrong in a few words, once."""
         problems, self._problems = self._problems, ()
         if not problems:
             return ""

@@ -61,19 +61,19 @@ class Memory:
         self.folder = folder
 
     def read(self, model: str) -> tuple[Remembered, str]:
-        """Give what is remembered of a model, and what went wrong in a few words, if anything."""
+        """Return what is remembered of a model, and what went wrong in a few words, if anything."""
         path = self._path(model)
         try:
             with path.open("rb") as file:
                 text = file.read(MOST_BYTES + 1)
             if len(text) > MOST_BYTES:
-                return NOTHING, f"{path.name} is too long: what was remembered is left out"
+                return NOTHING, f"{path.name} is too long: saved view ignored"
             found = msgspec.json.decode(text, type=Remembered)
             return (found if found.model == _spelt(model) else NOTHING), ""
         except FileNotFoundError:
             return NOTHING, ""
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return NOTHING, f"{path.name} cannot be read: what was remembered is left out"
+            return NOTHING, f"{path.name} cannot be read: saved view ignored"
 
     def write(self, model: str, what: Remembered) -> str:
         """Keep what is remembered of a model; gives what went wrong, if anything."""
@@ -86,7 +86,7 @@ class Memory:
             write_private(path, msgspec.json.encode(replace(what, model=_spelt(model))))
             self._forget_oldest()
         except OSError as error:
-            return f"the look of this model is not kept: {error.strerror or error}"
+            return f"the view settings of this model are not saved: {error.strerror or error}"
         return ""
 
     def _path(self, model: str) -> Path:
@@ -103,12 +103,12 @@ class Memory:
 
 
 def memory() -> Memory:
-    """Give the user's own."""
+    """Return the user's own."""
     return Memory(Path(platformdirs.user_state_dir(NAME)) / "models")
 
 
 def folds(view: Focus, tree: Tree) -> tuple[str, ...] | None:
-    """Give what is remembered of the folds of a tree; None where they are as at first."""
+    """Return what is remembered of the folds of a tree; None where they are as at first."""
     if view.unfolded == initial(tree).unfolded:
         return None
     paths = (
@@ -126,5 +126,5 @@ def with_folds(view: Focus, tree: Tree, unfolded: tuple[str, ...]) -> Focus:
 
 
 def _spelt(model: str) -> str:
-    """Give a name that can be written: of a file, it may hold bytes that are no text."""
+    """Return a name that can be written: of a file, it may hold bytes that are no text."""
     return model.encode(errors="backslashreplace").decode()

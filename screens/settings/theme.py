@@ -188,7 +188,7 @@ _BLENDS = {
 
 
 def roles_for(theme: Theme) -> dict[str, str]:
-    """Give our roles for a theme that does not name them: greys blended from its own colours."""
+    """Return our roles for a theme that does not name them: greys blended from its own colours."""
     if theme.ansi:
         return dict(_ANSI_DARK_ROLES if theme.dark else _ANSI_LIGHT_ROLES)
     own = _DARK_ROLES if theme.dark else _LIGHT_ROLES
@@ -204,7 +204,7 @@ def roles_for(theme: Theme) -> dict[str, str]:
 
 
 def short_name(name: str) -> ThemeName:
-    """Give what a user calls one of our themes; of anybody else's, the first of ours."""
+    """Return what a user calls one of our themes; of anybody else's, the first of ours."""
     ours = [theme.name for theme in THEMES]
     known = {one.removeprefix(PREFIX) for one in ours}
     short = name.removeprefix(PREFIX)
@@ -212,6 +212,6 @@ def short_name(name: str) -> ThemeName:
 
 
 def next_theme(name: str) -> str:
-    """Give the one of our themes that follows; the first one after anybody else's."""
+    """Return the one of our themes that follows; the first one after anybody else's."""
     names = [theme.name for theme in THEMES]
     return names[(names.index(name) + 1) % len(names)] if name in names else names[0]

@@ -27,7 +27,7 @@ LOOK_AGAIN_SECONDS = 1.0
 def picker_lines(
     found: tuple[Found, ...], selected: int, cells: int, rows: int, glyphs: Glyphs
 ) -> tuple[Line, ...]:
-    """Give the rows of the list: one program each, in columns; the selected one is in sight."""
+    """Return the rows of the list: one program each, in columns; the selected one is in sight."""
     table = [columns(one) for one in found]
     widths = [
         max((width(line[place]) for line in table if place < len(line)), default=0)
@@ -58,7 +58,7 @@ def picker_lines(
 
 
 def padded(text: str, cells: int) -> str:
-    """Give a text filled to so many cells."""
+    """Return a text filled to so many cells."""
     return text + " " * (cells - width(text))
 
 
@@ -122,12 +122,12 @@ class Picker(ThemedApp[Found | None]):
         self._draw()
 
     def action_choose(self) -> None:
-        """Give the selected one, if it answers."""
+        """Return the selected one, if it answers."""
         if self._found and self._found[self._selected].program is not None:
             self.exit(self._found[self._selected])
 
     def action_leave(self) -> None:
-        """Give none."""
+        """Return none."""
         self.exit(None)
 
     def _end(self, code: int) -> None:

@@ -38,7 +38,7 @@ _KINDS = {
 
 
 def opened_before(folder: str) -> tuple[Offer, ...]:
-    """Give what was opened before, the last one first.
+    """Return what was opened before, the last one first.
 
     Args:
         folder: the user's working directory: what lies elsewhere says where.
@@ -56,7 +56,7 @@ def opened_before(folder: str) -> tuple[Offer, ...]:
 
 
 def running() -> tuple[Offer, ...]:
-    """Give the programs of this user that watch a model; ranks of one run are one."""
+    """Return the programs of this user that watch a model; ranks of one run are one."""
     offers = []
     for found in by_run(find()):
         name, *detail = columns(found)
@@ -73,7 +73,7 @@ def running() -> tuple[Offer, ...]:
 
 
 def demo_models() -> tuple[Offer, ...]:
-    """Give the models that come with us, with the first sentence about each."""
+    """Return the models that come with us, with the first sentence about each."""
     return tuple(
         Offer("demo models", f"{PREFIX}{name}", _first_sentence(name), model=f"{PREFIX}{name}")
         for name in demo_names()
@@ -81,7 +81,7 @@ def demo_models() -> tuple[Offer, ...]:
 
 
 def files_here(folder: str) -> tuple[Offer, ...]:
-    """Give the files of a folder that may hold a model: by their name, Python by what it imports.
+    """Return the files of a folder that may hold a model: by their name, Python by what it imports.
 
     Args:
         folder: only its own files are looked at, the first ``MOST_ENTRIES``.

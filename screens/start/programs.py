@@ -21,7 +21,7 @@ _MOST_NAMED = 6
 
 
 def matching(found: list[Found], who: str) -> list[Found]:
-    """Give those whose name or process id is ``who``, else whose name begins so; all for none."""
+    """Return those whose name or process id is ``who``, else whose name begins so; all for none."""
     named = [one for one in found if one.program is not None]
     exact = [one for one in named if one.program and who in (one.program.name, str(one.place.pid))]
     if exact or not who:
@@ -30,7 +30,7 @@ def matching(found: list[Found], who: str) -> list[Found]:
 
 
 def candidates(found: list[Found], who: str) -> list[Found]:
-    """Give those to choose from: that answer, and without helpers where there are others.
+    """Return those to choose from: that answer, and without helpers where there are others.
 
     Raises:
         AttachError: there is none.
@@ -56,7 +56,7 @@ def candidates(found: list[Found], who: str) -> list[Found]:
 
 
 def choose(who: str) -> Found:
-    """Give the one program that fits.
+    """Return the one program that fits.
 
     Raises:
         AttachError: there is none, or there are several.
@@ -109,7 +109,7 @@ def refused(error: AttachError) -> int:
 
 
 def columns(found: Found) -> tuple[str, ...]:
-    """Give what tells one program from another: name, process, command, how long, what else."""
+    """Return what tells one program from another: name, process, command, how long, what else."""
     program = found.program
     if program is None:
         return (safe(found.place.name), f"pid {found.place.pid}", safe(found.why_not))

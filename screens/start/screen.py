@@ -153,7 +153,7 @@ class StartScreen(Screen[None]):
 
 
 class StartApp(ThemedApp[Offer | None]):
-    """Gives what was chosen, or None when it is left."""
+    """Return what was chosen, or None when it is left."""
 
     CSS = "#offers { height: 1fr; } #keys { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [

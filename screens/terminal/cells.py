@@ -59,7 +59,7 @@ def is_odd(grapheme: str) -> bool:
 
 
 def pen_from(codes: str, link: str = "") -> Pen:
-    """Give the pen that the codes of one SGR sequence make, from a plain one."""
+    """Return the pen that the codes of one SGR sequence make, from a plain one."""
     attributes: list[str] = []
     colours = {"3": "", "4": ""}
     rest = iter(codes.split(";") if codes else ())
@@ -78,7 +78,7 @@ def pen_from(codes: str, link: str = "") -> Pen:
 
 @lru_cache(4096)
 def turn(old: Pen, new: Pen) -> str:
-    """Give the shortest sequence from one pen to another."""
+    """Return the shortest sequence from one pen to another."""
     link = "" if old.link == new.link else f"\x1b]8;{new.link or ';'}\x1b\\"
     if old[:3] == new[:3]:
         return link
@@ -131,13 +131,13 @@ class Pencil:
         self.size += sum(map(len, parts[before:]))
 
     def finished(self, cursor: tuple[int, int]) -> str:
-        """Give the frame: the pen plain again, the cursor where it belongs (column, row)."""
+        """Return the frame: the pen plain again, the cursor where it belongs (column, row)."""
         end = turn(self._pen, PLAIN) if self._pen != PLAIN else ""
         return "".join((*self.parts, end, _placed(*cursor)))
 
 
 def _way(at: int | None, to: tuple[int, int], row: Sequence[Cell | None], pen: Pen) -> str:
-    """Give the shortest way to a cell, from one to the left of it in its row or from anywhere."""
+    """Return the shortest way to a cell, from one to the left of it in its row or from anywhere."""
     x, y = to
     if at is None or at > x:
         return _placed(x, y)
@@ -238,7 +238,7 @@ def _blank_half(row: list[Cell | None], place: int, half: int) -> None:
 
 
 def cells_of(text: str, pen: Pen, split: Callable[[str], Sequence[str]]) -> list[Cell]:
-    """Give the cells of a text.
+    """Return the cells of a text.
 
     Args:
         text: without control characters.

@@ -83,7 +83,7 @@ async def copied(
 
 
 def osc52(text: str, environ: Mapping[str, str]) -> str:
-    """Give the sequence that sets the clipboard; empty where none can be sent."""
+    """Return the sequence that sets the clipboard; empty where none can be sent."""
     raw, term = text.encode("utf-8", "replace"), environ.get("TERM", "")
     if term in _WITHOUT_OSC or len(raw) > MOST_OSC_BYTES:
         return ""
@@ -97,7 +97,7 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
 
 
 def said(what: str, done: Copied) -> str:
-    """Give one sentence: what was copied, by which way, and where it is as well."""
+    """Return one sentence: what was copied, by which way, and where it is as well."""
     what = f"the first MiB of {what}" if done.is_cut else what
     file = _short(done.file) if done.file is not None else ""
     if done.ways:

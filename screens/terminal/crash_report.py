@@ -29,7 +29,7 @@ _MOST_LOG_LINES = 20
 _PACKAGES = ("tui-profiler", "textual", "rich", "msgspec", "click")
 _VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR")
 _HEAD = """\
-tui-profiler crashed, by a mistake of ours. This file is what is needed to mend it.
+tui-profiler crashed: internal error. This file has what is needed to fix it.
 It holds no values of tensors or variables. It does hold paths of this machine, and the last lines
 that your model printed: read it before you pass it on.
 """
@@ -56,7 +56,7 @@ def crash_report(
     at: float,
     environment: Mapping[str, str],
 ) -> str:
-    """Give the text of the file.
+    """Return the text of the file.
 
     Args:
         error: what was raised.
@@ -105,7 +105,7 @@ def tell(error: BaseException, circumstances: Circumstances) -> None:
     at = time.time()
     report = crash_report(error, circumstances, at=at, environment=os.environ)
     what = safe(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-    what = f"tui-profiler crashed, by a mistake of ours ({what})"
+    what = f"tui-profiler crashed: internal error ({what})"
     folder = platformdirs.user_log_dir("tui-profiler", appauthor=False)
     try:
         said = f"{what}: {keep(report, Path(folder), at)} has what is needed to report it.\n"

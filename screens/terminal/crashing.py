@@ -32,7 +32,7 @@ class CrashingApp(App[_Result]):
         self._handle_exception(error)
 
     def circumstances(self) -> Circumstances:
-        """Give what a report says of where the app was."""
+        """Return what a report says of where the app was."""
         screens: list[str] = []
         with contextlib.suppress(LookupError):  # There is no stack before the first screen.
             screens = [type(screen).__name__ for screen in self.screen_stack]

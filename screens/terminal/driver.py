@@ -122,7 +122,7 @@ class QuietDriver(LinuxDriver):
         loop.call_soon_threadsafe(call)
 
     def _stop(self) -> None:
-        """Give the terminal back, stop the process, and take it again when it continues."""
+        """Return the terminal back, stop the process, and take it again when it continues."""
         is_drawn = self._auto_restart and self._writer_thread is not None
         with self._stopping():
             if is_drawn:

@@ -73,7 +73,7 @@ def end_on_signals(end: Callable[[int], None], descriptor: int = 0) -> None:
 
 
 def restore(descriptor: int) -> None:
-    """Give the terminal back as far as that goes without waiting for it."""
+    """Return the terminal back as far as that goes without waiting for it."""
     with contextlib.suppress(termios.error):
         modes = termios.tcgetattr(descriptor)
         modes[0] |= termios.ICRNL | termios.IXON

@@ -277,7 +277,7 @@ class SparingApp(App[_Result]):
         self.call_later(self.refresh)
 
     def _tell_of_stock(self) -> None:
-        text = f"every change is drawn in full: {self.stock_because}"
+        text = f"Textual writes to the terminal: {self.stock_because}"
         self.notify(text, severity="warning", markup=False)
 
 

@@ -41,7 +41,7 @@ class PaintedScreen(Screen[_Result]):
     """Composes what changed alone, and knows of keys that need not go round."""
 
     def straight(self, key: str) -> str:
-        """Give the action of a key that is carried out at once; empty where it goes its way."""
+        """Return the action of a key that is carried out at once; empty where it goes its way."""
         return ""
 
     def paint(self) -> None:
@@ -116,14 +116,14 @@ def patches(compositor: Compositor) -> list[LayoutUpdate] | None:
 
 
 def runs(rows: set[int]) -> list[range]:
-    """Give runs of neighbouring numbers."""
+    """Return runs of neighbouring numbers."""
     starts = sorted(row for row in rows if row - 1 not in rows)
     ends = sorted(row + 1 for row in rows if row + 1 not in rows)
     return [range(start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _alone_in(region: Region, compositor: Compositor) -> Widget | None:
-    """Give the widget that shows a region and, in its rows, has nothing before it."""
+    """Return the widget that shows a region and, in its rows, has nothing before it."""
     others: list[Region] = []
     for widget, (place, clip) in compositor.visible_widgets.items():
         seen = place.intersection(clip)

@@ -30,7 +30,7 @@ class NotWritten(click.ClickException):
 
 
 def columns(output: str) -> int:
-    """Give the width for a table: the terminal's where it goes there."""
+    """Return the width for a table: the terminal's where it goes there."""
     to_terminal = not output and sys.stdout.isatty()
     return shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns if to_terminal else PIPE_COLUMNS
 
@@ -171,7 +171,7 @@ def not_written(error: OSError) -> bool:
 
 
 def speaker(name: str) -> Callable[[str], None]:
-    """Give what tells progress of one model."""
+    """Return what tells progress of one model."""
     return lambda line: say(name, line)
 
 

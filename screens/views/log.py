@@ -24,7 +24,7 @@ _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("G", "follow the end"), ("g", "
 
 
 def log_lines(look: Look) -> tuple[Line, ...]:
-    """Give all of the log: printed lines, then how the worker went, then a failure's traceback."""
+    """Return the whole log: printed lines, then how the worker went, then a failure's traceback."""
     session = look.session
     log = session.log
     lines: list[Line] = []
@@ -45,14 +45,14 @@ def log_lines(look: Look) -> tuple[Line, ...]:
 
 
 def title_line(session: Session, cells: int, *, follows: bool) -> Line:
-    """Give the first row: how much was printed, what was dropped, if the end is followed."""
+    """Return the first row: how much was printed, what was dropped, if the end is followed."""
     log = session.log
     number = "1 line" if log.total_lines == 1 else f"{thousands(log.total_lines)} lines"
     left: Line = ((" log", "strong ink"), (f"  {number}", "muted"))
     if log.dropped_bytes:
         dropped = f"  {size(log.dropped_bytes)} dropped: they came faster than is kept"
         left = (*left, (dropped, "error"))
-    right: Line = (("follows the end ", "muted"),) if follows else (("stands still ", "accent"),)
+    right: Line = (("follows the end ", "muted"),) if follows else (("paused ", "accent"),)
     return spread(left, right, cells)
 
 

@@ -114,11 +114,11 @@ class SideScreen(PaintedScreen[Left]):
         """Set up what a view keeps for itself."""
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the view, at most ``rows`` lines of ``look.cells``."""
+        """Return the view, at most ``rows`` lines of ``look.cells``."""
         return ()
 
     def status(self, look: Look) -> Line:
-        """Give the row above the keys: one fact."""
+        """Return the row above the keys: one fact."""
         return BLANK
 
     def compose(self) -> ComposeResult:
@@ -199,7 +199,7 @@ class SideScreen(PaintedScreen[Left]):
         self.refresh_view()
 
     def selected_path(self) -> str:
-        """Give the path of the selected node."""
+        """Return the path of the selected node."""
         return self._path or ""
 
     def say(self, text: str) -> None:
@@ -212,15 +212,15 @@ class SideScreen(PaintedScreen[Left]):
         self._draw_when_current()
 
     def row_text(self) -> str | None:
-        """Give the row of the selected node; None on a view without rows."""
+        """Return the row of the selected node; None on a view without rows."""
         return None
 
     def panel_text(self) -> str | None:
-        """Give the panel that speaks of the selected node; None on a view without one."""
+        """Return the panel that speaks of the selected node; None on a view without one."""
         return None
 
     def rows_as_csv(self) -> Callable[[], str] | None:
-        """Give what writes the rows as CSV, in any thread; None on a view without rows."""
+        """Return what writes the rows as CSV, in any thread; None on a view without rows."""
         return None
 
     def on_key(self, event: events.Key) -> None:
@@ -300,7 +300,7 @@ _CLASSES = {
 
 
 def side_screen(name: str) -> type[SideScreen]:
-    """Give the class of a screen that ``SIDE_SCREENS`` names, imported now."""
+    """Return the class of a screen that ``SIDE_SCREENS`` names, imported now."""
     module = import_module(f".{name}.screen", __package__)
     found: type[SideScreen] = getattr(module, _CLASSES[name])
     return found

@@ -30,7 +30,7 @@ _RATE = 7
 
 
 def bound_lines(look: Look) -> tuple[Line, ...]:
-    """Give the section with its title."""
+    """Return the section with its title."""
     if look.tree is None:
         return (section("bound", "", look), *pending("compute", "after the trace", look))
     found = bound(look.session, look.node)
@@ -46,7 +46,7 @@ def bound_lines(look: Look) -> tuple[Line, ...]:
 
 
 def verdict(found: Bound | None, look: Look) -> Line:
-    """Give the class in two words: coloured where it was measured, grey on paper."""
+    """Return the class in two words: coloured where it was measured, grey on paper."""
     if found is None:
         return EMPTY
     sign = mark_of(found.kind, look.glyphs)
@@ -68,7 +68,7 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
     if why := why_not_decided(session, node):
         return False, safe(why)
     if not session.timings.per_forward(node):
-        return False, "this node is not timed by itself"
+        return False, "this node is not timed"
     return False, no_roof(session.ceilings)
 
 
@@ -79,7 +79,7 @@ def _on_paper(found: Bound, look: Look) -> tuple[Line, ...]:
 
 
 def _mix(found: Bound, look: Look) -> tuple[Line, ...]:
-    """Give the part of the time in each class, of four classes the three largest."""
+    """Return the part of the time in each class, of four classes the three largest."""
     length = max(look.inner - 30, 4)
     rates = {
         "compute": _rate(found.flops_per_second, "FLOP/s"),
@@ -123,7 +123,7 @@ def _roof(
 ) -> tuple[Line, ...]:
     right, why = said
     if reached is None:
-        return absent(kind, why.get(kind, f"it needs no {kind} roof"), look)
+        return absent(kind, why.get(kind, f"no work at the {kind} roof"), look)
     length = max(look.inner - 30, 4)
     left: Line = (
         (kind.ljust(LABEL), "muted"),
@@ -142,7 +142,7 @@ def _rate(per_second: float | None, unit: str) -> Line:
 
 
 def _calling(look: Look) -> Line:
-    """Give what calling a node's operators takes at least, as one product."""
+    """Return what calling a node's operators takes at least, as one product."""
     ceilings = look.session.ceilings
     tree = look.tree
     if tree is None or ceilings is None or isinstance(ceilings.op_seconds, Unknown):

@@ -15,12 +15,12 @@ _MOST_NAMES = 3
 
 
 def file_lines(look: Look) -> tuple[Line, ...]:
-    """Give the section with its title: what was found in the file, and how to run it."""
+    """Return the section with its title: what was found in the file, and how to run it."""
     found = look.session.file
     if found is None:
         return (section("file", "", look), *absent("work", NO_FORWARD, look))
     lines: list[Line] = [
-        section("file", "looked into, not loaded", look),
+        section("file", "inspected, not loaded", look),
         _field("kind", safe(found.kind), look),
         _field("tensors", f"{thousands(found.tensors)}  {size(found.bytes)}", look),
         _field("checksum", safe(found.checksum), look, is_wrong=found.checksum == "failed"),
@@ -39,7 +39,7 @@ def file_lines(look: Look) -> tuple[Line, ...]:
 
 
 def trusted_lines(look: Look) -> tuple[Line, ...]:
-    """Give what a trusted file runs, while it is loaded; nothing for any other."""
+    """Return what a trusted file runs, while it is loaded; nothing for any other."""
     found = look.session.file
     if found is None or not found.is_trusted:
         return ()

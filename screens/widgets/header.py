@@ -43,7 +43,7 @@ _ROLES: dict[StateKind, str] = {
 def header_lines(
     look: Look, *, spec: LoadSpec | None = None, paused_at: float | None = None
 ) -> tuple[Line, ...]:
-    """Give the row: parts are left out, the least important first, none is cut.
+    """Return the row: parts are left out, the least important first, none is cut.
 
     Args:
         look: the session, the time and the width.
@@ -65,7 +65,7 @@ def header_lines(
 
 
 def _tight(look: Look, name: Line, rights: tuple[Line, ...]) -> Line:
-    """Give the row where even the name alone leaves too little: its middle is cut at last."""
+    """Return the row where even the name alone leaves too little: its middle is cut at last."""
     fitting = (r for r in rights if line_width(name) + line_width(r) + 2 <= look.inner)
     right = next(fitting, rights[-1])
     room = max(look.inner - line_width(right) - 1, 1)
@@ -74,7 +74,7 @@ def _tight(look: Look, name: Line, rights: tuple[Line, ...]) -> Line:
 
 
 def _names(look: Look, spec: LoadSpec | None) -> tuple[Line, ...]:
-    """Give the left end, the longest form first."""
+    """Return the left end, the longest form first."""
     session = look.session
     name: Line = ((model_name(session, spec), "strong ink"),)
     source = safe(session.model.source) if session.model is not None else ""
@@ -98,7 +98,7 @@ def _parts(texts: tuple[str, ...]) -> Line:
 
 
 def _states(look: Look, now: State) -> tuple[Line, ...]:
-    """Give the right end, the longest form first."""
+    """Return the right end, the longest form first."""
     sign = _sign(now, look)
     role = _ROLES[now.kind]
     plain = now.kind in ("live", "loading", "paused", "held", "waiting", "finished")
@@ -117,7 +117,7 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     if now.kind == "held":
         loop = look.session.loop
         is_by_key = loop is None or not loop.detail  # Else it runs again by itself.
-        key = " · P lets it run" if is_by_key else ""
+        key = " · P resumes" if is_by_key else ""
         how: Line = ((f" {now.detail}", "ink"), (key, "muted"))
         return ((*head, *how), (*head, *how), (*head, how[0]), head)
     wide = "   " if now.kind in ("loading", "finished") else " "
@@ -138,7 +138,7 @@ def _rate(session: Session) -> str:
 
 
 def _played(look: Look, playback: Playback) -> tuple[Line, ...]:
-    """Give the right end of a recording: where it stands, what is damaged, where it comes from."""
+    """Return right end of a recording: where it stands, what is damaged, where it comes from."""
     sign = look.glyphs.playing if playback.is_playing else look.glyphs.paused
     head: Line = ((sign, "accent"), (f" {place(playback, look.now)}", "ink"))
     fast: Line = ((f"  {speed(playback).replace('×', look.glyphs.times)}", "ink"),)

@@ -32,7 +32,7 @@ MOST_TENSORS = 3
 
 
 def identity_lines(look: Look) -> tuple[Line, ...]:
-    """Give path and class, then type and settings."""
+    """Return path and class, then type and settings."""
     tree = look.tree
     if tree is None:
         return _unknown(look)
@@ -49,13 +49,13 @@ def identity_lines(look: Look) -> tuple[Line, ...]:
 
 
 def title_of(tree: Tree, index: int) -> str:
-    """Give what a node is called: its path, an operator's name, the root's own name."""
+    """Return what a node is called: its path, an operator's name, the root's own name."""
     node = tree.nodes[index]
     return safe(node.name) if node.kind == "op" or not node.path else safe(node.path)
 
 
 def detail_of(tree: Tree, index: int) -> str:
-    """Give a node's type and settings in a few words."""
+    """Return a node's type and settings in a few words."""
     node = tree.nodes[index]
     words = f"{safe(node.type)} {safe(node.detail)}".strip()
     if node.kind == "op" and node.parent >= 0:
@@ -73,7 +73,7 @@ def _unknown(look: Look) -> tuple[Line, ...]:
 
 
 def tensor_lines(look: Look) -> tuple[Line, ...]:
-    """Give what goes in and comes out, and the weights, one row each."""
+    """Return what goes in and comes out, and the weights, one row each."""
     tree = look.tree
     if tree is None:
         return ()
@@ -129,7 +129,7 @@ def _more(number: int, look: Look) -> tuple[Line, ...]:
 
 
 def work_lines(look: Look) -> tuple[Line, ...]:
-    """Give MACs, FLOPs and intensity; a lower bound says so."""
+    """Return MACs, FLOPs and intensity; a lower bound says so."""
     tree = look.tree
     if tree is None:
         return ()
@@ -151,7 +151,7 @@ def work_lines(look: Look) -> tuple[Line, ...]:
 
 
 def _memory(look: Look) -> tuple[Line, ...]:
-    """Give what a module's calls allocated, where that was measured."""
+    """Return what a module's calls allocated, where that was measured."""
     window = look.session.memory_window
     allocated = window.allocated(look.node) if window is not None else None
     peak = window.peak(look.node) if window is not None else None
@@ -170,12 +170,12 @@ _MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
 
 
 def macs(cost: Cost, bounded: Bounded | None) -> Line:
-    """Give multiply-accumulates with their unit; marked where they depend on the data."""
+    """Return multiply-accumulates with their unit; marked where they depend on the data."""
     return _figure(known_macs(cost), "MAC", _MARKS[bounded])
 
 
 def flops(cost: Cost, bounded: Bounded | None) -> Line:
-    """Give FLOPs with their unit; marked where operators without formula make it a lower bound."""
+    """Return FLOPs with their unit; marked if operators without formula make it a lower bound."""
     mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
     return _figure(known_flops(cost), "FLOP", mark)
 

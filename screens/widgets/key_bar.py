@@ -16,7 +16,7 @@ LEAST_LEFT = 2
 def key_bar(
     left: Keys, right: Keys, cells: int, glyphs: Glyphs = UNICODE, current: str = ""
 ) -> Line:
-    """Give the row; what does not fit is left out, the least important first, never cut.
+    """Return the row; what does not fit is left out, the least important first, never cut.
 
     First to go are the names of other screens where they are many, then actions, then screens.
 

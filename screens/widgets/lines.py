@@ -58,12 +58,12 @@ _ATTRIBUTES = {
 
 
 def text(line: Line) -> str:
-    """Give a line without its roles."""
+    """Return a line without its roles."""
     return "".join(part for part, _ in line)
 
 
 def line_width(line: Line) -> int:
-    """Give the number of cells that a line takes."""
+    """Return the number of cells that a line takes."""
     return sum(width(part) for part, _ in line)
 
 
@@ -101,7 +101,7 @@ def spread(left: Line, right: Line, cells: int, ellipsis: str = "…") -> Line:
 
 
 def in_ascii(line: Line) -> Line:
-    """Give a line in ASCII, as wide as before."""
+    """Return a line in ASCII, as wide as before."""
     return tuple((texts.in_ascii(part), role) for part, role in line)
 
 
@@ -189,7 +189,7 @@ class LinesWidget(Widget):
         return Strip([Segment(part, self.role_style(role)) for part, role in line], cells)
 
     def role_style(self, role: str) -> Style:
-        """Give the style of a role in the theme that is on."""
+        """Return the style of a role in the theme that is on."""
         style = self._styles.get(role)
         if style is None:
             style = self.rich_style

@@ -20,12 +20,12 @@ MAX_GPUS = 4
 
 
 def machine_lines(look: Look) -> tuple[Line, ...]:
-    """Give the section with its title."""
+    """Return the section with its title."""
     title = section("machine", "every 1 s", look)
     sample = look.session.sample
     if sample is None:
         if look.session.ended is not None:
-            return (title, *absent("cpu", "the worker is gone", look, LABEL))
+            return (title, *absent("cpu", "the worker has ended", look, LABEL))
         return (title, *pending("cpu", "the first sample", look, LABEL))
     lines = (
         _cpu(look, sample),
@@ -40,13 +40,13 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
 
 
 def busy(sample: Sample) -> float | None:
-    """Give the mean share that the cores were busy, 0 to 1."""
+    """Return the mean share that the cores were busy, 0 to 1."""
     cores = sample.cores
     return sum(core.utilisation for core in cores) / len(cores) if cores else None
 
 
 def memory_text(sample: Sample) -> str:
-    """Give the worker's resident memory; the machine's used memory where that is not readable."""
+    """Return the worker's resident memory; the machine's used memory where that is not readable."""
     own = known(sample.process_bytes)
     return size(own if own is not None else sample.memory_bytes)
 
@@ -109,7 +109,7 @@ def _gpu(look: Look, gpu: Gpu, index: int, label: str) -> tuple[Line, ...]:
     watts = _or_dash(gpu.power_watts, lambda value: f"{value:.0f} W", look)
     lines = [row(tuple(left), ((f"{degrees}  {watts.rjust(5)}", "ink"),), look)]
     if gpu.throttled_by:
-        held = f"! held down by {safe(gpu.throttled_by)}"
+        held = f"! throttled by {safe(gpu.throttled_by)}"
         lines.append(row(((" " * LABEL, "muted"), (held, "warning")), EMPTY, look))
     return (*lines, *_missing(gpu, look))
 
@@ -125,7 +125,7 @@ def _gpu_memory(gpu: Gpu, look: Look) -> str:
 
 
 def _missing(gpu: Gpu, look: Look) -> tuple[Line, ...]:
-    """Give the reasons of the figures that a GPU does not tell, each once."""
+    """Return the reasons of the figures that a GPU does not tell, each once."""
     figures = (gpu.utilisation, gpu.memory_bytes, gpu.temperature_celsius, gpu.power_watts)
     reasons = dict.fromkeys(figure.reason for figure in figures if isinstance(figure, Unknown))
     return tuple(line for why in reasons for line in absent("", safe(why), look, LABEL))
@@ -145,14 +145,14 @@ def _power(look: Look, sample: Sample) -> tuple[Line, ...]:
 
 
 def _energy(look: Look) -> tuple[Line, ...]:
-    """Give the joules of a forward, where something counts them."""
+    """Return the joules of a forward, where something counts them."""
     found = forward_energy(look.session)
     if isinstance(found, Unknown):
         return ()
     left: Line = (
         ("energy".ljust(LABEL), "muted"),
         (energy(found.joules), "ink"),
-        (" a forward", "muted"),
+        (" per forward", "muted"),
     )
     ratio = known(found.flops_per_joule)
     right: Line = () if ratio is None else ((quantity(ratio, "FLOP/J"), "muted"),)

@@ -29,7 +29,7 @@ _Row = tuple[Line, int | None]
 def start_lines(
     offers: Sequence[Offer], selected: int, typed: str, size: tuple[int, int], glyphs: Glyphs
 ) -> tuple[Line, ...]:
-    """Give exactly as many lines of exactly as many cells as ``size`` says.
+    """Return exactly as many lines of exactly as many cells as ``size`` says.
 
     Args:
         offers: what fits, by section.
@@ -102,7 +102,7 @@ def _offer(offer: Offer, is_selected: bool, look: Look) -> Line:
 
 
 def shortened(sentence: str, cells: int, ellipsis: str) -> str:
-    """Give a sentence that is cut between two words, where it is too long."""
+    """Return a sentence that is cut between two words, where it is too long."""
     if width(sentence) <= cells:
         return sentence
     room = max(cells - width(ellipsis) - 1, 1)

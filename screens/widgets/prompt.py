@@ -52,7 +52,7 @@ class Choice:
         """Let pasted text by."""
 
     def line(self, cells: int = MAX_LENGTH * 2) -> Line:
-        """Give the row, at most so wide."""
+        """Return the row, at most so wide."""
         options: list[tuple[str, str]] = []
         for key, does, _ in self._options:
             if does:
@@ -106,7 +106,7 @@ class Prompt:
         self._set(self._text + "".join(filter(str.isprintable, text.split("\n", maxsplit=1)[0])))
 
     def line(self, cells: int = MAX_LENGTH * 2) -> Line:
-        """Give the row, at most so wide: the end of what is typed is what is seen."""
+        """Return the row, at most so wide: the end of what is typed is what is seen."""
         hint = safe(self._hint(self._text))
         keys = "  enter keeps  esc cancels"
         ends = (

@@ -47,12 +47,12 @@ class Look(Struct, frozen=True, eq=False):
 
 
 def row(left: Line, right: Line, look: Look) -> Line:
-    """Give one row with a blank at both ends, ``right`` against the right one."""
+    """Return one row with a blank at both ends, ``right`` against the right one."""
     return (*PAD, *spread(left, right, look.inner, look.glyphs.ellipsis), *PAD)
 
 
 def columns(parts: Sequence[Line], right: Line, look: Look) -> Line:
-    """Give one row of several figures; the last ones are left out where not all fit."""
+    """Return one row of several figures; the last ones are left out where not all fit."""
     kept = list(parts)
     room = look.inner - line_width(right) - (1 if right else 0)
     while len(kept) > 1 and sum(map(line_width, kept)) > room:
@@ -61,14 +61,14 @@ def columns(parts: Sequence[Line], right: Line, look: Look) -> Line:
 
 
 def words(text: str, look: Look, role: str = "muted", indent: int = 0) -> tuple[Line, ...]:
-    """Give a sentence on as many rows as it needs."""
+    """Return a sentence on as many rows as it needs."""
     blank = " " * indent
     found = wrap(text, max(look.inner - indent, 1), look.glyphs.ellipsis)
     return tuple(row(((blank + part, role),), EMPTY, look) for part in found)
 
 
 def section(title: str, provenance: str, look: Look, role: str = "strong ink") -> Line:
-    """Give a section's title, a rule, and where its figures come from."""
+    """Return a section's title, a rule, and where its figures come from."""
     inner = look.inner
     provenance = provenance if width(provenance) < inner - width(title) - 4 else ""
     end = f" {provenance}" if provenance else ""
@@ -78,12 +78,12 @@ def section(title: str, provenance: str, look: Look, role: str = "strong ink") -
 
 
 def absent(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
-    """Give a figure that could not be had, with the reason, a noun phrase."""
+    """Return a figure that could not be had, with the reason, a noun phrase."""
     return _without(label, look.glyphs.dash, reason, look, cells)
 
 
 def pending(label: str, reason: str, look: Look, cells: int = LABEL) -> tuple[Line, ...]:
-    """Give a figure that is not known yet, with what it waits for."""
+    """Return a figure that is not known yet, with what it waits for."""
     return _without(label, "…", reason, look, cells)
 
 
@@ -103,7 +103,7 @@ def meter(share: float, cells: int, role: str, look: Look) -> Line:
 
 
 def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
-    """Give the sign that goes with a bound's name."""
+    """Return the sign that goes with a bound's name."""
     return {
         "compute": glyphs.compute,
         "memory": glyphs.memory,
@@ -113,7 +113,7 @@ def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
 
 
 def without_colour(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """Give lines in muted ink: figures that are old say so."""
+    """Return lines in muted ink: figures that are old say so."""
     return tuple(tuple((part, _muted(role)) for part, role in line) for line in lines)
 
 
@@ -122,7 +122,7 @@ def _muted(role: str) -> str:
 
 
 def finished(lines: Iterable[Line], look: Look, rows: int | None = None) -> tuple[Line, ...]:
-    """Give exactly ``rows`` lines of exactly the look's width, in its set of characters."""
+    """Return exactly ``rows`` lines of exactly the look's width, in its set of characters."""
     drawn = [exact(line, look.cells, look.glyphs.ellipsis) for line in lines]
     if rows is not None:
         drawn = [*drawn[:rows], *[exact(EMPTY, look.cells)] * (rows - len(drawn))]

@@ -10,7 +10,7 @@ from .lines import Line, LinesWidget, exact
 
 
 def thumb_rows(count: int, top: int, height: int) -> range:
-    """Give the rows of a scrollbar's thumb; none where everything fits."""
+    """Return the rows of a scrollbar's thumb; none where everything fits."""
     if count <= height or height <= 0:
         return range(0)
     size = max(height * height // count, 1)

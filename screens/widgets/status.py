@@ -14,7 +14,7 @@ from .rows import Look, finished, row
 
 
 def status_lines(look: Look, said: str = "", standing: tuple[str, ...] = ()) -> tuple[Line, ...]:
-    """Give the row.
+    """Return the row.
 
     Args:
         look: what is shown.
@@ -39,7 +39,7 @@ def status_lines(look: Look, said: str = "", standing: tuple[str, ...] = ()) -> 
 def _costs(session: Session) -> tuple[Line, ...]:
     if session.tree is None or not session.tree.has_forward:
         return ()
-    cost: Line = (("profiling costs ", "muted"), (overhead_text(session), "ink"))
+    cost: Line = (("profiler overhead ", "muted"), (overhead_text(session), "ink"))
     lost: Line = (("  dropped ", "muted"), (thousands(dropped(session)), "ink"))
     without = left_out(session)
     short: Line = (*cost, ("  left out ", "muted"), (f"{thousands(without)} nodes", "ink"))

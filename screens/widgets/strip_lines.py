@@ -18,7 +18,7 @@ ROLES = (*KINDS, "faint")
 def bars(
     shown: Strip, colours: tuple[tuple[int, ...], ...], cells: int, glyphs: Glyphs = UNICODE
 ) -> Line:
-    """Give the middle line: every segment in the colours of what holds it back.
+    """Return the middle line: every segment in the colours of what holds it back.
 
     Args:
         shown: the segments.
@@ -37,7 +37,7 @@ def bars(
 
 
 def bar(segment: Segment, widths: tuple[int, ...], glyphs: Glyphs) -> Line:
-    """Give one segment in the colours of what holds it back; ``widths`` as in ``bars``."""
+    """Return one segment in the colours of what holds it back; ``widths`` as in ``bars``."""
     if segment.first == ELSEWHERE:
         return ((glyphs.track * segment.cells, "faint"),)
     if not widths:
@@ -48,7 +48,7 @@ def bar(segment: Segment, widths: tuple[int, ...], glyphs: Glyphs) -> Line:
 
 
 def labels(shown: Strip, tree: Tree, selected: int, cells: int) -> Line:
-    """Give the upper line: name and share above each segment that has room for them."""
+    """Return the upper line: name and share above each segment that has room for them."""
     spans: list[Span] = []
     at = 0
     for segment in shown.segments:
@@ -62,7 +62,7 @@ def labels(shown: Strip, tree: Tree, selected: int, cells: int) -> Line:
 
 
 def marker(at: tuple[int, int] | None, cells: int, glyphs: Glyphs = UNICODE) -> Line:
-    """Give the lower line: where the selected node lies."""
+    """Return the lower line: where the selected node lies."""
     if at is None:
         return exact((), cells)
     start, length = at

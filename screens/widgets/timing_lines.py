@@ -23,7 +23,7 @@ _PER_UNIT = {"µs": 1e6, "ms": 1e3, "s": 1.0}
 
 
 def timing_lines(look: Look, rows: int = 3) -> tuple[Line, ...]:
-    """Give the section with its title; the sparkline takes ``rows`` rows."""
+    """Return the section with its title; the sparkline takes ``rows`` rows."""
     session, node = look.session, look.node
     timing = session.timings.of(node) if session.timings is not None else None
     tree = look.tree
@@ -41,7 +41,7 @@ def _title(look: Look, timing: Timing) -> str:
     made = parts_share(look.session, look.node)
     if made is None or made >= UNEVEN:
         return provenance(look.session, timing)
-    return f"uneven: parts' p50 make {share_text(made)}"
+    return f"children account for {share_text(made)} of the time"
 
 
 def provenance(session: Session, timing: Timing) -> str:
@@ -49,7 +49,7 @@ def provenance(session: Session, timing: Timing) -> str:
     window = session.tick.window if session.tick is not None else 0
     calls = min(window, timing.calls) if window else timing.calls
     why = why_times_do_not_fit(session)
-    of = "cold" if why == COLD_TIMES else "of other inputs" if why else "measured"
+    of = "cold" if why == COLD_TIMES else "other inputs" if why else "measured"
     return f"{of}, 1 call" if calls == 1 else f"{of}, last {thousands(calls)} calls"
 
 
@@ -59,7 +59,7 @@ def unit_of(timing: Timing) -> str:
 
 
 def in_unit(seconds: float, unit: str) -> str:
-    """Give seconds as a figure in ``unit``, at most five cells; far above it, with its own unit."""
+    """Return seconds as a figure in ``unit``, at most 5 cells; far above it, with its own unit."""
     value = seconds * _PER_UNIT[unit]
     if value < 999.5:
         return three_digits(value)
@@ -67,12 +67,12 @@ def in_unit(seconds: float, unit: str) -> str:
 
 
 def calls_text(timing: Timing) -> str:
-    """Give the number of calls so far: in full up to a million."""
+    """Return the number of calls so far: in full up to a million."""
     return thousands(timing.calls) if timing.calls < 1_000_000 else count(timing.calls)
 
 
 def counted(session: Session, timing: Timing) -> Line:
-    """Give the number of calls, and whether the times are cold."""
+    """Return the number of calls, and whether the times are cold."""
     tick = session.tick
     said = "cold  n  " if tick is not None and tick.cold else "n  "
     return ((said, "muted"), (calls_text(timing), "ink"))
@@ -87,7 +87,7 @@ def why_not_measured(session: Session, node: int) -> tuple[bool, str]:
             is_coming = session.operators is None and _is_running(session)
             return is_coming, operator_time_words(session, node)
         if node_seconds(session, node) is not None:
-            return False, "never called itself: the time of its modules"
+            return False, "not called itself: sum of its children"
         return False, safe(found.note) or "not called in any forward so far"
     if session.ended is not None or has_failed(session):
         return False, "no forward finished"

@@ -21,7 +21,7 @@ REFUSED = {
     "zip_drive": "is not a relative path",
     "zip_upwards": "leads out of the archive",
     "zip_nul": "contains a control character",
-    "zip_not_text": "has a name that is no text",
+    "zip_not_text": "has a name that is not text",
     "zip_twice": "twice, ignoring case and Unicode form",
     "zip_twice_by_case": "twice, ignoring case and Unicode form",
     "zip_encrypted": "is encrypted",

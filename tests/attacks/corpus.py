@@ -773,7 +773,7 @@ def _folders(corpus: Corpus) -> None:
         folder.mkdir()
         index = {"metadata": {}, "weight_map": {"w": target}}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-        corpus.attacks.append(Attack(name, "which is no file beside it", "part", f"./{name}"))
+        corpus.attacks.append(Attack(name, "which is not a file beside it", "part", f"./{name}"))
     for name, file, key in (
         ("auto_map", "config.json", "AutoConfig"), ("auto_model", "config.json", "AutoModel"),
     ):  # fmt: skip

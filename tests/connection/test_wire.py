@@ -149,7 +149,7 @@ STATISTICS = TensorStatistics(
     quantised_on=Sampled(6, 6),
     width=Width("int8", "channel", 8.0, 0.01, 12, "40 dB"),
     compression=Compression(7.5, 0.25, "zlib 6", 0.9, 0.8, Sampled(3, 6)),
-    whys=(("spectral", "it was stopped"),),
+    whys=(("spectral", "stopped"),),
 )
 SCHEME = Scheme("values", "tensor", 0.25)
 MESSAGES: tuple[Message, ...] = (

@@ -18,7 +18,7 @@ _COPIED = re.compile(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07")
 
 
 def not_ours(raw: bytes) -> list[str]:
-    """Give what is neither a sequence of the screens' own nor printable text, with what follows."""
+    """Return what is neither a sequence of our own nor printable text, with what follows."""
     # What was copied goes through the terminal in base64, and out of the clipboard as it was.
     raw = _COPIED.sub(lambda found: base64.b64decode(found[1]), raw)
     text = _SEQUENCE.sub(b"", raw).decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""A mistake of ours: the terminal whole, an exit code, a report, one sentence. With real faults."""
+"""A internal error: the terminal whole, an exit code, a report, one sentence. With real faults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def begin(kind: str, state: Path) -> Terminal:
 
 
 def said_after_the_screen(raw: bytes) -> str:
-    """Give what was written once the alternate screen was left, as text without its sequences."""
+    """Return what was written once the alternate screen was left, as text without its sequences."""
     after = raw[max(raw.rfind(b"\x1b[?1049l"), 0) :].decode()
     return re.sub(r"\x1b\[[?<>0-9;]*[a-zA-Z]", "", after)
 
@@ -63,7 +63,7 @@ def test_a_fault_leaves_the_terminal_whole_and_a_report(
     (report,) = tmp_path.rglob("crash-*.txt")
     said = said_after_the_screen(raw).strip()
     assert "\n" not in said
-    assert said.startswith("tui-profiler crashed, by a mistake of ours (")
+    assert said.startswith("tui-profiler crashed: internal error (")
     assert said.endswith(f"{report} has what is needed to report it.")
     assert stat.S_IMODE(report.stat().st_mode) == 0o600
     assert stat.S_IMODE(report.parent.stat().st_mode) == 0o700
@@ -95,7 +95,7 @@ def test_the_report_says_what_was_on_screen(tmp_path: Path, faulty: dict[str, Te
 
 
 def raised(depth: int) -> Exception:
-    """Give an error whose traceback is ``depth`` different frames long."""
+    """Return an error whose traceback is ``depth`` different frames long."""
     code = "".join(f"def f{n}(): f{n + 1}()\n" for n in range(depth))
     names: dict[str, object] = {}
     try:

@@ -43,7 +43,7 @@ def test_parameters_are_reported_and_what_needs_a_forward_is_null(weights: Path)
     assert report["tracer"]["method"] == "parameters"
     assert report["file"]["checksum"] == "verified"
     assert "--weights" in report["file"]["hint"]
-    why = "parameters only: there is no forward pass"
+    why = "parameters only: no forward pass"
     for name in ("total_macs", "total_flops", "total_memory", "bottlenecks", "latency"):
         assert report[name] is None
         assert report["unavailable"][name] == why

@@ -232,7 +232,7 @@ def test_no_room_at_all_is_one_sentence_and_no_file(tmp_path: Path) -> None:
     done = record_limited(path, 20)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"{path}: it cannot be written: File too large",
+        f"{path}: cannot write it: File too large",
         f"{path}: try another -o FILE, on a file system with more room",
     ]
     assert not path.exists()

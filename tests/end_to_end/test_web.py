@@ -520,7 +520,7 @@ async def test_silent_connections_keep_no_one_out(attacked: Served) -> None:
 
 
 def test_silent_connections_accepted_together_are_ended(attacked: Served) -> None:
-    """While the server stands still the kernel collects them; then it accepts all at once."""
+    """While the server paused the kernel collects them; then it accepts all at once."""
     attacked.process.send_signal(signal.SIGSTOP)
     silent = [socket.create_connection(("127.0.0.1", attacked.port)) for _ in range(80)]
     attacked.process.send_signal(signal.SIGCONT)

@@ -63,7 +63,7 @@ def on_paper(
     device: str = "cpu",
     ceilings: Ceilings | None = CEILINGS,
 ) -> Session:
-    """Give a session as it is after the trace."""
+    """Return a session as it is after the trace."""
     trace = traced(module, *inputs, name="net")
     specs = trace.inputs.specs
     batch = inputs[0].shape[0] if inputs and inputs[0].dim() else None
@@ -86,7 +86,7 @@ def timed(
     modules: Mapping[str, float],
     operators: Mapping[str, float] | None = None,
 ) -> Session:
-    """Give it with seconds of a forward by module's path, and of operators by their path."""
+    """Return it with seconds of a forward by module's path, and of operators by their path."""
     session = ticked(session, modules)
     assert session.tree is not None
     found = {session.tree.find(path): seconds for path, seconds in (operators or {}).items()}
@@ -96,7 +96,7 @@ def timed(
 
 
 def with_host(session: Session, python: float, whole: float) -> Session:
-    """Give it after a window in which so much of a forward was Python."""
+    """Return it after a window in which so much of a forward was Python."""
     narrow = (
         array("f", [whole]).tobytes(),
         array("f", [python]).tobytes(),
@@ -106,7 +106,7 @@ def with_host(session: Session, python: float, whole: float) -> Session:
 
 
 def all_times(session: Session, seconds: float) -> Session:
-    """Give it with so many seconds for every operator that moves anything, and those modules."""
+    """Return it with so many seconds for every operator that moves anything, and those modules."""
     assert session.tree is not None
     tree = session.tree
     operators = {
@@ -132,7 +132,7 @@ def on_device(session: Session, device: str) -> Session:
 
 
 def figure(finding: Finding, what: str) -> float:
-    """Give the figure of the evidence whose words begin so."""
+    """Return the figure of the evidence whose words begin so."""
     value = next(one.figure for one in finding.evidence if one.what.startswith(what))
     assert isinstance(value, float | int)
     return value

@@ -63,7 +63,7 @@ def test_a_gain_of_time_is_one_of_energy_where_energy_was_counted() -> None:
     one = next(one for one in findings(counted) if one.kind == "larger-batch")
     energy = one.gains[-1]
     assert (energy.of, energy.share) == ("energy", one.gain.share)
-    assert "100 mJ a forward" in energy.formula
+    assert "100 mJ per forward" in energy.formula
     assert "100 W" in energy.formula
     without = apply(counted, replace(SAMPLE, at=9.0))
     assert all(gain.of != "energy" for one in findings(without) for gain in one.gains)
@@ -81,7 +81,7 @@ def test_operators_have_their_part_of_the_window_that_they_were_timed_in() -> No
 
 
 def looked_at(session: Session, *, is_random: bool, dead: int = 4) -> Session:
-    """Give it after a look at the values of one linear layer, of which some rows are nothing."""
+    """Return it after a look at the values of one linear layer, of which some rows are nothing."""
     moments = Moments(256, 0, 0, 64, 64, 1e-3, 0.0, 1.0, -2.0, 2.0, 0.0, 0.0, 200.0, 16.0)
     channels = Channels(
         *(16, 16, b"", dead, 0, ()),
@@ -113,7 +113,7 @@ def test_channels_that_hold_nothing_can_be_pruned() -> None:
     assert one is not None
     # Four of sixteen rows: a quarter of 0.8 of 1 ms, and of 1024 bytes.
     assert one.gain.share == pytest.approx(0.2)
-    assert (figure(one, "channels that could"), figure(one, "bytes")) == (4, 256)
+    assert (figure(one, "prunable channels"), figure(one, "bytes")) == (4, 256)
     assert figure(one, "of all values") == 0.5
     assert found("pruning", looked_at(session, is_random=False, dead=0)) is None
     assert found("pruning", looked_at(session, is_random=True)) is None, "of random weights"

@@ -181,7 +181,7 @@ def test_a_compiler_joins_elementwise_operators_and_drops_python():
     one = found("compile", with_host(timed(session, {"": 1e-3}), 3e-4, 1e-3))
     assert one is not None
     # Of add, sigmoid and mul the last two read another one; and 0.3 ms of 1 ms is Python.
-    assert figure(one, "operators that could be joined") == 2
+    assert figure(one, "operators that can be fused") == 2
     assert one.gain.share == pytest.approx(0.5, rel=1e-4)
     single = on_paper(nn.Sequential(nn.Linear(16, 16)), ROW)
     calm = with_host(timed(all_times(single, 1e-4), {"": 1e-3, "0": 9e-4}), 1e-5, 1e-3)
@@ -237,7 +237,7 @@ def test_a_batch_that_would_not_fit_is_not_advised():
     one = found("larger-batch", full)
     assert one is not None
     # 128 bytes a forward: twice as many fit into 300 bytes, four times as many do not.
-    assert one.title == "run 2 items a forward, not 1"
+    assert one.title == "increase the batch size from 1 to 2"
     none_left = apply(session, replace(SAMPLE, memory_bytes=2**30, memory_total_bytes=2**30))
     assert found("larger-batch", none_left) is None
 
@@ -254,7 +254,7 @@ def test_the_free_memory_is_that_of_the_gpu_that_the_model_is_on():
     for device, items in (("cuda:1", 2), ("cuda:0", 16)):
         one = found("larger-batch", on_device(session, device))
         assert one is not None
-        assert one.title == f"run {items} items a forward, not 1"
+        assert one.title == f"increase the batch size from 1 to {items}"
 
 
 def test_autograd_that_follows_or_calls_that_take_the_time_ask_for_inference_mode():
@@ -271,7 +271,7 @@ def test_autograd_that_follows_or_calls_that_take_the_time_ask_for_inference_mod
     watched = replace(slow, tree=replace(slow.tree, nodes=(follows, *slow.tree.nodes[1:])))
     one = found("inference-mode", watched)
     assert one is not None
-    assert figure(one, "outputs that autograd follows") == 1
+    assert figure(one, "outputs recorded by autograd") == 1
 
 
 def with_threads(session: Session, threads: int, busy: float) -> Session:

@@ -57,7 +57,7 @@ def test_values_that_python_reads_are_found_with_their_line():
     one = found("synchronise", on_gpu)
     assert one is not None
     assert one.gain.is_bound
-    assert figure(one, "of them met in the last operator window") == len(one.nodes)
+    assert figure(one, "of them seen in the last operator window") == len(one.nodes)
     assert found("synchronise", on_paper(nn.Sequential(nn.ReLU()), ROW)) is None
 
 

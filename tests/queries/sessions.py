@@ -127,7 +127,7 @@ def ticked(
     forwards: int = 100,
     totals: Mapping[str, float] | None = None,
 ) -> Session:
-    """Give the session after a tick: seconds a forward spends in each path."""
+    """Return the session after a tick: seconds a forward spends in each path."""
     assert session.tree is not None
     tree = session.tree
     nodes = [i for i, n in enumerate(tree.nodes) if n.kind == "module" and n.path in seconds]
@@ -173,7 +173,7 @@ def ticked(
 
 
 def with_ceilings(session: Session) -> Session:
-    """Give the session of a machine with 400 GFLOP/s, 20 GB/s, 5 µs an operator."""
+    """Return the session of a machine with 400 GFLOP/s, 20 GB/s, 5 µs an operator."""
     return apply(
         session,
         Ceilings("cpu", 2, (Ceiling("float32", 4e11),), 2e10, 5e-6, 0.0, 0.0),
@@ -181,6 +181,6 @@ def with_ceilings(session: Session) -> Session:
 
 
 def resnet(*, measured: bool = True) -> Session:
-    """Give a small ResNet, with times or on paper only."""
+    """Return a small ResNet, with times or on paper only."""
     session = with_ceilings(session_of(RESNET))
     return ticked(session, RESNET_SECONDS) if measured else session

@@ -21,7 +21,7 @@ def swept(
     rounds: int = 2,
     reached: int = len(BATCHES),
 ) -> Sweep:
-    """Give a sweep of batches in which a forward takes ``fixed + each * batch`` seconds.
+    """Return a sweep of batches in which a forward takes ``fixed + each * batch`` seconds.
 
     Its one layer takes ``each * batch``, 100 FLOPs an item, and moves 4 bytes of weights and 8 an
     item; the root is the same with ``fixed`` beside.

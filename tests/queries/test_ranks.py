@@ -118,7 +118,7 @@ def test_a_rank_that_is_gone_says_so_last_and_is_in_no_figure() -> None:
 def test_a_rank_that_was_killed_says_that_it_hung_up() -> None:
     workspace = told(run(EARLY, EARLY), "1", Ended(0, False, attached=True))
 
-    assert rank_rows(workspace, 2.0)[-1].words == "gone: it hung up without a word"
+    assert rank_rows(workspace, 2.0)[-1].words == "gone: it disconnected"
 
 
 def test_a_rank_that_was_not_found_has_a_row() -> None:
@@ -136,7 +136,7 @@ def test_ranks_that_hang_name_no_straggler_of_before_but_who_is_silent() -> None
     assert verdict(workspace, 5.9).key == "2"
     assert verdict(workspace, 7.0).key == ""
     assert verdict(workspace, 7.0).lines[0].endswith("of rank 0, 1, 2")
-    assert verdict(workspace, 7.0).lines[1].startswith("no sign of life of rank 1")
+    assert verdict(workspace, 7.0).lines[1].startswith("no response from rank 1")
     assert not any(row.is_live for row in rank_rows(workspace, 7.0))
 
 

@@ -97,7 +97,7 @@ def test_times_that_carry_no_exponent_say_why(
 def test_unsteady_times_carry_none() -> None:
     slope = time_slope([(x, [1e-3 * x, 9e-3 * x]) for x in (1, 2, 4)], 3)
     assert isinstance(slope, Unknown)
-    assert slope.reason.startswith("too unsteady: 1.00 ± ")
+    assert slope.reason.startswith("too noisy: 1.00 ± ")
     assert fit([(x, [1e-3 * x, 9e-3 * x]) for x in (1, 2, 4)]).spread > MOST_SPREAD  # type: ignore[operator]
 
 

@@ -14,7 +14,7 @@ WANTED = {"text", "softbreak", "html_inline"}
 
 
 def shown(inline: Token) -> str:
-    """Give what a reader sees of a cell; anything but text is a mistake."""
+    """Return what a reader sees of a cell; anything but text is a mistake."""
     parts = []
     for token in inline.children or ():
         assert token.type in WANTED or token.type == "text_special", token.type

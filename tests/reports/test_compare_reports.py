@@ -59,7 +59,9 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
     assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
-    title = "worst differences by time of a forward -- modules by themselves, p50 of 100 forwards"
+    title = (
+        "worst self differences by time per forward -- modules by themselves, p50 of 100 forwards"
+    )
     worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
@@ -225,11 +227,11 @@ def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
         _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
         _with(report, layers=None, failure={"what": "no memory"}): "failed: no memory",
         text + text: "holds several reports, and one is compared",
-        text[: len(text) // 2]: "is no JSON",
+        text[: len(text) // 2]: "is not JSON",
         text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "no figure",
         text.replace('"total_macs":', '"total_macs":NaN,"x":'): "no figure",
         text.replace('"total_macs":', '"total_macs":1e999,"x":'): "no figure",
-        '["tui-profiler/report/1"]': "holds no object",
+        '["tui-profiler/report/1"]': "is not a JSON object",
     }
     for number, (content, said) in enumerate(cases.items()):
         file = tmp_path / f"{number}.json"
@@ -264,7 +266,7 @@ ABSURD = (1e308, -1e308, -1, 10**24, 10**60, 5e-324, float("nan"), "9" * 99, [1]
 
 
 def _leaves(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Give where every figure, and every null, of a report stands."""
+    """Yield where every figure, and every null, of a report stands."""
     if isinstance(value, dict):
         for name, one in value.items():
             yield from _leaves(one, (*path, name))
@@ -311,7 +313,7 @@ def test_absurd_figures_are_refused_with_their_place_or_stay_in_their_columns(
 
 
 def _rows(lines: tuple[str, ...]) -> list[str]:
-    """Give the rows of figures below the heads of a table."""
+    """Return the rows of figures below the heads of a table."""
     found, inside = [], False
     for line in lines:
         inside = line.endswith("B / A") or (inside and line.startswith("  ") and "  " in line[2:])

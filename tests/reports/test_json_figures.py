@@ -65,7 +65,7 @@ UNIT_AT_THE_END = {"celsius": "celsius", "hertz": "hz", "watts": "w", "joules": 
 
 
 def named(field: str) -> str:
-    """Give the report's name of a field of ours: its unit in the short form."""
+    """Return the report's name of a field of ours: its unit in the short form."""
     *words, last = field.split("_")
     return "_".join([*words, UNIT_AT_THE_END.get(last, last)])
 
@@ -290,8 +290,8 @@ def test_the_energy_of_a_forward_and_of_an_item_differ() -> None:
 def test_what_was_integrated_is_not_said_to_be_counted() -> None:
     integrated = replace(totals(), source="power")
     found = energy(energy=(integrated,))
-    assert found["forward"]["provenance"] == "integral of power"
-    assert found["counters"][0]["provenance"] == "integral of power"
+    assert found["forward"]["provenance"] == "integrated power"
+    assert found["counters"][0]["provenance"] == "integrated power"
     assert energy()["counters"][0]["provenance"] == "counter"
 
 

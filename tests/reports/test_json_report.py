@@ -159,7 +159,7 @@ def test_without_measuring_it_has_no_seconds_of_ours_and_says_why() -> None:
     assert isinstance(unavailable, dict)
     assert [one["seconds"] for one in (*tracer["attempts"], *stages)] == [None] * 3
     for path in ("tracer.attempts[].seconds", "stages[].seconds"):
-        assert unavailable[path] == "differs from run to run; --measure SECONDS reports it"
+        assert unavailable[path] == "not reproducible; --measure SECONDS reports it"
 
 
 def test_times_are_seconds() -> None:
@@ -246,7 +246,7 @@ def test_an_unknown_peak_is_null_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (math.nan, "no forward was seen to follow another"),
+        (math.nan, "no two consecutive forwards"),
         (math.inf, "the figure is not a finite number"),
     ],
 )

@@ -27,7 +27,7 @@ COUNTER = TrackEvent.TYPE_COUNTER
 
 
 def slices(packets: list[TracePacket], thread: str) -> list[tuple[str, int, int, int]]:
-    """Give (name, depth, start, stop) of the slices of a thread, in the order they begin."""
+    """Return (name, depth, start, stop) of the slices of a thread, in the order they begin."""
     track = next(
         p.track_descriptor.uuid for p in packets if thread in p.track_descriptor.thread.thread_name
     )

@@ -46,7 +46,7 @@ Linear                     1    2.57K    5.13K  27.1
 ReLU                       1        ·       10   0.1
 Net                        1        ·        ·   0.0
 
-operators by intensity -- FLOP a byte, on paper
+operators by intensity -- FLOP/byte, on paper
 band                   count     FLOP     %
 below 10                   4    19.0K 100.0
 10 to 50                   0        ·   0.0
@@ -89,7 +89,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  latency          p50 1.00 ms  p95 2.00 ms",
         "  throughput       800 items/s",
         "  forwards         100, and 3 to warm up",
-        "  profiling costs  0.8 % (0.2 % to 1.4 %)",
+        "  profiler overhead  0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
         "  resident         – this recording is older than the figure",
         "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
@@ -112,7 +112,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
 def test_profiling_never_costs_less_than_nothing(overhead: Overhead, said: str) -> None:
     session = folded((*MEASURED, overhead))
     for lines in (table(session, columns=100), full_text(session, columns=100).splitlines()):
-        line = next(line for line in lines if "profiling costs" in line)
+        line = next(line for line in lines if "profiler overhead" in line)
         assert line.endswith(said)
         assert "−" not in line
 
@@ -149,7 +149,7 @@ def test_a_time_that_varies_much_is_marked_and_not_ranked() -> None:
 
 def test_the_most_expensive_are_named_by_their_paths() -> None:
     lines = section("layers", top=2)
-    assert lines[0] == "layers -- the 2 that cost most by themselves, by time"
+    assert lines[0] == "layers -- the 2 most expensive, child modules not counted, by time"
     assert [line.split()[0] for line in lines[2:]] == ["conv", "fc"]
 
 
@@ -173,7 +173,7 @@ def test_a_terminal_that_is_too_narrow_gets_the_narrowest_report() -> None:
 def test_what_torchvision_publishes_stands_beside_ours() -> None:
     facts = replace(FACTS, published_gmacs=4.089, published_parameters=25_557_032)
     lines = table(folded((*TRACED[:4], facts, *TRACED[5:])), columns=100)
-    assert "  published        25,557,032 parameters, 4.089 GMAC an item" in lines
+    assert "  published        25,557,032 parameters, 4.089 GMAC per item" in lines
 
 
 def test_an_unknown_figure_says_why() -> None:

@@ -51,7 +51,7 @@ figures -- one forward; a multiply-add is one MAC and two FLOP
   fvcore                        –                     –        –            –
   measured                      ·                     ·        ·     19.5 KiB
 
-checks -- ours against theirs
+checks -- compared with others
   holds         published     parameters equal
   holds         published     GMACs of one item equal to 3 decimals
   holds         flop_counter  parameters equal

@@ -42,14 +42,14 @@ _TO_LAB = (
 
 
 def linear(hexadecimal: str) -> Colour:
-    """Give the linear light of ``#RRGGBB``, each 0 to 1."""
+    """Return the linear light of ``#RRGGBB``, each 0 to 1."""
     parts = [int(hexadecimal[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
     return red, green, blue
 
 
 def contrast(one: str, other: str) -> float:
-    """Give WCAG's contrast ratio, 1 to 21."""
+    """Return WCAG's contrast ratio, 1 to 21."""
     lights = sorted(
         0.2126 * red + 0.7152 * green + 0.0722 * blue
         for red, green, blue in (linear(one), linear(other))
@@ -58,13 +58,13 @@ def contrast(one: str, other: str) -> float:
 
 
 def distance(one: str, other: str, vision: str = "normal") -> float:
-    """Give the distance in OKLab, times 100."""
+    """Return the distance in OKLab, times 100."""
     a, b = (_lab(_times(VISIONS[vision], linear(colour))) for colour in (one, other))
     return 100 * sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) ** 0.5
 
 
 def least_distance(colours: Iterable[str], vision: str = "normal") -> float:
-    """Give the distance of the two that are nearest to each other."""
+    """Return the distance of the two that are nearest to each other."""
     return min(distance(one, other, vision) for one, other in combinations(colours, 2))
 
 

@@ -153,7 +153,7 @@ H200 = Gpu(
 
 
 def tick(at: float, last: float = 0.92e-3, calls: int = 1284) -> Tick:
-    """Give one tick: every module's median is in ``SECONDS``, the last call is ``last``."""
+    """Return one tick: every module's median is in ``SECONDS``, the last call is ``last``."""
     seconds = list(SECONDS.values())
     return Tick(
         at=at,
@@ -203,7 +203,7 @@ LOADING: tuple[Message, ...] = (
 )
 TRACED: tuple[Message, ...] = (
     StageDone("load model", 3.5, 0.81, "resnet50, random weights"),
-    StageStarted("trace", 3.5, "will give the tree"),
+    StageStarted("trace", 3.5, "build the tree"),
     FACTS,
     TraceStarted(len(NODES), "dispatch:fake"),
     Nodes(tuple(n for n, _ in NODES), tuple(c for _, c in NODES)),
@@ -212,7 +212,7 @@ TRACED: tuple[Message, ...] = (
     StageDone("trace", 3.9, 0.41, "9 nodes, by dispatch:fake"),
 )
 RUN: tuple[Message, ...] = (
-    StageStarted("first run", 3.9, "will give times"),
+    StageStarted("first run", 3.9, "first times"),
     StageDone("first run", 4.0, 0.06, "36.5 ms, not counted"),
     CEILINGS,
     StageDone("ceilings", 4.0, 0.0, "kept from 2025-01-01"),
@@ -227,7 +227,7 @@ def folded(messages: Iterable[Message], session: Session = EMPTY) -> Session:
 
 
 def live(last_calls: Iterable[float] = (0.9e-3, 2.4e-3, 0.92e-3)) -> Session:
-    """Give a session that runs; its ticks come once a second from second 5 on."""
+    """Return a session that runs; its ticks come once a second from second 5 on."""
     ticks = [tick(5.0 + second, last) for second, last in enumerate(last_calls)]
     samples = [sample(5.0 + second) for second in range(len(ticks))]
     return folded((*LOADING, *TRACED, *RUN, *ticks, *samples, Overhead(0.008, 0.005, 0.011, 30)))

@@ -48,7 +48,7 @@ SCREENS = [key for key in KEYS if key.group == "screens" or key.action == "node"
 async def app_on(
     messages: Sequence[Message], size: tuple[int, int], glyphs: Glyphs
 ) -> AsyncIterator[tuple[ProfilerApp, Pilot[int]]]:
-    """Give an app that was told all of the messages."""
+    """Return an app that was told all of the messages."""
     spec = Maker(1).made_like(LoadSpec(TEXTS[0], inputs=("1,3",)))
     source = Recorded(messages)
     settings = replace(USUAL.settings, glyphs="ascii" if glyphs == ASCII else "unicode")

@@ -62,7 +62,7 @@ def recorded_resnet() -> Session:
 
 
 def timed(name: str) -> Session:
-    """Give a real model's tree with times that differ from its floors by chance."""
+    """Return a real model's tree with times that differ from its floors by chance."""
     session = with_ceilings(real_session(name))
     assert session.tree is not None
     tree, chance = session.tree, random.Random(name)

@@ -19,7 +19,7 @@ Said: TypeAlias = tuple[list[Message], Ended]
 
 
 async def all_of(source: Forked, at_hello: Callable[[int], None] = lambda pid: None) -> Said:
-    """Give what a worker says to its end; ``at_hello`` gets its number when it has begun."""
+    """Return what a worker says to its end; ``at_hello`` gets its number when it has begun."""
     said: list[Message] = []
     async with asyncio.timeout(30):
         async for message in source.messages():

@@ -71,7 +71,7 @@ def test_each_format_says_it(written: Callable[[Session], str]) -> None:
 @pytest.mark.parametrize(
     "told",
     [MEASURED, TRACED, (*TRACED, LoopState("finished", 5.0, 1, "not run: it has no values"))],
-    ids=["it has times", "it was not run", "it cannot run"],
+    ids=["it has times", "not run", "it cannot run"],
 )
 def test_what_has_times_or_did_not_run_is_none(told: tuple[Message, ...]) -> None:
     assert measured(folded(told)).failure is None

@@ -37,7 +37,7 @@ TOO_MUCH = "out of memory: wanted 40 GiB more"
 
 
 class Workers:
-    """Gives a source for each request, and remembers what was asked."""
+    """Return a source for each request, and remembers what was asked."""
 
     def __init__(self, refused: tuple[int, ...] = (), stage: str = "run") -> None:
         self.asked: list[LoadSpec] = []

@@ -25,7 +25,7 @@ _EMPTY_ZIP = b"PK\x05\x06"
 
 
 def look(path: Path) -> Found:
-    """Give the structure of a file or directory of weights.
+    """Return the structure of a file or directory of weights.
 
     Nothing in it is imported or run, and its values are not read: a terabyte takes no longer than
     its headers. What kind a file is, is told by its bytes alone.
@@ -44,7 +44,7 @@ def look(path: Path) -> Found:
 
 
 def look_into_file(path: Path) -> Found:
-    """Give the structure of one file that is no index.
+    """Return the structure of one file that is no index.
 
     Raises:
         ArchiveError: It cannot be opened, or is damaged or hostile beyond what can be told of it.
@@ -99,7 +99,7 @@ _TFLITE_AT = 4
 
 
 def _stranger(region: Region) -> Found:
-    """Give the Found of a file that holds no weights we read, and what it is, where we know."""
+    """Return the Found of a file that holds no weights we read, and what it is, where we know."""
     start = region.read(0, min(region.size, _TAR_AT + 5))
     what = next((name for mark, name in _STARTS if start.startswith(mark)), "")
     if start[_TAR_AT : _TAR_AT + 5] == b"ustar":
@@ -110,11 +110,11 @@ def _stranger(region: Region) -> Found:
         what = "empty"
     if region.size and not any(start):
         what = "nothing but zeros at its start: the copy was not finished"
-    return _unknown(region.file, f"is {what or 'no file of weights that is known'}")
+    return _unknown(region.file, f"is {what or 'not a known weights file'}")
 
 
 def _unknown(file: str, what: str) -> Found:
-    """Give the Found of a file that is not understood, and why."""
+    """Return the Found of a file that is not understood, and why."""
     problem = Problem(file, "", what)
     return Found(
         kind="unknown",

@@ -78,7 +78,7 @@ def _verify_zip(archive: Zip, count: _Count) -> list[Problem]:
 
 
 def _crc(member: Member, values: Region, count: _Count) -> tuple[int, int]:
-    """Give the CRC-32 and the number of a member's bytes; -1 where they cannot be decompressed."""
+    """Return CRC-32 and the number of a member's bytes; -1 where they cannot be decompressed."""
     crc = size = at = 0
     stream = None if member.method == STORED else zlib.decompressobj(-zlib.MAX_WBITS)
     while at < values.size and size <= member.bytes:

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def candidates() -> Iterator[Path]:
-    """Give the directories that may hold sockets, the first to use first."""
+    """Yield the directories that may hold sockets, the first to use first."""
     user = os.geteuid()
     named = os.environ.get(VARIABLE)
     if named:
@@ -66,7 +66,7 @@ def candidates() -> Iterator[Path]:
 
 
 def directory() -> Path:
-    """Give a directory for sockets, made where it is not there.
+    """Return a directory for sockets, made where it is not there.
 
     Raises:
         NoPlaceError: none can be used.
@@ -81,7 +81,7 @@ def directory() -> Path:
 
 
 def socket_path(folder: Path, pid: int, ordinal: int, name: str) -> Path:
-    """Give the path of a process's socket, short enough for one.
+    """Return the path of a process's socket, short enough for one.
 
     Raises:
         NoPlaceError: the folder's own path leaves no room.
@@ -95,7 +95,7 @@ def socket_path(folder: Path, pid: int, ordinal: int, name: str) -> Path:
 
 
 def places() -> list[Place]:
-    """Give every socket there is, by process; whether anyone listens shows when it is called."""
+    """Return every socket there is, by process; whether anyone listens shows when it is called."""
     found = []
     for folder in candidates():
         try:
@@ -146,7 +146,7 @@ def is_same_user(connected: socket.socket) -> bool:
 
 
 def _nobody() -> int | None:
-    """Give the id that stands for every user whom this namespace does not know; None: none does."""
+    """Return id that stands for every user whom this namespace does not know; None: none does."""
     try:
         if Path("/proc/self/uid_map").read_text().split() == ["0", "0", _ALL_IDS]:
             return None

@@ -32,7 +32,7 @@ class WireError(Exception):
 
 
 def encode(message: Message | Request) -> bytes:
-    """Give one frame.
+    """Return one frame.
 
     Raises:
         WireError: the message is longer than a frame may be.
@@ -99,14 +99,14 @@ class Decoder(Generic[_T]):
 
 
 def message_decoder() -> Decoder[Message]:
-    """Give a decoder of what a probe sends."""
+    """Return a decoder of what a probe sends."""
     # msgspec takes a union at run time, which no annotation of its own describes.
     decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
     return Decoder(decoder)
 
 
 def request_decoder() -> Decoder[Request]:
-    """Give a decoder of what a viewer asks."""
+    """Return a decoder of what a viewer asks."""
     return Decoder(_of_requests(), MAX_REQUEST_BYTES)
 
 

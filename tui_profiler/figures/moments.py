@@ -31,7 +31,7 @@ class Sums(Struct, frozen=True):
 
 
 def joined(one: Sums, other: Sums) -> Sums:
-    """Give the sums of both together.
+    """Return the sums of both together.
 
     Source: Pébay, Formulas for robust, one-pass parallel computation of covariances and
     arbitrary-order statistical moments, SAND2008-6212, equations 2.1 and 3.1; Chan et al. for the

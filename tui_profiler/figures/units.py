@@ -25,14 +25,14 @@ _DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"
 
 
 def three_digits(value: float) -> str:
-    """Give 0 <= value < 1000 with three digits: ``9.41``, ``25.6``, ``118``."""
+    """Return 0 <= value < 1000 with three digits: ``9.41``, ``25.6``, ``118``."""
     if value < 9.995:
         return f"{value:.2f}"
     return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
 def count(value: float) -> str:
-    """Give a count in at most five cells: ``25.6M``, ``9.41K``, ``128``, ``·`` for none."""
+    """Return a count in at most five cells: ``25.6M``, ``9.41K``, ``128``, ``·`` for none."""
     if value == 0:
         return ZERO
     if value < 999.5:
@@ -42,14 +42,14 @@ def count(value: float) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Give a count with its unit: ``116 MMAC``, ``231 MFLOP``, ``259 GFLOP/s``."""
+    """Return a count with its unit: ``116 MMAC``, ``231 MFLOP``, ``259 GFLOP/s``."""
     scaled, prefix = _scaled(value, 1000.0, _DECIMAL)
     digits = f"{scaled:.0f}" if not prefix and float(scaled).is_integer() else three_digits(scaled)
     return f"{digits} {prefix}{unit}"
 
 
 def size(value: float) -> str:
-    """Give bytes: ``2.63 MiB``, ``196 KiB``, ``512 B``; at most eight cells."""
+    """Return bytes: ``2.63 MiB``, ``196 KiB``, ``512 B``; at most eight cells."""
     scaled, unit = _scaled(value, 1024.0, _BINARY)
     return f"{scaled:.0f} B" if unit == "B" else f"{three_digits(scaled)} {unit}"
 
@@ -110,7 +110,7 @@ def time_column(seconds: float) -> TimeColumn:
 
 
 def in_column(seconds: float, column: TimeColumn) -> str:
-    """Give a time of such a column, without its unit, in seven cells; more by the most there is."""
+    """Return time of such a column, without its unit, in seven cells; more by the most there is."""
     text = f"{seconds * _PER_UNIT[column.unit]:.{column.decimals}f}"
     if seconds > 0 and not text.strip("0."):
         return f"<{10**-column.decimals:.{column.decimals}f}" if column.decimals else "<1"
@@ -118,7 +118,7 @@ def in_column(seconds: float, column: TimeColumn) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a time with its own unit, three digits: ``0.92 ms``, ``36.5 ms``, ``1.20 s``."""
+    """Return a time with its own unit, three digits: ``0.92 ms``, ``36.5 ms``, ``1.20 s``."""
     if seconds < 99.95e-6:
         return f"{three_digits(seconds * 1e6)} µs"
     if seconds < 0.9995:
@@ -127,7 +127,7 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Give a long time: ``16m 40s``, ``3h 05m``; a dash for what is not a number."""
+    """Return a long time: ``16m 40s``, ``3h 05m``; a dash for what is not a number."""
     if not math.isfinite(seconds):
         return UNAVAILABLE
     minutes, rest = divmod(round(seconds), 60)
@@ -136,7 +136,7 @@ def clock(seconds: float) -> str:
 
 
 def share_cell(share: float) -> str:
-    """Give a share of 0 to 1 for a column, in percent without its sign: ``33``, ``<1``."""
+    """Return a share of 0 to 1 for a column, in percent without its sign: ``33``, ``<1``."""
     if share == 0:
         return ZERO
     percent = share * 100
@@ -145,29 +145,29 @@ def share_cell(share: float) -> str:
 
 
 def share(value: float) -> str:
-    """Give a share of 0 to 1 in a panel: ``2.4 %``, ``64 %``, ``−6.0 %``."""
+    """Return a share of 0 to 1 in a panel: ``2.4 %``, ``64 %``, ``−6.0 %``."""
     percent = value * 100
     text = f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
     return text.replace("-", "−")
 
 
 def rate(value: float, unit: str) -> str:
-    """Give a rate with a decimal prefix: ``259 GFLOP/s``, ``3.10 GB/s``."""
+    """Return a rate with a decimal prefix: ``259 GFLOP/s``, ``3.10 GB/s``."""
     return quantity(value, unit)
 
 
 def thousands(value: int) -> str:
-    """Give a count in full: ``1,284``."""
+    """Return a count in full: ``1,284``."""
     return f"{value:,}"
 
 
 def intensity(flops_per_byte: float) -> str:
-    """Give an arithmetic intensity: ``83.8``."""
+    """Return an arithmetic intensity: ``83.8``."""
     return three_digits(flops_per_byte) if flops_per_byte < 999.5 else count(flops_per_byte)
 
 
 def shape(axes: tuple[int, ...]) -> str:
-    """Give a shape: ``1×256×14×14``; a scalar has none: ``scalar``."""
+    """Return a shape: ``1×256×14×14``; a scalar has none: ``scalar``."""
     return "×".join(map(str, axes)) if axes else "scalar"
 
 
@@ -178,7 +178,7 @@ def dtype(name: str) -> str:
 
 
 def energy(joules: float) -> str:
-    """Give an energy, three digits: ``312 mJ``, ``14.0 µJ``, ``3.21 kJ``; ``0 J`` below a pJ."""
+    """Return an energy, three digits: ``312 mJ``, ``14.0 µJ``, ``3.21 kJ``; ``0 J`` below a pJ."""
     if joules < 1e-12:
         return "0 J"
     for factor, unit in ((1e-3, "kJ"), (1.0, "J"), (1e3, "mJ"), (1e6, "µJ")):
@@ -188,12 +188,12 @@ def energy(joules: float) -> str:
 
 
 def rough_energy(joules: float) -> str:
-    """Give an energy that is an estimate, two digits: ``310 mJ``, ``14 µJ``, ``3.2 kJ``."""
+    """Return an energy that is an estimate, two digits: ``310 mJ``, ``14 µJ``, ``3.2 kJ``."""
     digits, _, unit = energy(float(f"{joules:.1e}")).partition(" ")
     whole, _, fraction = digits.partition(".")
     return f"{digits[:-1] if fraction else whole} {unit}".replace(". ", " ")
 
 
 def frequency(hertz: float) -> str:
-    """Give a clock: ``2.6 GHz``, ``800 MHz``."""
+    """Return a clock: ``2.6 GHz``, ``800 MHz``."""
     return f"{hertz / 1e9:.1f} GHz" if hertz >= 999.5e6 else f"{hertz / 1e6:.0f} MHz"

@@ -65,7 +65,7 @@ CHECKS: dict[Kind, Check] = {
 
 
 def findings(session: Session) -> tuple[Finding, ...]:
-    """Give every finding that applies: predicted gains of time first, the largest before others.
+    """Return every finding that applies: predicted gains of time first, the largest before others.
 
     After them bounds, then gains of memory, then what is not known.
     """

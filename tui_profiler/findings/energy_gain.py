@@ -21,7 +21,7 @@ def with_energy(session: Session, found: list[Finding]) -> list[Finding]:
     if isinstance(measured, Unknown) or is_mixed(session):
         return found
     formula = (
-        f"that share of {energy(measured.joules)} a forward, if {measured.name} draws"
+        f"that share of {energy(measured.joules)} per forward, if {measured.name} draws"
         f" {measured.watts:.0f} W as now"
     )
     return [_with_gain(finding, formula) for finding in found]

@@ -6,15 +6,15 @@ from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain
 from tui_profiler.messages import TrialResult, Unknown
 from tui_profiler.messages.trials import WHOLE_MODEL
 
-NOTHING = Unknown("nothing in the session speaks for this change")
+NOTHING = Unknown("no evidence for this change in the session")
 
 
 def of_result(result: TrialResult) -> Finding:
-    """Give the finding that stands beside a trial without a prediction."""
+    """Return the finding that stands beside a trial without a prediction."""
     return Finding(
         kind=result.kind,
         title=f"{result.kind}, which nothing speaks for",
-        why="It was tried; by the session's figures there is nothing to gain by it.",
+        why="Tried without evidence of a gain.",
         nodes=(max(result.node, 0) if result.node != WHOLE_MODEL else 0,),
         evidence=(
             Evidence("pairs of calls that were compared", result.pairs, "count", "measured"),

@@ -84,7 +84,7 @@ def _advice(session: Session, finding: Finding) -> Advice:
 
 
 def measured(result: TrialResult) -> Measured | None:
-    """Give the share of time that a trial saved, None where it measured nothing."""
+    """Return the share of time that a trial saved, None where it measured nothing."""
     speedup, low, high = result.speedup, result.low, result.high
     if result.outcome != "measured" or not speedup or not low or not high:
         return None

@@ -146,7 +146,7 @@ def bar_scale(largest_share: float) -> float:
 
 
 def half_cells(share: float, scale: float, cells: int) -> int:
-    """Give the length of a bar in half cells, at most the whole width."""
+    """Return the length of a bar in half cells, at most the whole width."""
     return min(round(share / scale * cells * 2), cells * 2) if scale > 0 else 0
 
 
@@ -169,7 +169,7 @@ def split_cells(parts: Sequence[float], cells: int) -> tuple[int, ...]:
 
 
 def nice_ceiling(value: float) -> float:
-    """Give the next of 1, 2, 5 x 10ⁿ that is at least ``value``: a scale that seldom changes."""
+    """Return the next of 1, 2, 5 x 10ⁿ that is at least ``value``: a scale that seldom changes."""
     if not 0 < value < math.inf:
         return 1.0
     step = 1e-9
@@ -207,7 +207,7 @@ def sparkline(
 
 
 def _height(value: float, top: float, full: int) -> int:
-    """Give a column's height in steps; what was measured is at least one, so that it is seen."""
+    """Return a column's height in steps; what was measured is at least one, so that it is seen."""
     if top <= 0 or math.isnan(value):
         return 1
     return max(round(min(value / top, 1.0) * full), 1)

@@ -27,23 +27,23 @@ class Axis(Struct, frozen=True):
     high: float
 
     def place(self, value: float, cells: int) -> float:
-        """Give where a value above 0 lies on an axis of so many cells, from its low end."""
+        """Return where a value above 0 lies on an axis of so many cells, from its low end."""
         return (math.log10(value) - self.low) / (self.high - self.low) * cells
 
     def cell(self, value: float, cells: int) -> int | None:
-        """Give the cell that a value lies in, None where it is beyond the axis."""
+        """Return the cell that a value lies in, None where it is beyond the axis."""
         place = self.place(value, cells)
         if not -1e-9 <= place <= cells + 1e-9:
             return None
         return min(max(int(place + 1e-9), 0), cells - 1)
 
     def decades(self) -> range:
-        """Give the powers of ten on the axis."""
+        """Return the powers of ten on the axis."""
         return range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
 
 
 def axis_for(least: float, greatest: float) -> Axis:
-    """Give the shortest axis that holds two values above 0: at least two decades, at most six.
+    """Return the shortest axis that holds two values above 0: at least two decades, at most six.
 
     Of a wider range the upper end is kept.
     """
@@ -71,7 +71,7 @@ def keep_axis(before: Axis | None, wanted: Axis) -> Axis:
 
 
 def decade_label(exponent: int) -> str:
-    """Give a power of ten in at most six characters: ``1000``, ``0.01``, ``1e-5``."""
+    """Return a power of ten in at most six characters: ``1000``, ``0.01``, ``1e-5``."""
     if 0 <= exponent <= 5:
         return str(10**exponent)
     return f"{10.0**exponent:.{-exponent}f}" if -4 <= exponent < 0 else f"1e{exponent}"
@@ -126,5 +126,5 @@ class Dots:
             before = y
 
     def at(self, column: int, row: int) -> str:
-        """Give the character of a cell, a blank where there is no dot."""
+        """Return the character of a cell, a blank where there is no dot."""
         return self._characters[self._masks[row * self.columns + column]]

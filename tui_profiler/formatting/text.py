@@ -32,12 +32,12 @@ _OF_LOOKS_ALONE = "\ufe0e\ufe0f"
 
 @lru_cache(maxsize=16384)
 def safe(text: str) -> str:
-    r"""Give ``text`` as one printable line: unsafe characters are written out as ``\x1b``."""
+    r"""Return ``text`` as one printable line: unsafe characters are written out as ``\x1b``."""
     return printable(text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…")
 
 
 def printable(text: str) -> str:
-    """Give text of any length on one line, with unsafe characters written out."""
+    """Return text of any length on one line, with unsafe characters written out."""
     if _PLAIN.match(text) or (text.isprintable() and not _UNCLEAR.search(text)):
         return text
     # Controls, formatting (bidirectional, zero-width), surrogates, private and unassigned
@@ -61,7 +61,7 @@ def _written_out(character: str) -> str:
 
 
 def width(text: str) -> int:
-    """Give the number of terminal cells that safe text takes."""
+    """Return the number of terminal cells that safe text takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 

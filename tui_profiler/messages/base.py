@@ -36,5 +36,5 @@ Figure: TypeAlias = float | Unknown
 
 
 def known(figure: Figure | None) -> float | None:
-    """Give the number, or None where there is none."""
+    """Return the number, or None where there is none."""
     return None if isinstance(figure, Unknown) else figure

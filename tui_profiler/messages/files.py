@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui_profiler.messages.base import OnWire, Part
 
-NO_FORWARD = "parameters only: there is no forward pass"
+NO_FORWARD = "parameters only: no forward pass"
 """Why a tree of the method ``parameters`` has no figure that only a forward pass gives."""
 
 

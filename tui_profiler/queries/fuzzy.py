@@ -14,7 +14,7 @@ _Item = TypeVar("_Item")
 
 
 def fit(typed: str, name: str, said: str = "") -> int | None:
-    """Give how well a name fits, higher is better; None where it does not, 0 for nothing typed.
+    """Return how well a name fits, higher is better; None where it does not, 0 for nothing typed.
 
     Args:
         typed: words, in any order and any case.
@@ -33,7 +33,7 @@ def fit(typed: str, name: str, said: str = "") -> int | None:
 def best_first(
     typed: str, items: Iterable[_Item], texts: Callable[[_Item], tuple[str, str]]
 ) -> list[_Item]:
-    """Give the items that fit, the best first; equal ones in their order.
+    """Return the items that fit, the best first; equal ones in their order.
 
     Args:
         typed: words.
@@ -66,7 +66,7 @@ def _begins_a_word(word: str, text: str) -> bool:
 
 
 def _scattered(word: str, name: str) -> int:
-    """Give how close together the letters of a word lie in a name, 0 where they do not."""
+    """Return how close together the letters of a word lie in a name, 0 where they do not."""
     first = at = name.find(word[0])
     for letter in word[1:]:
         if at < 0:

@@ -63,7 +63,7 @@ class Verdict(Struct, frozen=True):
 
 
 def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
-    """Give a row for each rank, the one that holds up the others first, gone ones last."""
+    """Return a row for each rank, the one that holds up the others first, gone ones last."""
     measured = _measured(workspace.ranks, now)
     most = max((wait for _, wait in measured.values()), default=None)
     rows = [_row(rank, now, measured.get(rank.key), most) for rank in workspace.ranks]
@@ -106,7 +106,7 @@ def verdict(workspace: Workspace, now: float) -> Verdict:
 
 
 def reference(workspace: Workspace, key: str, now: float) -> str:
-    """Give the rank to compare one with: the straggler; for it, the one that waits most."""
+    """Return the rank to compare one with: the straggler; for it, the one that waits most."""
     late = verdict(workspace, now).key
     if late and late != key:
         return late
@@ -118,7 +118,7 @@ def reference(workspace: Workspace, key: str, now: float) -> str:
 
 
 def parts(times: StepTimes) -> tuple[float, float, float] | None:
-    """Give seconds of compute, wait and host of a step, None where they cannot be told apart."""
+    """Return seconds of compute, wait and host of a step, None where they cannot be told apart."""
     compute, wait, host = known(times.compute), known(times.wait), known(times.host)
     return None if compute is None or wait is None or host is None else (compute, wait, host)
 
@@ -132,7 +132,7 @@ def _is_stuck(rank: Rank, now: float) -> bool:
 
 
 def _measured(ranks: Iterable[Rank], now: float) -> dict[str, tuple[float, float]]:
-    """Give seconds of step and wait by key, of those that run and of which both are known."""
+    """Return seconds of step and wait by key, of those that run and of which both are known."""
     found: dict[str, tuple[float, float]] = {}
     for rank in ranks:
         times = rank.session.steps
@@ -179,7 +179,7 @@ def _last_words(session: Session) -> str:
         return session.loop.detail
     if session.ended is not None and session.ended.last_line:
         return session.ended.last_line
-    return "it hung up without a word"
+    return "it disconnected"
 
 
 def _badness(row: RankRow) -> tuple[int, int, int, int]:
@@ -195,13 +195,13 @@ def _badness(row: RankRow) -> tuple[int, int, int, int]:
 def _why_unknown(workspace: Workspace, now: float) -> tuple[str, ...]:
     there = [rank for rank in workspace.ranks if not rank.is_gone]
     if workspace.ranks and len(there) < 2:
-        return ("fewer than two ranks are there: nothing to compare",)
+        return ("fewer than two ranks: nothing to compare",)
     stuck = [str(rank.number) for rank in there if _is_stuck(rank, now)]
     if stuck:
         silent = [str(rank.number) for rank in there if is_stale(rank.session, now)]
         none = f"no steps at present: no new ones of rank {', '.join(stuck)}"
         what = "it is stopped, or something holds the interpreter"
-        of_silent = f"no sign of life of rank {', '.join(silent)}: {what}"
+        of_silent = f"no response from rank {', '.join(silent)}: {what}"
         return (none, of_silent) if silent else (none,)
     for rank in workspace.ranks:
         times = rank.session.steps
@@ -222,7 +222,7 @@ def _where(rank: Rank, others: Sequence[Rank]) -> str:
         if its is not None and theirs:
             more[part] = its - median(theirs)
     if not more or max(more.values()) <= 0:
-        return "no part of its own step is longer than the others'"
+        return "no part of its step is longer than the others'"
     worst = max(more, key=lambda part: more[part])
     return f"{_PARTS[worst]} {duration(more[worst])} longer than the others"
 
@@ -283,7 +283,7 @@ def _distance(one: ModuleDifference) -> tuple[bool, float]:
 
 
 def _modules(session: Session) -> dict[str, tuple[str, float, float]]:
-    """Give type, own and whole seconds of a forward, by path, of the modules with times."""
+    """Return type, own and whole seconds of a forward, by path, of the modules with times."""
     found: dict[str, tuple[str, float, float]] = {}
     if session.tree is None or session.timings is None:
         return found

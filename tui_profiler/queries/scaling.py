@@ -100,7 +100,7 @@ class Knee(Struct, frozen=True):
 
 
 def scalings(sweep: Sweep) -> tuple[Scaling, ...]:
-    """Give the growth along every axis of numbers, for each setting of the others."""
+    """Return the growth along every axis of numbers, for each setting of the others."""
     found = []
     for number, axis in enumerate(sweep.axes):
         if axis.name == "dtype" or len(set(axis.values)) < 2:
@@ -113,7 +113,7 @@ def scalings(sweep: Sweep) -> tuple[Scaling, ...]:
 
 
 def knees(sweep: Sweep) -> tuple[Knee, ...]:
-    """Give where a larger batch stops to pay, for each setting of the other axes."""
+    """Return where a larger batch stops to pay, for each setting of the other axes."""
     number = next((i for i, axis in enumerate(sweep.axes) if axis.name == "batch"), None)
     if number is None:
         return ()
@@ -124,7 +124,7 @@ def knees(sweep: Sweep) -> tuple[Knee, ...]:
 def _lines(
     sweep: Sweep, number: int
 ) -> list[tuple[tuple[tuple[AxisName, Value], ...], list[Result]]]:
-    """Give the good points of every line along an axis, with what the others are held at."""
+    """Return the good points of every line along an axis, with what the others are held at."""
     lines: dict[tuple[tuple[AxisName, Value], ...], list[Result]] = {}
     names = [axis.name for axis in sweep.axes]
     for result in results(sweep):
@@ -192,9 +192,9 @@ def time_slope(timed: Sequence[tuple[int, Sequence[float]]], wanted: int) -> Slo
         return Unknown(f"as short as {shortest * 1e6:.1f} µs: too short for the clock")
     slope = fit(timed)
     if slope.spread is None:
-        return Unknown("one round of few points tells no spread")
+        return Unknown("one round of few points has no spread")
     if slope.spread > MOST_SPREAD:
-        return Unknown(f"too unsteady: {slope.exponent:.2f} ± {slope.spread:.2f}")
+        return Unknown(f"too noisy: {slope.exponent:.2f} ± {slope.spread:.2f}")
     return slope
 
 
@@ -235,7 +235,7 @@ def _spread(
     line: tuple[float, float, float],
     across: float,
 ) -> float | None:
-    """Give half of the 95 % interval of a slope; None where nothing was seen twice."""
+    """Return half of the 95 % interval of a slope; None where nothing was seen twice."""
     logs = [[math.log(value) for value in values] for _, values in observed]
     freedom = sum(len(values) - 1 for values in logs)
     squares = math.fsum((y - fmean(values)) ** 2 for values in logs for y in values)

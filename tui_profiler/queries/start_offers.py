@@ -45,7 +45,7 @@ class Offer(Struct, frozen=True):
 
 
 def matching(offers: Sequence[Offer], typed: str) -> tuple[tuple[Offer, ...], int]:
-    """Give the offers that fit, by section, and the position of the best one.
+    """Return the offers that fit, by section, and the position of the best one.
 
     What is typed is always offered as it is, last: it may name a model that nothing here knows.
     """
@@ -61,7 +61,7 @@ def matching(offers: Sequence[Offer], typed: str) -> tuple[tuple[Offer, ...], in
 
 
 def options_text(spec: LoadSpec) -> str:
-    """Give how a request differs from the plain one, as typed: ``--batch 4 --dtype bfloat16``."""
+    """Return how a request differs from the plain one, as typed: ``--batch 4 --dtype bfloat16``."""
     plain = LoadSpec(spec.model)
     found = [f"--input {one}" for one in spec.inputs]
     for field, option in _OPTIONS.items():
@@ -75,7 +75,7 @@ def options_text(spec: LoadSpec) -> str:
 
 
 def as_asked_now(spec: LoadSpec, started_at: float) -> LoadSpec:
-    """Give a request of before as one of now; trust is not carried over, its file may be another.
+    """Return a request of before as one of now; trust is not carried over, its file may be another.
 
     Args:
         spec: as it was asked for.

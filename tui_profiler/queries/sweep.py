@@ -126,7 +126,7 @@ class Sweep(Struct, frozen=True):
 
 
 def points(axes: tuple[Axis, ...]) -> tuple[Point, ...]:
-    """Give every point, the last axis changing fastest."""
+    """Return every point, the last axis changing fastest."""
     return tuple(Point(values) for values in product(*(axis.values for axis in axes)))
 
 
@@ -182,7 +182,7 @@ def _known(session: Session, node: int) -> float | None:
 
 
 def results(sweep: Sweep) -> tuple[Result, ...]:
-    """Give one result for each point, in the order of the points."""
+    """Return one result for each point, in the order of the points."""
     by_place: dict[int, list[Visit]] = {}
     for visit in sweep.visits:
         by_place.setdefault(visit.place, []).append(visit)
@@ -230,7 +230,7 @@ def _state(good: tuple[Visit, ...], bad: Visit | None) -> State:
 
 
 def _middle(visits: tuple[Visit, ...], name: str) -> Figure:
-    """Give the median of a figure over visits, or why the first of them has none."""
+    """Return the median of a figure over visits, or why the first of them has none."""
     values: list[Figure] = [getattr(visit, name) for visit in visits]
     numbers = [value for value in values if not isinstance(value, Unknown)]
     if numbers:
@@ -239,7 +239,7 @@ def _middle(visits: tuple[Visit, ...], name: str) -> Figure:
 
 
 def with_sequence(inputs: tuple[InputSpec, ...], length: int) -> tuple[str, ...] | Unknown:
-    """Give inputs of another sequence length, as ``--input`` takes them.
+    """Return inputs of another sequence length, as ``--input`` takes them.
 
     The first input of ids, (batch, tokens), says what the length is now; without one, the first of
     features, (batch, steps, width). Every input that is as long on the same axis changes with it.

@@ -128,18 +128,18 @@ class Frame(NamedTuple):
 
 
 def kind_of(message: Message) -> Kind:
-    """Give the kind of a message's frame."""
+    """Return the kind of a message's frame."""
     return _KINDS.get(type(message), Kind.MESSAGE)
 
 
 def preamble(salt: bytes) -> bytes:
-    """Give the first bytes of a file."""
+    """Return the first bytes of a file."""
     checked = _PREAMBLE.pack(MAGIC, FORMAT, salt, 0)[: -_CRC.size]
     return checked + _CRC.pack(zlib.crc32(checked))
 
 
 def salt_of(begin: bytes) -> bytes | None:
-    """Give the number of the file's own from its first bytes; None where they are no preamble.
+    """Return the number of the file's own from its first bytes; None where they are no preamble.
 
     Raises:
         RecordingError: a newer version wrote it in a format that this one does not read.
@@ -158,7 +158,7 @@ def salt_of(begin: bytes) -> bytes | None:
 
 
 def frame(body: bytes, salt: bytes, sequence: int, at: float, kind: Kind, trace: int = 0) -> bytes:
-    """Give one frame, its body compressed where that makes it smaller."""
+    """Return one frame, its body compressed where that makes it smaller."""
     flags = 0
     if len(body) >= _LEAST_TO_COMPRESS:
         smaller = zlib.compress(body, 1)
@@ -188,7 +188,7 @@ def is_whole(data: bytes, body: bytes, found: Frame, salt: bytes) -> bool:
 
 
 def unpacked(body: bytes, flags: int) -> bytes:
-    """Give a body as it was before it was compressed.
+    """Return a body as it was before it was compressed.
 
     Raises:
         WireError: it does not decompress, or not within what the wire allows.

@@ -29,7 +29,7 @@ from tui_profiler.recording.kind import MAGIC, RecordingError
 from tui_profiler.recording.scan import Entry, Hole, scan
 
 _Described = TypeVar("_Described", Header, End)
-_NO_RECORDING: Final = "it is no recording of tui-profiler"
+_NO_RECORDING: Final = "not a recording of tui-profiler"
 _MAKE_ONE: Final = "tui-profiler record MODEL -o FILE"
 
 
@@ -82,7 +82,7 @@ class Recording:
         return sum(hole.frames for hole in self.holes)
 
     def message(self, position: int) -> Message | None:
-        """Give a message; None for a frame that holds none, or none that this version knows."""
+        """Return a message; None for a frame that holds none, or none that this version knows."""
         entry = self.entries[position]
         if entry.frame.kind in (Kind.HEADER, Kind.END):
             return None
@@ -159,7 +159,7 @@ def open_recording(path: str | Path) -> Recording:
 
 
 def _broken_traces(entries: Sequence[Entry]) -> frozenset[int]:
-    """Give the numbers of the trees of which a part is missing, or may be.
+    """Return the numbers of the trees of which a part is missing, or may be.
 
     A tree whose parts were still coming when the recording ended is not among them.
     """

@@ -195,7 +195,7 @@ class _Search:
         self._piece_at = 0
 
     def find(self, start: int) -> int | None:
-        """Give the next place at or after ``start``; None where there is none."""
+        """Return the next place at or after ``start``; None where there is none."""
         while start < self._total:
             if not self._piece_at <= start < self._piece_at + len(self._piece):
                 self._piece, self._piece_at = self._read(start, _CHUNK_BYTES), start

@@ -17,10 +17,10 @@ from tui_profiler.queries.panel.provenance import bounds_told
 from tui_profiler.session import Session
 
 _WANTS: dict[BoundKind, str] = {
-    "compute": "of the roofs, faster arithmetic helps most",
+    "compute": "compute is the largest floor: faster arithmetic helps most",
     "memory": "of the roofs, {level} helps most",
     "overhead": "a larger batch or a compiled model helps most",
-    "unexplained": "the cause is not known",
+    "unexplained": "cause unknown",
 }
 _WANTS_ON_PAPER: dict[BoundKind, str] = {
     **_WANTS,

@@ -63,12 +63,12 @@ class Section(Struct, frozen=True):
 
 
 def names(title: str) -> Column:
-    """Give a column of names."""
+    """Return a column of names."""
     return Column(title, "left")
 
 
 def figures(*titles: str) -> tuple[Column, ...]:
-    """Give columns of figures."""
+    """Return columns of figures."""
     return tuple(Column(title) for title in titles)
 
 

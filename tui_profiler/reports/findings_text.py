@@ -9,18 +9,18 @@ from tui_profiler.messages import Unknown
 
 
 def evidence_text(part: Evidence) -> str:
-    """Give one figure with where it is from."""
+    """Return one figure with where it is from."""
     reason = f" ({part.figure.reason})" if isinstance(part.figure, Unknown) else ""
     return f"{part.what}: {figure_text(part)}{reason} {part.provenance}"
 
 
 def gain_line(gain: Gain) -> str:
-    """Give a gain with how it was computed."""
+    """Return a gain with how it was computed."""
     if isinstance(gain.share, Unknown):
         return f"– of {gain.of} ({gain.share.reason}): {gain.formula}"
     return f"{gain_text(gain)} of {gain.of}: {gain.formula}"
 
 
 def trial_text(one: Finding) -> str:
-    """Give what tries it, or why nothing does."""
+    """Return what tries it, or why nothing does."""
     return f"tui-profiler try --kind {one.trial}" if one.trial else f"none: {one.why_no_trial}"

@@ -44,7 +44,7 @@ _LEFT = ' style="text-align:left"'
 
 
 def html_profile(session: Session) -> str:
-    """Give what a model is, what it costs, and its most expensive modules."""
+    """Return what a model is, what it costs, and its most expensive modules."""
     tree, model = session.tree, session.model
     found = totals(tree) if tree is not None else None
     if tree is None or found is None:
@@ -67,7 +67,7 @@ def html_profile(session: Session) -> str:
 
 
 def html_comparison(compared: Comparison) -> str:
-    """Give two sides with their totals and the worst differences."""
+    """Return two sides with their totals and the worst differences."""
     head = _cells(("one forward", "A", "B", "B − A", "B / A"), heads=5)
     rows = [
         _cells(
@@ -150,7 +150,7 @@ def _failure(session: Session) -> str:
 
 
 def _cells(texts: Sequence[str], *, heads: int) -> str:
-    """Give one row; so many of its cells are heads."""
+    """Return one row; so many of its cells are heads."""
     found = []
     for place, text in enumerate(texts):
         tag, side = "th" if place < heads else "td", _LEFT if place == 0 else _RIGHT

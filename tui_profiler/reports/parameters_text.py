@@ -29,13 +29,13 @@ HEADS = (
 )
 """Titles of a tensor's cells, and the columns that each takes where they are fixed."""
 LEGEND = (
-    "int8: dB over the noise, one scale a channel. bits: the fewest with 30 dB.",
+    "int8: SQNR in dB, one scale per channel. bits: the fewest with 30 dB.",
     f"%prune: could be 0 at a loss of {share(PRUNING_LOSS)} of the tensor's norm.",
 )
 
 
 def tensors_told(session: Session, found: Parameters, top: int | None) -> list[TensorStatistics]:
-    """Give the tensors worth a row, in the order of the tree, or the ``top`` largest of them."""
+    """Return the tensors worth a row, in the order of the tree, or the ``top`` largest of them."""
     tensors = [one for one in in_order(session, found) if not one.is_buffer or not _is_plain(one)]
     if top is not None:
         return sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
@@ -43,7 +43,7 @@ def tensors_told(session: Session, found: Parameters, top: int | None) -> list[T
 
 
 def tensor_cells(one: TensorStatistics) -> tuple[str, ...] | None:
-    """Give a tensor's cells, as ``HEADS``; None where nothing is known of its values."""
+    """Return a tensor's cells, as ``HEADS``; None where nothing is known of its values."""
     moments = one.moments
     if moments is None:
         return None
@@ -55,7 +55,7 @@ def tensor_cells(one: TensorStatistics) -> tuple[str, ...] | None:
 
 
 def why_no_cells(one: TensorStatistics) -> str:
-    """Give what stands in their place."""
+    """Return what stands in their place."""
     return f"as {one.shared_with}" if one.shared_with else one.why_none
 
 
@@ -65,7 +65,7 @@ def _is_plain(one: TensorStatistics) -> bool:
 
 
 def in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
-    """Give all tensors in the order of the tree; they came in the order in which they were done."""
+    """Return all tensors in the order of the tree; they came in the order they were done."""
     if session.tree is None:
         return list(found.tensors)
     names = {
@@ -78,14 +78,14 @@ def in_order(session: Session, found: Parameters) -> list[TensorStatistics]:
 
 
 def says(found: Parameters) -> str:
-    """Give where the values are from."""
+    """Return where the values are from."""
     if found.started.is_random:
-        return "random weights: they say nothing of a trained model"
+        return "randomly initialised weights: not representative of a trained model"
     return f"weights: {safe(found.started.weights)}"
 
 
 def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
-    """Give (label, text) of what is known of all values together."""
+    """Return (label, text) of what is known of all values together."""
     sums = whole.sums
     if not sums.count:
         return [("values", f"{UNAVAILABLE} (no value is known)")]
@@ -115,7 +115,7 @@ def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
         (
             "channels",
             f"{thousands(whole.dead)} dead, {thousands(whole.outliers)} with outliers, "
-            f"{thousands(whole.near_duplicates)} like another",
+            f"{thousands(whole.near_duplicates)} near-duplicate",
         ),
         (
             "narrowest",
@@ -130,7 +130,7 @@ def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
 
 
 def how_rows(found: Parameters) -> list[tuple[str, str]]:
-    """Give (label, text) of how the values were looked at, and where that is not whole."""
+    """Return (label, text) of how the values were looked at, and where that is not whole."""
     done, started = found.done, found.started
     lines: list[tuple[str, str]] = []
     if done is not None and done.seconds:
@@ -147,7 +147,7 @@ def how_rows(found: Parameters) -> list[tuple[str, str]]:
 
 
 def type_cell(dtype: str) -> str:
-    """Give a type in eight cells."""
+    """Return a type in eight cells."""
     return safe(dtype).replace("float8_", "f8").replace("bfloat", "bf").replace("float", "f")[:8]
 
 
@@ -167,7 +167,7 @@ def _decibels(one: TensorStatistics) -> str:
 
 
 def best(ways: tuple[Quantised, ...], form: str) -> Figure | None:
-    """Give the noise of a format with a scale for each channel, else for the tensor."""
+    """Return the noise of a format with a scale for each channel, else for the tensor."""
     for granularity in ("channel", "tensor"):
         for one in ways:
             if (one.format, one.granularity) == (form, granularity):

@@ -14,24 +14,24 @@ _MOST_LINES = 6
 
 
 def heading(title: str, provenance: str) -> str:
-    """Give the first line of a section: what it holds and where its figures are from."""
+    """Return the first line of a section: what it holds and where its figures are from."""
     return f"{title} -- {provenance}" if provenance else title
 
 
 def field(label: str, text: str) -> str:
-    """Give a line with a label."""
+    """Return a line with a label."""
     return f"  {label:<{LABEL_CELLS}}{text}"
 
 
 def figure(value: Figure, written: Callable[[float], str]) -> str:
-    """Give a figure, or a dash and the reason why there is none."""
+    """Return a figure, or a dash and the reason why there is none."""
     if isinstance(value, Unknown):
         return f"{UNAVAILABLE} ({safe(value.reason)})"
     return written(value)
 
 
 def folded(line: str, cells: int) -> list[str]:
-    """Give a line that fits: what has a label goes on below its text, anything else is cut."""
+    """Return a line that fits: what has a label goes on below its text, anything else is cut."""
     indent = 2 + LABEL_CELLS
     label, text = line[:indent], line[indent:]
     if width(line) <= cells or not line.startswith("  ") or width(label) != indent:

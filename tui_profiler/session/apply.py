@@ -85,7 +85,7 @@ MAX_TRIALS = 1000
 
 
 def apply(session: Session, message: Message | Jump | Remembered) -> Session:
-    """Give the session as it is after ``message``."""
+    """Return the session as it is after ``message``."""
     match message:
         case Hello():
             return replace(session, hello=message, failure=None, ended=None)
@@ -302,12 +302,12 @@ def _printed(log: Log, message: Printed) -> Log:
 
 
 def _newest(partial: str) -> str:
-    """Give what a line shows before it ends: a progress bar never ends, and returns for ever."""
+    """Return what a line shows before it ends: a progress bar never ends, and returns for ever."""
     # A return at the very end may be the first half of a line end.
     text = partial.removesuffix("\r")
     return text.rpartition("\r")[2][:MAX_LINE] + partial[len(text) :]
 
 
 def safe_line(line: str) -> str:
-    """Give one printed line made safe; what a carriage return overwrote is left out."""
+    """Return one printed line made safe; what a carriage return overwrote is left out."""
     return safe(line.rstrip("\r").rpartition("\r")[2])

@@ -58,22 +58,22 @@ class Timings:
         return len(self._position)
 
     def per_forward(self, node: int) -> float | None:
-        """Give the median seconds a forward spends in a node, None where it has no times."""
+        """Return the median seconds a forward spends in a node, None where it has no times."""
         position = self._position.get(node)
         return None if position is None else self._per_forward[position]
 
     def own_per_forward(self, node: int) -> float | None:
-        """Give the same without the time of modules called inside."""
+        """Return the same without the time of modules called inside."""
         position = self._position.get(node)
         return None if position is None else self._own_per_forward[position]
 
     def last(self, node: int) -> float | None:
-        """Give the seconds of the last call."""
+        """Return the seconds of the last call."""
         position = self._position.get(node)
         return None if position is None else self._last[position]
 
     def of(self, node: int) -> Timing | None:
-        """Give everything measured of a node, None where it was never called or left out."""
+        """Return everything measured of a node, None where it was never called or left out."""
         position = self._position.get(node)
         if position is None:
             return None
@@ -117,17 +117,17 @@ class Operators:
         return len(self._position)
 
     def per_forward(self, node: int) -> float | None:
-        """Give the median seconds a forward spends in an operator, None where it was never met."""
+        """Return median seconds a forward spends in an operator, None where it was never met."""
         position = self._position.get(node)
         return None if position is None else self._per_forward[position]
 
     def last(self, node: int) -> float | None:
-        """Give the same of the last window that met it."""
+        """Return the same of the last window that met it."""
         position = self._position.get(node)
         return None if position is None else self._last[position]
 
     def calls(self, node: int) -> int:
-        """Give the calls in the last window."""
+        """Return the calls in the last window."""
         position = self._position.get(node)
         return 0 if position is None else self._calls[position]
 

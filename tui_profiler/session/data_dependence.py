@@ -35,7 +35,7 @@ _SCALAR = "aten::_local_scalar_dense"
 def reach(
     nodes: Sequence[Node], edges: Sequence[tuple[int, int]], names: Sequence[str]
 ) -> dict[int, Bounded]:
-    """Give the nodes whose figures depend on the data.
+    """Return the nodes whose figures depend on the data.
 
     Args:
         nodes: in preorder.

@@ -74,7 +74,7 @@ def with_sample(
 
 
 def gpu_of(sample: Sample, device: str) -> Gpu | Unknown:
-    """Give the GPU that the model is on; where it is on none, the first."""
+    """Return the GPU that the model is on; where it is on none, the first."""
     if isinstance(sample.gpus, Unknown):
         return sample.gpus
     if not sample.gpus:
@@ -83,7 +83,7 @@ def gpu_of(sample: Sample, device: str) -> Gpu | Unknown:
 
 
 def watts_of(sample: Sample, device: str) -> Figure:
-    """Give the power of the device that the model is on: its GPU, else the processor package."""
+    """Return the power of the device that the model is on: its GPU, else the processor package."""
     if not device.startswith("cuda"):
         return sample.package_watts
     if isinstance(sample.gpus, Unknown):

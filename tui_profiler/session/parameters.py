@@ -38,7 +38,7 @@ def with_parameters(
     known: Parameters | None,
     message: ParametersStarted | TensorStatistics | ParametersProgress | ParametersDone,
 ) -> Parameters | None:
-    """Give what is known after a message; what belongs to no analysis changes nothing."""
+    """Return what is known after a message; what belongs to no analysis changes nothing."""
     if isinstance(message, ParametersStarted):
         return Parameters(message)
     if known is None and isinstance(message, ParametersDone):  # It could not even begin.
@@ -78,7 +78,7 @@ class Sensitivities(Struct, frozen=True, eq=False):
 def with_sensitivity(
     known: Sensitivities | None, message: SensitivityStarted | Sensitivity | SensitivityDone
 ) -> Sensitivities | None:
-    """Give what is known after a message; what belongs to no measurement changes nothing."""
+    """Return what is known after a message; what belongs to no measurement changes nothing."""
     if isinstance(message, SensitivityStarted):
         is_same = known is not None and known.scheme == message.scheme
         return Sensitivities(message, weights=known.weights if known and is_same else {})

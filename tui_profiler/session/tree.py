@@ -65,11 +65,11 @@ class Tree(Struct, frozen=True, eq=False):
         return self.method != "parameters"
 
     def weight_on_paper(self, index: int) -> int:
-        """Give what shares speak of before anything is measured: MACs, else parameters."""
+        """Return what shares speak of before anything is measured: MACs, else parameters."""
         return self.weight_of(self.costs[index])
 
     def weight_of(self, cost: Cost) -> int:
-        """Give the same of any cost."""
+        """Return the same of any cost."""
         return cost.macs if self.has_forward else cost.parameters
 
     def children(self, index: int) -> Iterator[int]:
@@ -87,7 +87,7 @@ class Tree(Struct, frozen=True, eq=False):
             index = self.nodes[index].parent
 
     def find(self, path: str) -> int | None:
-        """Give the first node with that path."""
+        """Return the first node with that path."""
         return next((i for i, node in enumerate(self.nodes) if node.path == path), None)
 
 
@@ -153,7 +153,7 @@ def _is_preorder(parents: list[int]) -> bool:
 
 
 def _sharing(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Give the same nodes, holding one of each equal text and of each equal run of tensors."""
+    """Return the same nodes, holding one of each equal text and of each equal run of tensors."""
     tensors: dict[tuple[Tensor, ...], tuple[Tensor, ...]] = {}
     weights: dict[tuple[Weight, ...], tuple[Weight, ...]] = {}
     # Paths are left as they are: no two are equal. Written out, because ``replace`` is slower.

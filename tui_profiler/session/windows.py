@@ -33,14 +33,14 @@ class Windows:
         self._regions = {region.node: region for region in times.regions}
 
     def shares(self, node: int) -> Shares | None:
-        """Give where a module's time went, None where it was not called."""
+        """Return where a module's time went, None where it was not called."""
         position = self._position.get(node)
         if position is None:
             return None
         return Shares(*(column[position] for column in self._columns))
 
     def region(self, node: int) -> Region | None:
-        """Give what an opaque module ran inside, None for any other."""
+        """Return what an opaque module ran inside, None for any other."""
         return self._regions.get(node)
 
 
@@ -81,7 +81,7 @@ class DeviceTimings:
         self._per_forward = memoryview(times.per_forward).cast("f")
 
     def per_forward(self, node: int) -> float | None:
-        """Give the median seconds of a forward, None where the node was never timed."""
+        """Return the median seconds of a forward, None where the node was never timed."""
         position = self._position.get(node)
         return None if position is None else self._per_forward[position]
 

@@ -42,7 +42,7 @@ class Workspace(Struct, frozen=True, eq=False):
         return max((rank.program.ranks or 0 for rank in self.ranks), default=0)
 
     def rank(self, key: str) -> Rank | None:
-        """Give the rank with that key."""
+        """Return the rank with that key."""
         return next((rank for rank in self.ranks if rank.key == key), None)
 
 
@@ -50,7 +50,7 @@ NO_RANKS = Workspace()
 
 
 def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
-    """Give the workspace with one more process; one that is gone gives way to its successor."""
+    """Return the workspace with one more process; one that is gone gives way to its successor."""
     number = program.rank
     others = (
         rank
@@ -62,7 +62,7 @@ def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
 
 
 def told(workspace: Workspace, key: str, message: Message) -> Workspace:
-    """Give the workspace after a message of one rank; no history is kept: there may be hundreds."""
+    """Return workspace after a message of one rank; no history is kept: there may be hundreds."""
     return Workspace(
         tuple(
             replace(rank, session=replace(apply(rank.session, message), history=History()))
@@ -74,7 +74,7 @@ def told(workspace: Workspace, key: str, message: Message) -> Workspace:
 
 
 def learned(workspace: Workspace, place: int, session: Session) -> Workspace:
-    """Give the workspace after something was learned of A (0) or B (1)."""
+    """Return the workspace after something was learned of A (0) or B (1)."""
     sessions = list(workspace.compared)
     sessions[place] = session
     return replace(workspace, compared=tuple(sessions))

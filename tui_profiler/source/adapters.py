@@ -44,7 +44,7 @@ class Lent:
         self._send(request)
 
     async def close(self) -> None:
-        """Give the model back running; the probe is the reader's to stop."""
+        """Return the model back running; the probe is the reader's to stop."""
         if self._holds:
             self.send(Resume())
 

@@ -128,7 +128,7 @@ class Attached:
                     self._is_finished |= _is_last(message)
                     yield self._on_our_clock(message)
         except WireError as error:
-            yield Failed("attach", f"the program sent what is not a message: {error}")
+            yield Failed("attach", f"the program sent an invalid message: {error}")
         except ConnectionError:
             pass  # It is gone; what follows says so.
         finally:
@@ -228,7 +228,7 @@ def said_hello(connected: socket.socket, seconds: float) -> Hello:
         length = _exactly(connected, 4, deadline)
         size = int.from_bytes(length, "big")
         if size > READ_BYTES:
-            raise AttachError(f"it speaks another language: {safe(repr(length))}", UPGRADE)
+            raise AttachError(f"not the protocol of tui-profiler: {safe(repr(length))}", UPGRADE)
         body = _exactly(connected, size, deadline)
         connected.settimeout(None)
         return _checked(length + body)
@@ -249,8 +249,8 @@ def _checked(frame: bytes) -> Hello:
                 remedy = message.remedies[0].command if message.remedies else ""
                 raise AttachError(safe(message.what), safe(remedy))
     except WireError as error:
-        raise AttachError(f"it speaks another language: {error}", UPGRADE) from error
-    raise AttachError("it does not say who it is", UPGRADE)
+        raise AttachError(f"not the protocol of tui-profiler: {error}", UPGRADE) from error
+    raise AttachError("it sent no greeting", UPGRADE)
 
 
 def _exactly(connected: socket.socket, size: int, deadline: float) -> bytes:
@@ -259,7 +259,7 @@ def _exactly(connected: socket.socket, size: int, deadline: float) -> bytes:
         connected.settimeout(max(deadline - time.monotonic(), 0.001))
         part = connected.recv(size - len(data))
         if not part:
-            raise AttachError("it hung up")
+            raise AttachError("it disconnected")
         data += part
     return data
 

@@ -113,7 +113,7 @@ class ForkedChild:
         os.set_blocking(told, False)
 
     def poll(self) -> int | None:
-        """Give its exit code; None while it runs."""
+        """Return its exit code; None while it runs."""
         if self._code is None:
             try:
                 said = os.read(self._told, 64)

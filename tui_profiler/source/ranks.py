@@ -43,7 +43,7 @@ def is_rank(program: Program) -> bool:
 
 
 def by_run(found: list[Found]) -> list[Found]:
-    """Give one entry for the ranks of a run: its first rank's, with how many were found."""
+    """Return one entry for the ranks of a run: its first rank's, with how many were found."""
     runs: dict[tuple[str, str], list[Found]] = {}
     for one in found:
         if one.program is not None and is_rank(one.program):

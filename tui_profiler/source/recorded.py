@@ -72,7 +72,7 @@ class Past:
         self._checkpoints: deque[tuple[int, int, Session]] = deque(maxlen=_MOST_CHECKPOINTS)
 
     def session(self, stop: int) -> Session:
-        """Give the session as it was after the first ``stop`` frames."""
+        """Return the session as it was after the first ``stop`` frames."""
         while (found := self._folded(stop, lost := self.lost(stop))) is None:
             pass  # A tree turned out not to be readable: once more without it.
         failure = found.failure
@@ -81,12 +81,12 @@ class Past:
         return found
 
     def lost(self, stop: int) -> int:
-        """Give the number of the newest tree before ``stop`` that is not whole; 0 where all are."""
+        """Return number of the newest tree before ``stop`` that is not whole; 0 where all are."""
         newest = self.recording.entries[stop - 1].frame.trace if stop else 0
         return max((number for number in self._broken if number <= newest), default=0)
 
     def message(self, position: int, lost: int) -> Message | None:
-        """Give the message of a frame, as this recording tells it.
+        """Return the message of a frame, as this recording tells it.
 
         Args:
             position: of the frame.
@@ -140,7 +140,7 @@ class Past:
 
 
 def needed(recording: Recording, start: int, stop: int) -> list[int]:
-    """Give the positions from ``start`` up to ``stop`` that a session is folded from, in order."""
+    """Return positions from ``start`` up to ``stop`` that a session is folded from, in order."""
     going_back = _GoingBack()
     positions: list[int] = []
     for position in range(stop - 1, start - 1, -1):
@@ -245,7 +245,7 @@ class Player:
         self._is_closed = False
 
     def now(self) -> float:
-        """Give where it stands, in seconds since the command that recorded it was started."""
+        """Return where it stands, in seconds since the command that recorded it was started."""
         if not self._is_playing:
             return self._from
         passed = (self._clock() - self._since) * self._speed
@@ -298,7 +298,7 @@ class Player:
         self._recording.close()
 
     def _first(self) -> float:
-        """Give where to play from again: the first figures, or the beginning where it has none."""
+        """Return where to play from again: the first figures, or the beginning if it has none."""
         first = _first_figures(self._recording)
         return first if first < self._recording.ends else self._recording.begins
 
@@ -368,7 +368,7 @@ def _first_figures(recording: Recording) -> float:
 
 
 def playback_of(recording: Recording, *, speed: float = 1.0, is_playing: bool = False) -> Playback:
-    """Give what is said of a recording itself."""
+    """Return what is said of a recording itself."""
     header, end = recording.header, recording.end
     holes = recording.holes[:MOST_SKIPPED_PLACES]
     entries = recording.entries

@@ -63,7 +63,7 @@ class Remembering:
         Thread(target=self._recall, daemon=True).start()
 
     def known(self, seconds: float) -> Remembered | None:
-        """Give what is remembered, if it is found so soon; then it is not said again."""
+        """Return what is remembered, if it is found so soon; then it is not said again."""
         wait([self._recalled], seconds)
         if not self._recalled.done() or self._recalled.exception() is not None:
             return None  # ``messages`` will wait for it, or raise it.
@@ -74,7 +74,7 @@ class Remembering:
         """Yield what is remembered, where there is something, then what the other source says."""
         found, why = await asyncio.wrap_future(self._recalled)
         if why:
-            yield _logged(f"what is remembered cannot be used: {why}")
+            yield _logged(f"the cached tree cannot be used: {why}")
         if found is not None:
             self._knew = found.tree is not None
             if not self._is_told:
@@ -91,7 +91,7 @@ class Remembering:
                 why = await asyncio.to_thread(self._write)
             if why and why != self._told_why:
                 self._told_why = why
-                yield _logged(f"this tree will not be remembered: {why}")
+                yield _logged(f"this tree is not cached: {why}")
 
     def _recall(self) -> None:
         from tui_profiler.source.remembered_tree_files import recall  # noqa: PLC0415 # rule 4

@@ -68,12 +68,12 @@ class Recent(NamedTuple):
 
 
 def folder() -> Path:
-    """Give the folder of remembered traces; it need not be there."""
+    """Return the folder of remembered traces; it need not be there."""
     return Path(platformdirs.user_cache_dir("tui-profiler")) / "remembered"
 
 
 def recall(spec: LoadSpec) -> tuple[Remembered | None, str]:
-    """Give what is remembered of a request, and why what is there cannot be used, else empty.
+    """Return what is remembered of a request, and why what is there cannot be used, else empty.
 
     Where only the files or versions are others than last time, only the stages are given.
     """
@@ -115,7 +115,7 @@ def keep(spec: LoadSpec, messages: Iterable[Message]) -> str:
 
 
 def recent() -> list[Recent]:
-    """Give what was opened before, each request once, the last one first."""
+    """Return what was opened before, each request once, the last one first."""
     found: dict[LoadSpec, Recent] = {}
     for path in _newest_first(folder()):
         try:
@@ -220,7 +220,7 @@ def _newest_first(place: Path) -> list[Path]:
 
 
 def _status(path: Path) -> tuple[float, int]:
-    """Give the time of the last change and the bytes; zeros for what is gone meanwhile."""
+    """Return the time of the last change and the bytes; zeros for what is gone meanwhile."""
     try:
         status = path.lstat()
     except OSError:
@@ -253,7 +253,7 @@ class _Key(NamedTuple):
 
 
 def key_of(spec: LoadSpec) -> _Key:
-    """Give the names that the trace of a request goes by."""
+    """Return the names that the trace of a request goes by."""
     request, files = asked(spec), touched(spec)
     kin = (request.model, request.device, request.folder)
     exact = (_FORMAT, __version__, platform.python_version(), request, versions(sys.path), files)
@@ -261,7 +261,7 @@ def key_of(spec: LoadSpec) -> _Key:
 
 
 def asked(spec: LoadSpec) -> LoadSpec:
-    """Give a request without what changes nothing of the tree: when, how long, how closely."""
+    """Return a request without what changes nothing of the tree: when, how long, how closely."""
     return replace(
         spec,
         forwards=None,
@@ -277,7 +277,7 @@ def asked(spec: LoadSpec) -> LoadSpec:
 
 
 def versions(folders: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Give (package, version) of those of ``_PACKAGES`` that are installed in the folders.
+    """Return (package, version) of those of ``_PACKAGES`` that are installed in the folders.
 
     Args:
         folders: as on ``sys.path``; of two of one name the first one counts, as for an import.
@@ -296,7 +296,7 @@ def versions(folders: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def touched(spec: LoadSpec) -> tuple[_Touched, ...]:
-    """Give the files that a request names, as they are now; none where it names none."""
+    """Return the files that a request names, as they are now; none where it names none."""
     found: dict[str, _Touched] = {}
     for name in _named(spec):
         path = Path(spec.folder or os.curdir) / Path(name).expanduser()

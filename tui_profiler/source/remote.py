@@ -75,7 +75,7 @@ def _no_address(text: str) -> AttachError:
 
 
 def command(to: Address, python: str = "") -> list[str]:
-    """Give what is run here; what it runs there is one argument, quoted for a shell.
+    """Return what is run here; what it runs there is one argument, quoted for a shell.
 
     Args:
         to: where.
@@ -158,7 +158,7 @@ class _Ssh:
         self._child.terminate()
 
     def last_line(self) -> str:
-        """Give what it said last, once it has had a moment to say it."""
+        """Return what it said last, once it has had a moment to say it."""
         self._reader.join(1.0)
         lines = self._complaint.decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -56,7 +56,7 @@ class Child(Protocol):
         ...
 
     def poll(self) -> int | None:
-        """Give its exit code; None while it runs."""
+        """Return its exit code; None while it runs."""
         ...
 
 
@@ -311,7 +311,7 @@ async def _others_gone() -> None:
 
 
 def worker_command() -> list[str]:
-    """Give the command of our worker; ``-P`` keeps the user's folder from shadowing our imports."""
+    """Return command of our worker; ``-P`` keeps the user's folder from shadowing our imports."""
     return [sys.executable, "-P", "-m", "tui_profiler.probe"]
 
 
@@ -324,7 +324,7 @@ _FRAME = re.compile(r'File "(.*)", line (\d+) in ')
 
 
 def _last_words(output: bytes) -> str:
-    """Give the last line printed; of a fault, what it was and the line of the user's nearest to it.
+    """Return last line printed; of a fault, what it was and the line of the user's nearest to it.
 
     Args:
         output: the end of what the child printed, ``_KEPT_BYTES`` of it at most.

@@ -97,7 +97,7 @@ def memory_folders(process: Path) -> tuple[list[Path], bool] | None:
 
 
 def _membership(lines: list[str]) -> tuple[str | None, bool]:
-    """Give the path of the group that accounts for memory, and whether it is version 2.
+    """Return the path of the group that accounts for memory, and whether it is version 2.
 
     A hybrid host lists both; memory is then with version 1 if any of its lines says so.
     """
@@ -112,7 +112,7 @@ def _membership(lines: list[str]) -> tuple[str | None, bool]:
 
 
 def _mount(lines: list[str], *, is_version_2: bool) -> tuple[str, Path] | None:
-    """Give which group is mounted where: its path in the hierarchy, and the mount point."""
+    """Return which group is mounted where: its path in the hierarchy, and the mount point."""
     for line in lines:
         place, _, kind = line.partition(" - ")
         root, mount_point = place.split()[3:5]

@@ -12,14 +12,14 @@ _FOLDERS = (_PACKAGE / "demo_models", _PACKAGE.parent / "demo_models")
 
 
 def demo_names() -> tuple[str, ...]:
-    """Give the names of the demo models, without the prefix."""
+    """Return the names of the demo models, without the prefix."""
     return tuple(
         sorted(path.stem for path in _folder().glob("*.py") if not path.stem.startswith("_"))
     )
 
 
 def demo_file(name: str) -> Path | None:
-    """Give the file of a demo model, or None where there is none of that name."""
+    """Return the file of a demo model, or None where there is none of that name."""
     return _folder() / f"{name}.py" if name in demo_names() else None
 
 

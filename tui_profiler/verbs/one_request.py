@@ -80,7 +80,7 @@ async def _answered(
 
 
 def exported_lines(found: Exported) -> tuple[str, ...]:
-    """Give what is to be said of the file, a line each."""
+    """Return what is to be said of the file, a line each."""
     lines = [
         f"{safe(found.path)}  {size(found.bytes)}, opset {found.opset}, "
         f"{thousands(found.operators)} operators, by {safe(found.exporter)}",
@@ -114,7 +114,7 @@ _TOLERANCE_EXCEEDED = 3
 async def verify(
     spec: LoadSpec, begin: Begin, *, seconds: float, progress: Callable[[str], None]
 ) -> Verification:
-    """Give our figures and, where there are any, those of every other counter.
+    """Return our figures and, where there are any, those of every other counter.
 
     Args:
         spec: which model; where it says not to run it, no other counter is asked.
@@ -138,7 +138,7 @@ async def verify(
 
 
 def exit_code(made: Verification) -> int:
-    """Give the exit code: as for ``report``, 3 where a tolerance does not hold.
+    """Return the exit code: as for ``report``, 3 where a tolerance does not hold.
 
     Where nothing at all could be compared the model was not verified, which is 1.
     """

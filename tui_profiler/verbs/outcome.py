@@ -17,7 +17,7 @@ DONE, MODEL_FAILED, BAD_ARGUMENTS, INTERRUPTED = 0, 1, 2, 130
 
 
 def exit_code(session: Session) -> int:
-    """Give the exit code: 0 done, 1 the model failed, 2 the request was wrong."""
+    """Return the exit code: 0 done, 1 the model failed, 2 the request was wrong."""
     if session.failure is not None:
         return BAD_ARGUMENTS if session.failure.bad_argument else MODEL_FAILED
     return MODEL_FAILED if _died(session) is not None else DONE
@@ -35,7 +35,7 @@ def measured(session: Session) -> Session:
 
 
 def complaint(session: Session, *, debug: bool) -> tuple[str, ...]:
-    """Give what to say on stderr: what went wrong, then what to try; nothing where all went well.
+    """Return what to say on stderr: what went wrong, then what to try; nothing where all went well.
 
     Args:
         session: as it was left.

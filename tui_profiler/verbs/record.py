@@ -55,7 +55,7 @@ async def record(
 
 
 async def _next(messages: AsyncIterator[Told], stopping: asyncio.Task[bool]) -> Told | None:
-    """Give the next message; None when it is stopped before one comes, or none comes any more."""
+    """Return the next message; None when it is stopped before one comes, or none comes any more."""
     heard = asyncio.ensure_future(anext(messages, None))
     try:
         await asyncio.wait({heard, stopping}, return_when=asyncio.FIRST_COMPLETED)

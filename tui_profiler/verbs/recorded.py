@@ -12,7 +12,7 @@ from tui_profiler.source.recorded import Past, playback_of
 
 
 def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:
-    """Give the session as the recording left it, and what is to be said of the file, by lines.
+    """Return the session as the recording left it, and what is to be said of the file, by lines.
 
     Raises:
         RecordingError: it cannot be read, or is no recording that this version reads.

@@ -83,7 +83,7 @@ def _is_analysed(session: Session) -> bool:
 
 
 def parameters_line(session: Session, message: ParametersProgress) -> str:
-    """Give how far the look at the parameters is."""
+    """Return how far the look at the parameters is."""
     found = session.parameters
     of = found.started.bytes if found is not None else 0
     done = f"{message.bytes / of:.0%}, " if of else ""
@@ -91,7 +91,7 @@ def parameters_line(session: Session, message: ParametersProgress) -> str:
 
 
 def trusted_line(session: Session, message: Told) -> str | None:
-    """Give the line that tells what a trusted file runs, once, before it is loaded.
+    """Return the line that tells what a trusted file runs, once, before it is loaded.
 
     Args:
         session: before the message.
@@ -107,14 +107,14 @@ def trusted_line(session: Session, message: Told) -> str | None:
 
 
 def imported(file: FileFacts) -> str:
-    """Give the names that a file imports and torch does not load by itself, as one line."""
+    """Return the names that a file imports and torch does not load by itself, as one line."""
     names = [safe(name) for name in file.untrusted_globals[:_MOST_NAMES]]
     more = len(file.untrusted_globals) - len(names)
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
 def progress_line(message: Told) -> str | None:
-    """Give the line that tells a message's progress; None where it is none."""
+    """Return the line that tells a message's progress; None where it is none."""
     match message:
         case StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""

@@ -84,7 +84,7 @@ async def sweep(
 
 
 def turns(points: int, rounds: int) -> tuple[tuple[int, int], ...]:
-    """Give (round, place of a point) in the order of the visits: forwards, then backwards."""
+    """Return (round, place of a point) in the order of the visits: forwards, then backwards."""
     there = range(points)
     return tuple(
         (turn, place)
@@ -96,7 +96,7 @@ def turns(points: int, rounds: int) -> tuple[tuple[int, int], ...]:
 def estimated_seconds(
     wanted: Sweep, done: tuple[Visit, ...] = (), *, left: int | None = None
 ) -> float:
-    """Give what the visits that are left will take: as those done did, else about.
+    """Return what the visits that are left will take: as those done did, else about.
 
     Args:
         wanted: what is asked for.
@@ -114,7 +114,7 @@ def estimated_seconds(
 def spec_at(
     spec: LoadSpec, wanted: Sweep, point: Point, inputs: tuple[InputSpec, ...] = ()
 ) -> LoadSpec | Unknown:
-    """Give the request for one point.
+    """Return the request for one point.
 
     Args:
         spec: of the model.
@@ -142,7 +142,7 @@ def spec_at(
 
 
 def exit_code(found: Sweep) -> int:
-    """Give 130 where it was interrupted, 1 where a point failed, 2 where all were refused."""
+    """Return 130 where it was interrupted, 1 where a point failed, 2 where all were refused."""
     bad = [visit for visit in found.visits if visit.failure]
     if found.interrupted:
         return outcome.INTERRUPTED
@@ -259,7 +259,7 @@ def _told(found: Sweep, visit: Visit, count: int, order: tuple[tuple[int, int], 
     said = visit.failure or (
         "on paper"
         if isinstance(visit.latency_p50, Unknown)
-        else f"{duration(visit.latency_p50)} a forward"
+        else f"{duration(visit.latency_p50)} per forward"
     )
     failed = {one.place for one in found.visits if one.failure}
     left = sum(place not in failed for _, place in order[count + 1 :])

@@ -49,7 +49,7 @@ async def try_out(
         progress: is given one line for each stage, each step and each result.
         kept: is given the session after each result: what is there if it is interrupted.
 
-    Gives:
+    Returns:
         The session as it was left; its findings are those of the model as it is.
     """
     session, asked, done = EMPTY, False, 0

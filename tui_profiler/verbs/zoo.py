@@ -81,7 +81,7 @@ async def make(job: Job, begin: Begin) -> Made:
 
 
 def lost(job: Job, what: str, code: int) -> Made:
-    """Give the file of a model whose job did not come back."""
+    """Return the file of a model whose job did not come back."""
     failure = Failure("worker", safe(what), "", (), code)
     text = failure_file(job.name, failure, EMPTY, {**job.origin, "seconds": None}, top=job.top)
     return Made(job.name, text, 0.0, code, failure.what)
@@ -133,7 +133,7 @@ def keep(made: Made, folder: Path) -> Path:
 
 
 def files(name: str, folder: Path) -> tuple[Path, Path]:
-    """Give where the report of a model lies, and where its failure."""
+    """Return where the report of a model lies, and where its failure."""
     begin = stem(name)
     return folder / f"{begin}.json", folder / f"{begin}.failed.json"
 
@@ -147,7 +147,7 @@ def is_there(job: Job, folder: Path) -> bool:
 
 
 def progress(made: Made, done: int, total: int, *, took_seconds: float) -> str:
-    """Give the line that tells how far it is.
+    """Return the line that tells how far it is.
 
     Args:
         made: the last file.

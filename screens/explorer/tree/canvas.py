@@ -301,5 +301,5 @@ class TreeCanvas(LinesWidget, can_focus=True):
 
 
 def _summing(laid: Outline) -> Callable[[int], Steps] | None:
-    """Give what says which nodes a row sums over, None where each row is one node."""
+    """Return what says which nodes a row sums over, None where each row is one node."""
     return laid.run_of if laid.focus.grouped else None

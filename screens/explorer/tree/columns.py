@@ -158,7 +158,7 @@ def columns_for(
 
 
 def _of_the_user(names: tuple[ColumnName, ...], least_name: int) -> tuple[_Choice, ...]:
-    """Give all of the user's columns, then without the last one, and so on to the first alone."""
+    """Return all of the user's columns, then without the last one, and so on to the first alone."""
     return tuple(
         _Choice(
             least_name if count > 1 else 0,
@@ -174,7 +174,7 @@ def _room(cells: int, choice: _Choice, edge: int) -> int:
 
 
 def _names_only(cells: int, *, divider: bool) -> Columns:
-    """Give what is left where not even the figures fit."""
+    """Return what is left where not even the figures fit."""
     room = max(cells - _CURSOR, 0)
     with_divider = divider and room > 1
     return Columns(cells, room - with_divider, (), 0, with_divider)

@@ -69,13 +69,13 @@ class TreePlaces(TreeCanvas):
         return False
 
     def stands_for(self) -> int:
-        """Give how many nodes the row under the cursor stands for."""
+        """Return how many nodes the row under the cursor stands for."""
         laid = self._outline
         steps = laid.steps(laid.focus.selected) if laid is not None else ()
         return prod(count for count, _ in steps)
 
     def row_text(self) -> str:
-        """Give the row under the cursor as it is drawn, without the cursor and the divider."""
+        """Return the row under the cursor as it is drawn, without the cursor and the divider."""
         laid = self._outline
         if laid is None:
             return ""

@@ -45,7 +45,7 @@ _WRITTEN: dict[ColumnName, Callable[[float], str]] = {
 def row(
     laid: Outline, figures: Figures, node: int, columns: Columns, *, glyphs: Glyphs = UNICODE
 ) -> Line:
-    """Give the row of a node, without its cursor and its divider cell."""
+    """Return the row of a node, without its cursor and its divider cell."""
     cells = figures.cells(node, columns.bar_cells, laid.steps(node))
     spans: list[Span] = list(_name(laid, figures, node, columns, glyphs))
     for column in columns.columns:
@@ -66,7 +66,7 @@ def with_cursor(line: Line, mark: Span, background: str) -> Line:
 def header(
     laid: Outline | None, figures: Figures, first: int, columns: Columns, glyphs: Glyphs = UNICODE
 ) -> Line:
-    """Give the title and the names of the columns.
+    """Return the title and the names of the columns.
 
     Args:
         laid: what is shown, None before there is a tree.
@@ -90,7 +90,7 @@ def header(
 
 
 def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> Line:
-    """Give the place of the cursor among the rows, and how many nodes there are."""
+    """Return the place of the cursor among the rows, and how many nodes there are."""
     cells = columns.cells - columns.divider
     if laid is None:
         return exact((), cells)
@@ -107,12 +107,12 @@ def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> 
 
 
 def matching(laid: Outline) -> str:
-    """Give how many nodes the filter found: ``12 of 151 match``."""
+    """Return how many nodes the filter found: ``12 of 151 match``."""
     return f"{thousands(laid.shape.found)} of {thousands(laid.shape.total)} match"
 
 
 def thumb(top: int, rows: int, body: int) -> range:
-    """Give the body rows that the scrollbar's thumb covers; none where everything is shown."""
+    """Return the body rows that the scrollbar's thumb covers; none where everything is shown."""
     if rows <= body or body <= 0:
         return range(0)
     length = max(1, body * body // rows)
@@ -121,12 +121,12 @@ def thumb(top: int, rows: int, body: int) -> range:
 
 
 def divider(in_thumb: bool, glyphs: Glyphs = UNICODE) -> Span:
-    """Give the right edge of one row: a hairline, or the thumb of the scrollbar."""
+    """Return the right edge of one row: a hairline, or the thumb of the scrollbar."""
     return (glyphs.thumb, "muted") if in_thumb else (glyphs.divider, "hairline")
 
 
 def indent_cells(laid: Outline, node: int, columns: Columns) -> int:
-    """Give the blank cells before a node's fold glyph: deep nodes yield theirs to the name."""
+    """Return the blank cells before a node's fold glyph: deep nodes yield theirs to the name."""
     most = max(columns.name_cells - 2 - LEAST_NAME, LEAST_INDENT)
     return min(2 * laid.depth(node), most)
 
@@ -159,7 +159,7 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
 
 
 def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:
-    """Give the way to a node; what lies far above it yields."""
+    """Return the way to a node; what lies far above it yields."""
     between: Span = (f" {glyphs.crumb} ", "faint")
     spans: list[Span] = []
     left_out = width(between[0]) + width(glyphs.ellipsis)
@@ -201,7 +201,7 @@ def _name(laid: Outline, figures: Figures, node: int, columns: Columns, glyphs: 
 
 
 def _row_name(laid: Outline, node: int) -> str:
-    """Give a node's name, of a run those of its ends: ``0-5``."""
+    """Return a node's name, of a run those of its ends: ``0-5``."""
     nodes, run = laid.tree.nodes, laid.run_of(node)
     name = safe(shown(nodes[node].name))
     if not run:

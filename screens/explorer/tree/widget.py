@@ -144,7 +144,7 @@ class NodeTree(TreePlaces):
             self._draw()
 
     def filter_hint(self, text: str) -> str:
-        """Give what is to be said of a filter: what is wrong with it, else what it finds.
+        """Return what is to be said of a filter: what is wrong with it, else what it finds.
 
         Of an empty one: what there is to type.
         """

@@ -41,12 +41,12 @@ class CompareLook(Struct, frozen=True, eq=False):
 
 
 def delta(look: Look) -> str:
-    """Give the title of the column of differences."""
+    """Return the title of the column of differences."""
     return "B-A" if look.glyphs.dash == "-" else "B−A"
 
 
 def figure_roles(pair: Pair, difference: float | None) -> tuple[str, str, str, str]:
-    """Give the colours: more is a warning, less is not, what is not ranked is neither."""
+    """Return the colours: more is a warning, less is not, what is not ranked is neither."""
     if not difference or not pair.is_ranked:
         return ("muted", "muted", "faint", "faint")
     role = "warning" if difference > 0 else "accent"
@@ -54,7 +54,7 @@ def figure_roles(pair: Pair, difference: float | None) -> tuple[str, str, str, s
 
 
 def figure_cells(texts: tuple[str, str, str, str], roles: tuple[str, ...], look: Look) -> Line:
-    """Give A, B, the difference and the ratio, each in its column."""
+    """Return A, B, the difference and the ratio, each in its column."""
     cells = (FIGURE, FIGURE, DIFFERENCE, RATIO)
     if look.cells < WIDE:
         cells = (NARROW_FIGURE, NARROW_FIGURE, NARROW_DIFFERENCE, NARROW_RATIO)
@@ -67,7 +67,7 @@ def figure_cells(texts: tuple[str, str, str, str], roles: tuple[str, ...], look:
 def with_figures(
     left: Line, cells: Line, look: Look, bar: Line = EMPTY, *, pad: bool = True
 ) -> Line:
-    """Give a row: names, figures, and at the right end a bar where there is room for one."""
+    """Return a row: names, figures, and at the right end a bar where there is room for one."""
     is_wide = look.cells >= WIDE
     right = (*cells, *exact((("  ", "ink"), *bar), BAR + 2)) if is_wide else cells
     room = look.cells - 1 - line_width(right)

@@ -14,7 +14,7 @@ _SHORT_TOTALS = ("latency.p50_s", "total_flops", "total_parameters", "peak_memor
 
 
 def side_lines(at: CompareLook, look: Look) -> tuple[Line, ...]:
-    """Give what each side is, and what it does now."""
+    """Return what each side is, and what it does now."""
     lines: list[Line] = []
     for which, side in zip("AB", at.sides, strict=True):
         kind = side.state.kind
@@ -45,7 +45,7 @@ def _sign(kind: str, look: Look) -> str:
 
 
 def total_lines(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
-    """Give the figures of the whole; of a small screen two."""
+    """Return the figures of the whole; of a small screen two."""
     rows = total_rows(at.compared)
     if not rows:
         return ()

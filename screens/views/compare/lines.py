@@ -47,7 +47,7 @@ WORDS: dict[FigureName, str] = {
 def compare_lines(
     at: CompareLook, look: Look, rows: int
 ) -> tuple[tuple[Line, ...], tuple[int, ...]]:
-    """Give the view, ``rows`` lines, and the nodes of the tree's rows that are in it."""
+    """Return the view, ``rows`` lines, and the nodes of the tree's rows that are in it."""
     is_roomy = rows >= ROOMY_ROWS - 4 and look.cells >= 80
     head: list[Line] = [
         *side_lines(at, look),
@@ -70,7 +70,7 @@ def compare_lines(
 
 
 def status_line(at: CompareLook, look: Look) -> Line:
-    """Give the selected node in full: its path, where it was, and what is not the same."""
+    """Return the selected node in full: its path, where it was, and what is not the same."""
     alignment = at.compared.alignment
     if alignment is None or at.view.selected >= len(alignment.nodes):
         return row(EMPTY, EMPTY, look)
@@ -93,7 +93,7 @@ def status_line(at: CompareLook, look: Look) -> Line:
 
 
 _WHAT: dict[Change, str] = {
-    "same": "the same on paper",
+    "same": "equal without measurement",
     "changed": "changed",
     "moved": "moved",
     "appeared": "only in B",
@@ -196,7 +196,7 @@ def _bar(difference: float | None, pair: Pair, most: float, look: Look) -> Line:
 
 
 def _most(at: CompareLook) -> float:
-    """Give the largest difference of the root's own parts: bars stay as they are in scrolling."""
+    """Return the largest difference of the root's own parts: bars stay as they are in scrolling."""
     alignment = at.compared.alignment
     assert alignment is not None
     rows = [alignment.nodes[index] for index in (*alignment.children(0), 0)]

@@ -38,7 +38,7 @@ class Opened(Struct, frozen=True):
     """Unix time that its stages are counted from; None: that of its start."""
 
     def at(self, session: Session) -> Side:
-        """Give the side as it is with a session."""
+        """Return the side as it is with a session."""
         return self.side if self.side is not None else side_of(self.label, session)
 
     @property

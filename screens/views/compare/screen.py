@@ -210,7 +210,7 @@ class CompareScreen(PaintedScreen[None]):
         self._copying.export()
 
     def selected_path(self) -> str:
-        """Give the path of the selected node."""
+        """Return the path of the selected node."""
         alignment, view = self.compared.alignment, self.view
         if alignment is None:
             return ""

@@ -65,12 +65,12 @@ class TwoSides:
         self.newest = learned(self.newest, place, session)
 
     def sides(self, workspace: Workspace) -> tuple[Side, Side]:
-        """Give what is compared."""
+        """Return what is compared."""
         a, b = workspace.compared
         return self._opened[0].at(a), self._opened[1].at(b)
 
     def looks(self, workspace: Workspace) -> tuple[SideLook, SideLook]:
-        """Give what is said of each side."""
+        """Return what is said of each side."""
         a, b = workspace.compared
         return self._look(0, a), self._look(1, b)
 
@@ -79,9 +79,9 @@ class TwoSides:
         begun = [session.hello is not None for session in self.newest.compared]
         wanted = [side.start is not None for side in self._opened]
         if any(want and not has for want, has in zip(wanted, begun, strict=True)):
-            return "one is loaded after the other"
+            return "models are loaded one after the other"
         if self._measuring and all(wanted):
-            return "measured in turns" if self._is_done else "they run in turns"
+            return "measured in turns" if self._is_done else "running in turns"
         return ""
 
     def _look(self, place: int, session: Session) -> SideLook:
@@ -115,5 +115,5 @@ class TwoSides:
 def _of_turn(found: State) -> State:
     """Say it in the words of a comparison: held is waiting for a turn."""
     if found.kind == "held":
-        return State("held", "waits for its turn")
+        return State("held", "waiting for its turn")
     return State("live", "runs") if found.kind == "live" else found

@@ -65,7 +65,7 @@ def compare_here(
     *,
     measuring: bool,
 ) -> CompareHere:
-    """Give the screen of two sides, of which the explorer reads the first.
+    """Return the screen of two sides, of which the explorer reads the first.
 
     They run in turns where B is a model, and A one that runs and can be held.
 

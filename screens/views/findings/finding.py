@@ -22,16 +22,16 @@ _JUDGED: dict[Word, str] = {
     "held": "the prediction held",
     "less": "there was less to gain than predicted",
     "more": "there was more to gain than predicted",
-    "refuted": "the prediction is refuted: no gain is certain",
-    "no gain": "no gain is certain",
-    "undecided": "the interval is too wide to tell",
+    "refuted": "the prediction is refuted: no evidence of a gain",
+    "no gain": "no evidence of a gain",
+    "undecided": "inconclusive: the interval is too wide",
     "gained": "there is a gain, which was not predicted",
 }
 _STEPS = {"start": "starts a process", "load": "loads the model", "change": "makes the change"}
 
 
 def finding_lines(look: Look, one: Advice, refused: str) -> tuple[Line, ...]:
-    """Give everything about a finding.
+    """Return everything about a finding.
 
     Args:
         look: what is looked at; its node is one of the finding's.
@@ -55,7 +55,7 @@ def finding_lines(look: Look, one: Advice, refused: str) -> tuple[Line, ...]:
 
 
 def at_title(finding: Finding) -> str:
-    """Give the title of the section."""
+    """Return the title of the section."""
     return safe(finding.title)
 
 
@@ -85,14 +85,14 @@ def _predictions(finding: Finding, look: Look) -> tuple[Line, ...]:
 
 
 def _trial(one: Advice, refused: str, look: Look) -> tuple[Line, ...]:
-    title = section("trial", "in a process of its own" if one.finding.trial else "", look)
+    title = section("trial", "in a separate process" if one.finding.trial else "", look)
     if one.finding.trial is None:
         return (title, *words(f"none: {safe(one.finding.why_no_trial)}", look))
     lines: list[Line] = [title]
     if one.progress is not None:
         lines += words(_progress(one.progress), look, "ink")
     elif one.word == "waits":
-        lines += words("it waits for the one before it", look)
+        lines += words("waiting for the previous trial", look)
     if one.result is not None:
         for said in _result(one, one.result):
             lines += words(said, look, "ink")
@@ -100,7 +100,7 @@ def _trial(one: Advice, refused: str, look: Look) -> tuple[Line, ...]:
         lines += words(f"cannot be tried here: {safe(refused)}", look, "faint")
     elif one.progress is None and one.word != "waits":
         again = "again " if one.result is not None else ""
-        said = f"x tries it {again}beside the model as it is; the model waits meanwhile"
+        said = f"x tries it {again}against the current model, which is paused meanwhile"
         lines += words(said, look)
     return tuple(lines)
 

@@ -26,7 +26,7 @@ _FAINT: tuple[Word, ...] = ("no trial", "can be tried", "waits", "untested", "no
 def list_lines(
     look: Look, found: Sequence[Advice], selected: int, top: int, rows: int
 ) -> list[Line]:
-    """Give the heading and as many findings as fit below it.
+    """Return the heading and as many findings as fit below it.
 
     Args:
         look: what is looked at.
@@ -45,7 +45,7 @@ def list_lines(
 
 
 def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
-    """Give the sign that goes with a verdict's word."""
+    """Return the sign that goes with a verdict's word."""
     match word:
         case "held" | "gained":
             return glyphs.done
@@ -68,14 +68,14 @@ def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
 
 
 def role(word: Word) -> str:
-    """Give the ink of a verdict; its word says the same."""
+    """Return the ink of a verdict; its word says the same."""
     if word in REFUTED:
         return "error"
     return "faint" if word in _FAINT else "ink"
 
 
 def error_text(one: Advice) -> str:
-    """Give how far the output went off: relative, ``none`` where it is the same to the bit."""
+    """Return how far the output went off: relative, ``none`` where it is the same to the bit."""
     error = one.result.error if one.result is not None else None
     if error is None:
         return ""
@@ -139,8 +139,8 @@ def none_line(
 ) -> tuple[Line, ...]:
     """Say that there is nothing to advise, or that it is not known yet."""
     if look.session.tree is None:
-        return (row((("advice needs the tree, which is not known yet", "muted"),), EMPTY, look),)
-    text = f"nothing to advise: {checks} ran, none applies"
+        return (row((("findings need the tree, which is not known yet", "muted"),), EMPTY, look),)
+    text = f"no findings: {checks} ran, none applies"
     if is_asking:
         text = f"{checks} of {len(look.session.tree):,} nodes run{look.glyphs.ellipsis}"
         withheld = ""

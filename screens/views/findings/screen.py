@@ -80,7 +80,7 @@ class FindingsScreen(SideScreen):
         return next(at, 0)
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the list, and below it the finding under the cursor."""
+        """Return the list, and below it the finding under the cursor."""
         self._ask(look.session)
         if not self.found:
             said = checks_words(look.session)
@@ -101,7 +101,7 @@ class FindingsScreen(SideScreen):
         return (*above, EMPTY, *detail[self._scroll : self._scroll + self._rows])
 
     def status(self, look: Look) -> Line:
-        """Give how many findings there are, and what became of those that were tried."""
+        """Return how many findings there are, and what became of those that were tried."""
         count = len(self.found)
         tried = [one for one in advice(look.session, self.found) if one.measured is not None]
         refuted = sum(one.word in REFUTED for one in tried)
@@ -162,7 +162,7 @@ class FindingsScreen(SideScreen):
 
     def _refused(self, session: Session) -> str:
         if is_remembered(session):  # What is found in it may not be true of the model of today.
-            return "this tree is remembered: the worker's own is not known yet"
+            return "cached tree: the worker's own is not known yet"
         return why_not_now(session, "Try")
 
     def _current(self) -> Advice | None:
@@ -203,7 +203,7 @@ class FindingsScreen(SideScreen):
         self._touched = time.monotonic()
         one = self._current()
         if one is None:
-            self.say("there is nothing to try: nothing is advised")
+            self.say("nothing to try: no findings")
             return
         kind = one.finding.trial
         if kind is None:
@@ -218,7 +218,7 @@ class FindingsScreen(SideScreen):
             self.say(f"{kind} waits for the trial before it; x there stops both")
         else:
             self.send(Try(Wish(kind)))
-            self.say(f"{kind} is tried in a process of its own; x stops it")
+            self.say(f"running the trial of {kind}; x stops it")
 
     def action_open(self) -> None:
         """Open the node under the cursor."""

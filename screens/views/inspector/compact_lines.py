@@ -38,13 +38,13 @@ _SPARK = 35
 
 
 def compact_lines(look: Look, rows: int, section: str | None = None) -> tuple[Line, ...]:
-    """Give exactly ``rows`` lines: a title, then all sections in short or one in full."""
+    """Return exactly ``rows`` lines: a title, then all sections in short or one in full."""
     lines = _in_full(look, section, rows - 1) if section else _in_short(look)
     return finished((_title(look, section), *lines), look, rows)
 
 
 def one_line(look: Look) -> Line:
-    """Give the panel of a tiny terminal: path, time, share and class."""
+    """Return the panel of a tiny terminal: path, time, share and class."""
     tree = look.tree
     if tree is None:
         return finished((row((("…  after the trace", "muted"),), EMPTY, look),), look)[0]
@@ -63,7 +63,7 @@ def one_line(look: Look) -> Line:
 
 
 def _title(look: Look, section: str | None) -> Line:
-    """Give the rule with the node's name in it and its class at the end."""
+    """Return the rule with the node's name in it and its class at the end."""
     rule, cells = look.glyphs.rule, look.cells
     tree = look.tree
     if tree is None:
@@ -138,7 +138,7 @@ def _work(look: Look) -> Line:
 
 
 def _file(look: Look) -> tuple[Line, Line]:
-    """Give what the file is, in place of times and bounds."""
+    """Return what the file is, in place of times and bounds."""
     found = look.session.file
     if found is None:
         return _absence("timing", False, NO_FORWARD, look), _absence("bound", False, "", look)

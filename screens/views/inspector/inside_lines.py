@@ -22,7 +22,7 @@ MOST = 5
 
 
 def inside_lines(look: Look) -> tuple[Line, ...]:
-    """Give the section with its title; nothing where a node has nothing inside."""
+    """Return the section with its title; nothing where a node has nothing inside."""
     tree = look.tree
     if tree is None:
         return ()
@@ -60,7 +60,7 @@ def _operator(item: Inside, look: Look) -> Line:
 
 
 def letter(item: Inside) -> Line:
-    """Give the class by its letter: coloured where it was measured, grey on paper."""
+    """Return the class by its letter: coloured where it was measured, grey on paper."""
     if item.kind is None:
         return (("  ·", "faint"),)
     return ((f"  {LETTERS[item.kind]}", item.kind if item.is_measured else "muted"),)

@@ -24,7 +24,7 @@ Block = tuple[Line, ...]
 
 
 def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
-    """Give exactly ``rows`` lines of exactly the look's width."""
+    """Return exactly ``rows`` lines of exactly the look's width."""
     machine = machine_lines(look)
     room = rows - len(machine)
     if room <= 0:

@@ -18,7 +18,7 @@ MOST_PARTS = 5
 
 
 def window_lines(look: Look) -> tuple[Line, ...]:
-    """Give the section with its title; nothing where there is nothing to say."""
+    """Return the section with its title; nothing where there is nothing to say."""
     tree = look.tree
     if tree is None or tree.nodes[look.node].kind == "op":
         return ()

@@ -23,7 +23,7 @@ _OBSERVED = {
 
 
 def request_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
-    """Give what was asked for, the machine pinned below it; exactly ``rows`` lines."""
+    """Return what was asked for, the machine pinned below it; exactly ``rows`` lines."""
     facts = _facts(look.session, spec)
     above = (
         row(((model_name(look.session, spec), "strong ink"),), EMPTY, look),
@@ -61,9 +61,7 @@ def _facts(session: Session, spec: LoadSpec | None) -> tuple[tuple[str, str], ..
         ),
         (
             "input",
-            shapes + why
-            if shapes
-            else safe(" ".join(asked.inputs)) or "…  inferred once it is loaded",
+            shapes + why if shapes else safe(" ".join(asked.inputs)) or "…  inferred after loading",
         ),
         ("device", device),
         ("tracer", safe(asked.tracer)),
@@ -83,7 +81,7 @@ def _observed(session: Session, asked: LoadSpec) -> tuple[tuple[str, str], ...]:
 
 def _weights(model: str) -> str:
     is_named = model.isidentifier() or model.partition(":")[0] in _WITH_RANDOM
-    return _NO_WEIGHTS if is_named else "…  known once it is loaded"
+    return _NO_WEIGHTS if is_named else "…  known after loading"
 
 
 def _source(model: str) -> str:

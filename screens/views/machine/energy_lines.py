@@ -26,7 +26,7 @@ _LABEL = 24
 
 
 def machine_energy_lines(look: Look, sample: Sample) -> tuple[Line, ...]:
-    """Give the energy of a forward and every counter, with its title."""
+    """Return the energy of a forward and every counter, with its title."""
     found = forward_energy(look.session)
     measured = isinstance(found, ForwardEnergy)
     head = section("energy", "measured" if measured else "not measured", look)
@@ -37,7 +37,7 @@ def machine_energy_lines(look: Look, sample: Sample) -> tuple[Line, ...]:
 
 
 def node_energy_lines(look: Look) -> tuple[Line, ...]:
-    """Give the energy of the look's node, and which cache holds what a call of it touches."""
+    """Return the energy of the look's node, and which cache holds what a call of it touches."""
     if look.tree is None or not look.tree.has_forward:
         return ()
     found = node_energy(look.session, look.node)
@@ -67,14 +67,14 @@ def node_energy_lines(look: Look) -> tuple[Line, ...]:
 def _forward(look: Look, found: ForwardEnergy | Unknown) -> list[Line]:
     if isinstance(found, Unknown):
         return [*absent("a forward", safe(found.reason), look, _LABEL), *_on_paper(look)]
-    by = "counted" if found.source == "counter" else "integral of power"
+    by = "counted" if found.source == "counter" else "integrated power"
     lines = [
         _said("a forward", f"{energy(found.joules)}  {by} over {found.seconds:.0f} s", look),
         *_figure("above idle", found.above_idle_joules, lambda value: energy(max(value, 0)), look),
-        *_figure("FLOP a joule", found.flops_per_joule, lambda x: quantity(x, "FLOP/J"), look),
+        *_figure("FLOP per joule", found.flops_per_joule, lambda x: quantity(x, "FLOP/J"), look),
     ]
     if not isinstance(found.grams, Unknown):
-        lines.append(_said("CO₂ of a forward", f"{found.grams:.3g} g  {found.grid}", look))
+        lines.append(_said("CO₂ per forward", f"{found.grams:.3g} g  {found.grid}", look))
     return lines
 
 
@@ -111,9 +111,9 @@ def _on_paper(look: Look) -> tuple[Line, ...]:
 def _working_set(look: Look) -> tuple[Line, ...]:
     found = working_set(look.session, look.node)
     if isinstance(found, Unknown):
-        return absent("a call touches", safe(found.reason), look, _LABEL)
-    held = f"fits level {found.fits.level}, {size(found.fits.bytes)}" if found.fits else "no cache"
-    return (_said("a call touches", f"{size(found.bytes)}, {held}", look),)
+        return absent("working set", safe(found.reason), look, _LABEL)
+    held = f"fits in L{found.fits.level}, {size(found.fits.bytes)}" if found.fits else "no cache"
+    return (_said("working set", f"{size(found.bytes)}, {held}", look),)
 
 
 def _said(label: str, text: str, look: Look) -> Line:

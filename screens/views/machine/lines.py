@@ -32,7 +32,7 @@ Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
 
 
 def hardware_lines(look: Look) -> tuple[Line, ...]:
-    """Give all sections; a blank row between."""
+    """Return all sections; a blank row between."""
     sample = look.session.sample
     if sample is None:
         return pending("machine", "the first sample", look)
@@ -56,7 +56,7 @@ def hardware_lines(look: Look) -> tuple[Line, ...]:
 
 
 def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tuple[Line, ...]:
-    """Give a section; where nothing in it is known and for one reason, that reason once."""
+    """Return a section; where nothing in it is known and for one reason, that reason once."""
     head = section(title, provenance, look)
     reasons = {figure.reason if isinstance(figure, Unknown) else "" for _, figure, _ in facts}
     if len(reasons) == 1 and "" not in reasons:
@@ -76,11 +76,11 @@ def _said(label: str, text: str, look: Look) -> Line:
 
 def _process(look: Look, sample: Sample) -> tuple[Line, ...]:
     facts: list[Fact] = [
-        ("cores kept busy", sample.process_cpu, three_digits),
+        ("busy cores", sample.process_cpu, three_digits),
         ("parallel efficiency", parallel_efficiency(look.session), share),
         ("threads", sample.process_threads, count),
         ("resident", sample.process_bytes, size),
-        ("most resident so far", sample.process_peak_bytes, size),
+        ("peak RSS", sample.process_peak_bytes, size),
     ]
     return _facts("process", "this model's", facts, look)
 
@@ -89,7 +89,7 @@ def _caches(look: Look) -> tuple[Line, ...]:
     environment, loop = look.session.environment, look.session.loop
     head = section("caches", "of the processor", look)
     if environment is None and loop is not None and loop.state == "finished":
-        reason = "they are looked up when torch is imported; this file needs no torch"
+        reason = "read when torch is imported; this file needs no torch"
         return (head, *absent("caches", reason, look, _LABEL))
     if environment is None:
         return (head, *pending("caches", "after torch is imported", look, _LABEL))
@@ -108,7 +108,7 @@ def _caches(look: Look) -> tuple[Line, ...]:
 
 
 def _ceilings(look: Look) -> tuple[Line, ...]:
-    """Give every roof with its quality; what it was measured from is said in its title."""
+    """Return every roof with its quality; what it was measured from is said in its title."""
     found = look.session.ceilings
     if found is None:
         return ()
@@ -132,11 +132,11 @@ def _counters(look: Look, sample: Sample) -> tuple[Line, ...]:
     if found is None:
         reason = "this recording is older than the figure"
         return (section("counters", "", look), *absent("instructions", reason, look, _LABEL))
-    took_turns = "taking turns, scaled up" if 0 < found.counted_share < 0.999 else "last interval"
+    took_turns = "multiplexed, scaled" if 0 < found.counted_share < 0.999 else "last interval"
     facts: list[Fact] = [
         ("instructions", found.instructions, count),
         ("cycles", found.cycles, count),
-        ("instructions a cycle", instructions_per_cycle(found), three_digits),
+        ("instructions per cycle", instructions_per_cycle(found), three_digits),
         ("cache references", found.cache_references, count),
         ("cache misses", miss_share(found), lambda value: f"{share(value)} of references"),
         ("last-level misses", last_level_miss_share(found), lambda x: f"{share(x)} of loads"),
@@ -163,8 +163,8 @@ def _traffic(look: Look, sample: Sample) -> tuple[Line, ...]:
         ("network, sent", found.network_sent_bytes, _bytes_a_second),
         ("this process, read", found.process_read_bytes, _bytes_a_second),
         ("this process, written", found.process_written_bytes, _bytes_a_second),
-        ("switches, it waited", found.voluntary_switches, times_a_second),
-        ("switches, core taken", found.involuntary_switches, times_a_second),
+        ("context switches, voluntary", found.voluntary_switches, times_a_second),
+        ("context switches, involuntary", found.involuntary_switches, times_a_second),
     ]
     return _facts("traffic", "last interval", facts, look)
 
@@ -180,7 +180,7 @@ def _allocator(look: Look, one: Allocator) -> tuple[Line, ...]:
         ("fragmentation", fragmentation(one), lambda value: f"{share(value)} of reserved"),
         ("most allocated so far", one.peak_allocated_bytes, size),
         ("most reserved so far", one.peak_reserved_bytes, size),
-        ("gave back, tried again", one.retries, _times),
+        ("retries", one.retries, _times),
         ("out of memory", one.out_of_memory, _times),
     ]
     return _facts(f"allocator of {safe(one.device)}", "torch's", facts, look)
@@ -203,12 +203,12 @@ def _gpu(look: Look, gpu: Gpu) -> tuple[Line, ...]:
     )
     facts: list[Fact] = [
         ("power, now", gpu.power_instant_watts, watts),
-        ("power, mean of a second", gpu.power_average_watts, watts),
-        ("power of its module", gpu.module_watts, watts),
-        ("power of its memory", gpu.memory_watts, watts),
+        ("power, mean over 1 s", gpu.power_average_watts, watts),
+        ("module power", gpu.module_watts, watts),
+        ("memory power", gpu.memory_watts, watts),
         ("power limit", gpu.power_limit_watts, watts),
         ("clock", gpu.clock_hertz, frequency),
-        ("clock of its memory", gpu.memory_clock_hertz, frequency),
+        ("memory clock", gpu.memory_clock_hertz, frequency),
         ("link, sent", gpu.pcie_sent_bytes, _bytes_a_second),
         ("link, received", gpu.pcie_received_bytes, _bytes_a_second),
         ("link, generation", gpu.pcie_generation, lambda value: f"{value:.0f}"),

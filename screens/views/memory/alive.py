@@ -36,7 +36,7 @@ _OTHER_ROWS = 3
 def alive_lines(
     look: Look, tree: Tree, memory: Memory | None, step: int, rows: int
 ) -> tuple[Line, ...]:
-    """Give the section with its title in at most ``rows`` lines; its rows add up to its total.
+    """Return the section with its title in at most ``rows`` lines; its rows add up to its total.
 
     Args:
         look: what is looked at.
@@ -85,7 +85,7 @@ def _tensor(tree: Tree, one: Living, top: float, look: Look) -> Line:
 
 
 def _name(tree: Tree, one: Living) -> str:
-    """Give what made a tensor: the module, and its operator where it has anything else."""
+    """Return what made a tensor: the module, and its operator where it has anything else."""
     if one.maker < 0:
         return "a cache, passed in" if one.maker == CACHE else "the inputs"
     node = tree.nodes[one.maker]
@@ -96,7 +96,7 @@ def _name(tree: Tree, one: Living) -> str:
 
 
 def _owner(name: str, what: str, taken: float, top: float, look: Look) -> Line:
-    """Give a row: who, its shape, a bar, its bytes; first the bar, then the shape yields."""
+    """Return a row: who, its shape, a bar, its bytes; first the bar, then the shape yields."""
     shape_cells = _SHAPE if look.inner >= 44 else 0
     figures = shape_cells + _BYTES + 3
     bar_cells = max(_BAR, look.inner - figures - _NAME) if look.inner >= 60 else 0

@@ -24,7 +24,7 @@ _PHASES = {"prefill": "one prefill", "decode": "one decode step"}
 
 
 def memory_lines(look: Look, step: int, rows: int, *, narrow: bool) -> tuple[Line, ...]:
-    """Give the view.
+    """Return the view.
 
     Args:
         look: what is looked at.
@@ -50,7 +50,7 @@ def memory_lines(look: Look, step: int, rows: int, *, narrow: bool) -> tuple[Lin
 
 
 def cursor_line(look: Look, step: int, right: Line = EMPTY) -> Line:
-    """Give the step under the cursor in words and figures, as much as there is room for."""
+    """Return the step under the cursor in words and figures, as much as there is room for."""
     memory, tree = steps_of(look.session), look.session.tree
     if isinstance(memory, Unknown) or tree is None:
         return row(EMPTY, right, look)
@@ -78,7 +78,7 @@ def cursor_line(look: Look, step: int, right: Line = EMPTY) -> Line:
 
 
 def _title(look: Look, plot: Plot | None) -> Line:
-    """Give the view's title, how it is to be read, and what its greys mean."""
+    """Return the view's title, how it is to be read, and what its greys mean."""
     title: Line = (
         (f"memory over {_PHASES.get(phase(look.session), 'one forward')}", "strong ink"),
     )
@@ -101,14 +101,14 @@ def _how(plot: Plot) -> str:
     """Say what a column stands for."""
     most = -(-len(plot.memory) // plot.cells) * plot.memory.steps.each
     if most > 1:
-        return f"predicted, the most of {thousands(most)} operators a column"
+        return f"predicted, maximum of {thousands(most)} operators per column"
     return "predicted, operators in order"
 
 
 def _below(
     look: Look, tree: Tree, memory: Memory | None, step: int, rows: int, *, narrow: bool
 ) -> tuple[Line, ...]:
-    """Give who is alive, and predicted beside measured, in ``rows`` lines."""
+    """Return who is alive, and predicted beside measured, in ``rows`` lines."""
     found = comparison(look.session)
     if narrow:
         short = compared_short(look, found)
@@ -133,4 +133,4 @@ def _note(memory: Memory | None) -> str:
     if memory.live[peak_step(memory)] == memory.live[most]:
         return ""
     at = thousands(memory.ordinals[most] + 1)
-    return f"activations are at their most at step {at}; workspace is what it adds to the peak"
+    return f"activations peak at step {at}; workspace is added on top"

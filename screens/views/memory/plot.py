@@ -47,7 +47,7 @@ class Plot(Struct, frozen=True, eq=False):
 
 
 def plot_lines(plot: Plot, rows: int) -> tuple[Line, ...]:
-    """Give ``rows`` lines of columns, then the band of the weights and the names of blocks."""
+    """Return ``rows`` lines of columns, then the band of the weights and the names of blocks."""
     drawn = columns(plot.memory, plot.cells)
     tick, tick_rows = _scale(max(column.whole for column in drawn), rows)
     heights = [_heights(column, tick, tick_rows) for column in drawn]
@@ -60,7 +60,7 @@ def plot_lines(plot: Plot, rows: int) -> tuple[Line, ...]:
 
 
 def peak_line(plot: Plot) -> Line:
-    """Give the row above the plot: what the peak is, and where; as much as fits beside its mark."""
+    """Return row above the plot: what the peak is, and where; as much as fits beside its mark."""
     memory, cells = plot.memory, plot.look.cells
     step = peak_step(memory)
     mark: Span = (plot.look.glyphs.peak, "accent")
@@ -81,24 +81,24 @@ def peak_line(plot: Plot) -> Line:
 
 
 def total_text(plot: Plot, step: int) -> str:
-    """Give all that is alive at a step; at least that, where scratch memory is not known."""
+    """Return all that is alive at a step; at least that, where scratch memory is not known."""
     least = "" if plot.memory.knows_workspace else "≥ "
     return least + size(plot.weights + plot.memory.whole[step])
 
 
 def place_text(plot: Plot, step: int) -> str:
-    """Give the module whose operator a step is; its name where it is the root."""
+    """Return the module whose operator a step is; its name where it is the root."""
     node = plot.tree.nodes[module_at(plot.tree, plot.memory, step)]
     return middle(safe(node.path or node.name), 40, plot.look.glyphs.ellipsis)
 
 
 def step_text(memory: Memory, step: int) -> str:
-    """Give which operator call a step is, and of how many."""
+    """Return which operator call a step is, and of how many."""
     return f"step {thousands(memory.ordinals[step] + 1)} of {thousands(memory.steps.calls)}"
 
 
 def _scale(most: int, rows: int) -> tuple[int, int]:
-    """Give the bytes between two marks, a power of two, and the rows between them."""
+    """Return the bytes between two marks, a power of two, and the rows between them."""
     tick = _TICK_BYTES
     while tick * 4 <= most or rows * tick < most:
         tick *= 2
@@ -106,7 +106,7 @@ def _scale(most: int, rows: int) -> tuple[int, int]:
 
 
 def _heights(column: Column, tick: int, tick_rows: int) -> tuple[int, int]:
-    """Give eighths of rows: of what is in tensors, and of everything."""
+    """Return eighths of rows: of what is in tensors, and of everything."""
     live, whole = (
         max(round(value / tick * tick_rows * _EIGHTHS), min(value, 1))
         for value in (column.live, column.whole)
@@ -140,7 +140,7 @@ def _row(
 
 
 def _band(plot: Plot, cursor: tuple[int, int]) -> Line:
-    """Give the row of the weights, which are there all the time; its text keeps off the cursor."""
+    """Return row of the weights, which are there all the time; its text keeps off the cursor."""
     glyphs, cells = plot.look.glyphs, plot.cells
     middle_cell = cells // 2
     is_left = cursor[0] >= middle_cell
@@ -160,7 +160,7 @@ def _band(plot: Plot, cursor: tuple[int, int]) -> Line:
 
 
 def _names(plot: Plot) -> Line:
-    """Give the row of block names; of names that meet, the one with more steps is written."""
+    """Return the row of block names; of names that meet, the one with more steps is written."""
     cells, mark = plot.cells, plot.look.glyphs.begin
     row = [""] * cells
     found = blocks(plot.tree, plot.memory)

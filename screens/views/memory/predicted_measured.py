@@ -12,14 +12,14 @@ from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, absent, row, section, words
 
 _LABEL, _FIGURE = 13, 14
-_PROCESS = "process: resident at its most, all that is in it"
+_PROCESS = "process: peak RSS"
 
 
 def compared_lines(
     look: Look, found: Comparison | None, tree: Tree, note: str = ""
 ) -> tuple[Line, ...]:
-    """Give the table with its title, ``note`` and reasons below, and what the prediction covers."""
-    title = section("predicted beside measured", "", look)
+    """Return table with its title, ``note`` and reasons below, and what the prediction covers."""
+    title = section("predicted and measured", "", look)
     if found is None:
         return (title, *absent("peak", "not predicted", look))
     head = "".ljust(_LABEL) + "predicted".rjust(_FIGURE) + "measured".rjust(_FIGURE)
@@ -42,7 +42,7 @@ def compared_lines(
 
 
 def compared_short(look: Look, found: Comparison | None) -> tuple[Line, ...]:
-    """Give predicted and measured in two lines."""
+    """Return predicted and measured in two lines."""
     if found is None:
         return ()
     peak = found.peak
@@ -82,7 +82,7 @@ def _text(value: Figure, look: Look) -> str:
 
 
 def _reasons(found: Comparison) -> tuple[str, ...]:
-    """Give why figures are missing, each reason once."""
+    """Return why figures are missing, each reason once."""
     every = (*found.parts, found.peak)
     predicted, measured = [p.predicted for p in every], [p.measured for p in every]
     reasons = [
@@ -99,7 +99,7 @@ def _covered(tree: Tree, look: Look) -> tuple[Line, ...]:
     peak = tree.done.peak_memory
     aliases = peak.tensors - peak.sized - peak.skipped
     text = (
-        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} took memory,"
+        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} allocate;"
         f" {thousands(aliases)} shared it"
     )
     unsized = f", {thousands(peak.skipped)} of unknown size" if peak.skipped else ""

@@ -43,12 +43,12 @@ class MemoryScreen(SideScreen):
         return self._step
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the view."""
+        """Return the view."""
         self._set_cursor(look.session)
         return memory_lines(look, self._step, rows, narrow=self.is_narrow)
 
     def status(self, look: Look) -> Line:
-        """Give what the cursor is on."""
+        """Return what the cursor is on."""
         return cursor_line(look, self._step, ((_PROVENANCE, "faint"),))
 
     def _set_cursor(self, session: Session) -> None:

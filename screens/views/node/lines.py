@@ -57,10 +57,10 @@ class Around(Struct, frozen=True):
 
 
 def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
-    """Give the whole body, as long as it is."""
+    """Return the whole body, as long as it is."""
     tree = look.tree
     if tree is None:
-        return words("this node is not in the tree any more", look)
+        return words("this node is no longer in the tree", look)
     parts = (
         _identity(tree, look),
         *_inner_parts(tree, around, look),
@@ -140,7 +140,7 @@ def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
 
 
 def _parts(tree: Tree, look: Look) -> tuple[Line, ...]:
-    """Give the modules inside with their parameters, where there is nothing else to tell."""
+    """Return the modules inside with their parameters, where there is nothing else to tell."""
     found = slowest_children(look.session, look.node, most=_MOST)
     if not found:
         return ()

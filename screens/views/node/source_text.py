@@ -53,6 +53,6 @@ def _read(file: str, first: int, last: int) -> tuple[str, ...]:
     with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         found = os.fstat(opened.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-            raise OSError(0, "no plain file of a sensible size")
+            raise OSError(0, "not a regular file, or too large")
         raw = tuple(islice(opened, first - 1, last))
     return tuple(safe(line.decode("utf-8", "replace").rstrip().expandtabs(4)) for line in raw)

@@ -39,7 +39,7 @@ _MARKS: dict[Level, tuple[str, str]] = {
 def rank_lines(
     workspace: Workspace, now: float, selected: int, look: Look, rows: int
 ) -> tuple[Line, ...]:
-    """Give the screen's rows: header, sentences, table; the selected row is in sight.
+    """Return the screen's rows: header, sentences, table; the selected row is in sight.
 
     Args:
         workspace: the ranks.
@@ -170,11 +170,11 @@ def _bar(one: RankRow, longest: float, look: Look, taken: int) -> list[Span]:
 def difference_lines(
     first: Rank, second: Rank, found: tuple[ModuleDifference, ...], look: Look
 ) -> tuple[Line, ...]:
-    """Give two ranks module by module; the title and the names of the columns come first."""
+    """Return two ranks module by module; the title and the names of the columns come first."""
     names = (f"rank {first.number}", f"rank {second.number}")
     title = row(((f"{names[0]} and {names[1]}, module by module", "strong ink"),), EMPTY, look)
     note = words(
-        "own time of one forward, without modules called inside; backward passes have no modules."
+        "self time per forward; backward passes are not known per module."
         f" {_summary(first, second)}",
         look,
     )
@@ -200,11 +200,11 @@ def _summary(first: Rank, second: Rank) -> str:
         left, right = known(getattr(mine, part)), known(getattr(theirs, part))
         if left is not None and right is not None:
             said.append(f"{part} {signed(left - right, 'ms')} ms")
-    return f"Of a step: {', '.join(said)}." if said else ""
+    return f"Per step: {', '.join(said)}." if said else ""
 
 
 def signed(seconds: float, unit: TimeUnit) -> str:
-    """Give a difference with its sign."""
+    """Return a difference with its sign."""
     return ("+" if seconds >= 0 else "−") + column_time(abs(seconds), unit)
 
 
@@ -223,5 +223,5 @@ def _module_row(one: ModuleDifference, unit: TimeUnit, room: int, look: Look) ->
 
 
 def look_of(cells: int, glyphs: Glyphs) -> Look:
-    """Give a look at no session: what is drawn here speaks of several."""
+    """Return a look at no session: what is drawn here speaks of several."""
     return Look(NOTHING, 0, 0.0, cells, glyphs)

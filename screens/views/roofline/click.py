@@ -13,7 +13,7 @@ REACH = 2
 
 
 def node_under(view: RooflineView, node: int, size: tuple[int, int], at: tuple[int, int]) -> int:
-    """Give the node at a cell of the view; where there is none, the selected one.
+    """Return the node at a cell of the view; where there is none, the selected one.
 
     Args:
         view: the points and their order.
@@ -40,7 +40,7 @@ def _of_list(view: RooflineView, node: int, line: int, rows: int) -> int:
 
 
 def _of_plot(view: RooflineView, node: int, at: tuple[int, int], size: tuple[int, int]) -> int:
-    """Give the nearest point; of several in one cell the one that takes the most time."""
+    """Return the nearest point; of several in one cell the one that takes the most time."""
     head = head_rows(size[1])
     column, row = at[0] - SCALE, at[1] - head
     found, now = view.parts, view.now

@@ -67,7 +67,7 @@ def form_for(cells: int, rows: int) -> Form:
 
 
 def roofline_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
-    """Give the whole view, ``rows`` lines of ``look.cells``."""
+    """Return the whole view, ``rows`` lines of ``look.cells``."""
     if look.tree is None:
         return _sentence("the roofline needs the tree, which is not known yet", look, rows)
     if view.parts is None:
@@ -155,7 +155,7 @@ def no_roofs(session: Session) -> str:
 
 
 def head_rows(rows: int) -> int:
-    """Give the rows above a plot of so many rows: the title, and in a tall one the unit."""
+    """Return the rows above a plot of so many rows: the title, and in a tall one the unit."""
     return HEAD + (rows >= TALL_PLOT)
 
 
@@ -171,7 +171,7 @@ def _plot(look: Look, view: RooflineView, at: Standing, rows: int) -> list[Line]
 
 
 def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
-    """Give the first row: how the plot is read, and what its points stand for."""
+    """Return the first row: how the plot is read, and what its points stand for."""
     legend, initials = _legend(look), _legend(look, initials=True)
     rates = f"  {scale_of(view.y).unit}" if with_unit and view.is_placed else ""
     unit = f"{rates} by FLOP/B" if rates else ""
@@ -193,7 +193,7 @@ def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
 
 
 def _legend(look: Look, *, initials: bool = False) -> Line:
-    """Give the small and the large point of each bound with its name, or the initial of it."""
+    """Return the small and the large point of each bound with its name, or the initial of it."""
     spans: list[tuple[str, str]] = []
     for small, kind in zip(look.glyphs.small, KINDS, strict=True):
         name = kind[0].upper() if initials else kind
@@ -231,7 +231,7 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
 
 
 def status_row(look: Look, view: RooflineView) -> Line:
-    """Give the row above the keys: how much lies far below its roof, and whose roofs they are."""
+    """Return the row above the keys: how much lies far below its roof, and whose roofs they are."""
     parts = status_parts(view)
     taken = sum(map(line_width, parts)) + 2
     ceilings = look.session.ceilings

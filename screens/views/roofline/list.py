@@ -24,7 +24,7 @@ _LEAST_NAME = 8
 
 
 def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
-    """Give the heading, where there is room for it, and as many nodes as fit."""
+    """Return the heading, where there is room for it, and as many nodes as fit."""
     body = list_rows(rows)
     rank = view.rank(look.node)
     top = view.first_row(look.node, body)
@@ -38,14 +38,14 @@ def list_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
 
 
 def thumb(look: Look, view: RooflineView, rows: int) -> range:
-    """Give the rows beside the list that say which part of it is shown; none where all is."""
+    """Return the rows beside the list that say which part of it is shown; none where all is."""
     body = list_rows(rows)
     found = thumb_rows(len(view.order), view.first_row(look.node, body), body)
     return range(found.start + rows - body, found.stop + rows - body)
 
 
 def list_rows(rows: int) -> int:
-    """Give how many of so many rows are nodes: all, or all but the heading."""
+    """Return how many of so many rows are nodes: all, or all but the heading."""
     return rows - 1 if rows >= LEAST_LIST else max(rows, 1)
 
 

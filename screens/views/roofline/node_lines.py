@@ -18,7 +18,7 @@ _UNIT = 7
 
 
 def detail_lines(look: Look, at: Standing) -> tuple[Line, ...]:
-    """Give one figure a row, under the node's name."""
+    """Return one figure a row, under the node's name."""
     title = section(fitted(at.name, look.inner - 4, look.glyphs.ellipsis), _provenance(at), look)
     why = list(words(at.why, look))[:2] if at.why else []
     return (
@@ -27,15 +27,15 @@ def detail_lines(look: Look, at: Standing) -> tuple[Line, ...]:
         _figure("reaches", _rate(at.reaches, at, look), look),
         _figure(_roof_label(at), _rate(at.roof, at, look), look),
         _figure("of its roof", _share(at, look), look),
-        _figure("work per byte", _intensity(at, look), look),
+        _figure("arithmetic intensity", _intensity(at, look), look),
         _figure("time at the roof", _least(at, look), look),
-        _figure("the model would gain", _gain(at, look), look),
+        _figure("model speed-up at the roof", _gain(at, look), look),
         *why,
     )
 
 
 def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list[Line]:
-    """Give the same in at most three rows; in one row the name and the share of the roof."""
+    """Return the same in at most three rows; in one row the name and the share of the roof."""
     rank = view.rank(look.node)
     place = (
         f"{thousands(rank + 1)} of {thousands(len(view.order))} by time" if rank is not None else ""
@@ -67,12 +67,12 @@ def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list
 
 
 def _provenance(at: Standing) -> str:
-    return "" if at.is_part else "its parts together"
+    return "" if at.is_part else "achieved, children"
 
 
 def _roof_label(at: Standing) -> str:
     if at.roof_name == "mixed":
-        return "roofs of its parts"
+        return "attainable, children"
     return f"roof here, {at.roof_name}" if at.roof_name else "roof here"
 
 
@@ -110,7 +110,7 @@ def _rate(per_second: float | None, at: Standing, look: Look) -> Line:
 
 
 def _mark(at: Standing, look: Look) -> str:
-    """Give the sign of a figure that is no exact count of the FLOPs."""
+    """Return the sign of a figure that is no exact count of the FLOPs."""
     if at.unit == "B/s":
         return ""
     if at.bounded is not None:
@@ -133,7 +133,7 @@ def _least(at: Standing, look: Look) -> Line:
 
 
 def _gain(at: Standing, look: Look) -> Line:
-    """Give a prediction: at most two digits, and marked."""
+    """Return a prediction: at most two digits, and marked."""
     if at.gain is not None:
         return _split(share(at.gain), look.glyphs.about)
     if at.share is not None and at.share >= 1:

@@ -66,11 +66,11 @@ class Grid:
         return inside and self.taken(column, row, cells) == 0
 
     def taken(self, column: int, row: int, cells: int) -> int:
-        """Give how many cells of a run are not empty."""
+        """Return how many cells of a run are not empty."""
         return sum(c != " " for c in self._characters[row][column : column + cells])
 
     def line(self, row: int) -> Line:
-        """Give one row as a line."""
+        """Return one row as a line."""
         spans: list[tuple[str, str]] = []
         for character, role in zip(self._characters[row], self._roles[row], strict=True):
             if spans and (spans[-1][1] == role or character in ("", " ")):
@@ -97,7 +97,7 @@ def scale_of(axis: Axis) -> Scale:
 
 
 def plot_lines(look: Look, view: RooflineView, at: Standing | None, rows: int) -> list[Line]:
-    """Give ``rows`` lines of ``look.cells`` with the plot, its axes and their labels.
+    """Return ``rows`` lines of ``look.cells`` with the plot, its axes and their labels.
 
     Args:
         look: the session, the width and the set of characters.
@@ -131,7 +131,7 @@ def _framed(grid: Grid, axis: Axis, glyphs: Glyphs) -> Iterator[Line]:
 
 
 def _row(axis: Axis, value: float, rows: int) -> int | None:
-    """Give the row of a value, counted from the top; None beyond the axis."""
+    """Return the row of a value, counted from the top; None beyond the axis."""
     height = rows - axis.place(value, rows)
     return min(int(height + 1e-9), rows - 1) if -1e-9 <= height <= rows + 1e-9 else None
 
@@ -161,7 +161,7 @@ def _put_dots(grid: Grid, dots: Dots, role: str) -> None:
 
 
 def _shown_roofs(view: RooflineView) -> tuple[list[Roof], list[Roof]]:
-    """Give the roofs that the model computes under, and higher ones that it could."""
+    """Return the roofs that the model computes under, and higher ones that it could."""
     every = view.roofs.compute
     main = [roof for roof in every if roof.flops] or list(every[:1])
     highest = max((roof.flops_per_second for roof in main), default=0.0)
@@ -206,7 +206,7 @@ def _draw_points(grid: Grid, view: RooflineView, look: Look) -> None:
 
 
 def point_of(spot: Spot, glyphs: Glyphs) -> str:
-    """Give a point by what holds it back and by its size: no colour is needed to tell it."""
+    """Return a point by what holds it back and by its size: no colour is needed to tell it."""
     is_large = spot.size == LARGE
     if spot.kind is None:
         return glyphs.points[is_large]
@@ -278,7 +278,7 @@ def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> 
 
 
 def _free_place(grid: Grid, column: int, row: int, cells: int) -> tuple[int, int] | None:
-    """Give the first cell and the row for a label of the point at (column, row): rule 2."""
+    """Return the first cell and the row for a label of the point at (column, row): rule 2."""
     over = max(0, min(column - cells // 2, grid.columns - cells))
     places = [(over, row + 2), (over, row + 3), (column + 2, row), (column - cells - 1, row)]
     places += [(over, row - 2), (over, row - 3), (over, row + 1), (over, row - 1)]
@@ -298,7 +298,7 @@ def _free_place(grid: Grid, column: int, row: int, cells: int) -> tuple[int, int
 
 
 def _below(view: RooflineView, columns: int, look: Look) -> tuple[Line, Line]:
-    """Give the lower axis and its labels: the unit, the ridge, and the decades that have room."""
+    """Return the lower axis and its labels: the unit, the ridge, and the decades that have room."""
     glyphs = look.glyphs
     axis = Grid(columns, 1)
     labels = Grid(columns + 2, 1)  # A label may reach over the end of the axis.

@@ -36,13 +36,13 @@ class RooflineScreen(PointedScreen):
         self.view = RooflineView()
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the plot, the nodes by time, and the selected node."""
+        """Return the plot, the nodes by time, and the selected node."""
         self.view.update(look.session, look.now)
         self._rows = rows
         return roofline_lines(look, self.view, rows)
 
     def status(self, look: Look) -> Line:
-        """Give how much of the forward lies far below its roof."""
+        """Return how much of the forward lies far below its roof."""
         return status_row(look, self.view)
 
     def touched(self, x: int, y: int) -> None:

@@ -49,7 +49,7 @@ class Drawn(Struct, frozen=True):
 
 
 def flame_lines(look: Look, drawn: Drawn, rows: int) -> tuple[Line, ...]:
-    """Give at most ``rows`` lines: a title, what is selected, and as many levels as fit."""
+    """Return at most ``rows`` lines: a title, what is selected, and as many levels as fit."""
     tree = look.tree
     if tree is None:
         return (section("one forward", "", look), row((("no tree", "muted"),), EMPTY, look))
@@ -70,7 +70,7 @@ def flame_lines(look: Look, drawn: Drawn, rows: int) -> tuple[Line, ...]:
 
 
 def legend(look: Look, drawn: Drawn) -> Line:
-    """Give what the colours mean."""
+    """Return what the colours mean."""
     if not drawn.measured:
         tree = look.tree
         costs = "MACs" if tree is None or tree.has_forward else "parameters"
@@ -112,7 +112,7 @@ def _selected(look: Look) -> Line:
 
 
 def _figures(look: Look, drawn: Drawn, first: int, count: int) -> Line:
-    """Give the row of figures: of the selected node left, what is not drawn right."""
+    """Return the row of figures: of the selected node left, what is not drawn right."""
     session, node = look.session, look.node
     seconds, part = node_seconds(session, node), share(session, node)
     parts: list[Line] = []
@@ -146,7 +146,7 @@ def _not_drawn(drawn: Drawn, first: int, count: int) -> tuple[str, ...]:
 
 
 def _window(drawn: Drawn, selected: int, room: int) -> tuple[int, int]:
-    """Give the first level to show, and how many: the selected one and what is inside it."""
+    """Return the first level to show, and how many: the selected one and what is inside it."""
     levels = len(drawn.flame.levels)
     count = max(min(room, levels), 0)
     return max(min(selected + 2 - count, levels - count), 0), count
@@ -184,7 +184,7 @@ def _gap(glyphs: Glyphs) -> str:
 
 
 def _name(look: Look, drawn: Drawn, segment: Segment, *, is_marked: bool) -> Line:
-    """Give a block's name in exactly its cells, with the mark of what is selected."""
+    """Return a block's name in exactly its cells, with the mark of what is selected."""
     line = _fitting(look, drawn, segment, segment.cells - 1)
     if is_marked:
         return exact(_marked(look, drawn, segment, line), segment.cells)

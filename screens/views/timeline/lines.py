@@ -47,12 +47,12 @@ class _Plot(Struct, frozen=True):
 
 
 def plot_columns(cells: int) -> int:
-    """Give how many columns there are in a row of so many cells."""
+    """Return how many columns there are in a row of so many cells."""
     return max(cells - 2 - _label_cells(cells) - SCALE - 2 - FIGURE, 1)
 
 
 def timeline_lines(look: Look, rows: int, step: int | None = None) -> tuple[Line, ...]:
-    """Give at most ``rows`` lines: a title, the plots, the axis.
+    """Return at most ``rows`` lines: a title, the plots, the axis.
 
     Args:
         look: the session, the time and the width.
@@ -163,7 +163,7 @@ def _label_cells(cells: int) -> int:
 def _title(look: Look, along: Axis) -> Line:
     tick = look.session.tick
     window = f"p50 and p95 of the last {thousands(tick.window)} forwards, " if tick else ""
-    every = f"{along.step} s a column"
+    every = f"{along.step} s per column"
     said = window + every if look.cells >= WIDE else every
     return section(f"the last {_span(along.columns * along.step)}", said, look)
 
@@ -174,7 +174,7 @@ def _span(seconds: int) -> str:
 
 
 def _axis(look: Look, along: Axis) -> Line:
-    """Give the row of times; each is written from its column on."""
+    """Return the row of times; each is written from its column on."""
     end = "here" if look.session.playback is not None else "now"
     end = "the end" if look.session.ended is not None else end
     text, last = "", along.columns - len(end)

@@ -40,7 +40,7 @@ class FlameLayout:
         self._at = 0.0
 
     def of(self, session: Session, root: int, cells: int) -> Drawn:
-        """Give the blocks of a node over so many cells."""
+        """Return the blocks of a node over so many cells."""
         looked_at = (session.tree, session.timings is not None, root, cells)
         if looked_at != self._of:
             self._steady.clear()
@@ -84,7 +84,7 @@ class TimelineScreen(SideScreen):
         return self._zoomed[-1] if self._zoomed else 0
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give both parts, the lower one at the bottom."""
+        """Return both parts, the lower one at the bottom."""
         self._keep_zoom(look)
         drawn = self._layout.of(look.session, self.root, look.inner)
         below: tuple[Line, ...] = ()

@@ -27,7 +27,7 @@ EXACT = "exact"
 
 
 def statistic(value: float) -> str:
-    """Give a number with three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
+    """Return a number with three digits: ``−0.000400``, ``0.0213``, ``39.2K``, ``3.1e−06``."""
     if value == 0:
         return ZERO
     if not math.isfinite(value):
@@ -44,7 +44,7 @@ def statistic(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Give a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
+    """Return a share as percent without its sign, in five cells: ``0.39``, ``12.3``, ``.0042``."""
     scaled = value * 100
     if scaled == 0:
         return ZERO
@@ -60,7 +60,7 @@ def percent(value: float) -> str:
 
 
 def rough_percent(value: float) -> str:
-    """Give an estimate as percent, two digits at most: ``~0.38``, ``~12``."""
+    """Return an estimate as percent, two digits at most: ``~0.38``, ``~12``."""
     scaled = value * 100
     if scaled == 0:
         return ZERO
@@ -75,17 +75,17 @@ def rough_percent(value: float) -> str:
 
 
 def decibels(value: float) -> str:
-    """Give signal over noise: ``38.2``."""
+    """Return signal over noise: ``38.2``."""
     return f"{value:.1f}".replace("-", "−")
 
 
 def noise_text(found: Figure, look: Look) -> str:
-    """Give signal over noise as text; where nothing is lost it says so."""
+    """Return signal over noise as text; where nothing is lost it says so."""
     return EXACT if is_exact(found) else figure_text(found, decibels, look)
 
 
 def cell(row: WeightRow, column: Column, look: Look) -> tuple[str, str]:
-    """Give the text and the role of a row in a column."""
+    """Return the text and the role of a row in a column."""
     if column in ("width", "predicted", "error") and not is_measurable(row):
         return (ZERO, "faint")
     found = figure(row, column)
@@ -129,17 +129,17 @@ def _width(found: TensorStatistics | None) -> str:
 
 
 def short_format(name: str) -> str:
-    """Give a format in four cells or so: ``int8``, ``fp8``, ``f32``."""
+    """Return a format in four cells or so: ``int8``, ``fp8``, ``f32``."""
     return _SHORT.get(name) or dtype(name)
 
 
 def long_format(name: str) -> str:
-    """Give a format in full: ``fp8 e4m3``."""
+    """Return a format in full: ``fp8 e4m3``."""
     return _LONG.get(name) or dtype(name)
 
 
 def figure_text(found: Figure | None, write: object, look: Look) -> str:
-    """Give a figure as ``write`` writes it; a dash where there is none, dots where not yet."""
+    """Return a figure as ``write`` writes it; a dash where there is none, dots where not yet."""
     if found is None:
         return PENDING
     if isinstance(found, Unknown):

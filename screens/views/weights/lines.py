@@ -39,13 +39,13 @@ from .table import table_lines
 
 PANEL_CELLS = 46
 WIDE_COLUMNS = 160
-RANDOM = "random weights: of an initialisation, not of a training"
+RANDOM = "randomly initialised weights"
 RANDOM_SHORT = "random weights"
 _METER = 12
 
 
 def weights_lines(look: Look, view: WeightsView, rows: int, *, narrow: bool) -> tuple[Line, ...]:
-    """Give the view.
+    """Return the view.
 
     Args:
         look: what is looked at.
@@ -92,7 +92,7 @@ def _title(look: Look, view: WeightsView) -> Line:
 
 
 def status_line(look: Look, scheme: Scheme) -> Line:
-    """Give what is going on, or what came of it; at the right what ``x`` would do."""
+    """Return what is going on, or what came of it; at the right what ``x`` would do."""
     session = look.session
     right: Line = ((f"x: {scheme_words(scheme)}", "faint"),)
     if is_measuring(session):
@@ -134,7 +134,7 @@ def _what_came(session: Session) -> str:
         told = latest.why or f"{many} measured"
         noise = latest.noise
         if not isinstance(noise, Unknown) and noise > 0:
-            told += f", two equal forwards differ by {percent(noise)} %"
+            told += f", repeated forwards differ by {percent(noise)} %"
         return f"{safe(told)}  {duration(latest.seconds)}"
     if known is not None and read is None:
         done = known.progress.tensors if known.progress is not None else 0
@@ -152,7 +152,7 @@ def _what_came(session: Session) -> str:
 
 
 def compact_lines(look: Look, weight: WeightRow | None, rows: int) -> list[Line]:
-    """Give the weight under the cursor in a few rows, the most telling first."""
+    """Return the weight under the cursor in a few rows, the most telling first."""
     if weight is None:
         return []
     title = f"{look.glyphs.rule} {safe(weight.name)} "

@@ -39,7 +39,7 @@ _LABEL = 11
 
 
 def panel_lines(look: Look, weight: WeightRow | None, rows: int) -> list[Line]:
-    """Give what is known of a weight, in at most ``rows`` lines."""
+    """Return what is known of a weight, in at most ``rows`` lines."""
     if weight is None:
         return []
     found = weight.statistics
@@ -50,7 +50,7 @@ def panel_lines(look: Look, weight: WeightRow | None, rows: int) -> list[Line]:
     elif found is None:
         parts.append(_not_there(look))
     elif found.moments is None:
-        parts.append(absent("values", safe(found.why_none) or "not told", look))
+        parts.append(absent("values", safe(found.why_none) or "not given", look))
     else:
         parts.append(_values(look, found, found.moments))
     if is_measurable(weight) and not weight.shared_with:
@@ -146,7 +146,7 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
     on = found.quantised_on
     sampled = on is not None and on.values < on.of
     where = f"on {count(on.values)} values" if sampled and on is not None else "all values"
-    lines = [section("signal over noise, dB", where, look)]
+    lines = [section("SQNR, dB", where, look)]
     groups = sorted({one.group for one in found.quantised if one.granularity == "group"})
     heads = ("tensor", "channel", *([f"group {groups[0]}"] if groups else []))
     lines.append(_table_row(look, "", tuple((head, "muted") for head in heads)))
@@ -165,7 +165,7 @@ def _quantisation(look: Look, found: TensorStatistics) -> list[Line]:
 
 
 def _width(look: Look, width: Width) -> Line:
-    """Give the width that is enough, its error, and what it saves, as far as there is room."""
+    """Return the width that is enough, its error, and what it saves, as far as there is room."""
     head: Line = (("fits", "muted"), ("  ", "ink"))
     stored = long_format(safe(width.format))
     if not width.saved_bytes:
@@ -180,7 +180,7 @@ def _pruning(look: Look, found: TensorStatistics) -> list[Line]:
     if not found.pruned:
         return [section("pruning", "", look), *absent("values", "no norm to lose", look)]
     losses = found.pruned[:4]
-    lines = [section("pruning", "what can go for a loss", look)]
+    lines = [section("pruning", "prunable at a given error", look)]
     heads = tuple((share(one.loss), "muted") for one in losses)
     lines.append(_table_row(look, "loss", heads))
     sparse = tuple((share(one.sparsity) if one.sparsity else "·", "ink") for one in losses)
@@ -204,15 +204,14 @@ def _structure(look: Look, found: TensorStatistics) -> list[Line]:
         lines.append(_channels(look, channels))
     packed = found.compression
     if packed is not None:
-        told = (
-            f"to {share(packed.planes_ratio)} by {safe(packed.codec)}, bound {share(packed.bound)}"
-        )
-        lines += _labelled(look, "packs", told)
+        told = f"{safe(packed.codec)} ratio {share(packed.planes_ratio)}"
+        told += f", entropy bound {share(packed.bound)}"
+        lines += _labelled(look, "compresses", told)
     return lines or [section("channels", "", look), *_whys(look, found, "channels")]
 
 
 def _channels(look: Look, channels: Channels) -> Line:
-    """Give what is dead, far out, or twice there; of the far out the first by their index."""
+    """Return what is dead, far out, or twice there; of the far out the first by their index."""
     outliers = _or_none(channels.outliers)
     if channels.first_outliers:
         outliers += f" ({', '.join(map(str, channels.first_outliers[:2]))})"

@@ -91,16 +91,16 @@ class WeightsScreen(PointedScreen):
             self.send(AnalyseParameters())
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Give the table, and the weight under the cursor."""
+        """Return the table, and the weight under the cursor."""
         self.view.update(look.session, self.node)
         self._rows = rows
         return weights_lines(look, self.view, rows, narrow=self.is_narrow)
 
     def status(self, look: Look) -> Line:
-        """Give what is going on, or what came of it."""
+        """Return what is going on, or what came of it."""
         session = look.session
         if self._waits and session.parameters is None and session.ended is None:
-            told = "the values are asked for, and come when the worker is ready for it"
+            told = "values requested from the worker"
             return row(((told, "muted"),), (), look)
         return status_line(look, self.scheme)
 
@@ -113,25 +113,25 @@ class WeightsScreen(PointedScreen):
         return now - self._busy_at < SAID_SECONDS
 
     def rows_as_csv(self) -> Callable[[], str]:
-        """Give what writes the rows, in the order that is shown."""
+        """Return what writes the rows, in the order that is shown."""
         from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415 # only for this
 
         rows = self.view.rows
         return lambda: csv_weights(rows)
 
     def selected_path(self) -> str:
-        """Give the full name of the weight under the cursor."""
+        """Return the full name of the weight under the cursor."""
         return self.view.name or super().selected_path()
 
     def row_text(self) -> str | None:
-        """Give the row under the cursor."""
+        """Return the row under the cursor."""
         from tui_profiler.reports.csv.weights import csv_weights  # noqa: PLC0415
 
         weight = self.view.row
         return csv_weights((weight,)).splitlines()[1] if weight is not None else None
 
     def panel_text(self) -> str | None:
-        """Give all that is known of the weight under the cursor."""
+        """Return all that is known of the weight under the cursor."""
         look = Look(self.session, self.node, self.now(), PANEL_CELLS, self.glyphs)
         lines = panel_lines(look, self.view.row, _MOST_PANEL_ROWS)
         return "\n".join(text(line).rstrip() for line in lines) + "\n" if lines else None
@@ -174,7 +174,7 @@ class WeightsScreen(PointedScreen):
         """Show buffers, or parameters alone."""
         self.view.shows_buffers = not self.view.shows_buffers
         self.view.arrange()
-        self.say("buffers are shown" if self.view.shows_buffers else "parameters alone are shown")
+        self.say("buffers are shown" if self.view.shows_buffers else "buffers hidden")
 
     # Asking.
 
@@ -207,13 +207,13 @@ class WeightsScreen(PointedScreen):
         waits = self._waits and self.session.parameters is None
         self._waits = False
         if waits or is_measuring(self.session) or is_reading(self.session):
-            self._ask(StopAnalysing(), "stopped: what is known stays")
+            self._ask(StopAnalysing(), "stopped; results are kept")
         else:
-            self.say("nothing is read or measured now")
+            self.say("nothing to stop")
 
     def _changing(self, what: str) -> str:
         said = f"{what}: {scheme_words(self.scheme)}"
-        return said if self.is_narrow else f"{said}; the model's own weights stay as they are"
+        return said if self.is_narrow else f"{said}; the model's weights are not changed"
 
     def _ask(self, request: Request, said: str) -> None:
         why_not = self._why_not(request)
@@ -226,7 +226,7 @@ class WeightsScreen(PointedScreen):
             self._asked_at = (self.session.parameters, self.session.sensitivity)
 
     def _why_not(self, request: Request) -> str:
-        """Give why nobody would carry a request out; empty where somebody would."""
+        """Return why nobody would carry a request out; empty where somebody would."""
         if self.session.hello is None:
-            return "the worker starts, and takes no request yet"
+            return "the worker is starting"
         return why_not_now(self.session, type(request).__name__)

@@ -35,7 +35,7 @@ _LEAST_NAME = 21
 
 
 def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
-    """Give the heading and as many rows as fit."""
+    """Return the heading and as many rows as fit."""
     body = body_rows(rows)
     columns = columns_for(look, view)
     if not view.rows:
@@ -54,17 +54,17 @@ def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
 
 
 def body_rows(rows: int) -> int:
-    """Give how many of so many rows are weights: all, or all but the heading."""
+    """Return how many of so many rows are weights: all, or all but the heading."""
     return rows - 1 if rows >= 3 else max(rows, 1)
 
 
 def first_row(view: WeightsView, body: int) -> int:
-    """Give the first row that is shown: the cursor's is in the middle where it can be."""
+    """Return the first row that is shown: the cursor's is in the middle where it can be."""
     return max(0, min(view.at - body // 2, len(view.rows) - body))
 
 
 def columns_for(look: Look, view: WeightsView) -> tuple[Column, ...]:
-    """Give the columns that there is room for; sensitivity's once there are figures of it."""
+    """Return the columns that there is room for; sensitivity's once there are figures of it."""
     has_sensitivity = has_sensitivities(look.session)
     shown = [name for name in _COLUMNS if has_sensitivity or name not in ("predicted", "error")]
     for name in _YIELD:
@@ -119,6 +119,6 @@ def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:
 
 
 def short_name(name: str) -> str:
-    """Give a full name without the ``.weight`` that most end in."""
+    """Return a full name without the ``.weight`` that most end in."""
     plain = safe(name)
     return plain.removesuffix(".weight") or plain

@@ -1,4 +1,4 @@
-"""Loads damaged files with torch and safetensors, in a process of its own, and compares values.
+"""Loads damaged files with torch and safetensors, in a separate process, and compares values.
 
 It says what a file would have done to someone who loaded it: an error, the same values, or other
 values without a word.
@@ -36,7 +36,7 @@ class Loader:
         self._end()
 
     def load(self, path: Path, seed: str) -> str:
-        """Give ``error``, ``same``, ``differs`` or ``crash`` for a damaged copy of a seed."""
+        """Return ``error``, ``same``, ``differs`` or ``crash`` for a damaged copy of a seed."""
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None

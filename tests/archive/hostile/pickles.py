@@ -21,7 +21,7 @@ P4 = b"\x80\x04"
 
 
 def malicious(canary: Path) -> dict[str, bytes]:
-    """Give every malicious pickle that would touch ``canary``."""
+    """Return every malicious pickle that would touch ``canary``."""
     command = text(f"touch {canary}")
     code = text(f"open({str(canary)!r}, 'w').close()")
     made = {

@@ -23,7 +23,7 @@ LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."
 
 
 def structures(large: bool) -> dict[str, bytes]:
-    """Give hostile files by name; ``large`` ones take seconds to make and hundreds of megabytes."""
+    """Return hostile files by name; ``large`` ones take seconds to make and hundreds of MB."""
     return {
         **misleading(),
         **shapes(),

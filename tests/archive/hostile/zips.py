@@ -38,7 +38,7 @@ def state_dict(**tensors: bytes) -> bytes:
 
 
 def torch_zip(pickled: bytes, storages: dict[str, bytes] | None = None) -> bytes:
-    """Give a zip as torch.save lays it out."""
+    """Return a zip as torch.save lays it out."""
     members = {"a/data.pkl": pickled, "a/byteorder": b"little", "a/version": b"3\n"}
     members |= {f"a/data/{key}": data for key, data in (storages or {"0": bytes(16)}).items()}
     return zipped(members)
@@ -57,7 +57,7 @@ def sound() -> bytes:
 
 
 def bomb(member: str, size: int) -> bytes:
-    """Give a torch file in which one member is ``size`` zeros, compressed to a thousandth."""
+    """Return a torch file in which one member is ``size`` zeros, compressed to a thousandth."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for kept, data in (("a/data.pkl", sound_pickle()), ("a/data/0", bytes(16))):
@@ -124,7 +124,7 @@ class Raw:
 
 
 def misleading() -> dict[str, bytes]:
-    """Give zip files that break one rule each."""
+    """Return zip files that break one rule each."""
     made = {}
     for label, member in (
         ("absolute", b"/etc/passwd"), ("upwards", b"a/../../x"), ("backslash", b"a\\b"),

@@ -195,7 +195,7 @@ def test_code_beside_a_config_never_runs_unasked(
     name = own_code(tmp_path / "model")
     error = refused(name)
     assert "code for it (" in error.failed.what
-    assert ".py), which is not run unasked" in error.failed.what
+    assert ".py), which needs --trust" in error.failed.what
     assert error.failed.remedies[0].command == "--trust"
     assert not list(tmp_path.rglob("canary"))
 

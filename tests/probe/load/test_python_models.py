@@ -29,7 +29,7 @@ NET = """
 
 @pytest.fixture
 def folder(tmp_path):
-    """Give a working directory; the interpreter forgets what was imported from it."""
+    """Yield a working directory; the interpreter forgets what was imported from it."""
     path, modules = list(sys.path), set(sys.modules)
     yield tmp_path
     sys.path[:] = path

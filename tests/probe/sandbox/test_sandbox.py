@@ -317,7 +317,7 @@ def content(folder: Path) -> list[str]:
 
 
 def emptied(folder: Path, seconds: float = 60) -> None:
-    """Wait until the broker has tidied up; it does so when the worker is gone."""
+    """Wait until the broker has tidied up; it does so when the worker has ended."""
     until = time.monotonic() + seconds
     while content(folder):
         assert time.monotonic() < until, content(folder)

@@ -59,7 +59,7 @@ def by_path(traced: Trace) -> dict[str, Node]:
 
 
 def in_window(model: nn.Module, traced: Trace) -> tuple[dict[str, float], WindowTimes]:
-    """Give the seconds of each operator by its path, and where the modules' time went."""
+    """Return the seconds of each operator by its path, and where the modules' time went."""
     operators = OperatorClock(traced.nodes, model)
     with torch.no_grad(), watched(model) as clock:
         for _ in range(3):

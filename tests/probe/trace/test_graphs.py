@@ -198,7 +198,7 @@ def test_a_course_that_depends_on_values_is_told_in_one_sentence() -> None:
     failed = failure("fx", Branching()).failed
 
     assert failed.what == (
-        "fx can make no graph of it: TraceError: symbolically traced variables cannot be used as "
+        "fx cannot build a graph: TraceError: symbolically traced variables cannot be used as "
         "inputs to control flow"
     )
     assert failed.at == f"{__file__}:{Branching.forward.__code__.co_firstlineno + 2}"

@@ -34,7 +34,7 @@ NOTHING: dict[TrialKind, tuple[nn.Module, str]] = {
     ),
     "remove-dropout-identity": (
         nn.Linear(3, 3),
-        "it has no dropout and no identity that does nothing",
+        "it has no no-op dropout or identity modules",
     ),
 }
 

@@ -147,7 +147,7 @@ def test_an_item_of_a_larger_batch_is_what_counts(results: dict[TrialKind, Trial
 
 def test_what_was_changed_is_told(results: dict[TrialKind, TrialResult]) -> None:
     assert results["fold-conv-bn"].detail == "2 batch norms folded into the convolutions before"
-    assert results["remove-dropout-identity"].detail == "3 modules taken out"
+    assert results["remove-dropout-identity"].detail == "3 modules removed"
     assert results["sdpa"].detail.startswith("1 attention put as one operator")
     assert results["channels-last"].detail.startswith("2 convolutions")
 

@@ -73,7 +73,7 @@ async def test_a_worker_tries_in_another_process_within_its_limits() -> None:
         session = await talk.until(lambda now: result_of(now, "channels-last", 0) is not None)
         stopped = result_of(session, "int8-dynamic")
         assert stopped is not None
-        assert (stopped.outcome, stopped.why) == ("stopped", "it was stopped")
+        assert (stopped.outcome, stopped.why) == ("stopped", "stopped")
         assert session.trial is None
         assert not worker.children()
         assert not folders(worker.pid)

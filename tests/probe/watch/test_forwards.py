@@ -267,7 +267,7 @@ def test_a_model_is_traced_by_fx_as_without_us() -> None:
 def test_no_forward_comes_and_it_says_that_itwaits() -> None:
     model = Net().eval()
     with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
-        viewer.until(lambda _: waits(viewer) == ["waits for the program's next forward"])
+        viewer.until(lambda _: waits(viewer) == ["waiting for the program's next forward"])
         viewer.until(lambda s: s.heard_at > 0)
         assert not has_tree(viewer.session)
 

@@ -165,7 +165,7 @@ def test_a_block_that_ends_ends_the_watching_and_says_so() -> None:
     viewer.until(lambda _: viewer.is_hung_up_on)
     assert viewer.session.loop is not None
     assert (viewer.session.loop.state, viewer.session.loop.detail) == (
-        *("finished", "the program watches it no more"),
+        *("finished", "the program no longer watches it"),
     )
     wait_until(is_put_back)
 

@@ -1,4 +1,4 @@
-"""A program that watches models, in a process of its own: what it is told to do, it answers."""
+"""A program that watches models, in a separate process: what it is told to do, it answers."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def test_a_worker_tells_the_energy_of_a_forward_and_answers_for_replays() 
         conversation.source.send(ReplayNode(0))
         conversation.source.send(Pause())
         session = await conversation.until(lambda now: len(now.replays) == 2)
-        assert session.replays[-1].why_none == "something else was asked meanwhile"
+        assert session.replays[-1].why_none == "cancelled by another request"
         session = await conversation.until(
             lambda now: now.loop is not None and now.loop.state == "paused" and not now.loop.detail
         )

@@ -32,7 +32,7 @@ WISHES = [Wish(kind) for kind in TRIAL_KINDS] + [Wish("compile", node=1)]
 
 
 async def answers(file: Path, *, count: int, until_shown: bool) -> list[Message]:
-    """Give what a worker says until it has answered so many requests.
+    """Return what a worker says until it has answered so many requests.
 
     Args:
         file: that it is to open.

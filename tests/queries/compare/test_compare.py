@@ -420,7 +420,7 @@ def test_times_that_do_not_add_up_are_marked_and_not_ranked() -> None:
     alignment = compared.alignment
     assert alignment is not None
     stage = figure_pair(compared, alignment.nodes[2], "seconds")
-    assert stage.doubt == "B: its own and its children's times make 22 % of it"
+    assert stage.doubt == "B: self time and children add up to 22 % of it"
     assert ratio_text(stage) == UNAVAILABLE
     assert mark_of(stage) == "?"
     view = replace(first_view(compared, "seconds"), order="difference")

@@ -39,7 +39,7 @@ def test_another_dtype() -> None:
 def test_another_batch_says_what_one_item_takes() -> None:
     forms = difference(run(0.040), run(0.160, 8 * 4_089_000_000, batch=8))
     assert forms[1] == (
-        "p50 40.0 → 160 ms (+300 %), an item 40.0 → 20.0 ms (−50 %), MAC 4.09G → 32.7G"
+        "p50 40.0 → 160 ms (+300 %), per item 40.0 → 20.0 ms (−50 %), MAC 4.09G → 32.7G"
     )
     assert forms[2] == "p50 40.0 → 160 ms (+300 %), MAC 4.09G → 32.7G"
 

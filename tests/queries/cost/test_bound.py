@@ -340,7 +340,7 @@ def test_a_doubtful_roof_is_not_shown_as_a_share_and_its_most_is_said() -> None:
     assert found is not None
     assert (found.compute_share, found.ridge) == (None, None)
     assert dict(found.no_roof)["compute"].startswith("the float32 roof is not good enough: 0 of 9")
-    assert found.reason == "memory takes 57 % of the time at least, compute at most 2.6 %"
+    assert found.reason == "memory takes at least 57 % of the time, compute at most 2.6 %"
 
 
 def test_far_above_what_a_doubtful_roof_could_ask_a_module_is_unexplained() -> None:
@@ -371,7 +371,7 @@ def test_a_container_has_a_class_where_what_is_open_cannot_change_it(
         assert found.kind == "overhead"
         assert found.not_decided == pytest.approx(fc / (fc + act))
         assert sum(found.mix) == pytest.approx(act / (fc + act))
-        assert "is told on paper" in found.reason
+        assert "is estimated on paper" in found.reason
     assert why_not_decided(session, ROOT).startswith("the memory roof is not good enough")
     shares = [part.time_share for part in bound_shares(session).values()]
     assert sum(filter(None, shares)) == pytest.approx(act / (fc + act))
@@ -393,7 +393,7 @@ def test_a_node_whose_data_fits_in_a_cache_is_held_against_the_cache_s_roof() ->
     assert without is not None
     assert without.memory_share is not None
     assert without.memory_share > 1.64
-    assert without.reason == "faster than its memory roof: the data comes from a nearer cache"
+    assert without.reason == "above its memory roof: the data comes from a cache"
     assert found is not None
     assert found.memory_share == pytest.approx(without.memory_share / 4)
     assert found.kind == "memory"
@@ -513,9 +513,7 @@ def test_what_is_faster_than_memory_is_said_to_come_from_the_caches() -> None:
         found = bound(folded((*TRACED, fast, tick({FC: (seconds, seconds)}))), FC)
         assert found is not None
         assert found.kind == "memory"
-        assert (
-            found.reason == "faster than its memory roof: the data comes from a nearer cache"
-        ) == is_cached
+        assert (found.reason == "above its memory roof: the data comes from a cache") == is_cached
 
 
 @pytest.mark.parametrize(("seconds", "kind"), [(99e-6, "overhead"), (101e-6, "unexplained")])

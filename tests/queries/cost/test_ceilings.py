@@ -117,7 +117,7 @@ def test_ceilings_from_before_roofs_had_a_quality_go_by_the_cores_that_were_busy
     assert usable_roofs(replace(old, busy=0.11)).compute == {}
     busy = usable_roofs(replace(old, busy=1.8))
     assert (busy.compute, busy.op_seconds) == ({}, None)
-    assert busy.not_good["memory"] == "1.8 cores were busy elsewhere while it was measured"
+    assert busy.not_good["memory"] == "1.8 cores were busy during calibration, peaks may be low"
 
 
 def test_ceilings_go_over_the_wire_with_their_quality() -> None:

@@ -70,7 +70,7 @@ def test_a_short_time_decides_nothing(running: Account, reason: str) -> None:
 def test_idle_power_is_known_only_where_the_machine_rested() -> None:
     found = forward(measured(with_energy(totals(idle=Account(0.5, 20.0, 5)))))
 
-    why = Unknown("the idle machine was not measured: hold the model for some seconds")
+    why = Unknown("idle power was not measured: pause the model for some seconds")
     assert (found.idle_watts, found.above_idle_joules) == (why, why)
     assert found.joules == pytest.approx(0.1)
 

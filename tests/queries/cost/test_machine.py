@@ -76,6 +76,4 @@ def test_what_no_cache_holds_is_in_memory() -> None:
 
 
 def test_caches_of_the_processor_say_nothing_of_a_gpu() -> None:
-    assert working_set(measured(device="cuda:0"), CONV) == Unknown(
-        "it does not run on the processor"
-    )
+    assert working_set(measured(device="cuda:0"), CONV) == Unknown("it does not run on the CPU")

@@ -1,4 +1,4 @@
-"""Memory over one forward: columns, places and blocks; who is alive; predicted beside measured."""
+"""Memory over one forward: columns, places and blocks; who is alive; predicted and measured."""
 
 from __future__ import annotations
 

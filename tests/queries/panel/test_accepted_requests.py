@@ -52,17 +52,17 @@ def test_who_is_gone_is_asked_for_nothing_and_it_says_what_helps() -> None:
     session = folded((*TRACED, ALL))
     assert why_not_now(session, "Try") == ""
     for ended, said in (
-        (GONE, "there is no worker to ask; ctrl+r in the explorer starts one"),
+        (GONE, "no worker; ctrl+r in the explorer starts one"),
         (replace(GONE, is_script=True), "the script has ended; start it again in a shell"),
         (
             replace(GONE, attached=True),
-            "the program is gone; tui-profiler attach finds others",
+            "the program has ended; tui-profiler attach lists others",
         ),
     ):
         gone = folded((*TRACED, ALL, ended))
         assert why_not_now(gone, "Try") == said
         assert why_not_now(gone, "Seek") == "only a recording is played"
-    assert why_gone(folded((GONE,))) == "there is no worker to ask; ctrl+r starts one"
+    assert why_gone(folded((GONE,))) == "no worker; ctrl+r starts one"
 
 
 def test_a_recording_is_asked_after_its_worker_has_ended_as_before() -> None:

@@ -51,7 +51,7 @@ def test_what_is_missing_is_told_with_its_places() -> None:
     broken = replace(WHOLE, skipped=places, frames_skipped=3, is_whole=False, dropped=1200)
     assert damage(broken) == (
         "damaged: 3 frames skipped after 1.0 s, 7.5 s",
-        "cut off: it was not ended in order",
+        "cut off: no end record",
         "1,200 messages dropped by a slow disk",
     )
 

@@ -24,7 +24,7 @@ from tui_profiler.queries.panel.provenance import why
 def test_a_module_without_times_was_not_called() -> None:
     session = folded((*TRACED, tick({ROOT: (0.001, 0.001)})))
 
-    assert why(session, CONV).startswith("time: not called since the model runs ·")
+    assert why(session, CONV).startswith("time: not called so far ·")
 
 
 def test_a_module_without_times_may_have_been_left_out() -> None:

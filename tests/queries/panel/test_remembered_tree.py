@@ -78,8 +78,8 @@ def test_when_the_own_tree_is_to_be_expected() -> None:
 
 
 def test_what_has_changed() -> None:
-    assert change(folded(traced(), opened())) == "the tree is the same as remembered"
-    assert change(opened()) == "the tree is the same as remembered"
+    assert change(folded(traced(), opened())) == "the tree equals the cached one"
+    assert change(opened()) == "the tree equals the cached one"
     assert change(EMPTY) == ""
     grown = replace(COSTS[0], macs=COSTS[0].macs + 1_200_000_000, parameters=2578)
     more = traced((*NODES, node(0, "x", "x", "Identity")), (grown, *COSTS[1:], COSTS[-1]))

@@ -32,7 +32,7 @@ from tui_profiler.session import EMPTY, Session, apply
 
 
 def of_others(session: Session, *, as_traced: bool = False) -> Session:
-    """Give the session whose last tick also met forwards of the other sort."""
+    """Return the session whose last tick also met forwards of the other sort."""
     assert session.tick is not None
     tick = replace(session.tick, as_traced=as_traced, others=7, others_share=0.04)
     return apply(session, tick)

@@ -11,7 +11,7 @@ TREE = "m M 0 0\n  a A 0 0"
 
 
 def watched(seconds: int, cost: Callable[[int], float]) -> Session:
-    """Give a session watched for so long, four ticks a second, ten forwards each."""
+    """Return a session watched for so long, four ticks a second, ten forwards each."""
     session = session_of(TREE)
     total = 0.0
     for tick in range(seconds * 4):

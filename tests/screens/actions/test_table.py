@@ -226,5 +226,4 @@ def test_the_last_row_offers_to_restart_what_can_be_restarted() -> None:
 
 def test_in_a_recording_a_key_stands_once_in_the_last_row() -> None:
     shown_keys = bar(Hello(1, 1, ALL), *MEASURED, WHOLE)
-    assert "p halt" in shown_keys
-    assert "pause" not in shown_keys
+    assert shown_keys.count("p pause") == shown_keys.count("pause") == 1

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def typed(*arguments: str) -> Chosen:
-    """Give what the options of a model mean."""
+    """Return what the options of a model mean."""
     found: list[Chosen] = []
 
     @click.command()
@@ -220,7 +220,7 @@ def test_a_mistake_of_ours_is_exit_code_70_and_a_file(
     monkeypatch.setattr("screens.cli.report.is_recording", mistaken)
     assert main(["report", "net", "--measure", "1"]) == 70
     said = capsys.readouterr().err
-    assert "by a mistake of ours" in said
+    assert "by a internal error" in said
     assert "Traceback" not in said
     assert "mistaken" in next(tmp_path.rglob("crash-*.txt")).read_text()
 

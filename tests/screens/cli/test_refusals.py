@@ -33,7 +33,7 @@ def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Give the sentence with which a command line is refused, before anything is done."""
+    """Return the sentence with which a command line is refused, before anything is done."""
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -55,19 +55,18 @@ def test_an_option_of_a_model_is_refused_beside_a_recording(
     [
         (
             ("report", "a.rec", "demo:cnn", "--batch", "4", "--trust"),
-            "A recording is what it was when it was made: leave out --batch, --trust.",
+            "A recording cannot be changed: leave out --batch, --trust.",
         ),
         (("report", "a.rec", "--measure", "1"), "cannot be measured again: leave out --measure."),
         (
             ("report", "--attach", "x", "--batch", "4"),
-            "A program that is attached to runs as it was started: leave out --batch.",
+            "An attached program cannot be changed: leave out --batch.",
         ),
         (("record", "--attach", "x", "-o", "b.rec", "--dtype", "float16"), "leave out --dtype."),
         (("compare", "a.rec --batch 4", "demo:cnn"), "leave out --batch."),
         (
             ("compare", "a.rec", "a.json", "--measure", "1"),
-            "A recording is what it was when it was made, and neither side is a model: leave out"
-            " --measure.",
+            "A recording cannot be changed, and neither side is a model: leave out --measure.",
         ),
         (("try", "demo:cnn", "a.rec"), "A recording cannot be changed: give a model."),
         (("verify", "a.rec"), "A recording cannot be counted again: give a model."),

@@ -25,7 +25,7 @@ from tui_profiler.session import Session
 def drawn(
     session: Session, chosen: tuple[ColumnName, ...], cells: int = 100, glyphs: Glyphs = UNICODE
 ) -> list[Line]:
-    """Give the header and all rows of a tree."""
+    """Return the header and all rows of a tree."""
     figures = Figures()
     figures.update(session)
     assert session.tree is not None

@@ -45,7 +45,7 @@ SIZES = [(120, 40), (80, 24), (200, 50), (60, 15)]
 
 
 class Stage:
-    """An app on a recorded session, at a time that stands still."""
+    """An app on a recorded session, at a time that paused."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.source = Recorded(messages)
@@ -275,7 +275,7 @@ async def test_a_model_that_waits_for_a_trial_is_neither_held_nor_let_go() -> No
     async with on_stage(messages) as (stage, pilot):
         await pilot.press("P", "P", "full_stop")
         assert stage.requests == []
-        assert "the model waits meanwhile: a change is tried" in screen_text(stage.app)
+        assert "model paused: a change is tried" in screen_text(stage.app)
 
 
 async def test_another_batch_size_is_asked_for() -> None:

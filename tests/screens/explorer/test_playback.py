@@ -33,7 +33,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def played(
     path: Path, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[ProfilerApp, Player, Pilot[int]]]:
-    """The app on a recording that stands still at its first figures."""
+    """The app on a recording that paused at its first figures."""
     player = Player(open_recording(path), clock=lambda: 0.0)
     spec = LoadSpec("resnet50", started_at=0.0)
     app = ProfilerApp(player, spec, lambda spec: player, clock=player.now)

@@ -90,7 +90,7 @@ async def test_place_and_folds_survive_the_worker_s_own_tree() -> None:
         assert own.nodes[after.selected].path == path
         assert after.unfolded == before.unfolded
         shown = screen_text(stage.app)
-        assert "the tree is the same as remembered" in shown
+        assert "the tree equals the cached one" in shown
         assert "remembered" not in shown.replace("the same as remembered", "")
 
 
@@ -119,10 +119,10 @@ def test_last_time_stands_beside_each_stage() -> None:
             ("✓ worker        pid 48213", "0.04 s    0.04 s"),
             ("✓ import torch  2.13.0, cpu build", "2.65 s    2.71 s"),
             ("◓ load model    resnet50, random weights", "0.73 s    0.94 s"),
-            ("· trace         will give the tree and what it costs", "–"),
+            ("· trace         build the tree and count costs", "–"),
         )
     ]
-    assert " about 0.2 s more, going by last time " in lines[11]
+    assert " about 0.2 s more, as last time " in lines[11]
 
 
 def test_it_says_when_it_takes_longer() -> None:

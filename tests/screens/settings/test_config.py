@@ -55,10 +55,10 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         ("theme = 3", "theme: there is no 3; there are auto"),
         ('columns = "params"', "columns: it is a list of names, not 'params'"),
         ('columns = ["params", "weight"]', "columns: there is no 'weight'; there are params"),
-        ('columns = ["bar", "bar"]', "columns: bar stands there twice"),
-        ("rate = 100", "rate: redraws a second are a number from 0.5 to 10, not 100"),
-        ("rate = true", "rate: redraws a second are a number from 0.5 to 10, not True"),
-        ("rate = nan", "rate: redraws a second are a number from 0.5 to 10, not nan"),
+        ('columns = ["bar", "bar"]', "columns: bar is listed twice"),
+        ("rate = 100", "rate: refreshes per second are a number from 0.5 to 10, not 100"),
+        ("rate = true", "rate: refreshes per second are a number from 0.5 to 10, not True"),
+        ("rate = nan", "rate: refreshes per second are a number from 0.5 to 10, not nan"),
         ("mouse = 1", "mouse: it is true or false, not 1"),
         ('keys = "x"', "keys: it is a table"),
         ("[keys]\nfly = 'x'", "keys: there is no action 'fly'"),
@@ -68,7 +68,7 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         ("[keys]\nsort = 'ctrl+c'", "keys: sort: ctrl+c always leaves the program"),
         ("[keys]\nsort = 'ctrl+q'", "keys: sort: ctrl+q always leaves the program"),
         ("[keys]\nsort = 'x'\nhottest = 'x'", "keys: hottest: x is taken by sort already"),
-        ("rate = = 2", "no TOML: "),
+        ("rate = = 2", "not valid TOML: "),
     ],
 )
 def test_what_is_wrong_is_named_by_line_and_the_rest_holds(

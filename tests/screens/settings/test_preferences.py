@@ -246,7 +246,7 @@ async def test_a_broken_memory_is_left_out_with_a_word(tmp_path: Path) -> None:
     kept.write("resnet50", Remembered(sort="macs"))
     break_the_only_file(tmp_path)
     async with explored(kept=kept) as (app, explorer, _):
-        assert "what was remembered is left out" in screen_text(app)
+        assert "saved view ignored" in screen_text(app)
         assert explorer.tree_widget.view.sort == "order"
 
 

@@ -76,7 +76,7 @@ def test_a_broken_file_is_left_out_with_a_word(tmp_path: Path, content: bytes) -
     file.write_bytes(content)
     found, said = kept.read("a")
     assert found == NOTHING
-    assert "cannot be read: what was remembered is left out" in said
+    assert "cannot be read: saved view ignored" in said
 
 
 def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
     kept.write("a", Remembered(sort="macs"))
     (file,) = tmp_path.iterdir()
     file.write_bytes(b" " * (MOST_BYTES + 1))
-    assert kept.read("a") == (NOTHING, f"{file.name} is too long: what was remembered is left out")
+    assert kept.read("a") == (NOTHING, f"{file.name} is too long: saved view ignored")
 
 
 def test_only_so_many_files_are_kept_the_oldest_go(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_only_so_many_files_are_kept_the_oldest_go(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     kept = Memory(tmp_path / "file" / "state")
-    assert "is not kept" in kept.write("a", Remembered(sort="macs"))
+    assert "are not saved" in kept.write("a", Remembered(sort="macs"))
     found, said = kept.read("a")
     assert found == NOTHING
     assert said

@@ -163,9 +163,7 @@ def test_every_row_is_as_wide_as_the_screen_and_safe(
 
 @pytest.mark.parametrize("cells", [60, 80, 120])
 def test_a_state_that_says_much_leaves_room_for_whose_it_is(cells: int) -> None:
-    finished_so = State(
-        "finished", "finished", "not run: parameters only: there is no forward pass"
-    )
+    finished_so = State("finished", "finished", "not run: parameters only: no forward pass")
     looks = SideLook("weights.pt", "", finished_so, "")
     at = CompareLook(pair(), first_view(pair(), "macs"), (), (looks, looks), "")
     drawn = [text(line) for line in side_lines(at, look_of(cells, ASCII))]

@@ -1,4 +1,4 @@
-"""``C`` in the explorer: its model held against a second side, in turns where both can run."""
+"""``C`` in the explorer: its model paused against a second side, in turns where both can run."""
 
 from __future__ import annotations
 
@@ -150,4 +150,4 @@ def test_only_a_model_that_runs_is_held_in_turns(session: Session, takes_turns: 
     screen = compare_here(UNICODE, Opened("a", session), other, asked.append, measuring=True)
 
     screen._two.newest = Workspace(compared=(session, session))
-    assert (screen._two.turns() == "they run in turns") is takes_turns
+    assert (screen._two.turns() == "running in turns") is takes_turns

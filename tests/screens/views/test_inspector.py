@@ -148,7 +148,7 @@ def test_overhead_shows_what_calling_takes_where_it_decides():
     assert lines[0].endswith(" ○ overhead-bound ")
     assert " compute  ──────────────── 0.3 %   3.35 GFLOP/s " in lines
     assert " overhead ━━━━━━━━━━╸─────  67 %    1 × 20.0 µs " in lines
-    assert " calling its operators takes 67 % of the time   " in lines
+    assert " operator overhead takes 67 % of the time   " in lines
 
 
 def test_without_a_roof_of_its_dtype_the_bound_is_on_paper_and_says_so():
@@ -209,7 +209,7 @@ def test_each_gpu_has_a_row_with_its_figures():
     assert lines[3:7] == [
         " gpu 0    97 %  12.1 of 140 GiB    61 °C  412 W ",
         " gpu 1    97 %  12.1 of 140 GiB        –  412 W ",
-        "         ! held down by power cap               ",
+        "         ! throttled by power cap               ",
         "         –  no sensor                           ",
     ]
 

@@ -55,11 +55,11 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
     session = measured(FULL, replace(FULL, gpus=(GPU,)), grid_grams_per_kwh=360.0)
 
     assert part(session, "process") == [
-        "cores kept busy 1.50",
+        "busy cores 1.50",
         "parallel efficiency 75 %",
         "threads – the process is not ours",
         "resident 256 MiB",
-        "most resident so far 768 MiB",
+        "peak RSS 768 MiB",
     ]
     assert part(session, "caches") == [
         "level 1 2 × 1.00 KiB, each for 1 core",
@@ -68,7 +68,7 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
     assert part(session, "counters") == [
         "instructions 6.00G",
         "cycles 2.00G",
-        "instructions a cycle 3.00",
+        "instructions per cycle 3.00",
         "cache references 40.0M",
         "cache misses 25 % of references",
         "last-level misses – this processor, or virtual",
@@ -81,20 +81,20 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
         "fragmentation 25 % of reserved",
         "most allocated so far 900 B",
         "most reserved so far 1.17 KiB",
-        "gave back, tried again 3×",
+        "retries 3×",
         "out of memory never",
     ]
     assert part(session, "gpu 0: NVIDIA Fake")[:4] == [
         "power, now 310 W",
-        "power, mean of a second 300 W",
-        "power of its module – this GPU does not report it",
-        "power of its memory – this GPU does not report it",
+        "power, mean over 1 s 300 W",
+        "module power – this GPU does not report it",
+        "memory power – this GPU does not report it",
     ]
     assert part(session, "energy") == [
         "a forward 100 mJ counted over 10 s",
         "above idle 60.0 mJ",
         "FLOP a joule 190 KFLOP/J",
-        "CO₂ of a forward 1e-05 g at 360 g/kWh",
+        "CO₂ per forward 1e-05 g at 360 g/kWh",
         "processor packages 100 W, idle 40.0 W",
     ]
 
@@ -159,7 +159,7 @@ def test_an_estimate_wears_a_tilde_and_its_bounds() -> None:
         "energy estimated by its share of the time",
         "a forward ~50.0 mJ",
         "between 20.0 mJ to 80.0 mJ",
-        "a call touches 2.17 KiB, fits level 2, 16.0 KiB",
+        "working set 2.17 KiB, fits level 2, 16.0 KiB",
     ]
 
 
@@ -175,7 +175,7 @@ def test_a_replay_is_a_measurement_without_one() -> None:
 
 
 def test_a_replay_that_was_refused_says_why() -> None:
-    found = Replayed(CONV, "", "counter", (), None, 0.0, f"it fails by itself: {HOSTILE}")
+    found = Replayed(CONV, "", "counter", (), None, 0.0, f"it fails when run alone: {HOSTILE}")
     shown = of_node(apply(measured(), found))
 
     assert shown[0] == "energy estimated by its share of the time"

@@ -147,9 +147,9 @@ def test_beside_the_peak_it_is_said_which_step_is_listed():
 
 def test_a_recording_without_steps_says_so_and_shows_what_it_has():
     lines = drawn(fold(recorded()))
-    assert lines[1].startswith(" steps    –  the program that tells it is older than this figure")
+    assert lines[1].startswith(" steps    –  the program is older than this figure")
     assert any(line.startswith(" alive at the peak ") for line in lines)
-    assert any("predicted beside measured" in line for line in lines)
+    assert any("predicted and measured" in line for line in lines)
 
 
 def test_hostile_names_are_safe():

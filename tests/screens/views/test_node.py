@@ -85,7 +85,7 @@ def test_a_leaf_is_laid_out_as_drawn():
         # 115,605,504 multiply-adds of 4.6 pJ, 2,760,704 bytes of 12.5 to 325 pJ.
         " on paper                ~566 µJ to ~1.43 mJ                           ",
         "                         Horowitz, ISSCC 2014, 45 nm at 0.9 V          ",
-        " a call touches          –  the kernel does not describe this          ",
+        " working set          –  the kernel does not describe this          ",
         "                            machine's caches                           ",
     ]
 
@@ -305,7 +305,7 @@ async def test_its_keys_are_listed_and_lead_back():
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("o", "question_mark")
         await pilot.pause()
-        assert "the former sibling" in screen_text(stage.app)
+        assert "the previous sibling" in screen_text(stage.app)
         await pilot.press("escape")
         await pilot.pause()
         assert isinstance(stage.app.screen, NodeScreen)

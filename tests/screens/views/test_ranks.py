@@ -155,4 +155,4 @@ async def test_the_slow_rank_of_four_is_named_and_its_slow_module(
         assert isinstance(app.screen, RanksScreen)
 
         os.kill(straggler.program.pid, signal.SIGKILL)
-        await until(pilot, lambda: "gone: it hung up without a word" in screen_text(app))
+        await until(pilot, lambda: "gone: it disconnected" in screen_text(app))

@@ -139,8 +139,8 @@ def test_the_selected_point_is_marked_and_named_once_in_the_plot() -> None:
 
 def test_a_block_is_told_as_its_parts_together() -> None:
     shown = "\n".join(lines_of(session(), 120, 35, path="layer3"))
-    assert "its parts together" in shown
-    assert "roofs of its parts" in shown
+    assert "achieved, children" in shown
+    assert "attainable, children" in shown
 
 
 def test_before_times_there_are_roofs_and_a_sentence() -> None:

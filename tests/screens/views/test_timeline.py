@@ -113,7 +113,7 @@ async def test_before_times_it_is_on_paper_and_colour_comes_with_them() -> None:
 
 
 async def test_a_held_model_leaves_a_gap() -> None:
-    held = LoopState("paused", 20.0, 1, "model held")
+    held = LoopState("paused", 20.0, 1, "model paused")
     async with on_stage([*recorded(), held]) as (stage, pilot):
         await opened(pilot)
         before = screen_text(stage.app)

@@ -111,7 +111,7 @@ def test_what_is_not_finite_has_a_sign_and_a_word() -> None:
 
 
 def test_random_weights_say_that_they_are() -> None:
-    assert "random weights: of an initialisation, not of a training" in drawn(DECODER)[0]
+    assert "randomly initialised weights" in drawn(DECODER)[0]
     assert "random weights" in drawn(DECODER, 60, 11)[0]
     model = DECODER.model
     assert model is not None

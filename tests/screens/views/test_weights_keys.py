@@ -60,7 +60,7 @@ async def test_opening_asks_for_the_values_once_and_keys_ask_for_sensitivity() -
         ]
         await pilot.press("j", "x", "c", "c")
         await pilot.pause()
-        assert "nothing is read or measured now" in screen_text(stage.app)
+        assert "nothing to stop" in screen_text(stage.app)
         # bn1.weight has one axis; the values had not come yet.
         assert stage.requests[3:] == [StopAnalysing()]
         await pilot.press("a")
@@ -111,7 +111,7 @@ async def test_the_keys_of_a_view_are_listed_there_and_lead_back() -> None:
         await pilot.pause()
         listed = screen_text(stage.app)
         assert "keys of weights" in listed
-        assert "measure what the output loses by this weight" in listed
+        assert "measure the output error of changing this weight" in listed
         assert "unfold to that depth" not in listed
         await pilot.press("escape")
         assert shown(stage)

@@ -62,7 +62,7 @@ def test_silence_and_pause_say_how_long(now, paused_at, end):
 
 def test_a_held_model_says_how_to_let_it_run():
     held = folded((LoopState("paused", 7.0),), live())
-    assert header(held, 9.0).endswith(" ‖ model held 2 s · P lets it run ")
+    assert header(held, 9.0).endswith(" ‖ model paused 2 s · P resumes ")
 
 
 def test_a_forward_that_does_not_end_is_named():
@@ -80,7 +80,7 @@ def test_loading_counts_and_then_names_the_stage():
 def test_a_failure_names_its_stage():
     failed = folded((*LOADING, *TRACED, Failed("first run", "boom")))
     assert header(failed, 9.0).endswith(" ✗ first run failed   no times ")
-    assert status(failed).startswith(" worker 48213 is alive and waits for you ")
+    assert status(failed).startswith(" worker 48213 is idle: fix the input and press ctrl+r ")
 
 
 def test_a_request_that_failed_does_not_stop_the_rest():
@@ -132,12 +132,12 @@ def test_what_has_no_room_goes_before_the_way_to_restart():
 
 def test_the_status_row_tells_what_watching_costs():
     session = folded((tick(9.0),), live())
-    assert status(session).endswith("  profiling costs 0.8 % ± 0.3  dropped 0 ")
-    assert "profiling costs …  dropped 0 " in status(folded((*LOADING, *TRACED)))
+    assert status(session).endswith("  profiler overhead 0.8 % ± 0.3  dropped 0 ")
+    assert "profiler overhead …  dropped 0 " in status(folded((*LOADING, *TRACED)))
     faster = folded((Overhead(-0.004, -0.009, 0.001, 30),), session)
-    assert "profiling costs at most 0.1 % " in status(faster)
+    assert "profiler overhead at most 0.1 % " in status(faster)
     slower = folded((Overhead(-0.02, -0.03, -0.01, 12),), live())
-    assert "profiling costs too small to measure " in status(slower)
+    assert "profiler overhead too small to measure " in status(slower)
 
 
 def test_the_status_row_counts_the_nodes_that_did_not_fit_in_a_tick():

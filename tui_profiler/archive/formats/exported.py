@@ -68,7 +68,7 @@ def is_exported(archive: Zip) -> bool:
 
 
 def read_exported(archive: Zip) -> Found:
-    """Give what an archive of torch.export holds.
+    """Return what an archive of torch.export holds.
 
     Raises:
         ArchiveError: Its parts are damaged, or larger than any model's.
@@ -185,7 +185,7 @@ _CALL = re.compile(r"@\d+$")
 
 
 def _modules_of_program(archive: Zip, programs: Iterable[str]) -> list[ModuleEntry]:
-    """Give the modules that operators of the programs came from, in the order of their first one.
+    """Return the modules that operators of the programs came from, in the order of their first one.
 
     Raises:
         ArchiveError: A program is larger than any, or damaged.
@@ -280,7 +280,9 @@ def _described(meta: Json, member: str, archive: Zip, region: Region) -> Describ
         return "has no valid shape, strides and offset"
     stored = archive.members.get(member)
     if stored is None:
-        raise ArchiveError(f"names {member[:200]!a}, which is no member", region.file, region.where)
+        raise ArchiveError(
+            f"names {member[:200]!a}, which is not a member", region.file, region.where
+        )
     # Weights that were never real (FakeTensor) are kept as no bytes at all.
     if not stored.bytes:
         return Described(shape, strides, dtype, 0, None)
@@ -290,7 +292,7 @@ def _described(meta: Json, member: str, archive: Zip, region: Region) -> Describ
 
 
 def _numbers(entry: Json) -> tuple[int, ...] | None:
-    """Give numbers that are written as {"as_int": 3}; None where one is not, or is negative."""
+    """Return numbers that are written as {"as_int": 3}; None where one is not, or is negative."""
     if not isinstance(entry, list):
         return None
     numbers = []

@@ -35,7 +35,7 @@ def is_safetensors(region: Region) -> bool:
 
 
 def look_into_safetensors(region: Region) -> Found:
-    """Give what a safetensors file holds.
+    """Return what a safetensors file holds.
 
     Raises:
         ArchiveError: The header breaks a rule of the format.
@@ -56,7 +56,7 @@ def look_into_safetensors(region: Region) -> Found:
 
 
 def read_safetensors(region: Region) -> tuple[list[TensorEntry], dict[str, str]]:
-    """Give the tensors, in the order of their bytes, and the metadata of a file.
+    """Return the tensors, in the order of their bytes, and the metadata of a file.
 
     Raises:
         ArchiveError: The header breaks a rule of the format.
@@ -86,10 +86,10 @@ def _place(tensor: TensorEntry) -> tuple[int, int]:
 
 def _metadata(entry: Json, head: Region) -> dict[str, str]:
     if not isinstance(entry, dict):
-        raise head.error("__metadata__ is no JSON object")
+        raise head.error("__metadata__ is not a JSON object")
     texts = {key: value for key, value in entry.items() if isinstance(value, str)}
     if len(texts) != len(entry):
-        raise head.error("__metadata__ holds something else than text")
+        raise head.error("__metadata__ contains values that are not text")
     return texts
 
 

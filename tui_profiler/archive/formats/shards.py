@@ -27,7 +27,7 @@ LookInto = Callable[[Path], Found]
 
 
 def read_index(region: Region) -> dict[str, str] | None:
-    """Give the file of each tensor, by an index; None where the JSON text is something else.
+    """Return the file of each tensor, by an index; None where the JSON text is something else.
 
     Raises:
         ArchiveError: It is an index, and names files outside of its folder.
@@ -39,13 +39,13 @@ def read_index(region: Region) -> dict[str, str] | None:
     for name, file in weight_map.items():
         if not _is_plain(file):
             raise region.error(
-                f"places {name[:200]!a} in {str(file)[:200]!a}, which is no file beside it"
+                f"places {name[:200]!a} in {str(file)[:200]!a}, which is not a file beside it"
             )
     return {name: str(file) for name, file in weight_map.items()}
 
 
 def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto) -> Found:
-    """Give what all the files of an index hold together.
+    """Return what all the files of an index hold together.
 
     Args:
         path: Of the index.
@@ -74,7 +74,7 @@ def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto)
 
 
 def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
-    """Give what several files hold together. A file that cannot be read becomes a problem.
+    """Return what several files hold together. A file that cannot be read becomes a problem.
 
     Raises:
         ArchiveError: There are more files or tensors than any model has, or not one can be read.
@@ -184,7 +184,7 @@ _NOT_WEIGHTS = (
 
 
 def look_into_directory(path: Path, look_into: LookInto) -> Found:
-    """Give what a directory of weights holds.
+    """Return what a directory of weights holds.
 
     Args:
         path: The directory.

@@ -41,7 +41,7 @@ def is_torch_zip(archive: Zip) -> bool:
 
 
 def read_torch_zip(archive: Zip) -> Found:
-    """Give what a file of torch.save holds.
+    """Return what a file of torch.save holds.
 
     Raises:
         ArchiveError: Its pickle is damaged, or does what no honest one does.
@@ -145,7 +145,7 @@ class _LegacyStorages:
         return at
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Give where a storage lies.
+        """Return where a storage lies.
 
         Raises:
             ArchiveError: Its key is not among those that the file lists.
@@ -163,7 +163,7 @@ def is_torch_legacy(region: Region) -> bool:
 
 
 def read_torch_legacy(region: Region) -> Found:
-    """Give what an older file of torch.save holds.
+    """Return what an older file of torch.save holds.
 
     Raises:
         ArchiveError: It is cut short or damaged, or does what no honest file does.
@@ -223,7 +223,7 @@ class _NoStorages:
 
 
 def read_raw_pickle(region: Region) -> Found | None:
-    """Give what a bare pickle would import; None where the bytes are no pickle.
+    """Return what a bare pickle would import; None where the bytes are no pickle.
 
     Raises:
         ArchiveError: It begins as a pickle of protocol 2 or later, and is damaged.

@@ -50,7 +50,7 @@ def is_torchscript(archive: Zip) -> bool:
 
 
 def read_torchscript(archive: Zip) -> Found:
-    """Give what a TorchScript archive holds.
+    """Return what a TorchScript archive holds.
 
     Raises:
         ArchiveError: A pickle or the code is damaged, or larger than any model's.

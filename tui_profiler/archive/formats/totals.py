@@ -11,12 +11,12 @@ from tui_profiler.archive.reading.file_contents import Checksum, Content, Found,
 
 
 def bytes_of_storages(tensors: Iterable[TensorEntry]) -> int:
-    """Give the bytes of every storage that a tensor uses, each once."""
+    """Return the bytes of every storage that a tensor uses, each once."""
     return sum({tensor.storage: tensor.storage_bytes for tensor in tensors}.values())
 
 
 def parameters_of(tensors: Iterable[TensorEntry]) -> int:
-    """Give the elements of all tensors but known buffers and constants.
+    """Return the elements of all tensors but known buffers and constants.
 
     Tied weights (one storage, offset, shape and strides) count once; an expanded axis counts 1.
     """
@@ -46,7 +46,7 @@ def found_of(
     checksum: Checksum = "not checked",
     metadata: dict[str, str] | None = None,
 ) -> Found:
-    """Give what was gathered from one file, with its sums.
+    """Return what was gathered from one file, with its sums.
 
     Args:
         kind: What the file is.
@@ -80,7 +80,7 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def with_known_buffers(tensors: Sequence[TensorEntry]) -> list[TensorEntry]:
-    """Give the tensors with the statistics of batch norms marked as buffers.
+    """Return the tensors with the statistics of batch norms marked as buffers.
 
     A state dict does not say what is a buffer. These three names are written by torch.nn's norms
     alone, side by side, so that a ``running_mean`` with a ``running_var`` beside it is one.

@@ -42,7 +42,7 @@ class Gathering:
             )
 
     def path(self, above: str, key: str) -> str:
-        """Give the dotted path of what lies under ``key``.
+        """Return the dotted path of what lies under ``key``.
 
         Raises:
             ArchiveError: It, or all of them together, are longer than any model's.
@@ -115,7 +115,7 @@ class Gathering:
         self.tensors.append(entry if known else structs.replace(entry, role=role))
 
     def all_problems(self) -> tuple[Problem, ...]:
-        """Give the problems, with the count of those that are not listed."""
+        """Return the problems, with the count of those that are not listed."""
         if not self.unlisted_problems:
             return tuple(self.problems)
         more = f"and {self.unlisted_problems} more problems"

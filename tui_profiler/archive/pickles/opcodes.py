@@ -28,7 +28,7 @@ from tui_profiler.archive.reading import limits
 
 
 def _constant(value: object) -> Opcode:
-    """Give the opcode that pushes ``value``."""
+    """Return the opcode that pushes ``value``."""
 
     def push(state: PickleState, at: int) -> int:
         state.stack.append(value)
@@ -38,7 +38,7 @@ def _constant(value: object) -> Opcode:
 
 
 def _packed_number(layout: struct.Struct) -> Opcode:
-    """Give the opcode that pushes a number of a fixed layout."""
+    """Return the opcode that pushes a number of a fixed layout."""
     size = layout.size
 
     def push(state: PickleState, at: int) -> int:
@@ -78,7 +78,7 @@ def _written_float(state: PickleState, at: int) -> int:
 
 
 def _long_number(count_layout: struct.Struct) -> Opcode:
-    """Give the opcode that pushes a whole number of any length."""
+    """Return the opcode that pushes a whole number of any length."""
 
     def push(state: PickleState, at: int) -> int:
         (count,) = count_layout.unpack_from(state.chunk, at)
@@ -94,7 +94,7 @@ def _long_number(count_layout: struct.Struct) -> Opcode:
 
 
 def _text_of(count_layout: struct.Struct, encoding: str) -> Opcode:
-    """Give the opcode that pushes a text."""
+    """Return the opcode that pushes a text."""
 
     def push(state: PickleState, at: int) -> int:
         (count,) = count_layout.unpack_from(state.chunk, at)
@@ -107,7 +107,7 @@ def _text_of(count_layout: struct.Struct, encoding: str) -> Opcode:
 
 
 def _bytes_of(count_layout: struct.Struct) -> Opcode:
-    """Give the opcode that pushes bytes, of which only the length is kept."""
+    """Return the opcode that pushes bytes, of which only the length is kept."""
 
     def push(state: PickleState, at: int) -> int:
         (count,) = count_layout.unpack_from(state.chunk, at)
@@ -166,7 +166,7 @@ def _add(state: PickleState, target: object, items: list[object]) -> None:
         state.memory -= LIST_BYTES
         target.items = items if target.items is None else target.items + items
     else:
-        raise state.error("adds items to what is no list")
+        raise state.error("adds items to an object that is not a list")
 
 
 def _make_tuple(state: PickleState, at: int) -> int:
@@ -177,7 +177,7 @@ def _make_tuple(state: PickleState, at: int) -> int:
 
 
 def _short_tuple(count: int) -> Opcode:
-    """Give the opcode that makes a tuple of the last ``count`` values."""
+    """Return the opcode that makes a tuple of the last ``count`` values."""
 
     def push(state: PickleState, at: int) -> int:
         stack = state.stack
@@ -223,7 +223,7 @@ def _set_items(state: PickleState, at: int) -> int:
 
 def _set(state: PickleState, target: object, pairs: list[object]) -> None:
     if not isinstance(target, Mapping | Made):
-        raise state.error("sets items of what is no mapping")
+        raise state.error("sets items of an object that is not a mapping")
     if len(pairs) % 2:
         raise state.error("sets a key without a value")
     state.memory -= SLOT_BYTES * len(pairs)
@@ -265,7 +265,7 @@ def _import_from_stack(state: PickleState, at: int) -> int:
     name = state.stack.pop()
     module = state.stack.pop()
     if not isinstance(name, str) or not isinstance(module, str):
-        raise state.error("imports something whose name is no text")
+        raise state.error("imports a name that is not text")
     state.stack.append(state.name(module[: limits.LINE_BYTES], name[: limits.LINE_BYTES]))
     return at
 
@@ -299,7 +299,7 @@ def _set_state(state: PickleState, at: int) -> int:
     if isinstance(target, Made):
         target.state = value
     elif not isinstance(target, Mapping):
-        raise state.error("sets the state of what has none")
+        raise state.error("sets the state of an object without state")
     return at
 
 

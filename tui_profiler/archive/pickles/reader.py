@@ -39,7 +39,7 @@ class Pickle(Struct, frozen=True):
 
 
 def read_pickle(region: Region, start: int = 0) -> Pickle:
-    """Give what the pickle at ``start`` of a region describes.
+    """Return what the pickle at ``start`` of a region describes.
 
     Raises:
         ArchiveError: It is damaged, or does what no honest pickle does.

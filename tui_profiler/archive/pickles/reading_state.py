@@ -68,7 +68,7 @@ class PickleState:
         """Bytes that may still be taken."""
 
     def error(self, what: str) -> ArchiveError:
-        """Give the error that says ``what`` is wrong at this opcode."""
+        """Return the error that says ``what`` is wrong at this opcode."""
         return self.region.error(what, self.base + self.position)
 
     def refill(self, position: int) -> int:
@@ -90,7 +90,7 @@ class PickleState:
         return 0
 
     def take(self, position: int, count: int) -> bytes:
-        """Give ``count`` bytes from ``position`` on, within the chunk or not.
+        """Return ``count`` bytes from ``position`` on, within the chunk or not.
 
         Raises:
             ArchiveError: There are not so many.
@@ -102,7 +102,7 @@ class PickleState:
         return data
 
     def text(self, position: int, count: int, encoding: str) -> str | Skipped:
-        """Give a text; one that is too long is passed over.
+        """Return a text; one that is too long is passed over.
 
         Lone surrogates, which a pickle may hold, are written out: no wire or file takes them.
 
@@ -124,7 +124,7 @@ class PickleState:
         return Skipped(count)
 
     def line(self, position: int) -> tuple[bytes, int]:
-        """Give the bytes up to the end of the line, and the position behind it.
+        """Return the bytes up to the end of the line, and the position behind it.
 
         Raises:
             ArchiveError: The line has no end, or is too long.
@@ -150,7 +150,7 @@ class PickleState:
             self.memory -= _FAR_ENTRY_BYTES
 
     def get(self, index: int) -> object:
-        """Give what is remembered under a number.
+        """Return what is remembered under a number.
 
         Raises:
             ArchiveError: Nothing is.
@@ -170,7 +170,7 @@ class PickleState:
         return taken
 
     def name(self, module: str, name: str) -> Named:
-        """Give the value that stands for an import, with Python 2's names made Python 3's.
+        """Return the value that stands for an import, with Python 2's names made Python 3's.
 
         Raises:
             ArchiveError: There are too many different ones.

@@ -54,7 +54,7 @@ def gather(value: object, gathering: Gathering) -> tuple[Content, dict[str, str]
 
 
 def children(value: object) -> Iterator[tuple[str, object]]:
-    """Give what lies under the keys of a mapping, or the indices of a list; each key once."""
+    """Yield what lies under the keys of a mapping, or the indices of a list; each key once."""
     if isinstance(value, Mapping | Made) and value.pairs is not None:
         flat = iter(value.pairs)
         # As in a dict: a key that comes again keeps its place and takes the later value.
@@ -143,7 +143,7 @@ def _flatten(value: object, gathering: Gathering) -> None:
 
 
 def length_of(value: object) -> int:
-    """Give how many values a mapping, list or tuple holds, keys included."""
+    """Return how many values a mapping, list or tuple holds, keys included."""
     if isinstance(value, Mapping | Made):
         return len(value.pairs or ())
     return len(value) if isinstance(value, list | tuple) else 0
@@ -207,7 +207,7 @@ def _gather_module(root: object, gathering: Gathering) -> None:
 
 
 def _class_name(module: Made) -> str:
-    """Give the name of a module's class as the file has it."""
+    """Return the name of a module's class as the file has it."""
     maker: object = module.maker
     # copyreg._reconstructor(cls, object, None), as protocols 0 and 1 have it.
     if isinstance(maker, Named) and maker.name == "copyreg._reconstructor":

@@ -55,7 +55,7 @@ class Storages(Protocol):
     """Finds storages: in the members of a zip, or behind the pickles of a legacy file."""
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Give where a storage lies.
+        """Return where a storage lies.
 
         Raises:
             ArchiveError: It is not there, or has another size than the claim.
@@ -63,7 +63,7 @@ class Storages(Protocol):
 
 
 def claim_of(persistent: Persistent) -> StorageClaim | None:
-    """Give what a persistent id says of a storage; None where it is no id of a storage.
+    """Return what a persistent id says of a storage; None where it is no id of a storage.
 
     The id is (``storage``, class, key, location, number of elements) and, in legacy files, a sixth
     for views: (key of the view, offset in elements, elements) or None.
@@ -86,7 +86,7 @@ def claim_of(persistent: Persistent) -> StorageClaim | None:
 
 
 def _offset_of_view(view: object) -> int | None:
-    """Give the offset in (key, offset, elements), 0 for no view, None for anything else."""
+    """Return the offset in (key, offset, elements), 0 for no view, None for anything else."""
     match view:
         case None:
             return 0
@@ -104,7 +104,7 @@ class ZipStorages:
         self._known: dict[str, Storage] = {}
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Give where the member with the storage lies.
+        """Return where the member with the storage lies.
 
         Raises:
             ArchiveError: There is none, it is compressed, or it has another size than the claim.
@@ -120,7 +120,7 @@ class ZipStorages:
 
 
 def _located(archive: Zip, member: Member) -> Storage:
-    """Give where the values in a member lie.
+    """Return where the values in a member lie.
 
     Raises:
         ArchiveError: It is compressed, which torch never does to values, or does not lie where the
@@ -196,7 +196,7 @@ def is_tensor(value: object) -> bool:
 
 
 def describe(value: Made) -> Described | _Fault:
-    """Give the tensor that a call would rebuild, or what is wrong with it."""
+    """Return the tensor that a call would rebuild, or what is wrong with it."""
     maker = _maker(value)
     arguments = value.arguments
     # What nearly every tensor is, before the rarer forms.
@@ -230,7 +230,7 @@ def describe(value: Made) -> Described | _Fault:
                     return found
                 return structs.replace(found, is_plain=found.is_plain and is_plain, role=role)
         if not isinstance(inner, Made):
-            return "is no tensor inside"
+            return "does not contain a tensor"
         value = inner
     return "is wrapped in itself"
 
@@ -317,14 +317,14 @@ def _sparse(arguments: tuple[object, ...]) -> Described | _Fault:
 
 
 def _describe_plain(value: object) -> Described | _Fault:
-    """Give the tensor that one call rebuilds, without any wrapping."""
+    """Return the tensor that one call rebuilds, without any wrapping."""
     if not isinstance(value, Made) or not isinstance(value.arguments, tuple):
-        return "is no tensor inside"
+        return "does not contain a tensor"
     return _rebuilt(_maker(value), value.arguments)
 
 
 def _whole_numbers(value: object) -> tuple[int, ...] | None:
-    """Give a tuple, list or ``torch.Size`` of numbers from 0 on; None where it is none."""
+    """Return a tuple, list or ``torch.Size`` of numbers from 0 on; None where it is none."""
     if isinstance(value, Made) and _maker(value) == "torch.Size":
         value = value.arguments[0] if isinstance(value.arguments, tuple) and value.arguments else ()
     if not isinstance(value, tuple | list):
@@ -338,7 +338,7 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
 def entry_of(
     name: str, tensor: Described, storages: Storages, file: str, otherwise: Role
 ) -> TensorEntry | _Fault:
-    """Give the entry of a tensor whose extent lies within its storage, or why it does not.
+    """Return the entry of a tensor whose extent lies within its storage, or why it does not.
 
     Args:
         name: Its path.
@@ -394,7 +394,7 @@ def _entry(
 
 
 def warning_of(tensor: TensorEntry) -> str:
-    """Give what is odd about a tensor that is sound, or an empty text."""
+    """Return what is odd about a tensor that is sound, or an empty text."""
     if is_expanded(tensor.shape, tensor.strides):
         return (
             f"is expanded: {tensor.bytes} bytes of shape out of a storage of {tensor.storage_bytes}"

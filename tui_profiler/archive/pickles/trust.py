@@ -133,7 +133,7 @@ def is_dangerous(name: str) -> bool:
 def told_apart(
     names: Iterable[str],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Give all names, those that need trust, and those that are dangerous; each sorted, once."""
+    """Return all names, those that need trust, and those that are dangerous; each sorted, once."""
     unique = sorted(set(names))
     return (
         tuple(unique),

@@ -30,7 +30,7 @@ class Region(Struct, frozen=True):
     """What the region is within the file: ``data.pkl``; empty for all of it."""
 
     def read(self, offset: int, count: int) -> bytes:
-        """Give ``count`` bytes from ``offset`` on.
+        """Return ``count`` bytes from ``offset`` on.
 
         Raises:
             ArchiveError: The region or the file ends before them.
@@ -51,7 +51,7 @@ class Region(Struct, frozen=True):
         return data
 
     def part(self, offset: int, size: int, where: str) -> Region:
-        """Give a part of this region, named ``where``.
+        """Return a part of this region, named ``where``.
 
         Raises:
             ArchiveError: It does not lie within this region.
@@ -61,7 +61,7 @@ class Region(Struct, frozen=True):
         return Region(self.descriptor, self.file, self.start + offset, size, where)
 
     def error(self, what: str, offset: int | None = None) -> ArchiveError:
-        """Give the error that says ``what`` is wrong at ``offset`` of this region."""
+        """Return the error that says ``what`` is wrong at ``offset`` of this region."""
         parts = [self.where] if self.where else []
         if offset is not None:
             parts.append(f"byte {offset}")

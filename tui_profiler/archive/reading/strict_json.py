@@ -16,7 +16,7 @@ class _Refused(ValueError):
 
 
 def read_json(region: Region, *, numbers_only: bool = True) -> Json:
-    """Give what the JSON text in a region says.
+    """Return what the JSON text in a region says.
 
     Args:
         region: The text, in UTF-8.
@@ -67,4 +67,4 @@ def _whole(text: str) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _Refused(f"holds {name}, which is no JSON")
+    raise _Refused(f"holds {name}, which is not JSON")

@@ -127,7 +127,7 @@ SCALAR_TYPES = {
 
 
 def number_of_elements(shape: Sequence[int]) -> int | None:
-    """Give the product of the sizes; None where it is 2**62 or more, or a size is negative."""
+    """Return the product of the sizes; None where it is 2**62 or more, or a size is negative."""
     if len(shape) > limits.DIMENSIONS:
         return None
     elements = 1
@@ -139,7 +139,7 @@ def number_of_elements(shape: Sequence[int]) -> int | None:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Give the strides, in elements, of a row-major tensor; as torch, a size of 0 counts as 1."""
+    """Return the strides, in elements, of a row-major tensor; as torch, a size of 0 counts as 1."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -161,7 +161,7 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def elements_reached(shape: Sequence[int], strides: Sequence[int], offset: int) -> int:
-    """Give how many elements a storage must have to hold the tensor's last one."""
+    """Return how many elements a storage must have to hold the tensor's last one."""
     if 0 in shape:
         return 0
     if not shape:

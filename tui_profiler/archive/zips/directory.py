@@ -64,7 +64,7 @@ class Zip(Struct, frozen=True):
     """The folder that all members lie in, with its slash; empty where there is none."""
 
     def values(self, member: Member) -> Region:
-        """Give the bytes of a member as they lie in the file.
+        """Return the bytes of a member as they lie in the file.
 
         Raises:
             ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
@@ -72,7 +72,7 @@ class Zip(Struct, frozen=True):
         return self.region.part(self.start(member), member.stored_bytes, self.place(member))
 
     def start(self, member: Member) -> int:
-        """Give the offset in the region of the zip of a member's first byte.
+        """Return the offset in the region of the zip of a member's first byte.
 
         Raises:
             ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
@@ -92,17 +92,17 @@ class Zip(Struct, frozen=True):
         return start
 
     def place(self, member: Member) -> str:
-        """Give the member as the place of an error."""
+        """Return the member as the place of an error."""
         outer = f"{self.region.where}, " if self.region.where else ""
         return f"{outer}member {member.name[:200]!a}"
 
     def error(self, member: Member, what: str) -> ArchiveError:
-        """Give the error that says ``what`` is wrong with a member."""
+        """Return the error that says ``what`` is wrong with a member."""
         return self.region.part(0, 0, self.place(member)).error(what)
 
 
 def read_zip(region: Region) -> Zip:
-    """Give the directory of a zip file.
+    """Return the directory of a zip file.
 
     Raises:
         ArchiveError: It breaks one of the rules above.
@@ -148,7 +148,7 @@ def _member(
     try:
         text = name.decode("utf-8" if flags & _UTF8 else "ascii")
     except UnicodeDecodeError as error:
-        raise directory.error("has a name that is no text", at) from error
+        raise directory.error("has a name that is not text", at) from error
     if flags & _ENCRYPTED:
         raise directory.error(f"says that {text[:200]!a} is encrypted", at)
     if disk not in (0, 0xFFFF):
@@ -256,7 +256,7 @@ _LEAST_ENTRY = 46
 
 
 def _directory_region(zip_region: Region) -> tuple[Region, int]:
-    """Give where the directory lies, and how many entries it claims to have.
+    """Return where the directory lies, and how many entries it claims to have.
 
     Raises:
         ArchiveError: There is no end of a zip file, or it does not account for all bytes before it.

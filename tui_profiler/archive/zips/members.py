@@ -25,7 +25,7 @@ _SMALL_BYTES = 64
 
 
 def read_member(archive: Zip, name: str) -> Region:
-    """Give the bytes of a member that is not compressed.
+    """Return the bytes of a member that is not compressed.
 
     Raises:
         ArchiveError: There is none of this name, or it is compressed.
@@ -44,7 +44,7 @@ def read_member(archive: Zip, name: str) -> Region:
 
 
 def inflated(archive: Zip, name: str, most: int) -> bytes:
-    """Give the bytes of a member, compressed or not, if there are at most ``most``.
+    """Return the bytes of a member, compressed or not, if there are at most ``most``.
 
     Raises:
         ArchiveError: There are more, whatever the directory says; or they are damaged.
@@ -67,7 +67,7 @@ def inflated(archive: Zip, name: str, most: int) -> bytes:
 
 
 def small_texts(archive: Zip, names: Iterable[str]) -> dict[str, str]:
-    """Give those of the named members that there are, if they are a few characters of text."""
+    """Return those of the named members that there are, if they are a few characters of text."""
     texts = {}
     for name in names:
         member = archive.members.get(name)

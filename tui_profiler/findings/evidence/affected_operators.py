@@ -71,7 +71,7 @@ def call_seconds(ceilings: Ceilings | None) -> float | None:
 
 
 def roof_seconds(flops: float, moved: float, compute: float, memory: float) -> float:
-    """Give the least seconds by two roofs: FLOP/s and bytes a second."""
+    """Return the least seconds by two roofs: FLOP/s and bytes a second."""
     return max(flops / compute, moved / memory)
 
 
@@ -81,5 +81,5 @@ def in_dtype(tree: Tree, nodes: tuple[int, ...], dtype: str) -> tuple[int, ...]:
 
 
 def moved(cost: Cost) -> int:
-    """Give the bytes that an operator reads and writes."""
+    """Return the bytes that an operator reads and writes."""
     return bytes_moved(cost)

@@ -17,12 +17,12 @@ from tui_profiler.messages import Unknown
 
 
 def counted(number: int, noun: str) -> str:
-    """Give a number of things: ``1 batch norm``, ``19 batch norms``."""
+    """Return a number of things: ``1 batch norm``, ``19 batch norms``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def figure_text(evidence: Evidence) -> str:
-    """Give a figure with its unit; one that is not measured begins with ``~``."""
+    """Return a figure with its unit; one that is not measured begins with ``~``."""
     if isinstance(evidence.figure, Unknown):
         return UNAVAILABLE
     about = "~" if evidence.provenance == "estimated" else ""
@@ -30,7 +30,7 @@ def figure_text(evidence: Evidence) -> str:
 
 
 def gain_text(gain: Gain) -> str:
-    """Give a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
+    """Return a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
     if isinstance(gain.share, Unknown):
         return UNAVAILABLE
     sign = "≤" if gain.is_bound else "~" if gain.provenance == "estimated" else ""

@@ -43,19 +43,19 @@ class Graph(Struct, frozen=True, eq=False):
     """Of an operator node: those that wrote what it reads."""
 
     def only_reader(self, node: int) -> int | None:
-        """Give the one operator that reads what a node wrote, None where there is not just one."""
+        """Return one operator that reads what a node wrote, None where there is not just one."""
         found = self.readers.get(node, ())
         return found[0] if len(found) == 1 else None
 
     def only_writer(self, node: int) -> int | None:
-        """Give the one operator whose output a node reads, None where there is not just one."""
+        """Return the one operator whose output a node reads, None where there is not just one."""
         found = self.writers.get(node, ())
         return found[0] if len(found) == 1 else None
 
 
 @lru_cache(maxsize=4)
 def graph(tree: Tree) -> Graph:
-    """Give the edges of a tree by operator."""
+    """Return the edges of a tree by operator."""
     readers: dict[int, set[int]] = {}
     writers: dict[int, set[int]] = {}
     for writer, reader in tree.edges:
@@ -68,7 +68,7 @@ def graph(tree: Tree) -> Graph:
 
 
 def operators(tree: Tree, names: frozenset[str]) -> list[int]:
-    """Give the operator nodes with one of these names, in preorder."""
+    """Return the operator nodes with one of these names, in preorder."""
     return [i for i, node in enumerate(tree.nodes) if node.kind == "op" and node.name in names]
 
 

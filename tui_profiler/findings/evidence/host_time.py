@@ -30,7 +30,7 @@ class Host(Struct, frozen=True):
 
 
 def host(session: Session) -> Host | Unknown:
-    """Give what is not work, from the last operator window and the measured roof of calls.
+    """Return what is not work, from the last operator window and the measured roof of calls.
 
     The window's forward is slower than others: its shares are taken, of a usual forward's time.
     """

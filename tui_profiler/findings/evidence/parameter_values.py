@@ -7,7 +7,7 @@ from tui_profiler.session import Session
 
 
 def trained_values(session: Session) -> tuple[TensorStatistics, ...]:
-    """Give the statistics of all parameters, each storage once.
+    """Return the statistics of all parameters, each storage once.
 
     None before the analysis is over, and none of random weights: they say nothing of the model.
     """
@@ -18,7 +18,7 @@ def trained_values(session: Session) -> tuple[TensorStatistics, ...]:
 
 
 def owners(session: Session, tensors: tuple[TensorStatistics, ...]) -> tuple[int, ...]:
-    """Give the nodes that own tensors, in the order given; the root for what has none."""
+    """Return the nodes that own tensors, in the order given; the root for what has none."""
     tree = session.tree
     if tree is None:
         return ()

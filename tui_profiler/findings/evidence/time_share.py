@@ -57,22 +57,22 @@ class Spent(Struct, frozen=True):
         return ("" if self.is_measured else "~") + duration(self.whole)
 
     def evidence(self, what: str) -> Evidence:
-        """Give the seconds as evidence."""
+        """Return the seconds as evidence."""
         return Evidence(what, self.seconds, "s", self.provenance)
 
     def gain(self, formula: str, *, is_bound: bool = False) -> Gain:
-        """Give the gain of a forward in which these seconds are saved."""
+        """Return the gain of a forward in which these seconds are saved."""
         provenance: Provenance = "derived" if self.is_measured else "estimated"
         return Gain("time", self.share, formula, provenance, is_bound)
 
 
 def share_of(part: float, whole: float) -> float:
-    """Give a share between 0 and 1; 0 of nothing."""
+    """Return a share between 0 and 1; 0 of nothing."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
-    """Give what nodes take, none of them inside another.
+    """Return what nodes take, none of them inside another.
 
     Where one of them has no time of its own, all are taken on paper: a share is of one kind.
     """
@@ -99,18 +99,18 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
 
 
 def _window_over_forward(session: Session, whole: float) -> float:
-    """Give how many times as long as others a forward in an operator window takes, at least 1."""
+    """Return how many times as long as others a forward in an operator window takes, at least 1."""
     assert session.operators is not None
     return max(session.operators.times.forward_seconds / whole, 1.0)
 
 
 def forward(session: Session) -> Spent | Unknown:
-    """Give all of a forward: what it takes of itself."""
+    """Return all of a forward: what it takes of itself."""
     return spent(session, (0,)) if session.tree is not None and len(session.tree) else NO_TIMES
 
 
 def slowest_first(session: Session, nodes: Iterable[int]) -> tuple[int, ...]:
-    """Give nodes by what a forward spends in them; those without times as they were."""
+    """Return nodes by what a forward spends in them; those without times as they were."""
     return tuple(sorted(nodes, key=lambda node: -(node_seconds(session, node) or 0.0)))
 
 

@@ -83,8 +83,8 @@ def _autocast(
         nodes=slowest_first(session, saved.nodes),
         evidence=(
             Evidence(f"{dtype} over float32 products", narrow / wide, "times", "measured"),
-            Evidence("of a forward, explained by the roofs", saved.before, "s", "derived"),
-            Evidence("converting weights a forward", saved.casts, "s", "estimated"),
+            Evidence("explained by the roofs, per forward", saved.before, "s", "derived"),
+            Evidence("converting weights, per forward", saved.casts, "s", "estimated"),
         ),
         gains=(Gain("time", share, formula, "estimated"), *_memory(tree)),
         trial=kind,
@@ -110,7 +110,7 @@ def _saved(session: Session, tree: Tree, roofs: tuple[float, float, float]) -> _
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:
-    """Give what half as large activations save beyond the copies of the weights."""
+    """Return what half as large activations save beyond the copies of the weights."""
     if tree.done is None:
         return ()
     peak = tree.done.peak_memory

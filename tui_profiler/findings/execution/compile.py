@@ -62,9 +62,11 @@ def _evidence(
     python = around if isinstance(around, Unknown) else around.python
     breaks = len(operators(tree, READS_A_VALUE))
     return (
-        Evidence("operators that could be joined with one before", len(joined), "count", "derived"),
-        *((found.evidence("their time in a forward"),) if found.whole else ()),
-        Evidence("of a forward without any operator: Python", python, "s", "measured"),
+        Evidence(
+            "operators that can be fused with the previous one", len(joined), "count", "derived"
+        ),
+        *((found.evidence("their time per forward"),) if found.whole else ()),
+        Evidence("Python overhead (time outside operators)", python, "s", "measured"),
         *((Evidence("values read by Python: graphs break", breaks, "count", "derived"),)[:breaks]),
     )
 
@@ -84,7 +86,7 @@ def _gain(share: float, found: Spent, around: Host | Unknown, whole: float) -> G
 
 
 def joinable(tree: Tree) -> tuple[int, ...]:
-    """Give element-wise operators that read an operator which a compiler can join them with.
+    """Return element-wise operators that read an operator which a compiler can join them with.
 
     That is another of their kind: convolutions and products stay with the library.
     """

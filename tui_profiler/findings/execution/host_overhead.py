@@ -33,9 +33,9 @@ def host_overhead(session: Session) -> Finding | None:
         ),
         nodes=_hosts(session, tree),
         evidence=(
-            Evidence("of a forward without any operator: Python", found.python, "s", "measured"),
-            Evidence("calling its operators, at least", found.calling, "s", "derived"),
-            Evidence("operators a forward", found.operators, "count", "derived"),
+            Evidence("Python overhead (time outside operators)", found.python, "s", "measured"),
+            Evidence("operator overhead, at least", found.calling, "s", "derived"),
+            Evidence("operators per forward", found.operators, "count", "derived"),
         ),
         gains=(Gain("time", found.share, formula, "derived", is_bound=True),),
         why_no_trial="compiling and a larger batch are the ways out, and have trials of their own",
@@ -43,7 +43,7 @@ def host_overhead(session: Session) -> Finding | None:
 
 
 def _hosts(session: Session, tree: Tree) -> tuple[int, ...]:
-    """Give the root's parts with most host time first; the root itself where none was seen."""
+    """Return the root's parts with most host time first; the root itself where none was seen."""
     windows = session.windows
     assert windows is not None
     parts = [child for child in tree.children(0) if tree.nodes[child].kind == "module"]

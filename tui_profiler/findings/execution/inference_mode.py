@@ -54,10 +54,10 @@ def inference_mode(session: Session) -> Finding | None:
         ),
         nodes=(0,),
         evidence=(
-            Evidence("outputs that autograd follows", float(follows), "count", "measured"),
-            Evidence("operators called a forward", calls, "count", "derived"),
+            Evidence("outputs recorded by autograd", float(follows), "count", "measured"),
+            Evidence("operators per forward", calls, "count", "derived"),
             *(
-                (Evidence("least time of calling one", call, "s", "measured"),)
+                (Evidence("minimum time of one", call, "s", "measured"),)
                 if call is not None
                 else ()
             ),
@@ -68,7 +68,7 @@ def inference_mode(session: Session) -> Finding | None:
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:
-    """Give what keeping every operator's output adds to the peak."""
+    """Return what keeping every operator's output adds to the peak."""
     peak = tree.done.peak_memory if tree.done is not None else None
     whole = known(peak_bytes(peak)) if peak is not None else None
     live = known(peak.activations) if peak is not None else None

@@ -57,7 +57,7 @@ def input_idle(session: Session) -> Finding | None:
 
 
 def _step(session: Session) -> tuple[float, float] | None:
-    """Give seconds of a step and of the model in it, None where nobody waits or it is not known."""
+    """Return seconds of a step and of the model in it, None where nobody waits or it is unknown."""
     steps, tick = session.steps, session.tick
     if steps is not None:
         whole, host = known(steps.step), known(steps.host)

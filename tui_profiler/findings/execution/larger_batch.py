@@ -41,15 +41,15 @@ def larger_batch(session: Session) -> Finding | None:
     )
     return Finding(
         kind="larger-batch",
-        title=f"run {times * batch} items a forward, not {batch}",
+        title=f"increase the batch size from {batch} to {times * batch}",
         why=(
             "Python, calling operators and reading weights take as long for one item as for many."
             " Each forward takes longer, and each item waits for the batch to fill."
         ),
         nodes=(0,),
         evidence=(
-            Evidence("Python a forward", found.python, "s", "measured"),
-            Evidence("calling its operators, at least", found.calling, "s", "derived"),
+            Evidence("Python overhead, per forward", found.python, "s", "measured"),
+            Evidence("operator overhead, at least", found.calling, "s", "derived"),
             Evidence("reading weights at the memory roof, at least", weights, "s", "derived"),
             room,
         ),
@@ -73,11 +73,11 @@ def _reading_weights(session: Session, tree: Tree) -> float:
 
 
 def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
-    """Give how many times the batch fits into free memory, None where not even twice does."""
+    """Return how many times the batch fits into free memory, None where not even twice does."""
     done = tree.done
     activations = known(done.peak_memory.activations) if done is not None else None
     workspace = known(done.peak_memory.workspace) if done is not None else None
-    what = "memory that it takes more"
+    what = "additional memory"
     if activations is None:
         return TIMES[-1], Evidence(what, Unknown("the peak is not known"), "B", "estimated")
     each, free = activations + (workspace or 0.0), _free_bytes(session)

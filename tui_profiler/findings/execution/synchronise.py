@@ -56,7 +56,7 @@ def synchronise(session: Session) -> Finding | None:
         ),
         nodes=slowest_first(session, nodes),
         evidence=(
-            Evidence("times a forward that Python waits for a value", calls, "count", "derived"),
+            Evidence("times per forward that Python waits for a value", calls, "count", "derived"),
             *_met(session, nodes),
             *(
                 Evidence(line, float(count), "count", "derived")
@@ -69,13 +69,13 @@ def synchronise(session: Session) -> Finding | None:
 
 
 def _masks(tree: Tree) -> list[int]:
-    """Give the operators that take a mask as an index: how much they give depends on it."""
+    """Return the operators that take a mask as an index: how much they give depends on it."""
     indexing = operators(tree, _INDEXING)
     return [i for i in indexing if any(t.dtype == "bool" for t in tree.nodes[i].inputs[1:])]
 
 
 def _lines(tree: Tree, nodes: tuple[int, ...]) -> dict[str, int]:
-    """Give calls by source line, most first."""
+    """Return calls by source line, most first."""
     found: dict[str, int] = {}
     for node in nodes:
         name = tree.nodes[node].name.removeprefix("aten::")
@@ -86,11 +86,11 @@ def _lines(tree: Tree, nodes: tuple[int, ...]) -> dict[str, int]:
 
 
 def _met(session: Session, nodes: tuple[int, ...]) -> tuple[Evidence, ...]:
-    """Give how often the last operator window met them."""
+    """Return how often the last operator window met them."""
     if session.operators is None:
         return ()
     calls = sum(session.operators.calls(node) for node in nodes)
-    return (Evidence("of them met in the last operator window", calls, "count", "measured"),)
+    return (Evidence("of them seen in the last operator window", calls, "count", "measured"),)
 
 
 def _changes_nothing(node: Node) -> bool:

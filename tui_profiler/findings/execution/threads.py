@@ -1,4 +1,4 @@
-"""``threads``: as many threads inside operators as the work can use.
+"""``threads``: as many intra-op threads as the work can use.
 
 By Amdahl's law (1967) a forward on n threads takes (1 - p) + p / n of what it takes on one, p being
 the part that runs in parallel. Of more than one thread p follows from how many cores are kept busy;
@@ -44,11 +44,11 @@ def threads(session: Session) -> Finding | None:
         return None
     wanted = cores if now != cores else 1
     evidence = [
-        Evidence("threads inside operators", now, "count", "measured"),
+        Evidence("intra-op threads", now, "count", "measured"),
         Evidence("cores that this process may use", cores, "count", "measured"),
     ]
     if busy is not None:
-        evidence.append(Evidence("cores kept busy", busy, "count", "measured"))
+        evidence.append(Evidence("busy cores", busy, "count", "measured"))
     return Finding(
         kind="threads",
         title=f"run on {wanted} thread{'s' * (wanted != 1)} instead of {now}",

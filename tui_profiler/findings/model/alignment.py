@@ -34,7 +34,7 @@ def alignment(session: Session) -> Finding | None:
         return None
     found = spent(session, odd)
     if isinstance(found, Unknown):
-        gain = Gain("time", found, "the share of a forward that these products take")
+        gain = Gain("time", found, "the share of these products per forward")
     else:
         formula = f"they take {found.text}; what tensor cores leave of it is not measured"
         gain = found.gain(formula, is_bound=True)
@@ -60,7 +60,7 @@ def alignment(session: Session) -> Finding | None:
 
 
 def _odd_size(tree: Tree, index: int) -> int:
-    """Give a size of a product's weight that does not fill 16 bytes; 0 where all do."""
+    """Return a size of a product's weight that does not fill 16 bytes; 0 where all do."""
     node = tree.nodes[index]
     if node.kind != "op":
         return 0

@@ -32,14 +32,16 @@ def fold_conv_bn(session: Session) -> Finding | None:
         return None
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in norms)
     evidence = [
-        Evidence("batch norms that alone read a convolution", len(norms), "count", "derived"),
+        Evidence(
+            "batch norms that are the only reader of a convolution", len(norms), "count", "derived"
+        ),
         Evidence("activations that they read and write", moved, "B", "derived"),
     ]
     if isinstance(found, Unknown):
         gain = Gain("time", found, "the batch norms' share of a forward")
     else:
         gain = found.gain(f"batch norms take {found.text}; folded they take nothing")
-        evidence.append(found.evidence("their time in a forward"))
+        evidence.append(found.evidence("their time per forward"))
     return Finding(
         kind="fold-conv-bn",
         title=f"fold {counted(len(norms), 'batch norm')} into convolutions",

@@ -41,7 +41,9 @@ def fuse_activation(session: Session) -> Finding | None:
         return None
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in nodes)
     evidence = [
-        Evidence("activations that alone read a product", len(nodes), "count", "derived"),
+        Evidence(
+            "activations that are the only reader of a product", len(nodes), "count", "derived"
+        ),
         Evidence("activations that they read and write", moved, "B", "derived"),
     ]
     if isinstance(found, Unknown):
@@ -49,7 +51,7 @@ def fuse_activation(session: Session) -> Finding | None:
     else:
         formula = f"they take {found.text}; joined with their product at best nothing"
         gain = found.gain(formula, is_bound=True)
-        evidence.append(found.evidence("their time in a forward"))
+        evidence.append(found.evidence("their time per forward"))
     read = "it reads" if len(nodes) == 1 else "they read"
     return Finding(
         kind="fuse-activation",

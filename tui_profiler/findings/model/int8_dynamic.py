@@ -49,7 +49,7 @@ def int8_dynamic(session: Session) -> Finding | None:
     shares = [known(gain.share) for gain in (time, memory)]
     if all(share is not None and share < LEAST_SHARE for share in shares):
         return None
-    measured = () if isinstance(found, Unknown) else (found.evidence("their time in a forward"),)
+    measured = () if isinstance(found, Unknown) else (found.evidence("their time per forward"),)
     return Finding(
         kind="int8-dynamic",
         title=f"int8 weights in {counted(len(nodes), 'linear layer')}",

@@ -27,7 +27,7 @@ def peak_activations(session: Session) -> Finding | None:
         return None
     return Finding(
         kind="peak-activations",
-        title="lower the peak: activations make it",
+        title="activations dominate peak memory",
         why=(
             "A smaller batch, 16-bit activations, or freeing the largest tensors before the"
             " operator at the peak lower it; smaller weights hardly do."
@@ -58,7 +58,7 @@ def _gain(session: Session, activations: float, whole: float) -> Gain:
 
 
 def _makers(tree: Tree, peak: PeakMemory) -> tuple[int, ...]:
-    """Give the operators that made the largest tensors at the peak, then the one at the peak."""
+    """Return the operators that made the largest tensors at the peak, then the one at the peak."""
     makers = [node for node, _ in peak.alive[:_MOST_TENSORS] if 0 <= node < len(tree)]
     at = [peak.at] if 0 <= peak.at < len(tree) else []
     return tuple(dict.fromkeys((*makers, *at))) or (0,)

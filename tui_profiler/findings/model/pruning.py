@@ -42,9 +42,9 @@ def pruning(session: Session) -> Finding | None:
         ),
         nodes=owners(session, by_saved),
         evidence=(
-            Evidence("channels that could go", sum(map(_channels, found)), "count", "measured"),
-            Evidence("of them of nothing but zeros", dead, "count", "measured"),
-            Evidence("channels like another one", alike, "count", "measured"),
+            Evidence("prunable channels", sum(map(_channels, found)), "count", "measured"),
+            Evidence("of them all zeros", dead, "count", "measured"),
+            Evidence("near-duplicate channels", alike, "count", "measured"),
             Evidence("of all values, that could be 0", share_of(zeros, count), "share", "measured"),
             Evidence("bytes that the channels take", saved, "B", "derived"),
         ),
@@ -57,7 +57,7 @@ def pruning(session: Session) -> Finding | None:
 
 
 def _channels(one: TensorStatistics) -> int:
-    """Give how many channels of a tensor could go for the loss."""
+    """Return how many channels of a tensor could go for the loss."""
     if one.channels is None or len(one.shape) < 2:
         return 0
     return next((part.channels for part in one.channels.pruned if part.loss == LOSS), 0)
@@ -72,7 +72,7 @@ def _sparsity(one: TensorStatistics) -> float:
 
 
 def _time(session: Session, tree: Tree, found: tuple[TensorStatistics, ...]) -> Gain:
-    """Give each layer's time by the part of its channels that goes."""
+    """Return each layer's time by the part of its channels that goes."""
     formula = "each layer's time by the part of its channels that goes"
     total, whole = 0.0, 0.0
     for one in found:

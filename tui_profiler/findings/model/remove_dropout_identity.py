@@ -33,15 +33,15 @@ def remove_dropout_identity(session: Session) -> Finding | None:
     found = spent(session, nodes)
     if not nodes or is_negligible(found):
         return None
-    evidence = [Evidence("calls a forward that compute nothing", calls, "count", "derived")]
+    evidence = [Evidence("no-op calls per forward", calls, "count", "derived")]
     if isinstance(found, Unknown):
         gain = Gain("time", found, "the modules' share of a forward")
     else:
-        gain = found.gain(f"calling them takes {found.text}; without them it takes nothing")
+        gain = found.gain(f"calling them takes {found.text}, which is saved")
         evidence.append(found.evidence("time of those calls"))
     return Finding(
         kind="remove-dropout-identity",
-        title=f"take out {counted(len(nodes), 'module')} that do nothing",
+        title=f"remove {counted(len(nodes), 'module')} that are no-ops",
         why=(
             "In evaluation dropout and identity modules give back what they get; what they cost is"
             " Python's call of a module. The output stays the same to the bit."

@@ -56,7 +56,7 @@ def sdpa(session: Session) -> Finding | None:
         gain = Gain("time", time, "the share of what lies between the two products")
     else:
         gain = time.gain(f"scaling, masking and softmax take {time.text}; fused they take nothing")
-        evidence.append(time.evidence("scaling, masking and softmax in a forward"))
+        evidence.append(time.evidence("scaling, masking and softmax per forward"))
     return Finding(
         kind="sdpa",
         title=f"fuse {counted(len(found), 'attention')} written by hand",
@@ -85,7 +85,7 @@ def _written_by_hand(tree: Tree) -> list[_Attention]:
 
 
 def _way(tree: Tree, steps: dict[int, tuple[int, ...]], start: int) -> tuple[int, ...] | None:
-    """Give the element-wise operators on the way to the nearest product; None where it has none."""
+    """Return element-wise operators on the way to the nearest product; None where it has none."""
     passed: dict[int, None] = {}
     pending = list(steps.get(start, ()))
     reached = False

@@ -36,7 +36,7 @@ def static_kv_cache(session: Session) -> Finding | None:
     copied = sum(tree.costs[node].output_bytes for node in joins)
     kept = tree.done.peak_memory.kv_cache if tree.done is not None else None
     evidence = [
-        Evidence("joins of a cache with new tokens", len(joins), "count", "derived"),
+        Evidence("concatenations of the KV cache", len(joins), "count", "derived"),
         Evidence("cache copied in each forward", copied, "B", "derived"),
     ]
     if kept is not None and known(kept) is not None:
@@ -46,7 +46,7 @@ def static_kv_cache(session: Session) -> Finding | None:
     else:
         formula = f"joining takes {found.text}; in place only the new tokens are written"
         gain = found.gain(formula)
-        evidence.append(found.evidence("their time in a forward"))
+        evidence.append(found.evidence("their time per forward"))
     return Finding(
         kind="static-kv-cache",
         title=f"write {counted(len(joins), 'cache')} in place",

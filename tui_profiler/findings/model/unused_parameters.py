@@ -42,7 +42,7 @@ def unused_parameters(session: Session) -> Finding | None:
         title=f"drop unread parameters of {counted(len(found), 'module')}",
         why=(
             "No operator of this forward reads them: heads for training, layers left over, or a"
-            " branch that these inputs do not take. Look before you drop them."
+            " branch that these inputs do not take. Check before removing them."
         ),
         nodes=tuple(sorted(found, key=lambda node: -found[node])),
         evidence=(
@@ -50,12 +50,12 @@ def unused_parameters(session: Session) -> Finding | None:
             Evidence("of all parameters", share, "share", "derived"),
         ),
         gains=(gain,),
-        why_no_trial="without them nothing that is computed changes; only a file and memory shrink",
+        why_no_trial="removing them changes no result, only file size and memory",
     )
 
 
 def _unread(tree: Tree) -> dict[int, int]:
-    """Give the bytes of parameters that are not read, by the module that owns them."""
+    """Return the bytes of parameters that are not read, by the module that owns them."""
     found: dict[int, int] = {}
     shapes: dict[int, Counter[tuple[int, ...]]] = {}
     for index, node in enumerate(tree.nodes):
@@ -72,7 +72,7 @@ def _unread(tree: Tree) -> dict[int, int]:
 
 
 def _called(tree: Tree, index: int) -> int:
-    """Give the node itself where it is called, else the nearest one above that is."""
+    """Return the node itself where it is called, else the nearest one above that is."""
     while index > 0 and not tree.nodes[index].calls:
         index = tree.nodes[index].parent
     return index

@@ -49,7 +49,7 @@ def upcast(session: Session) -> Finding | None:
         title=f"keep {counted(len(nodes), 'operator')} in {own}",
         why=(
             f"The weights are {own}, but tensors become wider on the way, which is more to compute"
-            " and to move. Some sums need the digits: look at the output."
+            " and to move. Some sums need the precision: check the output."
         ),
         nodes=slowest_first(session, nodes),
         evidence=(
@@ -58,12 +58,12 @@ def upcast(session: Session) -> Finding | None:
             Evidence("wider values that they write", moved, "B", "derived"),
         ),
         gains=(gain,),
-        why_no_trial="which of them need the digits is for the model's author to say",
+        why_no_trial="the model's author knows which need the precision",
     )
 
 
 def _weight_dtype(tree: Tree) -> str:
-    """Give the dtype of most bytes of parameters; empty where there are none."""
+    """Return the dtype of most bytes of parameters; empty where there are none."""
     found: dict[str, int] = {}
     for index, node in enumerate(tree.nodes):
         if any(not weight.is_buffer for weight in node.weights):
@@ -80,7 +80,7 @@ def _widens(node: Node) -> bool:
 
 
 def _written(node: Node) -> str:
-    """Give the dtype of what an operator writes, empty where that is next to nothing."""
+    """Return the dtype of what an operator writes, empty where that is next to nothing."""
     for tensor in node.outputs[:1]:
         bits = _BITS.get(tensor.dtype)
         if bits is not None and tensor.bytes * 8 >= bits * _LEAST_VALUES:

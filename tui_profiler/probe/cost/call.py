@@ -79,7 +79,7 @@ class Call:
         self._outputs = outputs
 
     def get(self, name: str) -> object:
-        """Give an argument, or its default; None where the operator has no such argument."""
+        """Return an argument, or its default; None where the operator has no such argument."""
         if name in self._kwargs:
             return self._kwargs[name]
         names = self.signature.arguments
@@ -93,18 +93,18 @@ class Call:
         return self.get(name) is not None
 
     def flag(self, name: str) -> bool:
-        """Give a boolean argument."""
+        """Return a boolean argument."""
         return bool(self.get(name))
 
     def number(self, name: str) -> int:
-        """Give an integer argument."""
+        """Return an integer argument."""
         value = self.get(name)
         if not isinstance(value, int):
             raise TypeError(f"{self.signature.name}: {name} is not an integer")
         return value
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Give a list of integers; one integer is a list of one."""
+        """Return a list of integers; one integer is a list of one."""
         value = self.get(name)
         if isinstance(value, int):
             return (value,)
@@ -113,14 +113,14 @@ class Call:
         return tuple(int(item) for item in value)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Give a tensor argument."""
+        """Return a tensor argument."""
         value = self.get(name)
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{self.signature.name}: {name} is not a tensor")
         return value
 
     def shape(self, name: str) -> Shape:
-        """Give every axis of a tensor argument."""
+        """Return every axis of a tensor argument."""
         return shape_of(self.tensor(name))
 
     def elements(self, name: str) -> int:
@@ -129,7 +129,7 @@ class Call:
         return value.numel() if isinstance(value, torch.Tensor) else 0
 
     def output(self, index: int = 0) -> Shape:
-        """Give every axis of an output."""
+        """Return every axis of an output."""
         return shape_of(self._outputs[index])
 
     def output_elements(self, index: int = 0) -> int:
@@ -137,7 +137,7 @@ class Call:
         return prod(self.output(index))
 
     def first(self) -> torch.Tensor:
-        """Give the first tensor among the arguments, lists of tensors included."""
+        """Return the first tensor among the arguments, lists of tensors included."""
         for value in (*self._args, *self._kwargs.values()):
             if isinstance(value, torch.Tensor):
                 return value

@@ -118,7 +118,7 @@ class _UncostedPartError(Exception):
 def _decomposed_count(
     operator: Operator, args: tuple[object, ...], kwargs: dict[str, object], count: _Counter
 ) -> Count | None:
-    """Give the count of a call by its parts; None where there are none, or one is not known.
+    """Return the count of a call by its parts; None where there are none, or one is not known.
 
     Args:
         operator: one without a formula.
@@ -222,7 +222,7 @@ def op_workspace(
     kwargs: dict[str, object],
     outputs: tuple[torch.Tensor, ...],
 ) -> int | None:
-    """Give the bytes that one call allocates and frees inside; None where that is not known."""
+    """Return the bytes that one call allocates and frees inside; None where that is not known."""
     return workspace_bytes(Call(signature_of(operator), args, kwargs, outputs))
 
 

@@ -28,7 +28,7 @@ GATES = {0: 1, 1: 1, 2: 4, 3: 3}
 
 
 def macs_formula(operator: Operator, name: str) -> Formula | None:
-    """Give the formula for an operator's multiply-accumulates; None where it has none."""
+    """Return the formula for an operator's multiply-accumulates; None where it has none."""
     return MACS.find(name) or _from_torch(operator)
 
 
@@ -213,7 +213,7 @@ def _trilinear(call: Call) -> int:
 
 
 def trilinear_shape(call: Call) -> Shape:
-    """Give every axis of the product before it is summed: of Bilinear (B, out, in1, in2)."""
+    """Return every axis of the product before it is summed: of Bilinear (B, out, in1, in2)."""
     shapes = []
     for operand, expanded in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
         shape = list(call.shape(operand))

@@ -49,7 +49,7 @@ class Own(Struct, gc=False):
 
 
 def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) -> tuple[Cost, ...]:
-    """Give every node's cost with everything below it.
+    """Return every node's cost with everything below it.
 
     Args:
         parents: index of each node's parent, lower than its own; -1 for the root.

@@ -38,7 +38,7 @@ class FormulaTable:
         return enter
 
     def find(self, name: str) -> Formula | None:
-        """Give the formula of an operator, or of the one whose in-place form it is."""
+        """Return the formula of an operator, or of the one whose in-place form it is."""
         found = self._formulas.get(name)
         if found is None and name.endswith("_") and not name.endswith("__"):
             found = self._formulas.get(name[:-1])
@@ -48,5 +48,5 @@ class FormulaTable:
         return self.find(name) is not None
 
     def names(self) -> frozenset[str]:
-        """Give every name that was entered."""
+        """Return every name that was entered."""
         return frozenset(self._formulas)

@@ -57,7 +57,7 @@ _WRITES_SOME = {
 
 
 def tensors_in(value: object) -> list[torch.Tensor]:
-    """Give the tensors in lists, tuples and dictionaries, in order."""
+    """Return the tensors in lists, tuples and dictionaries, in order."""
     found: list[torch.Tensor] = []
     pending = [value]
     while pending:
@@ -77,7 +77,7 @@ def tensor_bytes(tensor: torch.Tensor) -> int:
 
 
 def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
-    """Give (activation bytes read, weight bytes read, bytes written).
+    """Return (activation bytes read, weight bytes read, bytes written).
 
     Args:
         call: the operator and its tensors.

@@ -32,7 +32,7 @@ _FLOAT = 4
 
 
 def workspace_bytes(call: Call) -> int | None:
-    """Give the scratch memory of one call; None where it does not run on the CPU."""
+    """Return the scratch memory of one call; None where it does not run on the CPU."""
     if any(tensor.device.type != "cpu" for tensor in call.outputs):
         return None
     formula = WORKSPACE.find(call.signature.name)

@@ -85,7 +85,7 @@ def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
 
 
 def list_models(pattern: str) -> Listed:
-    """Give every name that matches, demo models first.
+    """Return every name that matches, demo models first.
 
     Args:
         pattern: Part of a name, or a glob with ``*``, ``?`` or ``[``; case does not matter. Empty

@@ -99,7 +99,7 @@ class Sampler:
         return self._cpu
 
     def _process_figures(self) -> tuple[Figure, Figure]:
-        """Give resident bytes and threads of this process."""
+        """Return resident bytes and threads of this process."""
         try:
             return float(self._process.memory_info().rss), float(self._process.num_threads())
         except (psutil.Error, OSError):
@@ -111,7 +111,7 @@ _NO_ENERGY = Unknown("energy is not watched in this process")
 
 
 def peak_bytes(status: Path = _STATUS) -> Figure:
-    """Give the most resident memory that this process ever had (``VmHWM``, proc_pid_status(5))."""
+    """Return most resident memory that this process ever had (``VmHWM``, proc_pid_status(5))."""
     try:
         for line in status.read_text(encoding="ascii", errors="replace").splitlines():
             field, _, value = line.partition(":")

@@ -120,7 +120,7 @@ def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Valu
 
 
 def _described(subject: Subject, **figures: object) -> TensorStatistics:
-    """Give the message of a tensor, with the figures that there are."""
+    """Return the message of a tensor, with the figures that there are."""
     return TensorStatistics(
         owner=subject.owner,
         name=subject.name,

@@ -46,7 +46,7 @@ class Distribution:
         return np.where(values < 0, up, down)
 
     def parted(self, values: Numbers) -> Numbers:
-        """Give the nearest places towards 0 at which rows can be told apart."""
+        """Return the nearest places towards 0 at which rows can be told apart."""
         if self.step == np.float32:
             single = values.astype(np.float32).view(np.uint32) >> np.uint32(16) << np.uint32(16)
             return single.view(np.float32).astype(np.float64)
@@ -63,7 +63,7 @@ def distribution(
     step: Step | None = None,
     representable: Numbers | None = None,
 ) -> Distribution:
-    """Give a table of rows in any order; empty rows and what is not finite are left out."""
+    """Return a table of rows in any order; empty rows and what is not finite are left out."""
     kept = (counts > 0) & np.isfinite(near)
     near, far, counts = near[kept], far[kept], counts[kept]
     # Two rows begin at 0, one of either sign: the far ends tell which is the lower.
@@ -72,13 +72,13 @@ def distribution(
 
 
 def of_values(values: Numbers) -> Distribution:
-    """Give the table of few finite values, one row for each."""
+    """Return the table of few finite values, one row for each."""
     rising = np.sort(values)
     return Distribution(rising, rising, np.ones(rising.size, np.int64))
 
 
 def histogram(table: Distribution, minimum: float, maximum: float) -> Histogram | None:
-    """Give at most 64 bins between the least and the largest value; None where there are none."""
+    """Return at most 64 bins between the least and the largest value; None where there are none."""
     if not table.counts.size:
         return None
     edges = _edges(table, minimum, maximum)

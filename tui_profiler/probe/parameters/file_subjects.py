@@ -82,7 +82,7 @@ def _why_none(entry: TensorEntry) -> str:
 
 
 def _second_names(found: Found) -> dict[str, str]:
-    """Give the tensors that are others under a second name, as the tree says it."""
+    """Return the tensors that are others under a second name, as the tree says it."""
     return {
         (f"{part.path}.{weight.name}" if part.path else weight.name): weight.shared_with
         for part in parts_of(found, "")

@@ -29,7 +29,7 @@ _APART = frozenset({"q", "k", "v", "query", "key", "value", "wq", "wk", "wv"})
 
 
 def subjects_of_model(model: torch.nn.Module) -> list[Subject]:
-    """Give every tensor that a model's modules own, in the order of its tree.
+    """Return every tensor that a model's modules own, in the order of its tree.
 
     A module in several places is taken at its first.
     """
@@ -60,13 +60,13 @@ def subjects_of_model(model: torch.nn.Module) -> list[Subject]:
 
 
 def _heads_of(module: torch.nn.Module) -> int:
-    """Give the heads of an attention; 0 where a module names none."""
+    """Return the heads of an attention; 0 where a module names none."""
     named = (vars(module).get(name) for name in _HEADS)
     return next((one for one in named if type(one) is int and 1 < one <= _MOST_HEADS), 0)
 
 
 def _heads_in_rows(name: str, tensor: torch.Tensor, heads: int) -> int:
-    """Give how many heads the rows of a projection are divided into; 0 where they are not."""
+    """Return how many heads the rows of a projection are divided into; 0 where they are not."""
     if not heads or tensor.dim() != 2:
         return 0
     parts = set(re.split(r"[._]", name.lower()))
@@ -105,12 +105,12 @@ def _subject(
 
 
 def _values(tensor: torch.Tensor) -> Values:
-    """Give access to the values; to those that a quantised tensor stands for, as a copy."""
+    """Return access to the values; to those that a quantised tensor stands for, as a copy."""
     return InMemory(tensor.dequantize() if tensor.is_quantized else tensor)
 
 
 def _why_none(tensor: torch.Tensor) -> str:
-    """Give why a tensor has no plain values; empty where it has."""
+    """Return why a tensor has no plain values; empty where it has."""
     if is_lazy(tensor):
         return "it is not initialised before the first forward"
     if tensor.device.type == "meta":

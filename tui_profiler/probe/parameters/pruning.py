@@ -19,7 +19,7 @@ LOSSES = (0.01, 0.05, 0.1, 0.2)
 
 
 def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
-    """Give the share of values that could be 0; nothing where all are 0 already."""
+    """Return the share of values that could be 0; nothing where all are 0 already."""
     if table.step is None and table.counts.size == count:
         return _of_single_values(np.abs(table.near))
     near, far = np.abs(table.near), np.abs(table.far)
@@ -46,7 +46,7 @@ def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
 
 
 def _of_single_values(magnitudes: Numbers) -> tuple[Pruned, ...]:
-    """Give the same where each row of the table is one of few values."""
+    """Return the same where each row of the table is one of few values."""
     rising = np.sort(magnitudes)
     if not rising.size or not rising[-1]:
         return ()
@@ -59,7 +59,7 @@ def _of_single_values(magnitudes: Numbers) -> tuple[Pruned, ...]:
 def _whole_values(
     lost: Numbers, gone: Numbers, squares: Numbers, counts: Numbers, loss: float
 ) -> float:
-    """Give the share where each row is one value: of the row in which it ends, whole values."""
+    """Return the share where each row is one value: of the row in which it ends, whole values."""
     allowed = loss**2 * lost[-1] * (1 + 1e-12)
     row = int(np.searchsorted(lost, allowed, "right")) - 1
     if row >= counts.size:
@@ -70,7 +70,7 @@ def _whole_values(
 
 
 def pruned_channels(norms: Numbers) -> tuple[PrunedChannels, ...]:
-    """Give how many channels could go, the least norms first.
+    """Return how many channels could go, the least norms first.
 
     Args:
         norms: (channels,), of each.
@@ -120,7 +120,7 @@ def sizes(values: Values, check: Callable[[], None]) -> _Sizes:
 
 
 def channels(values: Values, found: _Sizes, heads: int, check: Callable[[], None]) -> Channels:
-    """Give what the sizes of rows tell, and which rows are alike.
+    """Return what the sizes of rows tell, and which rows are alike.
 
     Args:
         values: the tensor.
@@ -154,7 +154,7 @@ def _outliers(largest: Numbers) -> list[int]:
 
 
 def _head_norms(norms: Numbers, heads: int) -> tuple[float, ...]:
-    """Give the norm of the rows of each head."""
+    """Return the norm of the rows of each head."""
     if not heads:
         return ()
     return tuple(math.sqrt(one) for one in (norms**2).reshape(heads, -1).sum(1).tolist())

@@ -33,7 +33,7 @@ _MOST_COLUMNS = 1 << 22
 
 
 def spectral(values: Values, check: Callable[[], None]) -> Spectral | None:
-    """Give the norm of a tensor of finite values; None where it is empty.
+    """Return the norm of a tensor of finite values; None where it is empty.
 
     Args:
         values: the tensor, without NaN and infinite values.
@@ -66,7 +66,7 @@ class _Square:
         self._held = [block.clone() for _, block in finite_blocks(values)] if is_held else None
 
     def times(self, vector: torch.Tensor) -> torch.Tensor:
-        """Give AᵀA·v in float64."""
+        """Return AᵀA·v in float64."""
         result = torch.zeros_like(vector)
         every = (
             self._held if self._held is not None else (b for _, b in finite_blocks(self._values))
@@ -108,7 +108,7 @@ def _lanczos(square: _Square, rows: int, columns: int) -> Spectral:
 
 
 def _ritz(diagonal: list[float], beside: list[float], length: float) -> tuple[float, float]:
-    """Give the largest Ritz value and its residual."""
+    """Return the largest Ritz value and its residual."""
     whole = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
     found, vectors = np.linalg.eigh(whole)
     return max(float(found[-1]), 0.0), length * abs(float(vectors[-1, -1]))

@@ -34,7 +34,7 @@ _NEAR_ZERO = 1e-3
 
 
 def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
-    """Give the sums of finite values in memory, each so many times; no NaN, no infinity."""
+    """Return the sums of finite values in memory, each so many times; no NaN, no infinity."""
     if not values.size:
         return Sums()
     times = None if counts is None else counts.astype(np.float64)
@@ -62,7 +62,7 @@ def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
 
 
 def moments(sums: Sums, table: Distribution) -> Moments:
-    """Give the figures that sums stand for; those near 0 are counted in the table."""
+    """Return the figures that sums stand for; those near 0 are counted in the table."""
     if not sums.count:
         nothing = Unknown("no value is finite")
         none = math.nan
@@ -132,14 +132,14 @@ def count_bits(values: Values, read: Callable[[int], None]) -> tuple[Sums, Distr
 
 
 def _places(piece: torch.Tensor) -> torch.Tensor:
-    """Give the pattern of each value as a number from 0 on."""
+    """Return the pattern of each value as a number from 0 on."""
     if piece.element_size() == 1:
         return piece.view(torch.uint8)
     return piece.view(torch.int16).to(torch.int32).add_(1 << 15)
 
 
 def _values(dtype: torch.dtype) -> Numbers:
-    """Give the value of each pattern, in the order of ``_places``."""
+    """Return the value of each pattern, in the order of ``_places``."""
     if dtype == torch.bool:
         return np.minimum(np.arange(256), 1).astype(np.float64)
     if dtype.itemsize == 1:
@@ -199,7 +199,7 @@ def _few(values: Values, read: Callable[[int], None]) -> tuple[Sums, Distributio
 
 
 def _as_reals(piece: torch.Tensor) -> torch.Tensor:
-    """Give float32 or float64: complex values as the two that they are made of."""
+    """Return float32 or float64: complex values as the two that they are made of."""
     if piece.is_complex():
         piece = torch.view_as_real(piece).reshape(-1)
     return piece if piece.dtype in (torch.float32, torch.float64) else piece.double()
@@ -213,7 +213,7 @@ def _of_odd_part(part: torch.Tensor, about: float) -> Sums:
 
 
 def _of_part(part: torch.Tensor, about: float, *, has_zeros: bool, is_last: bool = False) -> Sums:
-    """Give the sums of finite values, at least one.
+    """Return the sums of finite values, at least one.
 
     Args:
         part: (values,).
@@ -252,7 +252,7 @@ def _of_part(part: torch.Tensor, about: float, *, has_zeros: bool, is_last: bool
 
 
 def _room(name: str, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Give memory of this thread to write to, good until it is asked for again.
+    """Return memory of this thread to write to, good until it is asked for again.
 
     Memory that is given back after each piece is fetched anew from the system, page by page.
     """
@@ -288,7 +288,7 @@ class _Steps:
         return bool(found[0] or found[self._half]), not is_odd
 
     def table(self) -> Distribution:
-        """Give what was counted."""
+        """Return what was counted."""
         near, far = _ends(is_double=self._is_double)
         step: Step = np.float64 if self._is_double else np.float32
         return distribution(near, far, self._counts.numpy(), step)
@@ -296,7 +296,7 @@ class _Steps:
 
 @lru_cache(maxsize=2)
 def _ends(*, is_double: bool) -> tuple[Numbers, Numbers]:
-    """Give the ends of each step, towards 0 and away from it, in the order of the places."""
+    """Return the ends of each step, towards 0 and away from it, in the order of the places."""
     kind = np.float64 if is_double else np.float32
     half, shift = (1 << 18, 45) if is_double else (1 << 15, 16)
     starts = np.arange(-half, half + 1, dtype=np.int64)

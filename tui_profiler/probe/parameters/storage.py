@@ -124,7 +124,7 @@ def _add(
 
 
 def _of_groups(block: torch.Tensor) -> torch.Tensor:
-    """Give the largest magnitude of each value's group, as (rows, columns)."""
+    """Return the largest magnitude of each value's group, as (rows, columns)."""
     rows, columns = block.shape
     padded = torch.nn.functional.pad(block.abs(), (0, -columns % _GROUP))
     of_group = padded.view(rows, -1, _GROUP).amax(2, keepdim=True)
@@ -147,7 +147,7 @@ def _decibels(signal: float, noise: float) -> Figure:
 
 
 def width(found: tuple[Quantised, ...], dtype: str, size: int, count: int) -> Width:
-    """Give the narrowest storage that is good enough; the dtype itself where none is.
+    """Return the narrowest storage that is good enough; the dtype itself where none is.
 
     Args:
         found: what each way of storing loses.
@@ -164,7 +164,7 @@ def width(found: tuple[Quantised, ...], dtype: str, size: int, count: int) -> Wi
     if best is None:
         most = max((_number(one.sqnr_db) for one in found if one.bits < now), default=-math.inf)
         why = f"the best has {most:.1f} dB" if math.isfinite(most) else "nothing is narrower"
-        return Width(dtype, "", now, 0.0, 0, f"{why}: it stays as it is")
+        return Width(dtype, "", now, 0.0, 0, f"{why}: no change")
     decibels = _number(best.sqnr_db)
     is_exact = math.isinf(decibels)
     return Width(
@@ -207,7 +207,7 @@ def compression(values: Values) -> Compression | None:
 
 
 def _sample(values: Values) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Give bytes of whole values, from some places evenly apart."""
+    """Return bytes of whole values, from some places evenly apart."""
     row_bytes = values.columns * values.dtype.itemsize
     total = values.rows * row_bytes
     if total <= _SAMPLE_BYTES:

@@ -36,12 +36,12 @@ class Values(Protocol):
         ...
 
     def block(self, start: int, stop: int) -> torch.Tensor:
-        """Give rows as (rows, columns); good until the next call."""
+        """Return rows as (rows, columns); good until the next call."""
         ...
 
 
 def rows_and_columns(shape: Sequence[int]) -> tuple[int, int]:
-    """Give a tensor's form as a matrix: first axis by all others; a vector is one row."""
+    """Return a tensor's form as a matrix: first axis by all others; a vector is one row."""
     if len(shape) < 2:
         return 1, math.prod(shape)
     return shape[0], math.prod(shape[1:])
@@ -72,7 +72,7 @@ class InMemory:
                 pending += [first] if half == 0 else [part[half:], first]
 
     def block(self, start: int, stop: int) -> torch.Tensor:
-        """Give rows as a matrix."""
+        """Return rows as a matrix."""
         if self._tensor.dim() < 2:
             return self._tensor.reshape(1, -1)
         return self._tensor[start:stop].reshape(-1, self.columns)
@@ -131,7 +131,7 @@ def in_file_with_strides(
 
 
 def collapsed(tensor: torch.Tensor) -> torch.Tensor:
-    """Give a tensor without the repetitions of expanded axes, and never larger than its storage."""
+    """Return tensor without the repetitions of expanded axes, and never larger than its storage."""
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)
@@ -149,7 +149,7 @@ def _reach(tensor: torch.Tensor) -> int:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Give the values as they lie; None where there are gaps between them."""
+    """Return the values as they lie; None where there are gaps between them."""
     if tensor.is_contiguous():
         return tensor.view(-1)
     if tensor.numel() == _reach(tensor):  # Each place once: collapsed has seen to that.
@@ -188,7 +188,7 @@ _MOST_ALIGNMENT = 4096
 
 
 def alignment_of(place: int) -> int:
-    """Give the largest power of two, up to a page, that divides an address or an offset."""
+    """Return the largest power of two, up to a page, that divides an address or an offset."""
     return min(place & -place, _MOST_ALIGNMENT) if place else _MOST_ALIGNMENT
 
 
@@ -221,7 +221,7 @@ def picked(values: Values, rows: Sequence[int]) -> Iterator[torch.Tensor]:
 
 
 def evenly(count: int, of: int) -> list[int]:
-    """Give so many indices out of 0 to ``of``, evenly picked, first and last among them."""
+    """Return so many indices out of 0 to ``of``, evenly picked, first and last among them."""
     if count >= of:
         return list(range(of))
     if count <= 1:
@@ -230,7 +230,7 @@ def evenly(count: int, of: int) -> list[int]:
 
 
 def real(block: torch.Tensor) -> torch.Tensor:
-    """Give float32 or float64 numbers: what is not finite is 0, complex values are two."""
+    """Return float32 or float64 numbers: what is not finite is 0, complex values are two."""
     return _without_others(_as_real(block))
 
 

@@ -7,7 +7,7 @@ _MOST_CHARACTERS = 1 << 14
 
 
 def writable(text: str) -> str:
-    """Give text that is UTF-8 once encoded, and not too long; lone surrogates are spelled out."""
+    """Return text that is UTF-8 once encoded, and not too long; lone surrogates are spelled out."""
     if text.isascii() and len(text) <= _MOST_CHARACTERS:
         return text
     encodable = text.encode("utf-8", "backslashreplace").decode("utf-8")

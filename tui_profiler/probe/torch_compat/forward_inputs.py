@@ -32,7 +32,7 @@ class Inputs:
     """Makes the keywords that a forward changes, such as a cache: anew for each call."""
 
     def keywords(self) -> dict[str, object]:
-        """Give the keywords of one real call."""
+        """Return the keywords of one real call."""
         if self.renewed is None:
             return self.kwargs
         return {**self.kwargs, **self.renewed(_zeros)}

@@ -28,7 +28,7 @@ _PLAIN = frozenset({int, float, complex, str, bytes, torch.dtype, torch.device})
 
 
 def kind_of(root: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Kind:
-    """Give what a call has in common with those that cost the same.
+    """Return what a call has in common with those that cost the same.
 
     Args:
         root: that is called.

@@ -105,7 +105,7 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Give every axis; of a nested tensor, the box that all its parts fit into."""
+    """Return every axis; of a nested tensor, the box that all its parts fit into."""
     if not tensor.is_nested:
         return tuple(tensor.shape)
     if tensor.layout is torch.jagged:
@@ -117,27 +117,27 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def children_of(module: torch.nn.Module) -> Mapping[str, torch.nn.Module | None]:
-    """Give the registered submodules of one module, aliases included."""
+    """Return the registered submodules of one module, aliases included."""
     return _mapping(module._modules)
 
 
 def parameters_of(module: torch.nn.Module) -> Mapping[str, torch.nn.Parameter | None]:
-    """Give the parameters that one module owns itself."""
+    """Return the parameters that one module owns itself."""
     return _mapping(module._parameters)
 
 
 def buffers_of(module: torch.nn.Module) -> Mapping[str, torch.Tensor | None]:
-    """Give the buffers that one module owns itself."""
+    """Return the buffers that one module owns itself."""
     return _mapping(module._buffers)
 
 
 def _mapping(held: Mapping[str, _T]) -> Mapping[str, _T]:
-    """Give a dictionary in place of what a scripted module has, which knows only ``items``."""
+    """Return a dictionary in place of what a scripted module has, which knows only ``items``."""
     return held if isinstance(held, dict) else dict(held.items())
 
 
 def fake_inputs(value: _T) -> tuple[FakeTensorMode, _T]:
-    """Give a copy of ``value`` with every tensor replaced by a fake one of the same shape.
+    """Return a copy of ``value`` with every tensor replaced by a fake one of the same shape.
 
     The mode is not entered: an operator without a fake tensor among its arguments really runs, so
     that anchors, strides and position tables have values.
@@ -154,13 +154,13 @@ def fake_inputs(value: _T) -> tuple[FakeTensorMode, _T]:
 
 
 def fake_like(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Give a fake tensor of its own, of the shape, dtype and device of another one."""
+    """Return a fake tensor of its own, of the shape, dtype and device of another one."""
     with mode:
         return torch.empty(tuple(tensor.shape), dtype=tensor.dtype, device=tensor.device)
 
 
 def fake_on_cpu(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Give a fake tensor on the CPU in the storage of one on meta; a parameter stays one."""
+    """Return a fake tensor on the CPU in the storage of one on meta; a parameter stays one."""
     fake = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
@@ -175,7 +175,7 @@ class DispatchKeys(NamedTuple):
 
 
 def dispatch_keys() -> DispatchKeys:
-    """Give the present ones."""
+    """Return the present ones."""
     return DispatchKeys(
         torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
     )
@@ -237,7 +237,7 @@ def convolution_backend(args: tuple[object, ...]) -> str:
 
 
 def decomposition(operator: OpOverload) -> Callable[..., Any] | None:
-    """Give what runs an operator as other operators; None where it has a kernel of its own."""
+    """Return what runs an operator as other operators; None where it has a kernel of its own."""
     found: Callable[..., Any] | None = torch._decomp.decomposition_table.get(operator)
     if found is not None:
         return found

@@ -59,7 +59,7 @@ class Allocation(NamedTuple):
 
 
 def allocations(events: Any, mark: str) -> list[Allocation]:
-    """Give what was allocated and freed in a profile with memory events, in order of time.
+    """Return what was allocated and freed in a profile with memory events, in order of time.
 
     Args:
         events: of Kineto, of a profile that has ended.
@@ -154,7 +154,7 @@ class Window:
 
 
 def unavailable() -> str:
-    """Give the reason why no window can be opened now; empty where one can."""
+    """Return the reason why no window can be opened now; empty where one can."""
     if _GONE:
         return f"torch {torch.__version__} has no raw profiler: {_GONE}"
     if _profiler._is_profiler_enabled:
@@ -163,7 +163,7 @@ def unavailable() -> str:
 
 
 def _clock_offset() -> int:
-    """Give nanoseconds to add to the time of day to get those of ``time.perf_counter``."""
+    """Return nanoseconds to add to the time of day to get those of ``time.perf_counter``."""
     tries = []
     for _ in range(_CLOCK_TRIES):
         before = time.perf_counter_ns()

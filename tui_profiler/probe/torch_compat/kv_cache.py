@@ -54,7 +54,7 @@ def kept_in(output: object) -> Kept | None:
 
 
 def tensors_of(cache: object) -> list[torch.Tensor]:
-    """Give every tensor that a cache holds, each once."""
+    """Return every tensor that a cache holds, each once."""
     found: dict[int, torch.Tensor] = {}
 
     def taken(tensor: torch.Tensor) -> torch.Tensor:
@@ -66,12 +66,12 @@ def tensors_of(cache: object) -> list[torch.Tensor]:
 
 
 def bytes_of(cache: object) -> int:
-    """Give the bytes of all tensors that a cache holds."""
+    """Return the bytes of all tensors that a cache holds."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(cache))
 
 
 def remade(value: object, make: TensorMaker) -> object:
-    """Give a copy with ``make(tensor)`` in the place of every tensor; what holds none is shared."""
+    """Return copy with ``make(tensor)`` in the place of every tensor; what holds none is shared."""
     return _remade(value, make, {})
 
 

@@ -19,7 +19,7 @@ _LEFT_BEHIND: weakref.WeakKeyDictionary[Call, Call] = weakref.WeakKeyDictionary(
 
 
 def present_call() -> Call:
-    """Give what calls go through now, what was left behind apart."""
+    """Return what calls go through now, what was left behind apart."""
     return alive(nn.Module.__call__)
 
 

@@ -18,7 +18,7 @@ from tui_profiler.probe.torch_compat.internals import children_of, parameters_of
 
 
 def each_module(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Give every module once, without recursion: 3,000 may be nested."""
+    """Yield every module once, without recursion: 3,000 may be nested."""
     seen: set[int] = set()
     pending = [model]
     while pending:
@@ -32,7 +32,7 @@ def each_module(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def each_parameter(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
-    """Give every parameter; one that two modules share twice."""
+    """Yield every parameter; one that two modules share twice."""
     for module in each_module(model):
         yield from (one for one in parameters_of(module).values() if one is not None)
 
@@ -51,7 +51,7 @@ _CAPTURED_IN = f"{torch.cuda.make_graphed_callables.__qualname__}.<locals>"
 
 
 def why_opaque(module: torch.nn.Module) -> str:
-    """Give the reason why a module's parts are not called on their own; empty where they are.
+    """Return the reason why a module's parts are not called on their own; empty where they are.
 
     A region that the compiler had to break into several calls its parts between them: those are
     seen.
@@ -73,7 +73,7 @@ def _is_optimized(module: torch.nn.Module) -> bool:
 
 
 def part_of(path: str) -> str:
-    """Give the note for a module inside of an opaque one.
+    """Return the note for a module inside of an opaque one.
 
     Args:
         path: of the opaque one; empty for the model itself.

@@ -21,7 +21,7 @@ Argument: TypeAlias = tuple[str, bool, object]
 
 
 def method_of(module: torch.nn.Module, name: str) -> tuple[Graph, tuple[Argument, ...]]:
-    """Give the graph of a method of a scripted module, and its arguments without self.
+    """Return the graph of a method of a scripted module, and its arguments without self.
 
     Raises:
         AttributeError: There is no such method.
@@ -35,7 +35,7 @@ def method_of(module: torch.nn.Module, name: str) -> tuple[Graph, tuple[Argument
 
 
 def argument_types(module: torch.nn.Module) -> tuple[tuple[str, str, bool], ...]:
-    """Give (name, type, whether there is a default) of what ``forward`` takes, without self."""
+    """Return (name, type, whether there is a default) of what ``forward`` takes, without self."""
     schema = _inside(module)._get_method("forward").schema
     return tuple(
         (str(part.name), str(part.type), bool(part.has_default_value()))
@@ -44,7 +44,7 @@ def argument_types(module: torch.nn.Module) -> tuple[tuple[str, str, bool], ...]
 
 
 def function_of(node: Node) -> Graph:
-    """Give the graph of the function that a ``prim::CallFunction`` calls."""
+    """Return the graph of the function that a ``prim::CallFunction`` calls."""
     graph: Graph = torch._C.Graph()
     function, *given = list(node.inputs())
     placed: list[Any] = []
@@ -64,7 +64,7 @@ def function_of(node: Node) -> Graph:
 
 
 def schema_of(node: Node) -> torch.FunctionSchema | None:
-    """Give the schema of an operator's node, None where it has none."""
+    """Return the schema of an operator's node, None where it has none."""
     text = node.schema()
     if not text or text.startswith("(no schema"):
         return None
@@ -72,7 +72,7 @@ def schema_of(node: Node) -> torch.FunctionSchema | None:
 
 
 def operator_of(node: Node, schema: torch.FunctionSchema) -> Callable[..., object]:
-    """Give a function of a node's inputs, in their order, that calls the dispatcher.
+    """Return a function of a node's inputs, in their order, that calls the dispatcher.
 
     Raises:
         AttributeError: The operator is not known to this process.
@@ -92,7 +92,7 @@ def operator_of(node: Node, schema: torch.FunctionSchema) -> Callable[..., objec
 
 
 def attribute(holder: object, name: str) -> object:
-    """Give an attribute as the graph means it: not one that Python adds to the module.
+    """Return an attribute as the graph means it: not one that Python adds to the module.
 
     Raises:
         TypeError: It is neither a scripted module nor an object of a scripted class.
@@ -126,7 +126,7 @@ def silenced() -> warnings.catch_warnings[None]:
 
 
 def weights_of_graph(module: torch.nn.Module) -> tuple[tuple[str, torch.Tensor], ...]:
-    """Give (class of torch's layer, weight) of the layers in a scripted module's graph, in order.
+    """Return (class of torch's layer, weight) of the layers in a scripted module's graph, in order.
 
     A frozen or functional model has no submodules that would say what it begins with.
     """

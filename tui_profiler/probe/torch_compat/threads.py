@@ -60,14 +60,14 @@ def pop_mode() -> None:
 
 
 def innermost_mode() -> object:
-    """Give the dispatch mode that this thread's operators meet first; None where there is none."""
+    """Return dispatch mode that this thread's operators meet first; None where there is none."""
     depth = torch._C._len_torch_dispatch_stack()
     at = getattr(torch._C, "_get_dispatch_stack_at", None)
     return at(depth - 1) if at is not None and depth else None
 
 
 def why_not_record() -> str:
-    """Give why operators that run now on this thread must be let alone; empty where they may be."""
+    """Return why operators that run now on this thread are let alone; empty where they may be."""
     try:
         if torch.compiler.is_dynamo_compiling():
             return "torch.compile is compiling it"
@@ -100,7 +100,7 @@ _CALLS = frozenset(
 
 
 def modules_called(frame: FrameType | None) -> Iterator[torch.nn.Module]:
-    """Give the modules whose calls a thread is in, innermost first, some of them twice.
+    """Yield the modules whose calls a thread is in, innermost first, some of them twice.
 
     Args:
         frame: innermost of the thread.

@@ -30,7 +30,7 @@ class TraceError(Exception):
 
 
 def one_line(error: BaseException) -> str:
-    """Give an error as ``Type: first line of its message``, shortened."""
+    """Return an error as ``Type: first line of its message``, shortened."""
     try:
         message = str(error)
     except Exception:  # noqa: BLE001, RUF100 - its own __str__ fails: its type must do
@@ -41,7 +41,7 @@ def one_line(error: BaseException) -> str:
 
 
 def wanted_memory(error: BaseException) -> str:
-    """Give how much memory was asked for in vain, such as ``4.69 GiB``; empty for other errors."""
+    """Return the memory asked for in vain, such as ``4.69 GiB``; empty for other errors."""
     if not (match := _WANTED.search(one_line(error))):
         return ""
     count, written = match.groups()
@@ -86,7 +86,7 @@ def no_graph(
     how = f"{way.method} ({way.variant})" if way.variant else way.method
     return Failed(
         stage="trace",
-        what=f"{how} can make no graph of it: {one_line(error)}",
+        what=f"{how} cannot build a graph: {one_line(error)}",
         at=writable(raising_line(error.__traceback__)),
         why=split if graphs and graph_breaks else "",
         remedies=(Remedy("--tracer auto", "records what forward dispatches, without a graph"),),

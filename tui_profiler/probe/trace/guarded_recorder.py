@@ -154,7 +154,7 @@ class HiddenRecorder(CarefulRecorder):  # type: ignore[no-untyped-call] # torch 
 
 
 def stacked(stack: CarefulStack, forward: Forward, leave_early: Callable[[], bool]) -> Forward:
-    """Give what runs a call of a module, and keeps the stack where it is of the stack's thread.
+    """Return what runs a call of a module, and keeps the stack where it is of the stack's thread.
 
     Args:
         stack: kept.

@@ -106,7 +106,7 @@ Inside: TypeAlias = Branches | Loop
 
 
 def inside_of(operator: HigherOrderOperator, args: Sequence[object]) -> Inside | None:
-    """Give what ``operator`` runs; None where that cannot be told."""
+    """Return what ``operator`` runs; None where that cannot be told."""
     match str(operator), args:
         case "cond", [choice, yes, no, operands]:
             number = _number(choice)
@@ -124,7 +124,7 @@ def inside_of(operator: HigherOrderOperator, args: Sequence[object]) -> Inside |
 
 
 def listed(operator: Operator, name: str, args: Sequence[object]) -> str:
-    """Give an operator's name; of a higher-order one, with what is in its functions."""
+    """Return an operator's name; of a higher-order one, with what is in its functions."""
     if isinstance(operator, OpOverload):
         return name
     found = list(dict.fromkeys(op for graph in _graphs(args) for op in _operators(graph)))
@@ -171,7 +171,7 @@ def _body(function: Function, stack: ModuleStack) -> Function:
 
 
 def _number(value: object) -> int | None:
-    """Give a value that is known; a fake tensor has none."""
+    """Return a value that is known; a fake tensor has none."""
     if isinstance(value, torch.Tensor):
         known = not isinstance(value, FakeTensor) and value.device.type != "meta"
         return int(value.item()) if known and value.numel() == 1 else None

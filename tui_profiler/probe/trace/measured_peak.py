@@ -150,7 +150,7 @@ class _Marks(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no
 
 
 def _events(forward: _Forward) -> list[Allocation]:
-    """Give what a forward allocates and frees, in order of time; its output is kept until then."""
+    """Return what a forward allocates and frees, in time order; its output is kept until then."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as events:
         output = forward()
     results: Any = events.profiler
@@ -160,7 +160,7 @@ def _events(forward: _Forward) -> list[Allocation]:
 
 
 def _scratch(events: Sequence[Allocation]) -> frozenset[int]:
-    """Give the positions of allocations that end under the mark under which they were made."""
+    """Return the positions of allocations that end under the mark under which they were made."""
     began: dict[int, int] = {}
     found = set()
     for position, event in enumerate(events):
@@ -174,7 +174,7 @@ def _scratch(events: Sequence[Allocation]) -> frozenset[int]:
 
 
 def _most_alive(events: Sequence[Allocation], without: frozenset[int] = frozenset()) -> int:
-    """Give the most bytes alive at once, but for allocations at the positions in ``without``.
+    """Return the most bytes alive at once, but for allocations at the positions in ``without``.
 
     Frees of what was there before the forward (a cache that it replaces) are left out.
     """

@@ -115,7 +115,7 @@ def make_layers(model: torch.nn.Module, inputs: Inputs, growing: Iterable[torch.
 
 
 def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
-    """Give the modules with a parameter or buffer that gets its shape in the first forward."""
+    """Return the modules with a parameter or buffer that gets its shape in the first forward."""
     return tuple(
         module
         for module in all_modules(model)
@@ -125,7 +125,7 @@ def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
 
 @contextmanager
 def _given(model: torch.nn.Module, inputs: Inputs, method: Method) -> Iterator[Inputs]:
-    """Give what is passed to forward; for a model on meta, with its parameters taken for fakes."""
+    """Return what is passed to forward; for a model on meta, with parameters as fakes."""
     if method == "dispatch:real":
         yield Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
         return
@@ -189,7 +189,7 @@ def _record_once(
 
 
 def _program(model: torch.nn.Module, inputs: Inputs, given: Inputs, way: Way) -> Program:
-    """Give what runs; where that is a graph, what making it changes in the model is put back."""
+    """Return what runs; where that is a graph, what making it changes in the model is put back."""
     if not way.makes_graph:
         return way.program(model, given)
     snapshot = Snapshot(model)

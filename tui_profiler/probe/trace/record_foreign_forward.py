@@ -148,9 +148,9 @@ class Hearing:
             return False
         self._stack = self._recorder = self.nested = None
         inner = stack.repeated
-        why = "it was to be recorded no further"
+        why = "its recording was cancelled"
         if inner is not None:
-            what = f"its forward goes on, and has run {inner.path} {inner.calls} times"
+            what = f"its forward is still running, and has called {inner.path} {inner.calls} times"
             why = f"{what}: that may be the model to watch"
         try:
             stack.places.free()
@@ -161,7 +161,7 @@ class Hearing:
         return True
 
     def trace(self) -> Trace | None:
-        """Give the tree of the forward that ran, None where ``trouble`` says why there is none.
+        """Return the tree of the forward that ran, None where ``trouble`` says why there is none.
 
         May run on another thread. Afterwards nothing here holds the model.
         """
@@ -296,4 +296,4 @@ def _room_for(depth: int) -> Iterator[None]:
 
 
 def _nothing(given: Inputs, stack: ModuleStack) -> object:
-    raise AssertionError("a forward that was overheard is not run again")
+    raise AssertionError("a recorded foreign forward is not run again")

@@ -69,7 +69,7 @@ class Snapshot:
             self._keep_value(tensor)
 
     def grown(self) -> tuple[torch.nn.Module, ...]:
-        """Give the modules that have gained a submodule or parameter since."""
+        """Return the modules that have gained a submodule or parameter since."""
         return tuple(
             module
             for module, before in self._structures
@@ -212,7 +212,7 @@ def _set_restorer(now: set[object], before: set[object]) -> Callable[[], None]:
 
 
 def _random_states() -> list[Callable[[], None]]:
-    """Give what sets each random generator back to its present state."""
+    """Return what sets each random generator back to its present state."""
     of_torch, of_python = torch.get_rng_state(), random.getstate()
     restore: list[Callable[[], None]] = [
         lambda: torch.set_rng_state(of_torch),

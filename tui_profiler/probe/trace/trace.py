@@ -128,7 +128,7 @@ def trace(
 def messages(
     made: Trace, phase: Phase = ""
 ) -> Iterator[TraceStarted | Nodes | Edges | MemorySteps | TraceDone]:
-    """Give a trace in parts that fit into frames of the wire."""
+    """Yield a trace in parts that fit into frames of the wire."""
     inputs = made.inputs.specs if phase else ()
     yield TraceStarted(nodes=len(made.nodes), method=made.method, phase=phase, inputs=inputs)
     for begin, end in _chunks(made.nodes):
@@ -142,7 +142,7 @@ def messages(
 def _check(tracer: str, candidates: Sequence[Inputs]) -> None:
     if tracer not in TRACERS:
         what = f"there is no tracer called {tracer!r}"
-        raise refused(what, Remedy("--tracer auto", "takes what works"))
+        raise refused(what, Remedy("--tracer auto", "chooses one that works"))
     if not candidates:
         what = "there are no inputs to call forward with"
         raise refused(what, Remedy("--input 1,3,224,224", "passes one tensor of this shape"))
@@ -170,7 +170,7 @@ def _recorded(
 
 
 def _growing(model: torch.nn.Module, inputs: Inputs) -> tuple[torch.nn.Module, ...]:
-    """Give what makes layers in forward: a tracer stops at it, or leaves them half made."""
+    """Return what makes layers in forward: a tracer stops at it, or leaves them half made."""
     try:
         return record(model, inputs, DISPATCH_FAKE, "").growing
     except ForwardError:
@@ -207,7 +207,7 @@ def finished(
     inputs: Inputs,
     has_grown: bool,
 ) -> Trace:
-    """Give the tree that a recording left, with costs, edges and peak memory."""
+    """Return the tree that a recording left, with costs, edges and peak memory."""
     recorder, kept = recording.recorder, recording.kept
     if has_grown:
         recording.places.root.note = _MADE_LAYERS

@@ -209,7 +209,7 @@ def subject_of(request: TryAlone) -> Subject:
 
 
 def _of_module(whole: Subject, path: str) -> Subject:
-    """Give one module of a model with what one forward passes to it."""
+    """Return one module of a model with what one forward passes to it."""
     inputs, snapshot = whole.inputs, Snapshot(whole.module)
 
     def forward() -> object:

@@ -40,7 +40,7 @@ class _Sums(NamedTuple):
 
 
 def tensors_of(output: object, depth: int = 0) -> list[torch.Tensor]:
-    """Give the tensors of an output in order; those of objects that are no containers are left."""
+    """Return tensors of an output in order; those of objects that are no containers are left."""
     if isinstance(output, torch.Tensor):
         return [output]
     if depth > _MOST_DEPTH:

@@ -137,7 +137,7 @@ class TrialProcess:
             self._socket.sendall(encode(first))
 
     def __enter__(self) -> TrialProcess:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -156,7 +156,7 @@ class TrialProcess:
         return self._child.pid
 
     def messages(self, seconds: float) -> list[Message] | None:
-        """Give what it said, waiting for so long; None when it has hung up.
+        """Return what it said, waiting for so long; None when it has hung up.
 
         Raises:
             WireError: it sent what is no message.
@@ -171,14 +171,14 @@ class TrialProcess:
         return list(self._decoder.feed(received)) if received else None
 
     def exit_code(self) -> int | None:
-        """Give how it ended, waiting a little; None where it has not."""
+        """Return how it ended, waiting a little; None where it has not."""
         try:
             return self._child.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return None
 
     def memory_bytes(self) -> int:
-        """Give what it and all that it started hold now."""
+        """Return what it and all that it started hold now."""
         if time.monotonic() - self._looked_at > _CHILDREN_SECONDS:
             self._family = self._look()
             self._looked_at = time.monotonic()
@@ -189,7 +189,7 @@ class TrialProcess:
         return held
 
     def _look(self) -> list[psutil.Process]:
-        """Give its processes as they are now."""
+        """Return its processes as they are now."""
         if self._child.poll() is not None:
             return []
         with contextlib.suppress(psutil.Error):

@@ -50,7 +50,7 @@ LOOK_SECONDS = 0.05
 TELL_SECONDS = 0.5
 MEMORY_SHARE = 0.8
 """Of the memory that is free when a trial begins, where no limit was asked for."""
-STOPPED = "it was stopped"
+STOPPED = "stopped"
 _GIB = 1 << 30
 
 
@@ -129,7 +129,7 @@ class Trials:
                 return "there is no such node"
             node = self._nodes[wish.node]
             if node.kind == "op":
-                return "an operator is not tried by itself: try the module around it"
+                return "an operator cannot be tried alone: try its module"
             try:
                 module = self._model.get_submodule(node.path)
             except AttributeError:
@@ -186,7 +186,7 @@ class Trials:
         held = process.memory_bytes()
         if wish.most_bytes is not None and held > wish.most_bytes:
             held_gib, most_gib = held / _GIB, wish.most_bytes / _GIB
-            why = f"it held {held_gib:.2f} GiB of the {most_gib:.2f} allowed, and was ended"
+            why = f"it used {held_gib:.2f} GiB of the {most_gib:.2f} allowed, and was ended"
             return "memory", why
         return None
 
@@ -205,9 +205,9 @@ class Trials:
                     without_looks(asked)
                 case _:
                     asked.append(request)
-                    self._stopped = self._stopped or "something else was asked meanwhile"
+                    self._stopped = self._stopped or "cancelled by another request"
         if self._link.is_closed:
-            self._stopped = "the viewer is gone"
+            self._stopped = "the viewer disconnected"
 
 
 def _without(wish: Wish, outcome: TrialOutcome, why: str, began: float) -> TrialResult:
@@ -216,9 +216,9 @@ def _without(wish: Wish, outcome: TrialOutcome, why: str, began: float) -> Trial
 
 def _how(code: int | None) -> str:
     if code is None:
-        return "its process hung up"
+        return "its process disconnected"
     if code >= 0:
-        return f"its process ended by itself with exit code {code}"
+        return f"its process ended with exit code {code}"
     try:
         return f"its process was ended by {signal.Signals(-code).name}"
     except ValueError:

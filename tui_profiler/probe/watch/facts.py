@@ -17,7 +17,7 @@ from tui_profiler.probe.watch.viewers import Viewers
 
 
 def greeting(now: float) -> tuple[Message, ...]:
-    """Give what is told before a forward is waited for.
+    """Return what is told before a forward is waited for.
 
     Args:
         now: seconds since the program is watched.
@@ -25,7 +25,7 @@ def greeting(now: float) -> tuple[Message, ...]:
     return (
         environment(),
         StageDone("worker", 0.0, 0.0, f"attached to pid {os.getpid()}"),
-        StageStarted("trace", now, "waits for the program's next forward"),
+        StageStarted("trace", now, "waiting for the program's next forward"),
     )
 
 
@@ -63,7 +63,7 @@ def say_tree(
 
 
 def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> ModelFacts:
-    """Give its facts.
+    """Return its facts.
 
     Args:
         model: as it is now.
@@ -84,5 +84,5 @@ def facts_of(model: torch.nn.Module, trace: Trace, name: str, command: str) -> M
 
 
 def device_name(model: torch.nn.Module) -> str:
-    """Give the device of its first parameter; ``cpu`` where it has none."""
+    """Return the device of its first parameter; ``cpu`` where it has none."""
     return str(next((parameter.device for parameter in each_parameter(model)), "cpu"))

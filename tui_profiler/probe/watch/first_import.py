@@ -40,7 +40,7 @@ class FirstImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give what those behind us find of the package; None for any other."""
+        """Return what those behind us find of the package; None for any other."""
         if name != self._name or self not in sys.meta_path:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:

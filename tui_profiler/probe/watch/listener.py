@@ -182,7 +182,7 @@ class Listener:
         if call is not None and self._replaced is not None:
             take_off(call, self._replaced)
         if self.hearing is None:
-            self.gave_up = self.gave_up or "nobody waits any more"
+            self.gave_up = self.gave_up or "the request was cancelled"
 
     def take_clock(self) -> ModuleClock | None:
         """Wait no longer, and give the clock that has taken the place, None where none has."""

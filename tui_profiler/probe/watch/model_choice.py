@@ -161,7 +161,7 @@ class Whereabouts:
         return list(found.values())
 
     def others(self, root: nn.Module) -> tuple[str, ...]:
-        """Give the classes of the models that were met, but for ``root`` and its parts."""
+        """Return the classes of the models that were met, but for ``root`` and its parts."""
         return tuple({one.kind: None for one in self._run(root) if one.ref() is not root})
 
     def models(self, root: nn.Module, seconds: dict[int, float]) -> tuple[RunModel, ...]:
@@ -270,7 +270,7 @@ class Whereabouts:
         return found
 
     def _outermost(self, calls: list[nn.Module]) -> nn.Module | None:
-        """Give the model among calls inside of each other, innermost first."""
+        """Return the model among calls inside of each other, innermost first."""
         models = (one for one in calls[::-1] if has_parameters(one) and not self._is_loop(one))
         return next(models, None)
 

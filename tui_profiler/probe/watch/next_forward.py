@@ -122,7 +122,7 @@ class Search:
             self._listener = None
 
     def heard(self) -> Listener | None:
-        """Give who has heard a forward, or why none could be; None while there is neither."""
+        """Return who has heard a forward, or why none could be; None while there is neither."""
         listener = self._listener
         if listener is None or not listener.is_over:
             return None
@@ -131,7 +131,7 @@ class Search:
         return None if self._passes_over(listener) else listener
 
     def take_clock(self) -> ModuleClock | None:
-        """Give the clock that is on the model that was heard last, None where there is none."""
+        """Return the clock that is on the model that was heard last, None where there is none."""
         clock, self._clock = self._clock, None
         return clock
 

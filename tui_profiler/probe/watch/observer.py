@@ -56,7 +56,7 @@ from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
 ACCEPTS = ("Observe", "TraceAgain")
-REFUSAL = "this program is not ours: it can only be looked at"
+REFUSAL = "attached read-only"
 GRACE_SECONDS = 10.0
 """How long after the last viewer the program stays as it is looked at."""
 IDLE_SECONDS = 2.0
@@ -126,7 +126,7 @@ class Observer:
         self.energy = ProgramEnergy()
 
     def now(self) -> float:
-        """Give seconds since the program is watched."""
+        """Return seconds since the program is watched."""
         return time.monotonic() - self._began  # The system clock may be set meanwhile.
 
     @property

@@ -27,7 +27,7 @@ from tui_profiler.probe.watch.first_import import FirstImport
 LISTEN_SECONDS = 2.0
 """How long an import of torch waits, at most, until the first forward would be seen."""
 FLUSH_SECONDS = 1.0
-UNSEEN = "torch was loaded otherwise than by Python's import; a plain import torch before is seen"
+UNSEEN = "torch was not loaded by Python's import; a plain import torch before it is observed"
 NO_MODEL_YET = "the script has called no model yet"
 BROUGHT = ("platformdirs", "psutil", "resource", "statistics")
 """What we import and torch does not, whether at once or later. It is imported before the script's
@@ -97,7 +97,7 @@ class Alongside:
                 self._look_on()
         except Exception as error:  # The border: the script's import is none of our mistakes'.
             why = f"{type(error).__name__}: {error}"
-            self._link.send(Failed("worker", "the probe could not begin to look", why=why))
+            self._link.send(Failed("worker", "the probe could not start", why=why))
         finally:
             self._put_level_back()
 
@@ -144,5 +144,5 @@ class Alongside:
 
     def _say_unseen(self) -> None:
         if not self._is_looking and "torch" in sys.modules and not self._link.is_closed:
-            self._link.send(Failed("import torch", "no model could be looked at", why=UNSEEN))
+            self._link.send(Failed("import torch", "no model could be profiled", why=UNSEEN))
             self._link.flush(FLUSH_SECONDS)

@@ -156,7 +156,7 @@ class ProgramTimes:
         self._clock.record_for(self._credit.seconds, one_at_least=self._windows.is_open)
 
     def messages(self, at: float, dropped: int, *, or_cold: bool = False) -> Iterator[Message]:
-        """Give the figures, where forwards finished since they were given last.
+        """Yield the figures, where forwards finished since they were given last.
 
         Args:
             at: seconds since the program is watched.
@@ -249,7 +249,7 @@ class ProgramEnergy:
         self._become("other")
 
     def beside(self, sample: Sample) -> Sample:
-        """Give a sample without energy where not every forward is counted beside it."""
+        """Return a sample without energy where not every forward is counted beside it."""
         is_whole = self._times is None or self._times.records_all
         return sample if is_whole else replace(sample, energy=NOT_ALL_COUNTED)
 
@@ -259,6 +259,6 @@ class ProgramEnergy:
             watch.become(activity, self._work)
 
     def _work(self) -> float:
-        """Give the forwards that were recorded; from any thread."""
+        """Return the forwards that were recorded; from any thread."""
         times = self._times
         return float(times.forwards) if times is not None else 0.0

@@ -92,11 +92,11 @@ class Viewers:
         return True
 
     def said(self) -> list[Message]:
-        """Give what a later one must be told."""
+        """Return what a later one must be told."""
         return [message for known in self._said.values() for message in known]
 
     def last(self, kind: type[Message]) -> Message | None:
-        """Give what was said last of a kind."""
+        """Return what was said last of a kind."""
         return self._said.get(kind, (None,))[-1]
 
     def say(self, *said: Message, under: type[Message] | None = None) -> None:
@@ -128,7 +128,7 @@ class Viewers:
                 link.close()
 
     def close(self) -> None:
-        """Give them a moment to hear the last words, and hang up."""
+        """Return them a moment to hear the last words, and hang up."""
         deadline = time.monotonic() + FLUSH_SECONDS
         for link in self._links:
             link.flush(max(deadline - time.monotonic(), 0.0))

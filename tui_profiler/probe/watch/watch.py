@@ -45,7 +45,7 @@ class Watched:
         """Whether a viewer is attached."""
         return self._observer.is_looked_at
 
-    def close(self, why: str = "the program watches it no more") -> None:
+    def close(self, why: str = "the program no longer watches it") -> None:
         """Let nobody look any more; what was replaced is put back."""
         if self._at_deletion.detach() is not None:
             self._server.remove(self._observer, why)

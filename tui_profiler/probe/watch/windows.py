@@ -55,9 +55,10 @@ def warm_up() -> None:
 
 
 def why_no_windows() -> str:
-    """Give why no window can be opened in this process; empty where one can."""
+    """Return why no window can be opened in this process; empty where one can."""
     if not _silent.is_set() and os.environ.get(SILENT, "") != "99":
-        return f"without {SILENT}=99 before torch is imported, they would print into the program"
+        without = f"without {SILENT}=99 before torch is imported"
+        return f"{without}, they would print to the program's output"
     return unavailable()
 
 
@@ -103,7 +104,7 @@ class ProgramWindows:
             self._open = None
 
     def without_windowed(self, forwards: list[Forward]) -> list[Forward]:
-        """Give the forwards that ran in no window; one that did is taken in here."""
+        """Return the forwards that ran in no window; one that did is taken in here."""
         window = self._open
         if window is None or not window.is_over:
             self._patience -= bool(forwards)
@@ -125,7 +126,7 @@ class ProgramWindows:
         clock.run_next_in(self._open.run)
 
     def messages(self, at: float) -> Sequence[Message]:
-        """Give what is to be told, ``at`` seconds since the program is watched."""
+        """Return what is to be told, ``at`` seconds since the program is watched."""
         if self._is_told:
             return ()
         self._is_told = bool(self._why_none)

@@ -135,7 +135,7 @@ _COUNTERS: Mapping[Counter, Callable[[torch.nn.Module, Inputs], SecondOpinion]] 
 
 
 def count_with(counter: Counter, spec: LoadSpec) -> SecondOpinion:
-    """Give what ``counter`` says, in a process that is there for nothing else.
+    """Return what ``counter`` says, in a process that is there for nothing else.
 
     Raises:
         LoadError, TraceError: the model could not be had, or takes none of its inputs.
@@ -144,7 +144,7 @@ def count_with(counter: Counter, spec: LoadSpec) -> SecondOpinion:
 
 
 def count(counter: Counter, spec: LoadSpec) -> SecondOpinion:
-    """Give what ``counter`` says; what it raises is in it.
+    """Return what ``counter`` says; what it raises is in it.
 
     Raises:
         LoadError, TraceError: the model could not be had, or takes none of its inputs.

@@ -22,7 +22,7 @@ class StageError(Exception):
 
 
 def failure(error: BaseException, stage: str, root: torch.nn.Module | None = None) -> Failed:
-    """Give the message for an exception that came out of ``stage``.
+    """Return the message for an exception that came out of ``stage``.
 
     Args:
         error: what was raised; one with a message of its own (``failed``) speaks for itself.
@@ -49,7 +49,7 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
 
 
 def _running_module(frames: TracebackType | None, root: torch.nn.Module) -> str:
-    """Give the path of the deepest module of the model whose code was running."""
+    """Return the path of the deepest module of the model whose code was running."""
     paths = {id(module): path for path, module in root.named_modules()}
     deepest = ""
     while frames is not None:
@@ -60,7 +60,7 @@ def _running_module(frames: TracebackType | None, root: torch.nn.Module) -> str:
 
 
 def _line_of_the_model(frames: TracebackType | None) -> str:
-    """Give ``file:line`` of the last frame outside torch and outside this package."""
+    """Return ``file:line`` of the last frame outside torch and outside this package."""
     found = ""
     ours = __file__.rsplit("/", 2)[0]
     for frame, line in traceback.walk_tb(frames):

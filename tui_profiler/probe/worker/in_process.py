@@ -83,7 +83,7 @@ class _Talk:
         self.said.append(message)
 
     def next_request(self, timeout: float | None = 0.0) -> Request | None:
-        """Give none."""
+        """Return none."""
         return None
 
 
@@ -103,7 +103,7 @@ def profiled(
     kwargs: Mapping[str, object],
     wanted: Wanted,
 ) -> list[Message]:
-    """Give what a worker would say of a model: facts, tree, times.
+    """Return what a worker would say of a model: facts, tree, times.
 
     Args:
         model: left as it is.
@@ -239,7 +239,7 @@ def _candidates(
 
 
 def _batch(specs: Sequence[InputSpec]) -> int | None:
-    """Give the first axis, where all inputs agree on it."""
+    """Return the first axis, where all inputs agree on it."""
     axes = {spec.shape[0] if spec.shape else None for spec in specs}
     return axes.pop() if len(axes) == 1 else None
 

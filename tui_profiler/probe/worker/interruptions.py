@@ -36,7 +36,7 @@ from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.worker.parameter_requests import ANALYSING, Analyst
 
-_REPLAYING = "a node is replayed"
+_REPLAYING = "replaying a node"
 """What a live loop says meanwhile."""
 
 
@@ -76,7 +76,7 @@ class NodeReplay:
             return refused(index, "there is no such node")
         node = self._nodes[index]
         if node.kind == "op":
-            return refused(index, "an operator does not run by itself: replay the module around it")
+            return refused(index, "an operator cannot run alone: replay its module")
         counter = self._counter()
         if isinstance(counter, Unknown):
             return refused(index, counter.reason)
@@ -88,7 +88,7 @@ class NodeReplay:
             replayer = Replayer(self._energy, counter, is_over, self._pace)
             return replayer.run(index, _call_of(found), self._wait)
         except Exception as error:  # The user's module: it may raise anything when run by itself.
-            return refused(index, f"it fails by itself: {type(error).__name__}: {error}")
+            return refused(index, f"it fails when run alone: {type(error).__name__}: {error}")
         finally:
             snapshot.restore()
 
@@ -98,7 +98,7 @@ class NodeReplay:
         return torch.device("cpu") if first is None else first.device
 
     def _counter(self) -> EnergyTotals | Unknown:
-        """Give the counter of the device that the model is on."""
+        """Return the counter of the device that the model is on."""
         counters, device = self._energy.totals(), self._device
         if isinstance(counters, Unknown):
             return counters
@@ -129,7 +129,7 @@ def _call_of(found: Captured) -> Callable[[], None]:
 
 
 def _gpu_of(cuda_index: int) -> int | None:
-    """Give NVML's number of ``cuda:N``; None where it is not known, or is a slice of a GPU."""
+    """Return NVML's number of ``cuda:N``; None where it is not known, or is a slice of a GPU."""
     nvml = Nvml(cuda_uuids=cuda_uuids)
     gpus = nvml.gpus(0.0)
     nvml.close()
@@ -141,9 +141,9 @@ def _gpu_of(cuda_index: int) -> int | None:
 Aside: TypeAlias = ReplayNode | Try | AnalyseParameters | MeasureSensitivity
 WHY: dict[type[Aside], str] = {
     ReplayNode: _REPLAYING,
-    Try: "a change is tried in a process of its own",
+    Try: "running a trial",
     AnalyseParameters: ANALYSING,
-    MeasureSensitivity: "weights are changed one by one",
+    MeasureSensitivity: "measuring weight sensitivity",
 }
 """What is said while the model is held."""
 

@@ -131,12 +131,12 @@ class Loop:
         self._times.close()
 
     def forward_seconds(self) -> float:
-        """Give how long the forward that is running now has taken; called from another thread."""
+        """Return how long the forward that is running now has taken; called from another thread."""
         began = self._forward_began
         return 0.0 if began is None else time.perf_counter() - began
 
     def work(self) -> float:
-        """Give the forwards so far; one under way counts for its part; from any thread."""
+        """Return the forwards so far; one under way counts for its part; from any thread."""
         done, usual = self._forwards_done, self._last_seconds
         under_way = min(self.forward_seconds() / usual, 1.0) if usual else 0.0
         return done + under_way
@@ -149,7 +149,7 @@ class Loop:
     def run(self) -> Request | None:
         """Run forwards until stopped or enough were run.
 
-        Gives:
+        Returns:
             the request that ended it (``Stop``, ``SetBatch`` or ``SetPhase``), None when enough was
             run.
         """

@@ -86,7 +86,7 @@ def _ceilings(spec: LoadSpec, stages: Stages, *, again: bool) -> Ceilings:
 
 
 def failed(error: BaseException, stage: str = "worker") -> Failed:
-    """Give the message for what went wrong; what says so itself needs no torch for it."""
+    """Return the message for what went wrong; what says so itself needs no torch for it."""
     lift()
     carried = getattr(error, "failed", None)
     if not isinstance(carried, Failed):

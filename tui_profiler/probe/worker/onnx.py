@@ -41,7 +41,7 @@ def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
     library("onnxscript", "ONNX files", "onnx")
     model, inputs = _model(request.spec, stages)
     path = Path(request.spec.folder or ".", request.path).absolute()
-    with stages.stage("export", "will write the file") as details:
+    with stages.stage("export", "export the file") as details:
         try:
             program = _program(model, inputs, request.opset)
             in_graph, missing = _compared(model, program)
@@ -69,11 +69,11 @@ def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
 
 
 def _model(spec: LoadSpec, stages: Stages) -> tuple[torch.nn.Module, Inputs]:
-    """Give the model with its values, and the inputs that it takes."""
+    """Return the model with its values, and the inputs that it takes."""
     with stages.stage("load model"):
         loaded = load(spec)
         model = loaded.model
-    with stages.stage("trace", "will tell which inputs it takes"):
+    with stages.stage("trace", "infer its inputs"):
         inputs = trace(model, tuple(loaded.candidates), spec.tracer, name=spec.model).inputs
     if loaded.initialise is None:
         return model, inputs
@@ -111,7 +111,7 @@ def _require_opset(asked: int | None, program: Any) -> None:
 
 
 def _compared(model: torch.nn.Module, program: Any) -> tuple[int, tuple[str, ...]]:
-    """Give how many of the model's parameters the graph holds, and the names of the others."""
+    """Return how many of the model's parameters the graph holds, and the names of the others."""
     there = program.model.graph.initializers
     names: dict[int, list[str]] = {}
     sizes: dict[int, int] = {}
@@ -160,7 +160,7 @@ def _opset(program: Any) -> int:
 
 
 def _failed(error: BaseException, model: torch.nn.Module) -> Failed:
-    """Give the first cause: what torch.onnx raises itself only says in which step it was."""
+    """Return the first cause: what torch.onnx raises itself only says in which step it was."""
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,6 +1,6 @@
 """Who looks at the parameters when a viewer asks: an analysis, and what is asked meanwhile.
 
-Nothing of the model runs while its parameters are looked at, so that neither disturbs the other;
+Nothing of the model runs while reading weights, so that neither disturbs the other;
 the heartbeat goes on. Whatever else is asked is kept for whoever comes after, and ends the analysis
 where it cannot wait.
 """
@@ -31,7 +31,7 @@ from tui_profiler.probe.process.wire_names import writable
 if TYPE_CHECKING:
     from tui_profiler.probe.parameters.values import Subject
 
-ANALYSING = "its parameters are looked at"
+ANALYSING = "reading weights"
 _MOST_REASON = 300
 
 

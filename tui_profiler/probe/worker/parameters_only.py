@@ -48,7 +48,7 @@ class Stages(Protocol):
     """Tells the viewer where we are."""
 
     def now(self) -> float:
-        """Give seconds since the command was started."""
+        """Return seconds since the command was started."""
         ...
 
     def stage(self, stage: Stage, detail: str = "") -> AbstractContextManager[list[str]]:
@@ -106,7 +106,7 @@ def open_file(spec: LoadSpec, stages: Stages, link: Link) -> ParametersShown | N
 
 
 def facts(found: Found, name: str) -> ModelFacts:
-    """Give what is known of the model: no inputs, no class beyond what the file names."""
+    """Return what is known of the model: no inputs, no class beyond what the file names."""
     top = next((module.class_name for module in found.modules if not module.path), "")
     return ModelFacts(
         name=name,
@@ -123,7 +123,7 @@ def facts(found: Found, name: str) -> ModelFacts:
 
 
 def messages(found: Found, name: str) -> Iterator[TraceStarted | Nodes | TraceDone]:
-    """Give the tree in parts that fit into frames of the wire."""
+    """Yield the tree in parts that fit into frames of the wire."""
     parts = parts_of(found, Path(name).name or name)
     yield TraceStarted(nodes=len(parts), method="parameters")
     types = {module.path: module.class_name.rpartition(".")[2] for module in found.modules}
@@ -173,7 +173,7 @@ def _node(part: Part, types: dict[str, str], found: Found) -> Node:
 
 
 def _note(found: Found) -> str:
-    """Give what the reader must know of the whole file."""
+    """Return what the reader must know of the whole file."""
     notes = [NO_FORWARD]
     if found.problems:
         first = found.problems[0]
@@ -188,7 +188,7 @@ def _cost(part: Part) -> Cost:
 
 
 def _sizes(found: Found) -> tuple[float, float]:
-    """Give the bytes of parameters and of buffers, each storage once."""
+    """Return the bytes of parameters and of buffers, each storage once."""
     storages: dict[str, tuple[bool, int]] = {}
     for entry in found.tensors:
         storages.setdefault(entry.storage, (is_buffer(entry), entry.storage_bytes))

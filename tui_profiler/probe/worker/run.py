@@ -52,7 +52,7 @@ class Stages(Protocol):
     """Tells the viewer where we are."""
 
     def now(self) -> float:
-        """Give seconds since the command was started."""
+        """Return seconds since the command was started."""
         ...
 
     def stage(self, stage: Stage, detail: str = "") -> AbstractContextManager[_Details]:
@@ -87,7 +87,7 @@ class Run:
         """The viewer said stop, as against: enough was run."""
 
     def forward_seconds(self) -> float:
-        """Give how long the forward that is running now has taken; 0 between forwards."""
+        """Return how long the forward that is running now has taken; 0 between forwards."""
         return self._loop.forward_seconds() if self._loop is not None else 0.0
 
     def go(self) -> None:
@@ -127,7 +127,7 @@ class Run:
         from tui_profiler.probe.trials.trials import Trials  # noqa: PLC0415
 
         if self._model is None or self._phase not in self._traces or self._why_not_run():
-            why = "the model did not get as far as running"
+            why = "the model was not run"
             if self._loaded is not None and self._traces:
                 why = self._why_not_run() or why
             self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
@@ -146,7 +146,7 @@ class Run:
         return self._analyst
 
     def _subjects(self) -> list[Subject]:
-        """Give the tensors of the model, with their values."""
+        """Return the tensors of the model, with their values."""
         assert self._loaded is not None
         assert self._model is not None
         if self._loaded.initialise is not None and self._model is self._loaded.model:
@@ -190,7 +190,7 @@ class Run:
 
     def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> None:
         candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
-        with self._stages.stage("trace", "will give the tree") as details:
+        with self._stages.stage("trace", "build the tree") as details:
             traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
             decode = loaded.decode or (lambda *_: None)
             step = decode(model, traced.inputs, traced.kept)
@@ -264,7 +264,7 @@ class Run:
         loop.asides.has_random_weights = self._has_random_weights()
         try:
             try:
-                with self._stages.stage("first run", "will give times") as details:
+                with self._stages.stage("first run", "first times") as details:
                     loop.first_run()
                     details.append("not counted")
             except (Exception, SystemExit) as error:
@@ -315,7 +315,7 @@ class Run:
             reasons,
         )
 
-        with self._stages.stage("ceilings", "will give the bounds") as details:
+        with self._stages.stage("ceilings", "calibrate the roofline") as details:
             device, threads = self._spec.device, torch.get_num_threads()
             confined, is_calibrated = confinement(), False
             refused: list[str] = []
@@ -326,7 +326,7 @@ class Run:
             cached = None if confined is None else kept_ceilings(device, threads)
             found = cached or ceilings(device, threads, refused=refused.append)
             self._link.send(found)
-            kept = f"kept from {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
+            kept = f"calibrated {time.strftime('%Y-%m-%d', time.localtime(found.measured_at))}"
             if is_calibrated and cached is not None:
                 kept = "measured outside the sandbox, cached for this host"
             if found.seconds > 0:
@@ -334,7 +334,9 @@ class Run:
                 cached_or_why = f"not cached: {refused[0]}" if refused else "cached for this host"
                 kept = f"measured, {cached_or_why}"
             if doubted := [name for name, why in reasons(found).items() if why]:
-                kept += f"; not good enough: {', '.join(doubted)}; measured again at a later start"
+                kept += (
+                    f"; not good enough: {', '.join(doubted)}; calibrated again at a later start"
+                )
             details.append(kept)
         return found
 

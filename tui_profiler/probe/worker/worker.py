@@ -151,7 +151,7 @@ class Worker:
         self._began = time.monotonic() - (time.time() - started_at)
 
     def now(self) -> float:
-        """Give seconds since the command was started."""
+        """Return seconds since the command was started."""
         return time.monotonic() - self._began
 
     @contextmanager
@@ -171,10 +171,10 @@ class Worker:
         self._link.send(StageDone(stage, self.now(), seconds, " ".join(details) or detail))
 
     def rest(self) -> None:
-        """Do nothing for a while where energy is counted: what the machine draws by itself."""
+        """Do nothing for a while where energy is counted: idle power of the machine."""
         if isinstance(self.energy.totals(), Unknown):
             return
-        with self.stage("idle", "what the machine draws by itself") as details:
+        with self.stage("idle", "idle power of the machine") as details:
             self.energy.become("idle")
             until = time.monotonic() + MOST_IDLE_SECONDS
             while time.monotonic() < until and not self._link.is_closed:
@@ -182,7 +182,7 @@ class Worker:
                 if self.energy.has_rested():
                     break
             self.energy.become("other")
-            details.append("for the energy of the forwards alone")
+            details.append("measure idle power")
 
     def _start(self, spec: LoadSpec) -> None:
         self._link.send(StageDone("worker", self.now(), self.now(), self._process()))
@@ -270,7 +270,7 @@ class Worker:
                     why = self._why_no_model
                     self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
                 case ReplayNode(node=node):
-                    ran = "the model does not run any more, and a replay needs that"
+                    ran = "the model is no longer running"
                     why = ran if self._run is not None else self._why_no_model
                     self._link.send(Replayed(node, "", "counter", (), None, 0.0, why))
                 case SetBatch(batch=batch) if self._run is not None:

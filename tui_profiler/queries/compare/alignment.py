@@ -122,7 +122,7 @@ class _Pairs:
                 return
 
     def merged(self) -> Alignment:
-        """Give both as one tree."""
+        """Return both as one tree."""
         nodes: list[AlignedNode] = []
         pending = [(0, 0, -1, 0)]
         while pending:
@@ -138,7 +138,7 @@ class _Pairs:
         return Alignment(tuple(nodes), ends)
 
     def _children_of(self, a: int, b: int) -> list[tuple[int, int]]:
-        """Give the children of a pair: the second side's, and what vanished before each."""
+        """Return the children of a pair: the second side's, and what vanished before each."""
         lost = list(self._children[0][a]) if a >= 0 else []
         found: list[tuple[int, int]] = []
         taken = 0
@@ -177,7 +177,7 @@ def _children(nodes: Nodes) -> tuple[Sequence[int], ...]:
 def _keyed(
     nodes: Nodes, children: Sequence[int], parent: str
 ) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """Give what tells each child from its siblings, here and on the other side."""
+    """Yield what tells each child from its siblings, here and on the other side."""
     met: dict[tuple[str, str], int] = defaultdict(int)
     for child in children:
         node = nodes[child]
@@ -188,7 +188,7 @@ def _keyed(
 
 
 def _below(path: str, parent: str) -> str:
-    """Give a path as seen from its parent; a shared module is elsewhere, and keeps its own."""
+    """Return a path as seen from its parent; a shared module is elsewhere, and keeps its own."""
     inside = f"{parent}."
     return path.removeprefix(inside) if parent and path.startswith(inside) else path
 
@@ -210,7 +210,7 @@ def _is_known_again(node: SideNode) -> bool:
 def _signatures(
     nodes: Nodes, children: tuple[Sequence[int], ...], numbers: dict[Signature, int]
 ) -> list[int]:
-    """Give what a node is and what is in it, names apart, as a number: one for each that differs.
+    """Return what a node is and what is in it, names apart, as a number: one for each that differs.
 
     Args:
         nodes: of one side.

@@ -41,7 +41,7 @@ UNITS: Mapping[FigureName, Unit] = {
 }
 TOTALS: tuple[tuple[str, str, Unit], ...] = (
     ("latency.p50_s", "latency p50", "seconds"),
-    ("latency_per_item.p50_s", "an item of it", "seconds"),
+    ("latency_per_item.p50_s", "per item", "seconds"),
     ("latency.p95_s", "latency p95", "seconds"),
     ("throughput.per_s", "throughput", "rate"),
     ("total_parameters", "parameters", "count"),
@@ -49,7 +49,7 @@ TOTALS: tuple[tuple[str, str, Unit], ...] = (
     ("total_macs", "MAC", "count"),
     ("total_flops", "FLOP", "count"),
     ("total_memory", "bytes moved", "bytes"),
-    ("arithmetic_intensity", "FLOP a byte", "ratio"),
+    ("arithmetic_intensity", "FLOP per byte", "ratio"),
     ("peak_memory.activations", "activations", "bytes"),
     ("peak_memory.total", "peak memory", "bytes"),
     ("coverage.ops", "operators", "count"),
@@ -134,7 +134,7 @@ def comparison(a: Side, b: Side) -> Comparison:
 
 
 def total_rows(compared: Comparison) -> tuple[TotalRow, ...]:
-    """Give the figures of the whole that at least one side has, measured ones first."""
+    """Return the figures of the whole that at least one side has, measured ones first."""
     a, b = _with_items(compared.a), _with_items(compared.b)
     batches = {dict(side.settings).get("batch", "") for side in (compared.a, compared.b)}
     found = []
@@ -156,7 +156,7 @@ def why_no_times(compared: Comparison) -> str:
 
 
 def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]:
-    """Give the settings that are not the same, by name; empty texts where a side does not say."""
+    """Return the settings that are not the same, by name; empty texts where a side does not say."""
     a, b = dict(compared.a.settings), dict(compared.b.settings)
     names = list(dict.fromkeys([*a, *b]))
     rows = ((name, a.get(name, ""), b.get(name, "")) for name in names)
@@ -180,20 +180,20 @@ def _counts(alignment: Alignment, a: SideTree, b: SideTree) -> dict[Change, int]
 
 
 def node_of(compared: Comparison, one: AlignedNode) -> SideNode:
-    """Give the node that names a row: the second side's where that has one."""
+    """Return the node that names a row: the second side's where that has one."""
     side, index = (compared.b, one.b) if one.b >= 0 else (compared.a, one.a)
     assert side.tree is not None
     return side.tree.nodes[index]
 
 
 def former_path(compared: Comparison, one: AlignedNode) -> str:
-    """Give the path that a moved node had on the first side."""
+    """Return the path that a moved node had on the first side."""
     assert compared.a.tree is not None
     return compared.a.tree.nodes[one.a].path
 
 
 def default_figure(compared: Comparison) -> FigureName:
-    """Give the figure that says the most: times where both sides have some."""
+    """Return the figure that says the most: times where both sides have some."""
     if compared.a.is_timed and compared.b.is_timed:
         return "seconds"
     roots = [side.tree.nodes[0] for side in (compared.a, compared.b) if side.tree is not None]
@@ -201,13 +201,13 @@ def default_figure(compared: Comparison) -> FigureName:
 
 
 def figure_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
-    """Give one figure of a row, all that is inside included."""
+    """Return one figure of a row, all that is inside included."""
     a, b = _whole(compared.a, one.a, name), _whole(compared.b, one.b, name)
     return _timed_pair(compared, one, a, b) if name == "seconds" else Pair(a, b)
 
 
 def row_difference(one: AlignedNode, pair: Pair) -> float | None:
-    """Give how far a row is apart: by all of it where only one side has it."""
+    """Return how far a row is apart: by all of it where only one side has it."""
     a, b = known(pair.a), known(pair.b)
     if one.a < 0:
         return b
@@ -329,7 +329,7 @@ def _own(side: Side, index: int, name: FigureName) -> Figure:
 
 @lru_cache(maxsize=16)
 def _own_costs(tree: SideTree, name: FigureName) -> tuple[int | None, ...]:
-    """Give what each node costs without the modules in it."""
+    """Return what each node costs without the modules in it."""
     found = [_cost(node, name) for node in tree.nodes]
     for node in tree.nodes:
         if node.parent >= 0 and node.kind == "module":

@@ -14,12 +14,12 @@ SETTLED_FORWARDS = 10
 
 
 def kept(session: Session) -> Session:
-    """Give what is needed of a session to compare others with it later."""
+    """Return what is needed of a session to compare others with it later."""
     return replace(session, history=History(), log=Log(), arriving=None)
 
 
 def difference(before: Session, after: Session) -> tuple[str, ...]:
-    """Give the difference in one sentence, the longest form first; none until it is measured.
+    """Return the difference in one sentence, the longest form first; none until it is measured.
 
     Args:
         before: as it was when the change was asked for.
@@ -40,23 +40,23 @@ def difference(before: Session, after: Session) -> tuple[str, ...]:
 
 
 def _what(before: Session, after: Session) -> str:
-    """Give what was asked to be different."""
+    """Return what was asked to be different."""
     pairs = ((input_text(before), input_text(after)), (device_text(before), device_text(after)))
     return ", ".join(f"{old} → {new}" for old, new in pairs if old != new)
 
 
 def _item(before: Session, after: Session) -> str:
-    """Give the time of one item of the batch, where the batches differ."""
+    """Return the time of one item of the batch, where the batches differ."""
     models, ticks = (before.model, after.model), (before.tick, after.tick)
     batches = [model.batch for model in models if model is not None and model.batch]
     times = [tick.latency_p50 for tick in ticks if tick is not None]
     if len(batches) < 2 or len(times) < 2 or batches[0] == batches[1]:
         return ""
-    return f"an item {_changed(times[0] / batches[0], times[1] / batches[1])}"
+    return f"per item {_changed(times[0] / batches[0], times[1] / batches[1])}"
 
 
 def _changed(old: float, new: float) -> str:
-    """Give two times and the change: ``36.5 → 21.2 ms (−42 %)``."""
+    """Return two times and the change: ``36.5 → 21.2 ms (−42 %)``."""
     first, second = duration(old), duration(new)
     if first.split()[-1] == second.split()[-1]:
         first = first.rpartition(" ")[0]

@@ -43,7 +43,7 @@ _MOST_SECONDS = 1e7
 
 
 def value_text(value: Figure, unit: Unit) -> str:
-    """Give a figure; a dash where it is not known."""
+    """Return a figure; a dash where it is not known."""
     if isinstance(value, Unknown):
         return UNAVAILABLE
     return ("−" if value < 0 else "") + _written(abs(value), unit)
@@ -80,7 +80,7 @@ def ratio_text(pair: Pair) -> str:
 
 
 def path_text(compared: Comparison, one: AlignedNode) -> str:
-    """Give the path of a row and, where it has moved, where it was."""
+    """Return the path of a row and, where it has moved, where it was."""
     path = safe(node_of(compared, one).path) or NO_PATH
     if one.change == "moved":
         return f"{path} (was {safe(former_path(compared, one)) or NO_PATH})"
@@ -111,7 +111,7 @@ def statistic_text(compared: Comparison) -> str:
 
 
 def total_texts(row: TotalRow) -> tuple[str, str, str, str]:
-    """Give A, B, the difference and the ratio of a total."""
+    """Return A, B, the difference and the ratio of a total."""
     pair = row.pair
     return (
         value_text(pair.a, row.unit),
@@ -136,7 +136,7 @@ def _shape(axes: tuple[int, ...] | None) -> str:
 
 
 def _written(value: float, unit: Unit) -> str:
-    """Give a figure that is not negative; what no model has is told by the most there is."""
+    """Return a figure that is not negative; what no model has is told by the most there is."""
     most = _MOST_SECONDS if unit == "seconds" else _MOST
     return f">{_WRITTEN[unit](most)}" if value > most else _WRITTEN[unit](value)
 

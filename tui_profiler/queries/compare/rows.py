@@ -74,7 +74,7 @@ def _is_there(compared: Comparison, name: FigureName) -> bool:
 
 
 def visible(compared: Comparison, view: View) -> tuple[int, ...]:
-    """Give the nodes of the alignment that are seen, from the top."""
+    """Return the nodes of the alignment that are seen, from the top."""
     return _visible(compared, replace(view, selected=0))
 
 
@@ -122,7 +122,7 @@ def has_children(compared: Comparison, view: View, index: int) -> bool:
 
 @lru_cache(maxsize=2)
 def _passing(compared: Comparison, text: str, operators: bool) -> frozenset[int]:
-    """Give the nodes that a filter lets through, and those above them."""
+    """Return the nodes that a filter lets through, and those above them."""
     alignment = compared.alignment
     assert alignment is not None
     found: set[int] = set()
@@ -190,7 +190,7 @@ def revealed(view: View, compared: Comparison, index: int) -> View:
 
 
 def next_worst(view: View, compared: Comparison) -> int:
-    """Give the node that differs most by itself; from that one on, the next."""
+    """Return the node that differs most by itself; from that one on, the next."""
     found = [one.index for one in worst(compared, view.figure, 100)]
     if not found:
         return view.selected

@@ -29,7 +29,7 @@ from tui_profiler.queries.time.standard_error import WholeRun
 from tui_profiler.session import Session, Tree
 
 NOT_TRACED = "it was not traced"
-NOTHING_MOVED = "it moves no bytes"
+NOTHING_MOVED = "no bytes moved"
 
 
 OfNode: TypeAlias = Callable[[int], float | None]
@@ -91,7 +91,7 @@ class Side(Struct, frozen=True, eq=False):
 
 
 def side_of(label: str, session: Session) -> Side:
-    """Give the side that a session is, as far as it is known now."""
+    """Return the side that a session is, as far as it is known now."""
     tree = session.tree
     if tree is None or tree.done is None or not len(tree):
         return Side(label, _settings(session))
@@ -162,7 +162,7 @@ def _or_unknown(value: float | None, reason: str) -> Figure:
 
 
 def _settings(session: Session) -> tuple[tuple[str, str], ...]:
-    """Give what could explain a difference."""
+    """Return what could explain a difference."""
     model, machine, tree = session.model, session.environment, session.tree
     found: list[tuple[str, str]] = []
     if model is not None:
@@ -187,5 +187,5 @@ def _settings(session: Session) -> tuple[tuple[str, str], ...]:
 
 
 def inputs_text(inputs: tuple[InputSpec, ...]) -> str:
-    """Give all inputs in one line."""
+    """Return all inputs in one line."""
     return ", ".join(f"{shape(one.shape)} {dtype(one.dtype)}" for one in inputs)

@@ -16,7 +16,7 @@ The work of a module's own operators (of an operator, its own) has three least t
    else is unexplained, and the reason says so.
 4. A container's time is that of its own operators and of all modules inside, each in its class: its
    *mix*. The class of a container is the largest part of its mix, if what is not decided cannot
-   make another part the largest; else it is told on paper.
+   make another part the largest; else it is estimated on paper.
 5. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
    has a formula.
@@ -219,7 +219,7 @@ class Mixes:
 
 
 def bytes_moved(cost: Cost) -> int:
-    """Give the bytes that the operators of a node read and write."""
+    """Return the bytes that the operators of a node read and write."""
     return cost.input_bytes + cost.weight_bytes + cost.output_bytes
 
 
@@ -257,7 +257,7 @@ def why_not_counted(tree: Tree) -> str:
 
 
 def intensity(cost: Cost) -> float | None:
-    """Give FLOPs a byte, None where nothing is moved."""
+    """Return FLOPs a byte, None where nothing is moved."""
     moved = bytes_moved(cost)
     return cost.flops / moved if moved else None
 
@@ -747,7 +747,7 @@ def _with_figures(
     if is_container:
         reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {phrase(kind)}"
         if not_decided:
-            reason += f", {share_text(not_decided)} is told on paper"
+            reason += f", {share_text(not_decided)} is estimated on paper"
     elif not is_counted(cost):
         reason = why_not_counted(tree)
     elif kind == "unexplained" and cost.uncosted:
@@ -788,7 +788,7 @@ def _reason_without(
 ) -> str:
     """Say that a roof which is not good enough cannot be the one that limits."""
     others = ", ".join(f"{each} at most {share_text(part)}" for each, part in at_most.items())
-    return f"{kind} takes {share_text(shares.get(kind, 0.0))} of the time at least, {others}"
+    return f"{kind} takes at least {share_text(shares.get(kind, 0.0))} of the time, {others}"
 
 
 def _leaf_reason(
@@ -800,9 +800,9 @@ def _leaf_reason(
     if kind == "unexplained":
         return "neither compute- nor bandwidth-limited; cause unknown"
     if kind == "overhead":
-        return f"calling its operators takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
+        return f"operator overhead takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
     if kind == "memory" and shares.get("memory", 0.0) > FROM_CACHES_ABOVE:
-        return "faster than its memory roof: the data comes from a nearer cache"
+        return "above its memory roof: the data comes from a cache"
     if ratio is None:
         return NOTHING_MOVED
     if ridge is None:

@@ -117,7 +117,7 @@ class BoundShare(Struct, frozen=True):
 
 
 def op_type(node: Node) -> OpType:
-    """Give the type of an operator, by its name."""
+    """Return the type of an operator, by its name."""
     name = node.name.rpartition("::")[2]
     plain = name.rstrip("_") if not name.endswith("__") else name
     if "conv" in plain and "convert" not in plain:
@@ -132,7 +132,7 @@ def op_type(node: Node) -> OpType:
 
 
 def breakdown(tree: Tree) -> tuple[TypeShare, ...]:
-    """Give the operators by type, most FLOPs first; counts and FLOPs of one forward."""
+    """Return the operators by type, most FLOPs first; counts and FLOPs of one forward."""
     counts: dict[OpType, int] = {}
     flops: dict[OpType, int] = {}
     for node, cost in _ops(tree):
@@ -198,7 +198,7 @@ def has_attention(tree: Tree) -> bool:
 
 
 def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
-    """Give each bottleneck class's share of operators, of FLOPs and, once measured, of time."""
+    """Return each bottleneck class's share of operators, of FLOPs and, once measured, of time."""
     tree = session.tree
     ops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)
     flops: dict[BoundKind, int] = dict.fromkeys(KINDS, 0)

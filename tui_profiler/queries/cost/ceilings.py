@@ -215,7 +215,7 @@ def why_not_good(ceilings: Ceilings, quality: RoofQuality | None) -> str:
     if quality is not None:
         return quality.why_not_good
     if ceilings.busy > MOST_BUSY_CORES:
-        return f"{ceilings.busy:.1f} cores were busy elsewhere while it was measured"
+        return f"{ceilings.busy:.1f} cores were busy during calibration, peaks may be low"
     return ""
 
 

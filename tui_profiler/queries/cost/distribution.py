@@ -43,7 +43,7 @@ class BandShare(Struct, frozen=True):
 
 
 def layer_types(tree: Tree) -> tuple[LayerType, ...]:
-    """Give the model's layers by class, most FLOPs first, then most modules."""
+    """Return the model's layers by class, most FLOPs first, then most modules."""
     flops, parameters = _own(tree)
     found: dict[str, list[int]] = {}
     for index, node in enumerate(tree.nodes):
@@ -60,7 +60,7 @@ def layer_types(tree: Tree) -> tuple[LayerType, ...]:
 
 
 def intensity_bands(tree: Tree) -> tuple[BandShare, ...]:
-    """Give every band, with the operators whose FLOPs a byte are in it."""
+    """Return every band, with the operators whose FLOPs a byte are in it."""
     ops, flops = dict.fromkeys(BANDS, 0), dict.fromkeys(BANDS, 0)
     for node, cost in zip(tree.nodes, tree.costs, strict=True):
         ratio = intensity(cost)
@@ -76,7 +76,7 @@ def intensity_bands(tree: Tree) -> tuple[BandShare, ...]:
 
 
 def band_of(flops_per_byte: float) -> Band:
-    """Give the band that an intensity is in."""
+    """Return the band that an intensity is in."""
     if flops_per_byte < 10:
         return "below 10"
     if flops_per_byte < 50:
@@ -85,7 +85,7 @@ def band_of(flops_per_byte: float) -> Band:
 
 
 def _own(tree: Tree) -> tuple[list[int], list[int]]:
-    """Give every module's FLOPs and parameters without those of modules inside."""
+    """Return every module's FLOPs and parameters without those of modules inside."""
     flops, parameters = [0] * len(tree), [0] * len(tree)
     for index, (node, cost) in enumerate(zip(tree.nodes, tree.costs, strict=True)):
         if node.kind == "op":

@@ -27,7 +27,7 @@ JOULES_PER_KWH = 3.6e6
 Tier: TypeAlias = Literal["replay", "time share"]
 
 WITH_BACKWARD = Unknown("backward passes run between the forwards, and are in the energy as well")
-NOT_RESTED = Unknown("the idle machine was not measured: hold the model for some seconds")
+NOT_RESTED = Unknown("idle power was not measured: pause the model for some seconds")
 NO_SAMPLE = Unknown("no sample of the counters has come")
 NO_REGION = Unknown("no --grid-intensity was given")
 
@@ -71,7 +71,7 @@ class NodeEnergy(Struct, frozen=True):
 
 
 def forward_energy(session: Session) -> ForwardEnergy | Unknown:
-    """Give the energy of a forward, of the device that the model is on."""
+    """Return the energy of a forward, of the device that the model is on."""
     totals = device_totals(session)
     if isinstance(totals, Unknown):
         return totals
@@ -106,7 +106,7 @@ def forward_energy(session: Session) -> ForwardEnergy | Unknown:
 
 
 def device_totals(session: Session) -> EnergyTotals | Unknown:
-    """Give the counter of the device that the model is on."""
+    """Return the counter of the device that the model is on."""
     sample = session.sample
     if sample is None:
         return NO_SAMPLE
@@ -132,20 +132,20 @@ def too_short(account: Account) -> Unknown | None:
 
 
 def idle_watts(totals: EnergyTotals) -> Figure:
-    """Give the power while nothing ran."""
+    """Return the power while nothing ran."""
     if totals.idle.steps < LEAST_STEPS or totals.idle.seconds <= 0:
         return NOT_RESTED
     return totals.idle.joules / totals.idle.seconds
 
 
 def grams(session: Session, joules: float) -> Figure:
-    """Give grams of CO₂ for some energy, from the grid's intensity that the user named."""
+    """Return grams of CO₂ for some energy, from the grid's intensity that the user named."""
     intensity = session.environment.grid_grams_per_kwh if session.environment is not None else None
     return NO_REGION if intensity is None else joules / JOULES_PER_KWH * intensity
 
 
 def grid_words(session: Session) -> str:
-    """Give what grams are told for: ``at 381 g/kWh, Germany 2023``; empty where none are."""
+    """Return what grams are told for: ``at 381 g/kWh, Germany 2023``; empty where none are."""
     known = session.environment
     if known is None or known.grid_grams_per_kwh is None:
         return ""
@@ -154,7 +154,7 @@ def grid_words(session: Session) -> str:
 
 
 def node_energy(session: Session, node: int) -> NodeEnergy | Unknown:
-    """Give the energy that a forward spends in a node: of its replays, or else estimated."""
+    """Return the energy that a forward spends in a node: of its replays, or else estimated."""
     replayed = replay_of(session, node)
     if replayed is not None and replayed.replays and session.tree is not None:
         calls = session.tree.nodes[node].calls
@@ -174,12 +174,12 @@ def node_energy(session: Session, node: int) -> NodeEnergy | Unknown:
 
 
 def replay_of(session: Session, node: int) -> Replayed | None:
-    """Give the last replay of a node, None where it was not replayed."""
+    """Return the last replay of a node, None where it was not replayed."""
     return next((one for one in session.replays if one.node == node), None)
 
 
 def closure(session: Session, node: int) -> Figure:
-    """Give how much replays miss: those of a node's modules added up, over its own, less one."""
+    """Return how much replays miss: those of a node's modules added up, over its own, less one."""
     tree = session.tree
     if tree is None:
         return Unknown("there is no tree")
@@ -192,7 +192,7 @@ def closure(session: Session, node: int) -> Figure:
 
 
 def _bounds(whole: ForwardEnergy, share: float) -> tuple[float, float]:
-    """Give the least and the most of a forward's joules that a share of its time can hold."""
+    """Return the least and the most of a forward's joules that a share of its time can hold."""
     share = min(share, 1.0)
     seconds = whole.seconds / whole.forwards
     idle = 0.0 if isinstance(whole.idle_watts, Unknown) else whole.idle_watts

@@ -44,7 +44,7 @@ class PaperEnergy(Struct, frozen=True):
 
 
 def energy_on_paper(session: Session, node: int) -> PaperEnergy | Unknown:
-    """Give the joules of a node and of all modules inside it."""
+    """Return the joules of a node and of all modules inside it."""
     tree = session.tree
     if tree is None or not tree.has_forward:
         return Unknown("there is no forward to estimate")

@@ -27,7 +27,7 @@ class InSteps(Generic[_Answer]):
         self._kept: list[tuple[tuple[object, ...], _Answer]] = []
 
     def __call__(self, *arguments: object) -> _Answer:
-        """Give the answer, worked out now where it is not kept."""
+        """Return the answer, worked out now where it is not kept."""
         for _ in self.steps(*arguments):
             pass
         return next(answer for of, answer in self._kept if _are_same(of, arguments))
@@ -41,7 +41,7 @@ class InSteps(Generic[_Answer]):
 
 
 def sums_in_steps(column: array[float]) -> Generator[None, None, array[float]]:
-    """Give the running sums of a column, as long as it is."""
+    """Yield the running sums of a column, as long as it is."""
     sums, total = array("d"), 0.0
     for start in range(0, len(column), STEP):
         part = array("d", accumulate(column[start : start + STEP], initial=total))

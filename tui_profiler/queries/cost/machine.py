@@ -47,28 +47,28 @@ def parallel_efficiency(session: Session) -> Figure:
 
 
 def miss_share(counters: PerfCounters | None) -> Figure:
-    """Give the cache misses over the references."""
+    """Return the cache misses over the references."""
     if counters is None:
         return Unknown("this recording is older than the figure")
     return _share(counters.cache_misses, counters.cache_references)
 
 
 def last_level_miss_share(counters: PerfCounters | None) -> Figure:
-    """Give the loads that missed the last cache over those that reached it."""
+    """Return the loads that missed the last cache over those that reached it."""
     if counters is None:
         return Unknown("this recording is older than the figure")
     return _share(counters.last_level_misses, counters.last_level_loads)
 
 
 def instructions_per_cycle(counters: PerfCounters | None) -> Figure:
-    """Give how many instructions ended in a cycle."""
+    """Return how many instructions ended in a cycle."""
     if counters is None:
         return Unknown("this recording is older than the figure")
     return _share(counters.instructions, counters.cycles)
 
 
 def fragmentation(allocator: Allocator) -> Figure:
-    """Give the share of what is reserved that is free and cannot be given back."""
+    """Return the share of what is reserved that is free and cannot be given back."""
     return _share(allocator.inactive_split_bytes, allocator.reserved_bytes)
 
 
@@ -80,7 +80,7 @@ def working_set(session: Session, node: int) -> WorkingSet | Unknown:
     if environment is None or not environment.caches:
         return Unknown("the kernel does not describe this machine's caches")
     if session.model is not None and session.model.device != "cpu":
-        return Unknown("it does not run on the processor")
+        return Unknown("it does not run on the CPU")
     touched = _touched(tree, node)
     if not touched:
         return Unknown("it touches no bytes")

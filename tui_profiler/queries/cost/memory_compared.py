@@ -8,9 +8,9 @@ from tui_profiler.messages import NO_FORWARD, Allocator, Figure, Unknown
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
 from tui_profiler.session import Session
 
-NOT_PREDICTED = Unknown("it is no part of the model")
+NOT_PREDICTED = Unknown("not part of the model")
 NO_WINDOW = Unknown("no operator window with memory events was opened")
-_NO_PARTS = Unknown("an allocator tells only the sum")
+_NO_PARTS = Unknown("the allocator reports only the total")
 
 
 class Compared(Struct, frozen=True):
@@ -83,7 +83,7 @@ def why_no_window(session: Session) -> Unknown:
 
 
 def _allocator(session: Session) -> Allocator | Unknown:
-    """Give the allocator of the model's device."""
+    """Return the allocator of the model's device."""
     sample, model, tree = session.sample, session.model, session.tree
     if tree is not None and not tree.has_forward:
         return Unknown(NO_FORWARD)
@@ -93,7 +93,7 @@ def _allocator(session: Session) -> Allocator | Unknown:
         return sample.allocators
     device = "cuda:0" if model.device == "cuda" else model.device
     found = (one for one in sample.allocators if one.device == device)
-    return next(found, Unknown(f"torch tells nothing of an allocator of {device}"))
+    return next(found, Unknown(f"torch has no allocator statistics for {device}"))
 
 
 def _process(session: Session) -> Figure:

@@ -88,7 +88,7 @@ class Parts(Struct, frozen=True, eq=False):
     """Seconds above which nothing explains its time."""
 
     def kind(self, place: int, seconds: float) -> BoundKind | None:
-        """Give what holds a part back that takes so many seconds, None where nothing says."""
+        """Return what holds a part back that takes so many seconds, None where nothing says."""
         code = self.kinds[place]
         if code == UNJUDGED and seconds <= self.limits[place]:
             return None
@@ -113,7 +113,7 @@ class Reached(Struct, frozen=True, eq=False):
 
 
 def part_nodes(tree: Tree) -> list[int]:
-    """Give the nodes of rule 1, in preorder; those that cost nothing are among them."""
+    """Return the nodes of rule 1, in preorder; those that cost nothing are among them."""
     nodes, ends = tree.nodes, tree.ends
     holds_called = bytearray(len(tree))
     for index in range(len(tree) - 1, 0, -1):
@@ -133,7 +133,7 @@ def part_nodes(tree: Tree) -> list[int]:
 
 
 def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
-    """Give the parts of a tree and what each could reach."""
+    """Return the parts of a tree and what each could reach."""
     nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bytes_moved(tree.costs[i])]
     flops, intensities, least, limits = [], [], [], []
     dtypes = _dtypes(tree, nodes)
@@ -160,7 +160,7 @@ def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
 
 
 def _dtypes(tree: Tree, nodes: list[int]) -> list[str]:
-    """Give ``node_dtype`` of all; a tree holds equal tensors once, so few are looked at."""
+    """Return ``node_dtype`` of all; a tree holds equal tensors once, so few are looked at."""
     known: dict[tuple[int, int, int, str], str] = {}
     found = []
     for node in nodes:
@@ -173,7 +173,7 @@ def _dtypes(tree: Tree, nodes: list[int]) -> list[str]:
 
 
 def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
-    """Give the roofs that are known, with how much of the model computes under each."""
+    """Return the roofs that are known, with how much of the model computes under each."""
     if ceilings is None:
         return Roofs()
     used: dict[str, float] = {}
@@ -195,7 +195,7 @@ def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
 
 
 def reached(session: Session, found: Parts) -> Reached:
-    """Give what the parts take now."""
+    """Return what the parts take now."""
     seconds = _seconds(session, found)
     judged = below = 0
     below_seconds, slowest, fastest = 0.0, math.inf, 0.0
@@ -216,7 +216,7 @@ def reached(session: Session, found: Parts) -> Reached:
 
 
 def _seconds(session: Session, found: Parts) -> list[float]:
-    """Give ``node_seconds`` of all parts; a part is timed itself or not at all."""
+    """Return ``node_seconds`` of all parts; a part is timed itself or not at all."""
     tree, timings, operators = session.tree, session.timings, session.operators
     seconds = [0.0] * len(found.nodes)
     if not times_fit_costs(session):
@@ -235,7 +235,7 @@ def _seconds(session: Session, found: Parts) -> list[float]:
 
 @lru_cache(maxsize=2)
 def _positions(packed: bytes, found: Parts) -> list[int]:
-    """Give the position of each part in the columns of a tick, -1 where it has none.
+    """Return the position of each part in the columns of a tick, -1 where it has none.
 
     They change seldom, so they are kept.
     """
@@ -244,14 +244,14 @@ def _positions(packed: bytes, found: Parts) -> list[int]:
 
 
 def by_time(now: Reached) -> list[int]:
-    """Give the places of all parts with times, the longest first."""
+    """Return the places of all parts with times, the longest first."""
     seconds = now.seconds
     timed = [place for place, spent in enumerate(seconds) if spent > 0]
     return sorted(timed, key=seconds.__getitem__, reverse=True)
 
 
 def by_intensity(found: Parts, now: Reached) -> list[int]:
-    """Give the places of all parts that are in the plot, the fewest FLOPs a byte first."""
+    """Return the places of all parts that are in the plot, the fewest FLOPs a byte first."""
     drawn = [
         place for place, spent in enumerate(now.seconds) if spent > 0 and found.intensities[place]
     ]

@@ -59,7 +59,7 @@ class Standing(Struct, frozen=True):
 
 
 def name_of(tree: Tree, node: int) -> str:
-    """Give a node's path as it is shown; of an operator its module's, and what it does."""
+    """Return a node's path as it is shown; of an operator its module's, and what it does."""
     found = tree.nodes[node]
     if found.kind == "op" and found.parent >= 0:
         operator = found.name.partition("::")[2] or found.name
@@ -69,7 +69,7 @@ def name_of(tree: Tree, node: int) -> str:
 
 
 def standing(session: Session, found: Parts, now: Reached, node: int) -> Standing:
-    """Give the figures of one node of the tree."""
+    """Return the figures of one node of the tree."""
     tree = session.tree
     assert tree is not None
     cost = tree.costs[node]
@@ -123,7 +123,7 @@ def _gain(seconds: float | None, least: float | None, whole: float | None) -> fl
 
 def _why(measured: Bound | None, seconds: float | None, rates: float) -> str:
     if not rates:
-        return "it computes nothing and moves nothing"
+        return "no FLOPs and no bytes"
     if seconds is None:
-        return "not timed by itself"
+        return "not timed"
     return measured.reason if measured is not None else ""

@@ -165,12 +165,12 @@ class RooflineView:
         return self._axes is not None
 
     def rank(self, node: int) -> int | None:
-        """Give a node's position in the order by time, None where it has none."""
+        """Return a node's position in the order by time, None where it has none."""
         place = self.parts.places.get(node) if self.parts is not None else None
         return self._ranks.get(place) if place is not None else None
 
     def first_row(self, node: int, rows: int) -> int:
-        """Give the first rank of a list of so many rows.
+        """Return the first rank of a list of so many rows.
 
         The selected node is in sight; the list moves no more than that asks for, and where the
         order changed, the node keeps its row.
@@ -185,7 +185,7 @@ class RooflineView:
         return self._top
 
     def walked(self, node: int, steps: int) -> int:
-        """Give the node so many steps further down by time; from a block first its slowest part."""
+        """Return node so many steps further down by time; from a block first its slowest part."""
         rank = self.rank(node)
         if self.parts is None or not self.order:
             return node
@@ -195,7 +195,7 @@ class RooflineView:
         return self.parts.nodes[self.order[rank]]
 
     def crossed(self, node: int, steps: int) -> int:
-        """Give the node so many steps to the right: with more FLOPs a byte."""
+        """Return the node so many steps to the right: with more FLOPs a byte."""
         found, places = self.parts, self._by_intensity
         if found is None or not places:
             return node
@@ -213,7 +213,7 @@ class RooflineView:
         return next((n for n in nodes if node <= n < stop), self.parts.nodes[self.order[0]])
 
     def spots(self, columns: int, rows: int) -> Spots:
-        """Give the points of a plot of so many cells."""
+        """Return the points of a plot of so many cells."""
         asked = (self.now, self.x, self.y, columns, rows)
         same = len(self._spots) == len(asked) and all(
             old is new or old == new for old, new in zip(self._spots, asked, strict=True)
@@ -224,7 +224,7 @@ class RooflineView:
         return self._found_spots
 
     def _column_of(self, columns: int) -> list[int]:
-        """Give the column of every part, -1 where it has none; it changes with the axis alone."""
+        """Return the column of every part, -1 where it has none; it changes with the axis alone."""
         known, axis, cells, found = self._columns
         if known is not self.parts or axis != self.x or cells != columns:
             assert self.parts is not None

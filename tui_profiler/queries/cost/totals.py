@@ -19,12 +19,12 @@ from tui_profiler.session import Session, Tree
 
 Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 
-NONE_IN_A_ROW = "no forward was seen to follow another"
+NONE_IN_A_ROW = "no two consecutive forwards"
 ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
 
 
 def throughput(session: Session) -> str:
-    """Give items a second with its unit, or iterations per second where the batch is not known."""
+    """Return items a second with its unit, or iterations per second where the batch is unknown."""
     per_second = known(any_rate(session))
     if per_second is None:
         return UNAVAILABLE
@@ -45,7 +45,7 @@ def is_estimated_rate(session: Session) -> bool:
 
 
 def any_rate(session: Session) -> Figure:
-    """Give items a second, whether counted or estimated."""
+    """Return items a second, whether counted or estimated."""
     if session.tick is None:
         return Unknown(why_no_times(session))
     if session.tick.cold:
@@ -55,7 +55,7 @@ def any_rate(session: Session) -> Figure:
 
 
 def counted_rate(session: Session) -> Figure:
-    """Give items a second where they were counted: what is set against another run, or a bound."""
+    """Return items a second if they were counted: what is set against another run, or a bound."""
     found = any_rate(session)
     if isinstance(found, Unknown):
         return found
@@ -85,7 +85,7 @@ class Totals(Struct, frozen=True):
 
 
 def totals(tree: Tree) -> Totals | None:
-    """Give the figures of the root, None for a tree without nodes."""
+    """Return the figures of the root, None for a tree without nodes."""
     if not len(tree):
         return None
     cost = tree.costs[0]
@@ -106,7 +106,7 @@ def totals(tree: Tree) -> Totals | None:
 
 
 def why_no_times(session: Session) -> str:
-    """Give the reason why a session has no measured times, empty where it has some."""
+    """Return the reason why a session has no measured times, empty where it has some."""
     if session.timings is not None:
         return ""
     if session.tree is not None and not session.tree.has_forward:
@@ -145,13 +145,13 @@ def was_run(session: Session) -> bool:
 
 
 def peak_bytes(peak: PeakMemory) -> Figure:
-    """Give the sum of all parts, unknown where one of them is."""
+    """Return the sum of all parts, unknown where one of them is."""
     unknown = next((part for part in _parts(peak) if isinstance(part, Unknown)), None)
     return known_peak_bytes(peak) if unknown is None else unknown
 
 
 def known_peak_bytes(peak: PeakMemory) -> float:
-    """Give the sum of the parts that are known: the peak is at least that."""
+    """Return the sum of the parts that are known: the peak is at least that."""
     return sum(known(part) or 0.0 for part in _parts(peak))
 
 
@@ -213,7 +213,7 @@ def slowest_modules(session: Session, count: int) -> tuple[int, ...]:
 
 
 def dearest_modules(session: Session, count: int) -> tuple[int, ...]:
-    """Give the same by time, else by FLOPs; of parameters alone, by what each holds."""
+    """Return the same by time, else by FLOPs; of parameters alone, by what each holds."""
     tree = session.tree
     paper: Column = "flops" if tree is None or tree.has_forward else "parameters"
     return top_modules(session, "seconds" if session.timings else paper, count)

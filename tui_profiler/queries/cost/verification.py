@@ -86,7 +86,7 @@ class Check(Struct, frozen=True):
 
 
 def verify_verdict(made: Verification) -> Verdict:
-    """Give ``fails`` where one check does, ``not compared`` where nothing could be checked."""
+    """Return ``fails`` where one check does, ``not compared`` where nothing could be checked."""
     verdicts = {check.verdict for check in checks(made)}
     if "fails" in verdicts:
         return "fails"
@@ -94,7 +94,7 @@ def verify_verdict(made: Verification) -> Verdict:
 
 
 def checks(made: Verification) -> tuple[Check, ...]:
-    """Give what can be checked, in the order of the rules above; none where there is no tree."""
+    """Return what can be checked, in the order of the rules above; none where there is no tree."""
     tree = made.session.tree
     if tree is None or not len(tree):
         return ()
@@ -105,7 +105,7 @@ def checks(made: Verification) -> tuple[Check, ...]:
 
 
 def peak_bytes_of(tree: Tree) -> int | None:
-    """Give our prediction of the peak, its known parts added up; None for a tree without one."""
+    """Return our prediction of the peak, its known parts added up; None for a tree without one."""
     return None if tree.done is None else int(known_peak_bytes(tree.done.peak_memory))
 
 
@@ -212,7 +212,7 @@ def _is_bound(tree: Tree) -> bool:
 def _left_out(
     opinion: SecondOpinion, by_name: dict[str, int], calls: dict[str, int]
 ) -> tuple[tuple[Part, ...], str]:
-    """Give our operators that it skips, and one whose calls there are not all calls of its name."""
+    """Return our operators it skips, and one whose calls there are not all calls of its name."""
     found: dict[str, int] = {}
     hidden = ""
     for skipped in opinion.skipped:
@@ -254,7 +254,7 @@ def _without_overload(name: str) -> str:
 
 
 def _bare(name: str) -> str:
-    """Give ``mm`` for ``aten::mm``, ``aten.mm`` and ``aten.mm.default``."""
+    """Return ``mm`` for ``aten::mm``, ``aten.mm`` and ``aten.mm.default``."""
     if "::" in name:
         return name.partition("::")[2]
     parts = name.split(".")
@@ -276,7 +276,7 @@ def _apart(ours: int, theirs: int) -> str:
 
 
 def no_opinion(counter: Counter, error: str, seconds: float = 0.0) -> SecondOpinion:
-    """Give what stands for a counter that could not say anything.
+    """Return what stands for a counter that could not say anything.
 
     Args:
         counter: which one.

@@ -93,7 +93,7 @@ def flame(session: Session, root: int, cells: int) -> Flame:
 
 
 def spot(shown: Flame, node: int) -> tuple[int, Segment] | None:
-    """Give the level and the block that a node is, or is hidden in; None where it is not inside."""
+    """Return level and the block that a node is, or is hidden in; None where it is not inside."""
     for number in range(len(shown.levels) - 1, -1, -1):
         for segment in shown.levels[number].segments:
             if segment.first <= node < segment.stop:
@@ -102,14 +102,14 @@ def spot(shown: Flame, node: int) -> tuple[int, Segment] | None:
 
 
 def module_of(tree: Tree, node: int) -> int:
-    """Give the module that a node is, or that an operator is called in."""
+    """Return the module that a node is, or that an operator is called in."""
     while tree.nodes[node].kind == "op" and tree.nodes[node].parent >= 0:
         node = tree.nodes[node].parent
     return node
 
 
 def beside(session: Session, root: int, node: int, step: int) -> int:
-    """Give the next module in time at the same depth inside ``root``, or the former; else itself.
+    """Return the next module in time at the same depth inside ``root``, or the former; else itself.
 
     Siblings come first; after the last of them, those of the next parent.
     """
@@ -132,7 +132,7 @@ def beside(session: Session, root: int, node: int, step: int) -> int:
 
 
 def first_inside(session: Session, shown: Flame, node: int) -> int:
-    """Give the first module inside a node, those with a block of their own first; else itself."""
+    """Return the first module inside a node, those with a block of their own first; else itself."""
     tree = session.tree
     if tree is None:
         return node
@@ -187,7 +187,7 @@ def _inside(scale: _Scale, outer: Segment) -> list[Segment]:
 def _joined(
     tree: Tree, children: list[tuple[int, float]], least: float
 ) -> list[tuple[Segment, float]]:
-    """Give the children that are called, narrow neighbours as one; not placed yet."""
+    """Return the children that are called, narrow neighbours as one; not placed yet."""
     parts: list[tuple[Segment, float]] = []
     is_open = False
     for child, each in children:

@@ -69,7 +69,7 @@ class Alive(Struct, frozen=True):
 
 
 def steps_of(session: Session) -> Memory | Unknown:
-    """Give the steps of the forward that is looked at, or why there are none."""
+    """Return the steps of the forward that is looked at, or why there are none."""
     tree = session.tree
     if tree is None:
         return Unknown("the tree is not known yet")
@@ -77,7 +77,7 @@ def steps_of(session: Session) -> Memory | Unknown:
         return Unknown(NO_FORWARD)
     if tree.memory is None:
         recorded = session.playback is not None
-        older = "this recording" if recorded else "the program that tells it"
+        older = "this recording" if recorded else "the program"
         return Unknown(f"{older} is older than this figure")
     if not len(tree.memory):
         return Unknown("no operator of this forward was seen")
@@ -85,7 +85,7 @@ def steps_of(session: Session) -> Memory | Unknown:
 
 
 def weight_bytes(tree: Tree) -> float:
-    """Give the bytes of parameters and buffers, as far as they are known."""
+    """Return the bytes of parameters and buffers, as far as they are known."""
     if tree.done is None:
         return 0.0
     peak = tree.done.peak_memory
@@ -94,24 +94,24 @@ def weight_bytes(tree: Tree) -> float:
 
 @lru_cache(maxsize=2)
 def weight_tensors(tree: Tree) -> int:
-    """Give how many parameters and buffers there are, shared ones once."""
+    """Return how many parameters and buffers there are, shared ones once."""
     return sum(not weight.shared_with for node in tree.nodes for weight in node.weights)
 
 
 @lru_cache(maxsize=2)
 def peak_step(memory: Memory) -> int:
-    """Give the step with the most alive, the first of equals."""
+    """Return the step with the most alive, the first of equals."""
     return max(range(len(memory)), key=memory.whole.__getitem__)
 
 
 @lru_cache(maxsize=2)
 def most_tensors(memory: Memory) -> int:
-    """Give the step with the most in tensors alone, the first of equals."""
+    """Return the step with the most in tensors alone, the first of equals."""
     return max(range(len(memory)), key=memory.live.__getitem__)
 
 
 def workspace(memory: Memory, step: int) -> int | None:
-    """Give the scratch memory inside the operator of a step; None where it is not known."""
+    """Return the scratch memory inside the operator of a step; None where it is not known."""
     return memory.whole[step] - memory.live[step] if memory.knows_workspace else None
 
 
@@ -128,27 +128,27 @@ def columns(memory: Memory, cells: int) -> tuple[Column, ...]:
 
 
 def place(memory: Memory, step: int, cells: int) -> tuple[int, int]:
-    """Give the first and the last of ``cells`` columns that a step is in."""
+    """Return the first and the last of ``cells`` columns that a step is in."""
     count = len(memory)
     last = ((step + 1) * cells - 1) // count
     return min(-(-step * cells // count), last), last
 
 
 def module_at(tree: Tree, memory: Memory, step: int) -> int:
-    """Give the module whose operator a step is."""
+    """Return the module whose operator a step is."""
     return max(tree.nodes[memory.nodes[step]].parent, 0)
 
 
 @lru_cache(maxsize=64)
 def first_step(tree: Tree, memory: Memory, node: int) -> int | None:
-    """Give the first step inside a node; None where none is."""
+    """Return the first step inside a node; None where none is."""
     stop = tree.ends[node]
     return next((i for i, at in enumerate(memory.nodes) if node <= at < stop), None)
 
 
 @lru_cache(maxsize=2)
 def blocks(tree: Tree, memory: Memory) -> tuple[Block, ...]:
-    """Give the modules that divide the forward, in the order in which they begin.
+    """Return the modules that divide the forward, in the order in which they begin.
 
     They are the root's; one that has more than half of the steps stands aside for its own.
     """
@@ -172,7 +172,7 @@ def blocks(tree: Tree, memory: Memory) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=16)
 def alive_at(memory: Memory, step: int, most: int) -> Alive:
-    """Give who is alive after a step, the ``most`` largest by name."""
+    """Return who is alive after a step, the ``most`` largest by name."""
     ordinal = memory.ordinals[step]
     lives = zip(memory.makers, memory.sizes, memory.first, memory.last, strict=True)
     found = [
@@ -194,7 +194,7 @@ def alive_at(memory: Memory, step: int, most: int) -> Alive:
 
 
 def told_at_peak(tree: Tree, most: int) -> Alive | None:
-    """Give who was alive at the peak, where steps are not told but the peak is."""
+    """Return who was alive at the peak, where steps are not told but the peak is."""
     peak = tree.done.peak_memory if tree.done is not None else None
     if peak is None or isinstance(peak.activations, Unknown):
         return None
@@ -208,7 +208,7 @@ def told_at_peak(tree: Tree, most: int) -> Alive | None:
 
 
 def shape_of(tree: Tree, living: Living) -> Tensor | None:
-    """Give the tensor that an operator wrote into such a storage; None where it is not certain."""
+    """Return tensor that an operator wrote into such a storage; None where it is not certain."""
     if living.maker < 0:
         inputs = tree.nodes[0].inputs if living.maker == INPUTS else ()
         return inputs[0] if len(inputs) == 1 else None
@@ -225,7 +225,7 @@ def _inside(tree: Tree, node: int) -> Iterator[int]:
 
 
 def _steps_in(tree: Tree, memory: Memory, modules: list[int]) -> dict[int, tuple[int, int]]:
-    """Give the first step inside each module, and how many there are; without those of none.
+    """Return the first step inside each module, and how many there are; without those of none.
 
     Args:
         tree: that they are in.

@@ -59,7 +59,7 @@ class _Part(Struct, frozen=True):
 
 
 def divided(tree: Tree) -> int:
-    """Give the node whose children the strip shows: the root, or below it the first with two."""
+    """Return the node whose children the strip shows: the root, or below it the first with two."""
     node = 0
     while True:
         inside = modules(tree, node)
@@ -69,12 +69,12 @@ def divided(tree: Tree) -> int:
 
 
 def modules(tree: Tree, node: int) -> list[int]:
-    """Give the modules directly inside a node, in order."""
+    """Return the modules directly inside a node, in order."""
     return [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
 
 
 def weight(session: Session, node: int, *, measured: bool) -> float:
-    """Give what a node's width is a share of: seconds a forward, or what it costs on paper."""
+    """Return what a node's width is a share of: seconds a forward, or what it costs on paper."""
     assert session.tree is not None
     if measured:
         return node_seconds(session, node) or 0.0
@@ -112,7 +112,7 @@ def strip(session: Session, cells: int) -> Strip:
 
 
 def place(session: Session, shown: Strip, node: int) -> tuple[int, int] | None:
-    """Give (first cell, cells) under which a node lies, None where it has no place in the strip."""
+    """Return (first cell, cells) under which a node lies, None where it is not in the strip."""
     tree = session.tree
     if tree is None:
         return None
@@ -165,7 +165,7 @@ def _joined(parts: list[_Part], of_one_cell: float) -> list[_Part]:
 
 
 def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]:
-    """Give each part its cells; parts that get none are left out and their gap is shared again."""
+    """Return each part its cells; parts with none are left out and their gap is shared again."""
     while True:
         # A hundred gaps would tell more about gaps than about time.
         gap = 1 if len(parts) * 4 <= cells else 0
@@ -185,7 +185,7 @@ def _placed(parts: list[_Part], whole: float, cells: int) -> tuple[Segment, ...]
 def _position(
     session: Session, segment: Segment, node: int, *, measured: bool
 ) -> tuple[float, float, float]:
-    """Give the weight before a node in its segment, of the node, and of the segment."""
+    """Return the weight before a node in its segment, of the node, and of the segment."""
     tree = session.tree
     assert tree is not None
     sums = own_sums(tree, session.timings if measured else None)

@@ -12,7 +12,7 @@ _OF_FORWARDS = ("Pause", "Resume", "Step", "SetBatch", "SetPhase", "ReplayNode")
 
 
 def refusal(session: Session, request: str) -> str:
-    """Give why a request is not carried out, empty where it is, or where no one is known to ask.
+    """Return why a request is not carried out, empty where it is, or where no one is known to ask.
 
     Args:
         session: what is known.
@@ -29,7 +29,7 @@ def refusal(session: Session, request: str) -> str:
 
 
 def why_not_now(session: Session, request: str) -> str:
-    """Give why nobody would carry a request out now; empty where somebody would.
+    """Return why nobody would carry a request out now; empty where somebody would.
 
     Args:
         session: what is known.
@@ -50,7 +50,7 @@ def why_gone(session: Session, key: str = "ctrl+r") -> str:
     """
     ended = session.ended
     if ended is not None and ended.attached:
-        return "the program is gone; tui-profiler attach finds others"
+        return "the program has ended; tui-profiler attach lists others"
     if ended is not None and ended.is_script:
         return "the script has ended; start it again in a shell"
-    return f"there is no worker to ask; {key} starts one"
+    return f"no worker; {key} starts one"

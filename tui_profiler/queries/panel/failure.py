@@ -40,7 +40,7 @@ class Fact(Struct, frozen=True):
 
 
 def trouble(session: Session) -> Trouble | None:
-    """Give what went wrong, None where nothing did: a failure before the worker's end."""
+    """Return what went wrong, None where nothing did: a failure before the worker's end."""
     if session.failure is not None:
         return _failed(session)
     if session.ended is not None and not session.ended.expected:
@@ -70,12 +70,12 @@ def _failed(session: Session) -> Trouble | None:
 
 
 def _remedies(failure: Failed, session: Session) -> tuple[Remedy, ...]:
-    """Give what to try: what the probe found, else to look closer and, once changed, start anew."""
+    """Return what to try: what the probe found, else to look closer and, once changed, restart."""
     found = not_so_already(failure.remedies, session)[:3]
     if not found and failure.traceback:
         found = (Remedy("L", "shows the traceback"),)
     if not failure.remedies and not failure.bad_argument:
-        found = (*found, Remedy("ctrl+r", "runs it again, once it is changed"))
+        found = (*found, Remedy("ctrl+r", "runs it again after a change"))
     return tuple(Remedy(safe(remedy.command), safe(remedy.result)) for remedy in found)
 
 
@@ -146,7 +146,7 @@ def _free(session: Session) -> str:
 
 
 def still_known(session: Session) -> tuple[Fact, ...]:
-    """Give what stays in spite of a failure, and what is missing and why."""
+    """Return what stays in spite of a failure, and what is missing and why."""
     tree, tick = session.tree, session.tick
     if tree is None or not len(tree):
         return (

@@ -47,7 +47,7 @@ def _owner(tree: Tree, operator: int) -> int:
 
 
 def same_shape(tree: Tree, node: int, most: int = 6) -> tuple[int, ...]:
-    """Give the modules of the same type, settings and shapes, the nearest ones, in order.
+    """Return the modules of the same type, settings and shapes, the nearest ones, in order.
 
     Returns:
         At most ``most`` indexes with ``node`` among them; empty where it is the only one.
@@ -73,7 +73,7 @@ def same_shape(tree: Tree, node: int, most: int = 6) -> tuple[int, ...]:
 
 
 def sibling(tree: Tree, node: int, step: int) -> int:
-    """Give the next or former module below the same parent; the node itself at the ends."""
+    """Return the next or former module below the same parent; the node itself at the ends."""
     parent = tree.nodes[node].parent
     if parent < 0:
         return node
@@ -114,7 +114,7 @@ def is_block(tree: Tree, node: int) -> bool:
 
 
 def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside, ...]:
-    """Give the modules in a node that take the most time, by MACs before the first times."""
+    """Return the modules in a node that take the most time, by MACs before the first times."""
     tree = session.tree
     if tree is None:
         return ()
@@ -127,7 +127,7 @@ def slowest_children(session: Session, node: int, most: int = 5) -> tuple[Inside
 
 
 def operators(session: Session, node: int, most: int | None = None) -> tuple[Inside, ...]:
-    """Give a node's own operators in the order in which they run, at most ``most``."""
+    """Return a node's own operators in the order in which they run, at most ``most``."""
     tree = session.tree
     if tree is None:
         return ()
@@ -136,7 +136,7 @@ def operators(session: Session, node: int, most: int | None = None) -> tuple[Ins
 
 
 def operator_count(tree: Tree, node: int) -> int:
-    """Give how many operator nodes a module has itself."""
+    """Return how many operator nodes a module has itself."""
     return sum(tree.nodes[child].kind == "op" for child in tree.children(node))
 
 

@@ -30,20 +30,20 @@ from tui_profiler.session import Session
 
 
 def model_name(session: Session, spec: LoadSpec | None = None) -> str:
-    """Give the model's name; the one asked for until it is loaded."""
+    """Return the model's name; the one asked for until it is loaded."""
     if session.model is not None:
         return safe(session.model.name)
     return safe(spec.model) if spec is not None else "no model"
 
 
 def parameters_text(session: Session) -> str:
-    """Give the number of parameters: ``25.6M``; empty before the trace."""
+    """Return the number of parameters: ``25.6M``; empty before the trace."""
     tree = session.tree
     return count(tree.costs[0].parameters) if tree is not None and len(tree) else ""
 
 
 def macs_text(session: Session) -> str:
-    """Give the multiply-accumulates of one forward: ``4.09 GMAC``; empty before the trace."""
+    """Return the multiply-accumulates of one forward: ``4.09 GMAC``; empty before the trace."""
     tree = session.tree
     if tree is None or not len(tree):
         return ""
@@ -57,7 +57,7 @@ def macs_text(session: Session) -> str:
 
 
 def input_text(session: Session) -> str:
-    """Give the first input: ``1×3×224×224 f32``, and how many more there are.
+    """Return the first input: ``1×3×224×224 f32``, and how many more there are.
 
     Where the model has two forwards, the one that is looked at comes first: ``decode 1×1 i64``.
     """
@@ -82,7 +82,7 @@ def device_text(session: Session, *, threads: bool = True) -> str:
 
 
 def last_events(session: Session) -> tuple[str, ...]:
-    """Give the last thing that happened, in one sentence, the longest form first."""
+    """Return the last thing that happened, in one sentence, the longest form first."""
     if session.playback is not None:
         words = (origin(session.playback), *damage(session.playback))
         return tuple("  ".join(words[:number]) for number in range(len(words), 0, -1))
@@ -99,7 +99,7 @@ def last_events(session: Session) -> tuple[str, ...]:
         short = long.partition(",")[0]
         return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
     if is_remembered(session) and session.failure is None:
-        since = f"remembered from {age(session)}"
+        since = f"cached {age(session)}"
         return (f"{since}  {until_replaced(session)}", since)
     # What figures leave out matters more than what happened last.
     has_failed_before = session.failure is not None
@@ -113,7 +113,7 @@ def _last_event(session: Session) -> str:
     if failure is not None and failure.stage == SCRIPT:
         return f"{safe(failure.what)}  L shows the output of the script"
     if failure is not None:
-        return f"{_worker(session)} is alive and waits for you"
+        return f"{_worker(session)} is idle: fix the input and press ctrl+r"
     printed = session.log.total_lines
     if session.tree is None and printed:
         lines = "1 line" if printed == 1 else f"{thousands(printed)} lines"
@@ -180,10 +180,10 @@ def no_cost(overhead: Overhead) -> str:
 
 
 def dropped(session: Session) -> int:
-    """Give how many events and messages were dropped so far."""
+    """Return how many events and messages were dropped so far."""
     return session.tick.dropped if session.tick is not None else 0
 
 
 def left_out(session: Session) -> int:
-    """Give how many nodes were called and have no times, because they did not fit in a message."""
+    """Return how many called nodes have no times, because they did not fit in a message."""
     return session.tick.left_out if session.tick is not None else 0

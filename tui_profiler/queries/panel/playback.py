@@ -18,29 +18,29 @@ _SPLICED: dict[Splice, str] = {
 
 
 def place(playback: Playback, now: float) -> str:
-    """Give where it stands: ``12.3 of 60.0 s``; seconds since its beginning."""
+    """Return where it stands: ``12.3 of 60.0 s``; seconds since its beginning."""
     return f"{now - playback.begins:.1f} of {playback.ends - playback.begins:.1f} s"
 
 
 def speed(playback: Playback) -> str:
-    """Give how fast it is played: ``×2``, ``×1/4``."""
+    """Return how fast it is played: ``×2``, ``×1/4``."""
     times = playback.speed
     return f"×{times:g}" if times >= 1 else f"×1/{1 / times:g}"
 
 
 def origin(playback: Playback) -> str:
-    """Give when and where it was recorded: ``recorded 2026-11-21 10:50 on host``."""
+    """Return when and where it was recorded: ``recorded 2026-11-21 10:50 on host``."""
     if playback.recorded_at is None:
         return "recorded: when and where is damaged"
     try:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(playback.recorded_at))
     except (ValueError, OverflowError, OSError):  # A header that someone made up.
-        when = "at no time that there is"
+        when = "at an invalid time"
     return f"recorded {when} on {middle(safe(playback.host), MOST_HOST_CELLS)}"
 
 
 def damage(playback: Playback) -> tuple[str, ...]:
-    """Give what is missing, a phrase each; none where the recording is whole."""
+    """Return what is missing, a phrase each; none where the recording is whole."""
     said = []
     spliced = [skipped for skipped in playback.skipped if skipped.splice]
     if spliced:
@@ -57,7 +57,7 @@ def damage(playback: Playback) -> tuple[str, ...]:
     if playback.frames_unreadable:
         said.append(f"{_frames(playback.frames_unreadable)} of another version left out")
     if not playback.is_whole:
-        said.append("cut off: it was not ended in order")
+        said.append("cut off: no end record")
     if playback.dropped:
         said.append(f"{thousands(playback.dropped)} messages dropped by a slow disk")
     return tuple(said)

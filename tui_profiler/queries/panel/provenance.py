@@ -54,7 +54,7 @@ def _time(session: Session, node: int) -> str:
         made = parts_share(session, node)
         if made is None or made >= UNEVEN:
             return words
-        return f"{words}; its parts' medians make {made * 100:.0f} % of it"
+        return f"{words}; its children's medians add up to {made * 100:.0f} % of it"
     if session.timings is None:
         return "time: needs times, no forward has finished"
     if session.tree.nodes[node].calls == 0:
@@ -63,7 +63,7 @@ def _time(session: Session, node: int) -> str:
         return (
             f"time: not called, or one of {session.tick.left_out:,} with the least time, left out"
         )
-    return "time: not called since the model runs"
+    return "time: not called so far"
 
 
 def operator_time_words(session: Session, node: int) -> str:
@@ -80,7 +80,7 @@ def operator_time_words(session: Session, node: int) -> str:
         return "after the first operator window"
     windows = operators.times.windows
     if operators.per_forward(node) is None:
-        return f"not met in any of {windows} operator windows"
+        return f"not seen in any of {windows} operator windows"
     words = f"median of {min(windows, WINDOWS)} operator windows"
     usual = session.tick.latency_p50 if session.tick is not None else 0.0
     slower = operators.times.forward_seconds / usual if usual > 0 else 0.0

@@ -25,12 +25,12 @@ def is_remembered(session: Session) -> bool:
 
 
 def age(session: Session) -> str:
-    """Give how old what is remembered was when it was opened: ``2 h ago``; empty for nothing."""
+    """Return how old what is remembered was when it was opened: ``2 h ago``; empty for nothing."""
     return ago(session.remembered.age_seconds) if session.remembered is not None else ""
 
 
 def ago(seconds: float) -> str:
-    """Give how long ago something was, in its largest unit: ``5 min ago``, ``3 days ago``."""
+    """Return how long ago something was, in its largest unit: ``5 min ago``, ``3 days ago``."""
     if seconds < _MINUTE:
         return "a moment ago"
     if seconds < _HOUR:
@@ -41,13 +41,13 @@ def ago(seconds: float) -> str:
 
 
 def last_seconds(session: Session, stage: Stage) -> float | None:
-    """Give how long a stage took last time; None where that is not known."""
+    """Return how long a stage took last time; None where that is not known."""
     kept = session.remembered.stages if session.remembered is not None else ()
     return next((seconds for name, seconds in kept if name == stage), None)
 
 
 def seconds_left(session: Session, now: float, stages: Iterable[Stage]) -> float | None:
-    """Give how long the stages that are not over will take, going by last time.
+    """Return how long the stages that are not over will take, going by last time.
 
     Args:
         session: what is known.
@@ -85,7 +85,7 @@ def change(session: Session) -> str:
     before = next((one for one in kept.phases if one.phase == tree.phase), kept.tree)
     differences = _differences(before, tree)
     if not differences:
-        return "the tree is the same as remembered"
+        return "the tree equals the cached one"
     return f"the tree changed: {', '.join(differences)}"
 
 

@@ -23,7 +23,7 @@ _SIGNALS = {
     "SIGABRT": "aborted itself (SIGABRT)",
     "SIGBUS": "crashed in native code (SIGBUS)",
     "SIGFPE": "crashed in native code (SIGFPE)",
-    "SIGILL": "met an instruction that this processor lacks (SIGILL)",
+    "SIGILL": "executed an illegal instruction (SIGILL)",
     "SIGTERM": "was ended by SIGTERM",
 }
 
@@ -39,7 +39,7 @@ class State(Struct, frozen=True):
 
 
 def running_stage(session: Session) -> StageRecord | None:
-    """Give the stage under way."""
+    """Return the stage under way."""
     return next((record for record in reversed(session.stages) if record.seconds is None), None)
 
 
@@ -55,7 +55,7 @@ def has_failed(session: Session) -> bool:
 
 
 def state(session: Session, now: float, paused_at: float | None = None) -> State:
-    """Give the state that the header names.
+    """Return the state that the header names.
 
     Args:
         session: what is known.
@@ -87,7 +87,7 @@ def _script_gone(ended: Ended) -> State:
 def _working(session: Session, now: float) -> State:
     loop = session.loop
     if loop is not None and loop.state == "paused":
-        words = safe(loop.detail) or "model held"
+        words = safe(loop.detail) or "model paused"
         return State("held", words, whole_seconds(now - loop.at))
     if loop is not None and loop.state == "waiting":
         return State("waiting", "no forward", whole_seconds(now - loop.at))
@@ -107,38 +107,40 @@ def _working(session: Session, now: float) -> State:
         if loop is not None and loop.state == "running":
             return State("loading", "warming up")
         if session.hello is not None and session.hello.program is not None:
-            return State("loading", "waits for forwards")  # How old the program is does not matter.
+            return State(
+                "loading", "waiting for forwards"
+            )  # How old the program is does not matter.
         return State("loading", "loading", seconds_text(now))
     return State("live", "live")
 
 
 def whole_seconds(seconds: float) -> str:
-    """Give how long something lasts: ``12 s``, ``16m 40s``."""
+    """Return how long something lasts: ``12 s``, ``16m 40s``."""
     seconds = max(seconds, 0.0)
     return f"{seconds:.0f} s" if seconds < 999.5 else clock(seconds)
 
 
 def seconds_text(seconds: float) -> str:
-    """Give a stage's time, in seconds whatever its size: ``0.04 s``, ``12.4 s``."""
+    """Return a stage's time, in seconds whatever its size: ``0.04 s``, ``12.4 s``."""
     seconds = max(seconds, 0.0)
     return f"{three_digits(seconds)} s" if seconds < 999.5 else clock(seconds)
 
 
 def ended_text(ended: Ended) -> str:
-    """Give one sentence on how the worker went: ``worker 48213 was killed by SIGKILL after …``."""
+    """Return a sentence on how the worker went: ``worker 48213 was killed by SIGKILL after …``."""
     worker = f"worker {ended.pid}" if ended.pid else "the worker"
     if ended.is_script:
         worker = "the script"
     after = f" after {seconds_text(ended.seconds)}" if ended.seconds > 0 else ""
     if ended.attached:
-        return f"process {ended.pid} ended, or hung up,{after}"
+        return f"process {ended.pid} ended or disconnected{after}"
     if ended.code == -signal.SIGKILL:
         return f"{worker} {_SIGNALS['SIGKILL']}{after}, {killer(ended.out_of_memory)}"
     if ended.code < 0:
         name = _signal_name(-ended.code)
         return f"{worker} {_SIGNALS.get(name, f'was ended by {name}')}{after}"
     if ended.code == 0:
-        return f"{worker} ended by itself{after}"
+        return f"{worker} ended{after}"
     return f"{worker} ended with exit code {ended.code}{after}"
 
 

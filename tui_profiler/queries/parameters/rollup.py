@@ -74,7 +74,7 @@ class ParameterSums(Struct, frozen=True):
 
 
 def rolled_up(session: Session) -> dict[int, ParameterSums]:
-    """Give the figures of every node that has parameters, by its index in the tree looked at."""
+    """Return the figures of every node that has parameters, by its index in the tree looked at."""
     tree, found = session.tree, session.parameters
     return _rolled_up(tree, found) if tree is not None and found is not None else {}
 
@@ -117,7 +117,7 @@ def _owned(
 
 
 def sums_of(moments: Moments) -> Sums:
-    """Give the sums that a tensor's moments stand for."""
+    """Return the sums that a tensor's moments stand for."""
     count, std = moments.count, moments.std
     if not count:
         return Sums(nans=moments.nans, infinities=moments.infinities)
@@ -139,12 +139,12 @@ def sums_of(moments: Moments) -> Sums:
 
 
 def prunable(one: TensorStatistics, loss: float = PRUNING_LOSS) -> float | None:
-    """Give the share of a tensor's values that could be 0; None where it is not known."""
+    """Return the share of a tensor's values that could be 0; None where it is not known."""
     return next((part.sparsity for part in one.pruned if part.loss == loss), None)
 
 
 def _of(one: TensorStatistics) -> ParameterSums:
-    """Give the figures of one tensor."""
+    """Return the figures of one tensor."""
     alone = ParameterSums(tensors=1, bytes=one.bytes, recommended_bytes=_recommended(one))
     if one.moments is None:
         return alone

@@ -43,9 +43,9 @@ SORT_WORDS: dict[Sort, str] = {
     "values": "by count",
     "std": "by std",
     "zeros": "by zeros",
-    "int8": "by int8 noise",
-    "width": "by what fits",
-    "prune": "by what can be pruned",
+    "int8": "by int8 SQNR",
+    "width": "by smallest format",
+    "prune": "by prunable share",
     "predicted": "by predicted error",
     "error": "by measured error",
 }
@@ -77,7 +77,7 @@ class WeightRow(Struct, frozen=True, eq=False):
 
 
 def rows_of(session: Session) -> tuple[WeightRow, ...]:
-    """Give every parameter and buffer, in the order of the tree."""
+    """Return every parameter and buffer, in the order of the tree."""
     tree = session.tree
     if tree is None:
         return ()
@@ -110,7 +110,7 @@ def rows_of(session: Session) -> tuple[WeightRow, ...]:
 
 
 def figure(row: WeightRow, column: Column) -> Figure | None:
-    """Give what a row has in a column; shares and errors are of 1, noise is in dB."""
+    """Return what a row has in a column; shares and errors are of 1, noise is in dB."""
     match column:
         case "values":
             return float(row.values)
@@ -158,7 +158,7 @@ def is_exact(figure: Figure) -> bool:
 
 
 def signal_over_noise(found: TensorStatistics, stored: str, *granularities: str) -> Figure:
-    """Give dB of a format, for the first of the granularities that there is."""
+    """Return dB of a format, for the first of the granularities that there is."""
     for granularity in granularities:
         for one in found.quantised:
             if one.format == stored and one.granularity == granularity:
@@ -167,7 +167,7 @@ def signal_over_noise(found: TensorStatistics, stored: str, *granularities: str)
 
 
 def prunable(found: TensorStatistics) -> Figure:
-    """Give the share of values that can be zero for a loss of a tenth of the norm."""
+    """Return the share of values that can be zero for a loss of a tenth of the norm."""
     if not found.pruned:
         return Unknown("no norm to lose")
     return min(found.pruned, key=lambda one: abs(one.loss - PRUNE_LOSS)).sparsity
@@ -178,7 +178,7 @@ def _why(found: TensorStatistics, part: str, otherwise: str = "not asked for") -
 
 
 def measured_error(row: WeightRow) -> Figure | None:
-    """Give what changing it cost the output; None where that was not measured."""
+    """Return what changing it cost the output; None where that was not measured."""
     one = row.sensitivity
     return one.output_error if one is not None and one.done else None
 
@@ -273,7 +273,7 @@ class WeightsView:
                 return any(known(figure(row, column)) is not None for row in self.all)
 
     def _first_of(self, tree: Tree, node: int) -> str:
-        """Give the first row of a node or below it; else the cursor stays, or goes to the top."""
+        """Return the first row of a node or below it; else the cursor stays, or goes to the top."""
         end = tree.ends[node] if 0 <= node < len(tree) else 0
         inside = [row for row in self.rows if node <= row.node < end]
         if inside:
@@ -282,7 +282,7 @@ class WeightsView:
 
 
 def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[WeightRow, ...]:
-    """Give rows in an order; those without a figure come last either way."""
+    """Return rows in an order; those without a figure come last either way."""
     match sort:
         case "order":
             return tuple(rows)
@@ -321,6 +321,6 @@ def scheme_words(scheme: Scheme) -> str:
 
 
 def next_scheme(scheme: Scheme) -> Scheme:
-    """Give the scheme after one, in a circle."""
+    """Return the scheme after one, in a circle."""
     at = SCHEMES.index(scheme) if scheme in SCHEMES else -1
     return SCHEMES[(at + 1) % len(SCHEMES)]

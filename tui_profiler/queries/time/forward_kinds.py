@@ -116,7 +116,7 @@ def children_words(session: Session) -> tuple[str, ...]:
 
 
 def other_models(session: Session) -> tuple[str, ...]:
-    """Give the classes of the models that the program ran beside the one that is looked at."""
+    """Return the classes of the models that the program ran beside the one that is looked at."""
     return session.loop.others if session.loop is not None else ()
 
 
@@ -176,7 +176,7 @@ _CACHE = ("past_key_values", "cache_params", "state")
 
 
 def phase(session: Session) -> Phase:
-    """Give the phase that is looked at; empty where the model has one forward only."""
+    """Return the phase that is looked at; empty where the model has one forward only."""
     return session.tree.phase if session.tree is not None and session.phases else ""
 
 
@@ -188,13 +188,13 @@ def why_one_phase(session: Session) -> str:
 
 
 def other_phase(session: Session) -> Phase:
-    """Give the phase that could be looked at instead; empty where there is none."""
+    """Return the phase that could be looked at instead; empty where there is none."""
     others = [tree.phase for tree in session.phases if tree.phase != phase(session)]
     return others[0] if others else ""
 
 
 def inputs(session: Session) -> tuple[InputSpec, ...]:
-    """Give what the forward that is looked at was given."""
+    """Return what the forward that is looked at was given."""
     if session.tree is not None and session.tree.inputs:
         return session.tree.inputs
     return session.model.inputs if session.model is not None else ()

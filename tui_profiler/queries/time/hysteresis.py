@@ -15,7 +15,7 @@ class Steady(Generic[Value]):
         self._shown: dict[int, tuple[Value, float | None, float]] = {}
 
     def show(self, key: int, wanted: Value, at: float) -> Value:
-        """Give what to show now: the former value until another one was wanted long enough.
+        """Return what to show now: the former value until another one was wanted long enough.
 
         Args:
             key: what the value belongs to.

@@ -15,7 +15,7 @@ UNEVEN = 0.85
 
 
 def node_seconds(session: Session, node: int) -> float | None:
-    """Give the median seconds a forward spends in a node, None where nothing was measured.
+    """Return the median seconds a forward spends in a node, None where nothing was measured.
 
     A container that is never called itself, such as a ModuleList, takes what its children take.
     """
@@ -33,7 +33,7 @@ def node_seconds(session: Session, node: int) -> float | None:
 
 
 def parts_share(session: Session, node: int) -> float | None:
-    """Give what the medians of a node's parts make of its own, its own time among them.
+    """Return what the medians of a node's parts make of its own, its own time among them.
 
     Medians do not add up: where something interrupts a part now and then, each forward has one
     that took long, and each part's median has none. None where a node has no parts or no times.
@@ -61,18 +61,18 @@ def _inside_seconds(tree: Tree, timings: Timings, node: int) -> float | None:
 
 @lru_cache(maxsize=4)
 def _measured(packed: bytes) -> array[int]:
-    """Give the indexes of the measured nodes in preorder; they change seldom, so they are kept."""
+    """Return indexes of the measured nodes in preorder; they change seldom, so they are kept."""
     return array("I", sorted(memoryview(packed).cast("I")))
 
 
 def root_seconds(session: Session) -> float | None:
-    """Give the seconds of one whole forward, None before the first times."""
+    """Return the seconds of one whole forward, None before the first times."""
     seconds = node_seconds(session, 0) if session.tree is not None and len(session.tree) else None
     return seconds or None
 
 
 def share(session: Session, node: int) -> float | None:
-    """Give a node's share of one forward: of its time, or of its MACs before the first times."""
+    """Return a node's share of one forward: of its time, or of its MACs before the first times."""
     if session.tree is None:
         return None
     whole = root_seconds(session)
@@ -91,7 +91,7 @@ def part_of(seconds: float | None, whole: float | None) -> float | None:
 
 
 def macs_share(tree: Tree, node: int) -> float | None:
-    """Give a node's share of the multiply-accumulates of one forward, None if there are none.
+    """Return a node's share of the multiply-accumulates of one forward, None if there are none.
 
     Where there is no forward it is the share of the parameters.
     """

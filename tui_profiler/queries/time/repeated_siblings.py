@@ -84,7 +84,7 @@ def members(node: int, steps: Steps) -> Iterator[int]:
 
 
 def summed(column: Sequence[float], node: int, steps: Steps) -> float:
-    """Give the sum of a column over the nodes that a node stands for."""
+    """Return the sum of a column over the nodes that a node stands for."""
     return math.fsum(sum(column[part]) for part in slices(node, steps))
 
 
@@ -106,7 +106,7 @@ class Sums:
             self._seconds = before._seconds
 
     def cost(self, node: int, steps: Steps) -> Cost:
-        """Give the sum of what they cost; a parameter that two of them share counts for each."""
+        """Return the sum of what they cost; a parameter that two of them share counts for each."""
         found = self._summed.get((node, steps))
         if found is None:
             found = Cost(*(int(summed(self._column(field), node, steps)) for field in _COSTS))
@@ -114,7 +114,7 @@ class Sums:
         return found
 
     def seconds(self, node: int, steps: Steps) -> float | None:
-        """Give the sum of the median seconds of each; None where one of them has none."""
+        """Return the sum of the median seconds of each; None where one of them has none."""
         if self._seconds is None:
             self._seconds = self._measured()
         found = summed(self._seconds, node, steps)
@@ -130,7 +130,7 @@ class Sums:
         return column
 
     def _measured(self) -> array[float]:
-        """Give the seconds of every node; not a number where nothing was measured."""
+        """Return the seconds of every node; not a number where nothing was measured."""
         session = self._session
         tree, timings, operators = session.tree, session.timings, session.operators
         assert tree is not None

@@ -13,7 +13,7 @@ from tui_profiler.session import Session, Timings
 
 
 def last_calls(session: Session, node: int, columns: int) -> tuple[float | None, ...]:
-    """Give the last call of each of the last ``columns`` seconds, oldest first.
+    """Return the last call of each of the last ``columns`` seconds, oldest first.
 
     Args:
         session: its ticks are looked at from the newest back, no further than is asked for.
@@ -40,7 +40,7 @@ def last_calls(session: Session, node: int, columns: int) -> tuple[float | None,
 
 
 def utilisation(session: Session, columns: int) -> tuple[float | None, ...]:
-    """Give the mean share that all cores were busy, of the last samples; 0 to 1."""
+    """Return the mean share that all cores were busy, of the last samples; 0 to 1."""
     samples = session.history.samples[-columns:] if columns > 0 else ()
     shares = [
         sum(core.utilisation for core in sample.cores) / len(sample.cores) if sample.cores else None
@@ -50,7 +50,7 @@ def utilisation(session: Session, columns: int) -> tuple[float | None, ...]:
 
 
 def process_memory(session: Session, columns: int) -> tuple[float | None, ...]:
-    """Give the worker's resident memory as a share of the machine's, of the last samples."""
+    """Return the worker's resident memory as a share of the machine's, of the last samples."""
     samples = session.history.samples[-columns:] if columns > 0 else ()
     return _filled(
         [_share(sample.process_bytes, sample.memory_total_bytes) for sample in samples], columns
@@ -58,7 +58,7 @@ def process_memory(session: Session, columns: int) -> tuple[float | None, ...]:
 
 
 def gpu_utilisation(session: Session, gpu: int, columns: int) -> tuple[float | None, ...]:
-    """Give the share of time that a GPU ran a kernel, of the last samples; 0 to 1."""
+    """Return the share of time that a GPU ran a kernel, of the last samples; 0 to 1."""
     samples = session.history.samples[-columns:] if columns > 0 else ()
     shares = [
         known(sample.gpus[gpu].utilisation)
@@ -126,7 +126,7 @@ def trend(ticks: Sequence[Timings], node: int) -> Trend:
 
 
 def _seconds_per_forward(ticks: Sequence[Timings], node: int) -> list[tuple[float, float]]:
-    """Give (at, seconds a forward spent in the node since the tick before), from running totals."""
+    """Return (at, seconds a forward spent in the node since the tick before), by running totals."""
     figures: list[tuple[float, float]] = []
     for earlier, later in pairwise(ticks):
         before, after = earlier.of(node), later.of(node)

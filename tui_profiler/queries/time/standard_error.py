@@ -48,12 +48,12 @@ class WholeRun:
         self._means: dict[tuple[int, bool], list[float]] = {}
 
     def seconds(self, node: int) -> float | None:
-        """Give the seconds of a forward in a node."""
+        """Return the seconds of a forward in a node."""
         means = self._block_means(node, own=False)
         return median(means) if means else node_seconds(self._session, node)
 
     def own_seconds(self, node: int) -> float | None:
-        """Give the same without modules called inside."""
+        """Return the same without modules called inside."""
         means, timings = self._block_means(node, own=True), self._session.timings
         if means:
             return median(means)
@@ -72,7 +72,7 @@ class WholeRun:
         return f"cold, {said}" if timings.tick.cold else said
 
     def error(self, node: int) -> float | None:
-        """Give the standard error of a module's seconds."""
+        """Return the standard error of a module's seconds."""
         timings = self._session.timings
         timing = timings.of(node) if timings is not None else None
         if timings is None or timing is None:
@@ -85,7 +85,7 @@ class WholeRun:
         return one * calls if one is not None and isfinite(one) else None
 
     def _block_means(self, node: int, *, own: bool) -> list[float]:
-        """Give the mean seconds of a forward in each block; none where there are too few."""
+        """Return the mean seconds of a forward in each block; none where there are too few."""
         if self._cut is None:
             self._cut = _blocks(self._session.history.ticks)
         key = (node, own)
@@ -113,7 +113,7 @@ def doubt(seconds: float | None, made: float | None, error: float | None) -> str
         error: the standard error of the time, None where too few calls say it.
     """
     if made is not None and not UNEVEN <= made <= 1 / UNEVEN:
-        return f"its own and its children's times make {share(made)} of it"
+        return f"self time and children add up to {share(made)} of it"
     if seconds and error is None:
         return f"fewer than {LEAST_CALLS} calls: how much its time varies is not known"
     if seconds and error is not None and error > UNSTEADY * seconds:
@@ -140,7 +140,7 @@ def is_noise(difference: float, one: float | None, other: float | None) -> bool 
 
 
 def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
-    """Give the ends of stretches of about as many forwards each; none where there are too few."""
+    """Return the ends of stretches of about as many forwards each; none where there are too few."""
     growing: list[Timings] = []
     for one in ticks:
         if not growing or one.tick.forwards > growing[-1].tick.forwards:

@@ -35,7 +35,7 @@ class Axis(Struct, frozen=True):
     """Number of the last column, counted from when the command was started."""
 
     def column(self, second: float) -> int:
-        """Give the column of a time; there may be none of that number."""
+        """Return the column of a time; there may be none of that number."""
         return self.columns - 1 - self.newest + math.floor(second / self.step)
 
 
@@ -55,18 +55,18 @@ class Past(Struct, frozen=True):
 
 
 def steps(columns: int) -> tuple[int, ...]:
-    """Give the seconds that a column may stand for, as far as the past reaches."""
+    """Return the seconds that a column may stand for, as far as the past reaches."""
     wide = next((step for step in STEPS if step * columns >= MAX_SECONDS), STEPS[-1])
     return tuple(step for step in STEPS if step <= wide)
 
 
 def usual_step(columns: int) -> int:
-    """Give the least seconds a column with which the last five minutes are seen."""
+    """Return the least seconds a column with which the last five minutes are seen."""
     return next((step for step in STEPS if step * columns >= USUAL_SECONDS), STEPS[-1])
 
 
 def axis(session: Session, now: float, columns: int, step: int) -> Axis:
-    """Give the axis that ends now; where the process is gone, when it was heard last."""
+    """Return the axis that ends now; where the process is gone, when it was heard last."""
     end = session.heard_at if session.ended is not None else now
     history = session.history
     told = [one.second for one in history.latencies[-1:]]
@@ -75,7 +75,7 @@ def axis(session: Session, now: float, columns: int, step: int) -> Axis:
 
 
 def past(session: Session, along: Axis) -> Past:
-    """Give the last minutes."""
+    """Return the last minutes."""
     loads = session.history.loads
     p50s, p95s = _latency(session, along)
     return Past(
@@ -88,7 +88,7 @@ def past(session: Session, along: Axis) -> Past:
 
 
 def marks(along: Axis) -> tuple[tuple[int, int], ...]:
-    """Give (column, seconds ago) of what is written below the axis, oldest first."""
+    """Return (column, seconds ago) of what is written below the axis, oldest first."""
     room = _LABEL_CELLS * along.step
     every = next((age for age in _AGES if age >= room and age % along.step == 0), 0)
     if not every:
@@ -99,17 +99,17 @@ def marks(along: Axis) -> tuple[tuple[int, int], ...]:
 
 
 def device(session: Session) -> str:
-    """Give the device that the model is on, as torch names it."""
+    """Return the device that the model is on, as torch names it."""
     return session.model.device if session.model is not None else "cpu"
 
 
 def model_gpu(session: Session) -> Gpu | Unknown:
-    """Give the GPU that utilisation speaks of, as the last sample has it."""
+    """Return the GPU that utilisation speaks of, as the last sample has it."""
     return NO_SAMPLE if session.sample is None else gpu_of(session.sample, device(session))
 
 
 def watts(session: Session) -> Figure:
-    """Give the power of the model's device, as the last sample has it."""
+    """Return the power of the model's device, as the last sample has it."""
     return NO_SAMPLE if session.sample is None else watts_of(session.sample, device(session))
 
 

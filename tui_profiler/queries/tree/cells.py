@@ -136,7 +136,7 @@ class Figures:
             self._rescale(tree, root, run_of)
 
     def cells(self, node: int, bar_cells: int, steps: Steps = ()) -> Cells:
-        """Give the row of a node, its bar drawn in so many cells.
+        """Return the row of a node, its bar drawn in so many cells.
 
         Args:
             node: its index.
@@ -176,7 +176,7 @@ class Figures:
         )
 
     def value(self, node: int, column: ColumnName, steps: Steps = ()) -> Value:
-        """Give what a column says that only some users look at, or why it says nothing."""
+        """Return what a column says that only some users look at, or why it says nothing."""
         tree = self.session.tree
         assert tree is not None
         found = summed_figure(self.session, node, column, steps)
@@ -192,7 +192,7 @@ class Figures:
         return replayed is None or not replayed.replays
 
     def type_of(self, node: int) -> str:
-        """Give a node's type; a container of equals is named by them: ``3× Bottleneck``."""
+        """Return a node's type; a container of equals is named by them: ``3× Bottleneck``."""
         known = self._types.get(node)
         if known is None:
             assert self.session.tree is not None

@@ -45,16 +45,16 @@ DEFAULT: tuple[ColumnName, ...] = ("params", "macs", "seconds", "share", "bar", 
 """At 120 columns; where none are chosen, the tree takes those that its width has room for."""
 COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "params": ("params", "parameters, shared ones once"),
-    "macs": ("MAC", "multiply-accumulates of a forward"),
+    "macs": ("MAC", "multiply-accumulates per forward"),
     "flops": ("FLOP", "2 × MAC and all other arithmetic"),
     "bytes": ("B", "bytes read and written"),
-    "intensity": ("F/B", "FLOP a byte"),
+    "intensity": ("F/B", "FLOP per byte"),
     "activations": ("act", "bytes that its operators write"),
-    "seconds": ("ms", "median time a forward spends in it"),
-    "self": ("self", "the same, without modules inside"),
+    "seconds": ("ms", "median time per forward"),
+    "self": ("self", "self time per forward"),
     "mean": ("mean", "mean time of one call"),
-    "p95": ("p95", "95 of 100 calls take less"),
-    "calls": ("calls", "calls in a forward"),
+    "p95": ("p95", "p95 of one call"),
+    "calls": ("calls", "calls per forward"),
     "share": ("%", "share of the forward"),
     "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", "C compute, M memory, O overhead, U unexplained"),
@@ -64,7 +64,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
 
 
 def figure(session: Session, node: int, column: ColumnName) -> float | None:
-    """Give what a column says of a node, None where it says nothing.
+    """Return what a column says of a node, None where it says nothing.
 
     Seconds, bytes, joules; the share of 0 to 1; of the bound its place among ``bound.KINDS``.
     """
@@ -101,7 +101,7 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
 
 
 def summed_figure(session: Session, node: int, column: ColumnName, steps: Steps) -> float | None:
-    """Give what a column says of all nodes that a row sums over, None where it says nothing.
+    """Return what a column says of all nodes that a row sums over, None where it says nothing.
 
     Args:
         session: whose figures are given.

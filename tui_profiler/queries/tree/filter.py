@@ -95,7 +95,7 @@ def read_filter(text: str) -> _Filter:
 
 
 def _term(word: str) -> _Term | str:
-    """Give the term that a word is, or what is wrong with it."""
+    """Return the term that a word is, or what is wrong with it."""
     negated = word.startswith("!")
     rest = word.removeprefix("!")
     if not rest:
@@ -140,7 +140,7 @@ _RELATIONS: dict[str, _Relation] = {">": ">", "<": "<", ">=": ">=", "<=": "<=", 
 
 
 def _factor(field: _Field, unit: str) -> float | None:
-    """Give what the number is to be multiplied by; None where the unit is wrong or missing."""
+    """Return what the number is to be multiplied by; None where the unit is wrong or missing."""
     match field:
         case "time":
             return _SECONDS.get(unit)
@@ -163,7 +163,7 @@ _COMPARE: dict[_Relation, Callable[[float, float], bool]] = {
 
 
 def matches(session: Session, text: str, *, operators: bool) -> list[int]:
-    """Give the nodes found, in order; a text without a term finds none.
+    """Return the nodes found, in order; a text without a term finds none.
 
     Args:
         session: with a complete tree.
@@ -188,7 +188,7 @@ def is_live(text: str) -> bool:
 
 
 def why_none(session: Session, text: str) -> str:
-    """Give why a filter can find nothing yet; empty where it could."""
+    """Return why a filter can find nothing yet; empty where it could."""
     fields = {term.field for term in read_filter(text).terms}
     if fields & {"time", "share"} and root_seconds(session) is None:
         return "needs times"
@@ -263,5 +263,5 @@ def _figure(session: Session, tree: Tree, term: _Term) -> Callable[[int], float 
 
 
 def _macs(cost: Cost) -> int | None:
-    """Give the multiply-accumulates; None where no operator inside has a formula."""
+    """Return the multiply-accumulates; None where no operator inside has a formula."""
     return None if cost.ops and cost.uncosted == cost.ops and not cost.macs else cost.macs

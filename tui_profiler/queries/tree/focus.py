@@ -55,7 +55,7 @@ class Focus(Struct, frozen=True):
 
 
 def sort_keys(columns: tuple[ColumnName, ...]) -> tuple[SortKey, ...]:
-    """Give what siblings can be sorted by where these columns are shown."""
+    """Return what siblings can be sorted by where these columns are shown."""
     return ("order", *(name for name in columns if name != "bar"), "name")
 
 

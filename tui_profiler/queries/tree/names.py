@@ -30,7 +30,7 @@ _REPEATED = re.compile(r"^(model\.)(?:model\.)+")
 
 
 def abbreviated(name: str) -> str:
-    """Give a readable form of a name that a tracer mangled; plain names come back unchanged."""
+    """Return a readable form of a name that a tracer mangled; plain names come back unchanged."""
     if len(name) > LONGEST:
         return name
     plain = _SCOPE.sub("", name)
@@ -45,7 +45,7 @@ def abbreviated(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """Give a node's name as a tree shows it: abbreviated only if a tracer made it.
+    """Return a node's name as a tree shows it: abbreviated only if a tracer made it.
 
     What a model calls its parts itself (``norm_1_out``) is what its state dict says, and stays.
     """
@@ -87,5 +87,5 @@ def fitted(name: str, cells: int, ellipsis: str = "…") -> str:
 
 
 def short(name: str, cells: int) -> str:
-    """Give a name in at most ``cells``: readable, safe, and a long one as ``start...end``."""
+    """Return a name in at most ``cells``: readable, safe, and a long one as ``start...end``."""
     return middle(safe(abbreviated(name)), cells, "...")

@@ -61,15 +61,15 @@ class Outline(Struct, frozen=True, eq=False):
         return bool(self.shape.branches[node]) and bool(self.focus.unfolded[node])
 
     def depth(self, node: int) -> int:
-        """Give the levels between a node and the root of the view."""
+        """Return the levels between a node and the root of the view."""
         return self.tree.depths[node] - self.tree.depths[self.focus.root]
 
     def run_of(self, node: int) -> Steps:
-        """Give the run that a row shows folded into one, none where it shows one node."""
+        """Return the run that a row shows folded into one, none where it shows one node."""
         return _run_of(self.tree, self.focus, self.shape, node)
 
     def steps(self, node: int) -> Steps:
-        """Give all runs that a node lies in, below the root of the view: its row sums over them."""
+        """Return all runs that a node lies in, below the view's root: its row sums over them."""
         if self.shape.runs is None or not _is_grouped(self.focus):
             return ()
         found: Steps = ()
@@ -79,12 +79,12 @@ class Outline(Struct, frozen=True, eq=False):
         return found
 
     def hiding(self, node: int) -> frozenset[int]:
-        """Give the first nodes of the runs that a node is folded away in."""
+        """Return the first nodes of the runs that a node is folded away in."""
         firsts = self.shape.runs.firsts if self.shape.runs is not None else {}
         return frozenset(firsts[at] for at in (node, *self.tree.ancestors(node)) if at in firsts)
 
     def standing_for(self, node: int) -> int:
-        """Give the node whose row stands for a node; itself where it is not folded away."""
+        """Return the node whose row stands for a node; itself where it is not folded away."""
         if self.shape.runs is None or not _is_grouped(self.focus):
             return node
         firsts, shift = self.shape.runs.firsts, 0
@@ -94,7 +94,7 @@ class Outline(Struct, frozen=True, eq=False):
         return node - shift
 
     def row_of(self, node: int) -> int | None:
-        """Give the row that shows a node, None where it is hidden."""
+        """Return the row that shows a node, None where it is hidden."""
         if self.focus.sort != "order":
             try:
                 return self.rows.index(node)
@@ -104,7 +104,7 @@ class Outline(Struct, frozen=True, eq=False):
         return row if row < len(self.rows) and self.rows[row] == node else None
 
     def row_near(self, node: int) -> int:
-        """Give the row of a node or of the nearest ancestor that is shown."""
+        """Return the row of a node or of the nearest ancestor that is shown."""
         row = self.row_of(node)
         if row is None:
             node = self.standing_for(node)
@@ -183,7 +183,7 @@ def _settled(laid: Outline) -> Outline:
 
 
 def _shaping(focus: Focus) -> tuple[object, ...]:
-    """Give the parts of a focus that a shape is made from."""
+    """Return the parts of a focus that a shape is made from."""
     return focus.filter_text, focus.show_operators, focus.grouped, focus.apart
 
 
@@ -295,7 +295,7 @@ _Key: TypeAlias = Callable[[int], float | tuple[bool, int, str] | None]
 def _sorted_siblings(
     session: Session, focus: Focus, steps: Callable[[int], Steps] = lambda node: ()
 ) -> Callable[[list[int]], list[int]]:
-    """Give the function that puts the children of one node in the order of the focus.
+    """Return the function that puts the children of one node in the order of the focus.
 
     Args:
         session: whose figures are compared.
@@ -334,7 +334,7 @@ def _by_name(name: str) -> tuple[bool, int, str]:
 
 
 def next_match(laid: Outline, step: int) -> int | None:
-    """Give the row of the next or former node that the filter found, round the ends.
+    """Return the row of the next or former node that the filter found, round the ends.
 
     None where no row shows one. ``step`` is 1 or -1.
     """
@@ -347,7 +347,7 @@ def next_match(laid: Outline, step: int) -> int | None:
 
 
 def sibling_row(laid: Outline, step: int) -> int | None:
-    """Give the row of the next or former node below the same parent; None at the ends.
+    """Return the row of the next or former node below the same parent; None at the ends.
 
     Siblings are what is shown, in the order of the screen. ``step`` is 1 or -1.
     """
@@ -360,6 +360,6 @@ def sibling_row(laid: Outline, step: int) -> int | None:
 
 
 def next_mark(focus: Focus) -> int | None:
-    """Give the next marked node after the selected one, round the end; None without a mark."""
+    """Return the next marked node after the selected one, round the end; None without a mark."""
     marks = sorted(focus.marked)
     return next((node for node in marks if node > focus.selected), marks[0] if marks else None)

@@ -30,7 +30,7 @@ _IDENTIFIES = (
 )
 """What an entry of a list is called by, the first that it has before others."""
 _MOST_NEAR = 3
-_NOT_ADVISED = "not looked for; --findings does"
+_NOT_ADVISED = "not computed; --findings does"
 
 
 class Check(Struct, frozen=True):
@@ -69,7 +69,7 @@ def parse_check(text: str) -> Check:
     """
     found = _PARTS.fullmatch(text)
     if found is None:
-        raise CheckError(f'"{text}" is no check such as latency.p50_s<=10ms')
+        raise CheckError(f'"{text}" is not a check such as latency.p50_s<=10ms')
     path = found["path"]
     steps = tuple(_steps(path))
     pattern = pattern_of(steps)
@@ -108,7 +108,7 @@ def evaluate(check: Check, report: Mapping[str, Json]) -> Outcome:
 
 
 def nearest(path: str, known: Sequence[str]) -> str:
-    """Give the paths that look most like one, as the end of a sentence."""
+    """Return the paths that look most like one, as the end of a sentence."""
     found = get_close_matches(path, known, n=_MOST_NEAR, cutoff=0.6)
     last = path.rpartition(".")[2]
     found += [one for one in known if one.rpartition(".")[2] == last and one not in found]
@@ -116,7 +116,7 @@ def nearest(path: str, known: Sequence[str]) -> str:
 
 
 def pattern_of(steps: Sequence[str]) -> str:
-    """Give a path as the schema has it."""
+    """Return a path as the schema has it."""
     parts = ["[]" if step.startswith("[") else f".{step}" for step in steps]
     return "".join(parts).removeprefix(".")
 
@@ -126,7 +126,7 @@ def _steps(path: str) -> Iterator[str]:
     while at < len(path):
         found = _STEP.match(path, at)
         if found is None or (found["name"] and (path[at] == ".") != (at > 0)):
-            raise CheckError(f'"{path}" is no path such as latency.p50_s or layers[conv1].macs')
+            raise CheckError(f'"{path}" is not a path such as latency.p50_s or layers[conv1].macs')
         yield found["name"] or f"[{found['entry']}]"
         at = found.end()
 
@@ -134,7 +134,7 @@ def _steps(path: str) -> Iterator[str]:
 def _figures(
     value: Json, check: Check, at: int, entries: tuple[Json, ...]
 ) -> Iterator[tuple[Json, tuple[Json, ...]]]:
-    """Give every figure that the path leads to, with the entries of lists on the way."""
+    """Yield every figure that the path leads to, with the entries of lists on the way."""
     if at == len(check.steps) or value is None:
         yield value, entries
         return
@@ -150,7 +150,7 @@ def _figures(
 
 
 def _entries(values: Sequence[Json], wanted: str, path: str) -> Sequence[Json]:
-    """Give the entries of a list that are meant.
+    """Return the entries of a list that are meant.
 
     Raises:
         CheckError: there are none.
@@ -182,7 +182,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _called(entry: Json) -> str:
-    """Give what an entry is called by; the root, whose path is empty, by its name."""
+    """Return what an entry is called by; the root, whose path is empty, by its name."""
     if not isinstance(entry, Mapping):
         return ""
     return next((str(entry[key]) for key in _IDENTIFIES if entry.get(key)), "")
@@ -193,7 +193,7 @@ def _text(value: Json) -> str:
 
 
 def _reason(report: Mapping[str, Json], check: Check, entries: tuple[Json, ...]) -> str:
-    """Give why a figure is not known: the report says it of the figure or of what it is in."""
+    """Return why a figure is not known: the report says it of the figure or of what it is in."""
     if check.steps[0] == "findings" and "findings" not in report:
         return _NOT_ADVISED
     reasons = report["unavailable"]

@@ -50,11 +50,11 @@ def parse_limit(operator: str, text: str, pattern: str) -> Limit:
     if found is None:
         if operator == "==" and text:
             return Limit(operator, text, None)
-        raise CheckError(f'"{text}" is no number such as 10, 0.5, 5G, 2GiB, 10ms or 50%')
+        raise CheckError(f'"{text}" is not a number such as 10, 0.5, 5G, 2GiB, 10ms or 50%')
     unit, quantity = found[2], quantity_of(pattern)
     scale = _scale(unit, quantity)
     if scale is None:
-        raise CheckError(f'"{text}" is no limit for {pattern}, which is {_NAMES[quantity]}')
+        raise CheckError(f'"{text}" is not a limit for {pattern}, which is {_NAMES[quantity]}')
     return Limit(operator, text, float(found[1].replace("_", "")) * scale, unit, scale)
 
 
@@ -98,7 +98,7 @@ def is_within(value: Json, limit: Limit, path: str) -> bool:
 
 
 def as_typed(value: Json, limit: Limit) -> str:
-    """Give a figure in the unit of its limit, with as many digits as tell it from the limit."""
+    """Return a figure in the unit of its limit, with as many digits as tell it from the limit."""
     if isinstance(value, bool | str):
         return _word(value)
     if not isinstance(value, int | float):
@@ -116,7 +116,7 @@ def _word(value: bool | str) -> str:
 
 
 def _scale(unit: str, quantity: Quantity) -> float | None:
-    """Give what a unit stands for; None where it is none, or not one of such a figure."""
+    """Return what a unit stands for; None where it is none, or not one of such a figure."""
     if quantity == "time":
         return 1.0 if not unit else _SECONDS.get(unit)
     if unit == "%":

@@ -10,16 +10,16 @@ from tui_profiler.reports.text.text import part_lines
 
 
 def checks_section(outcomes: tuple[Outcome, ...]) -> Section:
-    """Give the section, the checks in the order in which they were asked for."""
+    """Return the section, the checks in the order in which they were asked for."""
     failed = sum(not one.holds for one in outcomes)
-    says = f"{failed} of {len(outcomes)} do not hold" if failed else "all hold"
+    says = f"{failed} of {len(outcomes)} failed" if failed else "all hold"
     return Section("checks", says, _parts(outcomes))
 
 
 def check_lines(outcomes: tuple[Outcome, ...], columns: int) -> tuple[str, ...]:
-    """Give the same as lines: one where all hold, else a table."""
+    """Return the same as lines: one where all hold, else a table."""
     if all(one.holds for one in outcomes):
-        return (f"{len(outcomes)} checks hold" if len(outcomes) > 1 else "the check holds",)
+        return (f"{len(outcomes)} checks passed" if len(outcomes) > 1 else "the check passed",)
     return tuple(line for part in _parts(outcomes) for line in part_lines(part, columns))
 
 

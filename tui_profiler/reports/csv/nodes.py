@@ -33,7 +33,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 def csv_nodes(
     session: Session, nodes: Iterable[int], steps: Callable[[int], Steps] = lambda node: ()
 ) -> str:
-    """Give the text of the file, its first line the names of the columns.
+    """Return the text of the file, its first line the names of the columns.
 
     Args:
         session: with a tree, else there is only the first line.
@@ -44,7 +44,7 @@ def csv_nodes(
 
 
 def csv_model(session: Session, *, with_titles: bool, top: int | None = None) -> str:
-    """Give every node of a model; several models are one table.
+    """Return every node of a model; several models are one table.
 
     Args:
         session: with a tree.
@@ -60,7 +60,7 @@ def csv_model(session: Session, *, with_titles: bool, top: int | None = None) ->
 
 
 def as_text(text: str) -> str:
-    """Give text for a cell: printable, whole, and never a formula."""
+    """Return text for a cell: printable, whole, and never a formula."""
     text = printable(text)
     return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
@@ -102,7 +102,7 @@ def _line(
 
 
 def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:
-    """Give multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
+    """Return multiply-accumulates, FLOPs and bytes; empty where no operator has a formula."""
     if not has_forward:
         return ("", "", "")
     if cost.ops and cost.uncosted == cost.ops:

@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def csv_weights(rows: Iterable[WeightRow]) -> str:
-    """Give the text of the file, its first line the names of the columns."""
+    """Return the text of the file, its first line the names of the columns."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow(COLUMNS)

@@ -101,7 +101,7 @@ class ReportParts(Struct):
 
 
 def read_report(path: str | Path, label: str) -> Side:
-    """Give the side that a report is.
+    """Return the side that a report is.
 
     Raises:
         ReportError: it cannot be read, is of another version, or is no report of ours.
@@ -141,7 +141,7 @@ def read_report(path: str | Path, label: str) -> Side:
 
 
 def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ...] | None:
-    """Give the layers as a tree; None where they are only some of one."""
+    """Return the layers as a tree; None where they are only some of one."""
     if not layers or layers[0].depth != 0 or layers[0].path:
         return None
     above: list[int] = []
@@ -173,7 +173,7 @@ def _nodes(layers: list[_Layer], whole: dict[str, object]) -> tuple[SideNode, ..
 
 
 def _times(report: ReportParts) -> tuple[dict[int, float], dict[int, float], dict[int, float]]:
-    """Give seconds of a forward, own ones, and their standard errors, by node."""
+    """Return seconds of a forward, own ones, and their standard errors, by node."""
     seconds: dict[int, float] = {}
     own: dict[int, float] = {}
     errors: dict[int, float] = {}
@@ -215,7 +215,7 @@ def _at(whole: dict[str, object], path: str) -> object:
 
 
 def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> Figure:
-    """Give a figure of the whole.
+    """Return a figure of the whole.
 
     Raises:
         ValidationError: what stands there is none.

@@ -94,7 +94,7 @@ Nothing: TypeAlias = Known[None]
 """Null, with its reason."""
 
 _NOTHING_MOVED = "it moves no bytes"
-_OF_A_RUN = "differs from run to run; --measure SECONDS reports it"
+_OF_A_RUN = "not reproducible; --measure SECONDS reports it"
 _IN_FORWARD = (
     *("total_macs", "total_flops", "total_memory", "arithmetic_intensity", "coverage"),
     *("real_run", "breakdown", "layer_types", "intensity_bands", "bottlenecks"),
@@ -595,7 +595,7 @@ def json_failed(name: str, session: Session, failed: Failed) -> str:
 def _why_no_environment(tree: Tree) -> str:
     """Say why there is no environment: torch was not needed, or the worker was silent."""
     if tree.has_forward:
-        return "the worker did not tell it"
+        return "the worker did not report it"
     return "torch was not imported: the parameters were read without it"
 
 
@@ -732,7 +732,7 @@ def _real_run(session: Session, done: TraceDone) -> RealRun | Unknown:
     if not done.bounded:
         return Unknown("not needed: the totals are the same in every run")
     if session.real is None:
-        return Unknown(why_no_times(session) or "it was not run")
+        return Unknown(why_no_times(session) or "not run")
     cost = session.real.cost
     if cost is None:
         return Unknown(session.real.why)

@@ -38,7 +38,7 @@ def is_report(path: str | Path) -> bool:
 
 
 def parsed(path: str | Path) -> dict[str, object]:
-    """Give the object that a file holds.
+    """Return the object that a file holds.
 
     Raises:
         ReportError: it cannot be read, or holds something else.
@@ -56,16 +56,14 @@ def parsed(path: str | Path) -> dict[str, object]:
         if _is_lines(text):
             what = f"{path} holds several reports, and one is compared"
             raise ReportError(what, "a file for each: report MODEL --format json") from None
-        raise ReportError(
-            f"{path} is no JSON that a report could be: {error}", WRITE_AGAIN
-        ) from error
+        raise ReportError(f"{path} is not a JSON report: {error}", WRITE_AGAIN) from error
     if not isinstance(whole, dict):
-        raise ReportError(f"{path} holds no object", WRITE_AGAIN)
+        raise ReportError(f"{path} is not a JSON object", WRITE_AGAIN)
     return whole
 
 
 def _integer(text: str) -> int:
-    """Give a whole number that any figure can be.
+    """Return a whole number that any figure can be.
 
     Raises:
         ValueError: it is larger; adding it to a float could fail.

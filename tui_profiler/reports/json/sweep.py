@@ -233,7 +233,7 @@ def sweep_json(sweep: Sweep) -> str:
     facts, found = sweep.facts, results(sweep)
     report = SweepReport(
         schema=SCHEMA,
-        environment=Unknown("no worker came so far")
+        environment=Unknown("no worker reached this")
         if sweep.environment is None
         else _machine(sweep.environment),
         model=sweep.model,
@@ -250,7 +250,7 @@ def sweep_json(sweep: Sweep) -> str:
         knee_rule=KNEE_RULE,
         knees=[_knee(one) for one in knees(sweep)],
         unavailable={
-            f"points[{place}]": one.failure or "the sweep did not come to it"
+            f"points[{place}]": one.failure or "not reached by the sweep"
             for place, one in enumerate(found)
             if one.state in ("failed", "not reached")
         },
@@ -259,7 +259,7 @@ def sweep_json(sweep: Sweep) -> str:
 
 
 def sweep_csv(sweep: Sweep) -> str:
-    """Give one line a point: the settings, then plain numbers; empty for what is not known."""
+    """Return one line a point: the settings, then plain numbers; empty for what is not known."""
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow((*(axis.name for axis in sweep.axes), *_CSV_COLUMNS))

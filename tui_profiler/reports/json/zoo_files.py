@@ -100,12 +100,12 @@ def parse_shard(text: str) -> Shard:
 
 
 def in_shard(names: Iterable[str], shard: Shard) -> tuple[str, ...]:
-    """Give the names of one shard, sorted; neighbours, which are often alike in size, apart."""
+    """Return the names of one shard, sorted; neighbours, which are often alike in size, apart."""
     return tuple(sorted(set(names))[shard.index :: shard.count])
 
 
 def stem(name: str) -> str:
-    """Give the name of a model's file, without its end: no other model has it."""
+    """Return the name of a model's file, without its end: no other model has it."""
     plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".-")[:_MOST_NAME]
     # A group's prefix is the usual sign; whatever else was changed might meet another name.
     if plain == name or plain == name.replace(":", "-", 1):
@@ -114,13 +114,13 @@ def stem(name: str) -> str:
 
 
 def asked(spec: LoadSpec, top: int | None) -> dict[str, Json]:
-    """Give what was asked for, to be held against what is asked for the next time."""
+    """Return what was asked for, to be held against what is asked for the next time."""
     fields: dict[str, Json] = asdict(spec)
     return {**{name: fields[name] for name in fields if name not in _NOT_ASKED}, "top": top}
 
 
 def report_file(session: Session, origin: dict[str, Json], *, top: int | None) -> str:
-    """Give the text of a report's file: the report, and where it comes from as ``zoo``.
+    """Return the text of a report's file: the report, and where it comes from as ``zoo``.
 
     Args:
         session: as it was left, with its tree.
@@ -133,7 +133,7 @@ def report_file(session: Session, origin: dict[str, Json], *, top: int | None) -
 def failure_file(
     name: str, failure: Failure, session: Session, origin: dict[str, Json], *, top: int | None
 ) -> str:
-    """Give the text of a failure's file; where the tree came before it failed, with its report."""
+    """Return text of a failure's file; where the tree came before it failed, with its report."""
     is_traced = session.tree is not None and session.tree.done is not None
     known: Json = json.loads(json_report(session, top=top)) if is_traced else None
     failed = FailedModel(

@@ -116,7 +116,7 @@ def _counter(
 
 
 def _holder(tree: Tree, slices: tuple[Slice, ...], nodes: list[int], node: int) -> int:
-    """Give the slice that a node is, or that it is in: the innermost."""
+    """Return the slice that a node is, or that it is in: the innermost."""
     place = bisect_right(nodes, node) - 1
     while place > 0 and node >= tree.ends[slices[place].node]:
         place -= 1

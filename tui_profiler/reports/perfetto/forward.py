@@ -30,7 +30,7 @@ class Slice(Struct, frozen=True, gc=False):
 
 
 def forward(session: Session, tree: Tree) -> tuple[Slice, ...]:
-    """Give a place to every node that is called, in preorder; none where nothing is."""
+    """Return a place to every node that is called, in preorder; none where nothing is."""
     if not tree.has_forward:
         return ()
     measured = root_seconds(session) is not None

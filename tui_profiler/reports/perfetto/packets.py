@@ -39,7 +39,7 @@ class Writer:
         self._packets: list[bytes] = []
 
     def trace(self) -> bytes:
-        """Give all that was written."""
+        """Return all that was written."""
         return b"".join(self._packets)
 
     def process(self, track: int, pid: int, name: str) -> None:
@@ -71,7 +71,7 @@ class Writer:
         self._event(track, at, _INSTANT, (_NAME, printable(name)))
 
     def count(self, track: int, at: int, value: int | float) -> None:
-        """Give the value of a counter from that moment on."""
+        """Return the value of a counter from that moment on."""
         number = _DOUBLE if isinstance(value, float) else _INTEGER
         self._event(track, at, _COUNTER, (number, value))
 

@@ -15,7 +15,7 @@ Value: TypeAlias = bool | int | float | str | bytes
 
 
 def message(*fields: tuple[int, Value]) -> bytes:
-    """Give a message of fields, each its number and its value, in their order.
+    """Return a message of fields, each its number and its value, in their order.
 
     Integers are written as varints: unsigned, or two's complement of 64 bits where negative.
     """

@@ -27,7 +27,7 @@ _NANOSECONDS = 1e9
 
 
 def perfetto_trace(session: Session, number: int) -> bytes:
-    """Give the trace of one model; those of several are one after the other.
+    """Return the trace of one model; those of several are one after the other.
 
     Args:
         session: as it was left.

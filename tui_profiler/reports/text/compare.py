@@ -47,21 +47,21 @@ NAME_CELLS = 18
 FIGURE_CELLS = 12
 RATIO_CELLS = 8
 _BY: dict[FigureName, str] = {
-    "seconds": "time of a forward",
+    "seconds": "time per forward",
     "flops": "FLOP",
     "macs": "MAC",
     "memory": "bytes moved",
     "parameters": "parameters",
 }
-IN_NOISE = "≈ no more than noise: two equal figures would differ by more in one case of twenty"
+IN_NOISE = "≈ within the noise: equal figures would differ by more in 5 % of cases"
 IN_TURNS = "the two were measured in turns, on the same machine"
-APART = "they were measured at different times: what the machine did meanwhile is no noise here"
+APART = "measured at different times: variation of the machine is not part of the noise"
 
 
 def compare_table(
     compared: Comparison, *, columns: int, top: int | None = None, in_turns: bool = False
 ) -> tuple[str, ...]:
-    """Give a comparison as lines.
+    """Return a comparison as lines.
 
     Args:
         compared: two sides.
@@ -151,7 +151,7 @@ def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
     says = f", {statistic_text(compared)}" if column is not None else ""
     lines = [
         "",
-        heading(f"worst differences by {_BY[name]}", f"modules by themselves{says}"),
+        heading(f"worst self differences by {_BY[name]}", f"modules without their children{says}"),
         f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
     ]
     for one in found:
@@ -168,7 +168,7 @@ def _most(one: Worst) -> float:
 
 
 def _times(one: Worst, column: TimeColumn) -> tuple[str, str, str]:
-    """Give A, B and their difference in one unit, with as many decimals all the way down."""
+    """Return A, B and their difference in one unit, with as many decimals all the way down."""
     a, b = (known(figure) for figure in (one.pair.a, one.pair.b))
     return (
         UNAVAILABLE if a is None else in_column(a, column),

@@ -19,7 +19,7 @@ from tui_profiler.session import Session
 def full_text(
     session: Session, *, columns: int, top: int | None = None, more: tuple[Section, ...] = ()
 ) -> str:
-    """Give the full report as text, with a line end.
+    """Return the full report as text, with a line end.
 
     Args:
         session: as it was left.
@@ -36,12 +36,12 @@ def full_text(
 def full_markdown(
     session: Session, *, top: int | None = None, more: tuple[Section, ...] = ()
 ) -> str:
-    """Give the same as Markdown; arguments and errors as above."""
+    """Return the same as Markdown; arguments and errors as above."""
     return "\n".join(as_markdown(_title(session), (*more, *sections(session, top)))) + "\n"
 
 
 def sections(session: Session, top: int | None = None) -> tuple[Section, ...]:
-    """Give the sections in their order.
+    """Return the sections in their order.
 
     Raises:
         ValueError: there is no whole tree yet.

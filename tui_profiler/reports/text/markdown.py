@@ -29,7 +29,7 @@ _INDENT = "&nbsp;&nbsp;"
 
 
 def as_markdown(title: str, sections: tuple[Section, ...]) -> tuple[str, ...]:
-    """Give the report as lines, an empty one between blocks."""
+    """Return the report as lines, an empty one between blocks."""
     lines = [f"# {escaped(title)}"]
     for section in sections:
         lines += ["", f"## {escaped(section.title)}"]
@@ -42,7 +42,7 @@ def as_markdown(title: str, sections: tuple[Section, ...]) -> tuple[str, ...]:
 
 
 def escaped(text: str) -> str:
-    """Give text that stands for itself wherever Markdown has it: in a table, a heading, a line."""
+    """Return text that stands for itself wherever Markdown has it: in tables, headings, lines."""
     return _MARKUP.sub(_written, safe(text)).strip(" ") or " "
 
 

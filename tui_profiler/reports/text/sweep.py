@@ -36,7 +36,7 @@ _NAME_CELLS = 20
 def sweep_table(
     sweep: Sweep, *, columns: int, glyphs: Glyphs = UNICODE, top: int = TOP
 ) -> tuple[str, ...]:
-    """Give the report as lines.
+    """Return the report as lines.
 
     Args:
         sweep: as far as it came.
@@ -65,14 +65,14 @@ def _identity(sweep: Sweep) -> list[str]:
         who += f", {safe(facts.device)}"
     how = "on paper only"
     if sweep.runs:
-        back = ", every second one backwards" if sweep.rounds > 1 else ""
+        back = ", every second one in reverse order" if sweep.rounds > 1 else ""
         how = f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s a point"
-    ended = ["it was interrupted: what is there follows"] if sweep.interrupted else []
+    ended = ["interrupted: results so far follow"] if sweep.interrupted else []
     return [who, how, *ended]
 
 
 def rounds(number: int) -> str:
-    """Give how many rounds, in words."""
+    """Return how many rounds, in words."""
     return "1 round" if number == 1 else f"{number} rounds"
 
 
@@ -175,14 +175,14 @@ def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int) -> list[str
         held = f" at {at_words(one.at)}" if one.at else ""
         lines += [
             "",
-            heading(f"growth with {one.axis}{held}", f"slope of the logarithms{more}"),
+            heading(f"scaling with {one.axis}{held}", f"slope of the logarithms{more}"),
             *_growth_lines(one, cells, top),
         ]
     return lines
 
 
 def at_words(at: tuple[tuple[str, Value], ...]) -> str:
-    """Give what other axes are held at: ``threads 2 dtype bfloat16``."""
+    """Return what other axes are held at: ``threads 2 dtype bfloat16``."""
     return " ".join(f"{name} {safe(str(value))}" for name, value in at)
 
 
@@ -202,7 +202,7 @@ def _growth_lines(scaling: Scaling, cells: int, top: int) -> list[str]:
 
 
 def chosen(scaling: Scaling, top: int) -> list[Growth]:
-    """Give the root, and the modules that run operators themselves and take the most."""
+    """Return the root, and the modules that run operators themselves and take the most."""
     working = {node.path.rpartition("/")[0] for node in scaling.nodes if node.kind == "op"}
     modules = [n for n in scaling.nodes[1:] if n.kind == "module" and n.path in working]
     modules.sort(key=lambda node: -(node.seconds or 0.0))
@@ -229,7 +229,7 @@ def _knee_lines(found: tuple[Knee, ...]) -> list[str]:
 def _knee(knee: Knee) -> list[str]:
     held = f"{at_words(knee.at)}: " if knee.at else ""
     if knee.is_first:
-        what = "the smallest: more costs latency faster than it gains"
+        what = "the smallest: larger batches cost more latency than they gain throughput"
         return [f"  {held}batch {knee.batch}, {what}"]
     last = ["  the largest tried: a larger one may pay more"] if knee.is_last else []
     gain = f"{knee.gain:.2f}× the items/s of the smallest at {knee.cost:.2f}× its latency"

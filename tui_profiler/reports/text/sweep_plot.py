@@ -37,7 +37,7 @@ class Series(Struct, frozen=True):
 
 
 def plot_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
-    """Give the lines of both plots and what their marks mean; none where nothing can be drawn.
+    """Return the lines of both plots and what their marks mean; none where nothing can be drawn.
 
     Args:
         sweep: as far as it came.
@@ -62,7 +62,7 @@ def plot_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
 
 
 def main_axis(sweep: Sweep) -> int | None:
-    """Give the axis that is drawn across: the first of numbers that changes."""
+    """Return the axis that is drawn across: the first of numbers that changes."""
     for number, axis in enumerate(sweep.axes):
         if axis.name != "dtype" and len(axis.values) > 1:
             return number
@@ -152,14 +152,14 @@ def _across(least: int, most: int) -> LogAxis:
 
 
 def _up(least: float, most: float) -> LogAxis:
-    """Give the shortest axis from half decade to half decade, at least one decade long."""
+    """Return the shortest axis from half decade to half decade, at least one decade long."""
     low = math.floor(math.log10(least) / STEP + 1e-9) * STEP
     high = math.ceil(math.log10(most) / STEP - 1e-9) * STEP
     return LogAxis(low, max(high, low + 2 * STEP))
 
 
 def _labels(up: LogAxis, label: Callable[[float], str]) -> dict[int, str]:
-    """Give the rows, counted from the top, that have a tick: at 1, 2 and 5, where there is room."""
+    """Return rows, counted from the top, that have a tick: at 1, 2 and 5, where there is room."""
     found: dict[int, str] = {}
     factors = (1, 2, 5) if up.high - up.low <= 2 else (1,)
     for exponent in range(math.floor(up.low), math.ceil(up.high) + 1):

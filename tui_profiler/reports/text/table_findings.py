@@ -13,7 +13,7 @@ _INDENT = " " * 6
 
 
 def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
-    """Give the section, with a blank line before it; ``columns`` cells is the widest line."""
+    """Return the section, with a blank line before it; ``columns`` cells is the widest line."""
     found = findings(session)
     held = withheld_words(session)
     left = [f"  {part}" for part in wrap(held, columns - 2)] if held else []

@@ -24,7 +24,7 @@ _GAP = 2
 
 
 def as_text(title: str, sections: tuple[Section, ...], columns: int) -> tuple[str, ...]:
-    """Give the report as lines.
+    """Return the report as lines.
 
     Args:
         title: of the whole report.
@@ -51,7 +51,7 @@ def _section(number: int, section: Section, cells: int) -> Iterator[str]:
 
 
 def part_lines(part: Part, cells: int) -> Iterator[str]:
-    """Give the lines of one part."""
+    """Yield the lines of one part."""
     match part:
         case Note(text=text):
             yield from wrap(safe(text), cells)
@@ -93,7 +93,7 @@ def _make_room(grid: Grid, widths: list[int], most: int) -> int:
 
 
 def _figures(grid: Grid, row: tuple[str, ...], widths: list[int]) -> str:
-    """Give all cells but the first, each in its column."""
+    """Return all cells but the first, each in its column."""
     found = []
     for column, cell, cells in zip(grid.columns[1:], row[1:], widths[1:], strict=True):
         blanks = " " * (cells - width(cell))

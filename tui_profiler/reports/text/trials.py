@@ -28,7 +28,7 @@ _WORDS: dict[Word, str] = {
 
 
 def trials_table(session: Session, *, columns: int) -> tuple[str, ...]:
-    """Give every trial of a session as lines, in the order in which they were made.
+    """Return every trial of a session as lines, in the order in which they were made.
 
     Args:
         session: whose model was measured.
@@ -39,7 +39,7 @@ def trials_table(session: Session, *, columns: int) -> tuple[str, ...]:
     lines = [
         *_identity(session.model),
         "",
-        heading("trials", "in turn with the model as it is, each in a process of its own"),
+        heading("trials", "in turn with the unchanged model, each in a separate process"),
         _row("change", "predicted", "measured", "interval", "error", "memory"),
     ]
     for result in session.trials:
@@ -49,7 +49,7 @@ def trials_table(session: Session, *, columns: int) -> tuple[str, ...]:
 
 
 def predicted(finding: Finding | None) -> str:
-    """Give how many times as fast a finding says that a change makes it: ``1.12×``, ``≤1.30×``.
+    """Return how many times as fast a finding says that a change makes it: ``1.12×``, ``≤1.30×``.
 
     A dot where nothing speaks for the change, a dash where no figure can be said.
     """
@@ -65,7 +65,7 @@ def predicted(finding: Finding | None) -> str:
 
 
 def times(speedup: float) -> str:
-    """Give how many times as fast: ``1.12``, ``0.013``."""
+    """Return how many times as fast: ``1.12``, ``0.013``."""
     return f"{speedup:.2f}" if speedup >= 0.095 else f"{speedup:.2g}"
 
 
@@ -119,7 +119,7 @@ def _error(error: OutputError | None) -> str:
 
 
 def _memory_change(result: TrialResult) -> str:
-    """Give the change of weights and what a call allocates, for one item."""
+    """Return the change of weights and what a call allocates, for one item."""
     before, after = _memory(result, changed=False), _memory(result, changed=True)
     if before is None or after is None or before <= 0:
         return UNAVAILABLE
@@ -146,7 +146,7 @@ def _times(result: TrialResult) -> str:
 def _remarks(result: TrialResult) -> str:
     remarks = [f"{result.pairs} pairs"]
     if result.change_seconds > 1:
-        remarks.append(f"{duration(result.change_seconds)} once, to change it")
+        remarks.append(f"{duration(result.change_seconds)} one-time cost of the change")
     memory = _memory(result, changed=True)
     if memory is not None:
         remarks.append(f"{size(memory)} with it")
@@ -158,7 +158,7 @@ def _remarks(result: TrialResult) -> str:
 
 def _legend() -> list[str]:
     return [
-        "  predicted and measured: times as fast, of an item; · nothing speaks for the change",
-        "  interval: holds the median with 95 %; error: of the output, relative, · none",
-        "  memory: weights, and the most that a call has allocated at once",
+        "  predicted and measured: speed-up per item; · no evidence of a gain",
+        "  interval: 95 % CI of the median; error: relative, of the output, · none",
+        "  memory: weights, and the peak allocation of one call",
     ]

@@ -23,7 +23,7 @@ _VERDICT_CELLS = 14
 
 
 def verification_table(made: Verification, *, columns: int) -> tuple[str, ...]:
-    """Give the comparison as lines.
+    """Return the comparison as lines.
 
     Args:
         made: its session has a tree.
@@ -40,7 +40,7 @@ def verification_table(made: Verification, *, columns: int) -> tuple[str, ...]:
         _row("", "parameters", "MACs", "FLOP", "peak memory"),
         *_rows(made, tree),
         "",
-        heading("checks", "ours against theirs"),
+        heading("checks", "compared with others"),
     ]
     for check in checks(made):
         lines += _check_lines(check, cells)
@@ -88,7 +88,7 @@ def _rows(made: Verification, tree: Tree) -> list[str]:
 
 
 def _published_row(model: ModelFacts | None) -> list[str]:
-    """Give what torchvision says, for as many items as the batch has."""
+    """Return what torchvision says, for as many items as the batch has."""
     if model is None or (model.published_gmacs is None and model.published_parameters is None):
         return []
     parameters, gmacs = model.published_parameters, model.published_gmacs
@@ -104,20 +104,20 @@ def _published_row(model: ModelFacts | None) -> list[str]:
 
 
 def _cell(opinion: SecondOpinion, value: Count, written: Callable[[int], str]) -> str:
-    """Give a figure; a dash where the counter failed, a dot where it does not count this."""
+    """Return a figure; a dash where the counter failed, a dot where it does not count this."""
     if isinstance(value, int):
         return written(value)
     return UNAVAILABLE if opinion.error else ZERO
 
 
 def _check_lines(check: Check, cells: int) -> list[str]:
-    """Give one verdict with what must hold, then what is left out and how far they are apart."""
+    """Return one verdict with what must hold, then what is left out and how far they are apart."""
     verdict = check.verdict.upper() if check.verdict == "fails" else check.verdict
     begin = f"  {verdict:<{_VERDICT_CELLS}}{check.against:<{_NAME_CELLS}}"
     lines = [begin + check.tolerance]
     indent = " " * len(begin)
     for part in check.left_out:
-        text = f"but for {safe(part.name)}: 0 there, {thousands(part.macs)} of ours"
+        text = f"except {safe(part.name)}: 0 there, {thousands(part.macs)} of ours"
         lines += _wrapped(indent, text, cells)
     return [*lines, *_wrapped(indent, safe(check.why), cells)]
 
@@ -143,7 +143,7 @@ def _section(title: str, parts: Iterable[tuple[str, str]], cells: int) -> list[s
 
 
 def _named(operators: Iterable[Counted]) -> str:
-    """Give names with how often each was called, the most first."""
+    """Return names with how often each was called, the most first."""
     by_calls = sorted(operators, key=lambda part: (-(part.calls or 0), part.name))
     return ", ".join(safe(part.name) + _times(part.calls) for part in by_calls)
 

@@ -417,7 +417,7 @@ def test_a_cache_serves_the_threads_that_share_it() -> None:
 def test_a_cache_that_is_hardly_larger_than_the_one_before_it_has_no_roof() -> None:
     found = cache_rounds(Cache(3, 2**21, 2, 1), 2, 2**21)().measured
     assert found.quality is None
-    assert found.figure == Unknown("L3 is hardly larger than the level before it, for 2 threads")
+    assert found.figure == Unknown("L3 is not much larger than the level before it, for 2 threads")
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_times_too_short_for_the_clock_say_nothing() -> None:
 
 
 def called(check: tuple[list[Node], list[Cost]], calls: int) -> RoofCheck:
-    """Give the check of a tree whose every module is called so often in a forward."""
+    """Return the check of a tree whose every module is called so often in a forward."""
     nodes, costs = check
     return RoofCheck([replace(node, calls=calls) for node in nodes], costs)
 

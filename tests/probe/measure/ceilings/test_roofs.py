@@ -225,7 +225,7 @@ def test_what_a_call_costs_is_in_no_cache_s_rate() -> None:
     found = difference_rate(1_000_000, CALM._replace(seconds=3e-6), CALM._replace(seconds=5e-6))
     assert found.figure == pytest.approx(2e6 / 2e-6)
     same = difference_rate(1_000_000, CALM, CALM)
-    assert same.figure == Unknown("copies do not take longer where they are larger")
+    assert same.figure == Unknown("larger copies do not take longer")
     assert same.quality is None
 
 

@@ -121,7 +121,7 @@ def test_one_round_is_the_roof_as_it_is() -> None:
 
 
 class Roof:
-    """Gives one figure after another, and writes down that it was asked."""
+    """Return one figure after another, and writes down that it was asked."""
 
     def __init__(self, name: str, asked: list[str], figures: list[Figure]) -> None:
         self._name = name

@@ -21,7 +21,7 @@ X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
 
 class Streams(nn.Module):
-    """Gives its parts' outputs one by one: a generator as forward."""
+    """Yield its parts' outputs one by one: a generator as forward."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class TimedOut(Exception):
 
 
 def _raising_after(calls: int) -> Callable[[FrameType, str, object], None]:
-    """Give a profile function that raises where a signal's handler may: after a call of ours."""
+    """Return a profile function that raises where a signal's handler may: after a call of ours."""
     left = calls
 
     def after(frame: FrameType, event: str, _: object) -> None:

@@ -89,7 +89,7 @@ def test_every_figure_is_in_the_unit_of_its_name(driver: Path) -> None:
         "pcie_generation": 5,
         "pcie_width": 16,
     }
-    no_sample = Unknown("no kernel of it ran lately")
+    no_sample = Unknown("no recent kernel of this process")
     assert first == Gpu(
         "0: NVIDIA Fake 1",
         0.37,

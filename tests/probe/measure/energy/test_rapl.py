@@ -33,7 +33,7 @@ def count(folder: Path, energy: int) -> None:
 
 @contextmanager
 def ordinary_user() -> Iterator[None]:
-    """Give up root, which no permission bit stops, for a moment."""
+    """Return up root, which no permission bit stops, for a moment."""
     if os.geteuid() != 0:
         yield
         return

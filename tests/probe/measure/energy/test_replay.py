@@ -246,7 +246,7 @@ def test_an_input_that_remembers_is_not_replayed() -> None:
     module = Remembering()
 
     assert captured(module, "", lambda: module(torch.zeros(2), Memory())) == Unknown(
-        "an input keeps what was before, and would grow with every call"
+        "an input is a growing cache"
     )
 
 
@@ -254,7 +254,7 @@ def test_an_input_that_remembers_is_not_replayed() -> None:
     ("path", "reason"),
     [
         ("unused", "no forward calls this module"),
-        ("block.norm/0", "an operator does not run by itself: replay the module around it"),
+        ("block.norm/0", "an operator cannot run alone: replay its module"),
     ],
 )
 def test_what_cannot_be_replayed_says_why(energy: EnergyWatch, path: str, reason: str) -> None:
@@ -292,7 +292,7 @@ def test_a_module_that_fails_by_itself_is_a_reason(energy: EnergyWatch) -> None:
     replay = NodeReplay(net, made_of.nodes, energy)
     found = replay.run(index_of(made_of, "head"), once, lambda: False)
 
-    assert found.why_none == "it fails by itself: ValueError: only inside of the model"
+    assert found.why_none == "it fails when run alone: ValueError: only inside of the model"
 
 
 def test_another_request_ends_it(energy: EnergyWatch) -> None:
@@ -302,5 +302,5 @@ def test_another_request_ends_it(energy: EnergyWatch) -> None:
 
     found = replay.run(index_of(made_of, "head"), forward, lambda: True)
 
-    assert found.why_none == "something else was asked meanwhile"
+    assert found.why_none == "cancelled by another request"
     assert time.monotonic() - began < 2

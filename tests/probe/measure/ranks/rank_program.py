@@ -147,7 +147,7 @@ class OwnFigures:
             self._sent.append(logged * 1e-9)
 
     def write(self, path: Path) -> None:
-        """Write the figures, ten times a second."""
+        """Write the figures, ten times per second."""
         if time.perf_counter() - self._written > 0.1:
             self._written = time.perf_counter()
             figures = {

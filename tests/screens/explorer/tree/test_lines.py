@@ -35,7 +35,7 @@ def drawn(
     figures: Figures | None = None,
     unfold_all: bool = False,
 ) -> list[Line]:
-    """Give header and rows, the cursor cell left blank."""
+    """Return header and rows, the cursor cell left blank."""
     assert session.tree is not None
     figures = figures or Figures()
     figures.update(session)
@@ -166,7 +166,7 @@ def test_a_bar_is_coloured_by_what_holds_its_inside_back() -> None:
 
 
 def _with_operators(session: Session) -> Session:
-    """Give each leaf an operator that does its work, as a trace does."""
+    """Return each leaf an operator that does its work, as a trace does."""
     assert session.tree is not None
     tree = session.tree
     nodes: list[Node] = []

@@ -107,7 +107,7 @@ def load_timm(spec: LoadSpec, settings: Settings) -> Loaded:
 
 
 def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
-    """Give the architecture, and the file that its values are in, where there is one."""
+    """Return the architecture, and the file that its values are in, where there is one."""
     name, point, tag = spec.model.removeprefix(PREFIX).partition(".")
     names = timm_names()
     if name not in names:
@@ -191,7 +191,7 @@ def _sketch(make: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:
 
 
 def _tag(model: torch.nn.Module) -> str:
-    """Give the tag of the weights that a model was built with."""
+    """Return the tag of the weights that a model was built with."""
     config = getattr(model, "pretrained_cfg", None)
     return str(config.get("tag") or "") if isinstance(config, Mapping) else ""
 
@@ -220,7 +220,7 @@ def _loaded(
 def _candidates(
     model: torch.nn.Module, wanted: _Architecture, spec: LoadSpec, settings: Settings
 ) -> Sequence[Inputs]:
-    """Give the image that its ``pretrained_cfg`` states, changed as the user's keywords say."""
+    """Return the image that its ``pretrained_cfg`` states, changed as the user's keywords say."""
     config = getattr(model, "pretrained_cfg", None)
     size = config.get("input_size") if isinstance(config, Mapping) else None
     if spec.inputs or not isinstance(size, (tuple, list)) or len(size) != 3:

@@ -117,7 +117,7 @@ def task_of(name: str) -> _Task:
 
 
 def reference_weights(name: str) -> WeightsEnum | None:
-    """Give the published weights whose image size is the architecture's own.
+    """Return the published weights whose image size is the architecture's own.
 
     The first set, or where all came later, the one for the smallest images: the others enlarge
     the model for fine-tuning (``IMAGENET1K_SWAG_E2E_V1``).
@@ -129,7 +129,7 @@ def reference_weights(name: str) -> WeightsEnum | None:
 
 
 def published(name: str, entry: WeightsEnum | None, model: torch.nn.Module) -> _Published | None:
-    """Give what is published with these weights; None where there are none."""
+    """Return what is published with these weights; None where there are none."""
     if entry is None:
         return None
     task = task_of(name)
@@ -199,7 +199,7 @@ def build(
 
 
 def _own_keywords(name: str, entry: WeightsEnum | None) -> dict[str, object]:
-    """Give what makes a builder build the model that the published figures are of."""
+    """Return what makes a builder build the model that the published figures are of."""
     if entry is not None:
         # The weights of a quantised model are whole numbers, and fit nothing else.
         return {"quantize": True} if task_of(name) == "quantization" else {}
@@ -218,7 +218,7 @@ def _freeze_norms(model: torch.nn.Module) -> None:
 
 
 def _crop_size(entry: WeightsEnum) -> int | None:
-    """Give the side of the images that weights are made for; None where they take any."""
+    """Return the side of the images that weights are made for; None where they take any."""
     transforms = entry.transforms()
     sizes = getattr(transforms, "crop_size", None) or getattr(transforms, "resize_size", None)
     return int(sizes[-1]) if sizes else None
@@ -242,7 +242,7 @@ def _wish(task: _Task, entry: WeightsEnum, model: torch.nn.Module) -> Wish:
 
 
 def _image_of_detector(model: torch.nn.Module) -> tuple[int, int]:
-    """Give the (height, width) of an image that a detector's own transform leaves as large."""
+    """Return the (height, width) of an image that a detector's own transform leaves as large."""
     transform = getattr(model, "transform", None)
     fixed = getattr(transform, "fixed_size", None)
     if fixed is not None:
@@ -327,7 +327,7 @@ def _keywords(arguments: str, name: str) -> dict[str, object]:
 def _weights(
     spec: LoadSpec, name: str
 ) -> tuple[WeightsEnum | None, Callable[[torch.nn.Module], None] | None]:
-    """Give the published weights, or what binds the user's own; neither where none were asked."""
+    """Return the published weights, or what binds the user's own; neither where none were asked."""
     text = spec.weights
     if not text:
         return None, None

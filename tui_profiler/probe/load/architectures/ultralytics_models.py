@@ -55,7 +55,7 @@ _FROM_TORCH = ("save", "set_printoptions")
 
 
 def ultralytics_tasks(*, offline: bool = True) -> Any:
-    """Give ``ultralytics.nn.tasks``, the module that builds its models.
+    """Return ``ultralytics.nn.tasks``, the module that builds its models.
 
     Args:
         offline: Whether its first import, which decides for the whole process, is told so.
@@ -214,7 +214,7 @@ def _check_layers(architecture: _Architecture, tasks: Any, shown: str) -> None:
             and issubclass(layer, nn.Module)
             and layer.__module__.startswith(_LAYERS)
         ):
-            raise model_failed(f"{shown}: {name[:60]} is no layer of torch's or ultralytics'")
+            raise model_failed(f"{shown}: {name[:60]} is not a layer of torch or ultralytics")
         if name == _OF_TORCHVISION:
             _check_torchvision(row[3], shown)
 
@@ -230,13 +230,13 @@ def _check_torchvision(arguments: list[Any], shown: str) -> None:
     try:
         builder = models.get_model_builder(name)
     except (ValueError, AttributeError):
-        raise model_failed(f"{shown}: {str(name)[:60]!r} is no model of torchvision's") from None
+        raise model_failed(f"{shown}: {str(name)[:60]!r} is not a torchvision model") from None
     if "weights_backbone" in inspect.signature(builder).parameters:
         raise model_failed(f"{shown}: {str(name)[:60]} would download the weights of its backbone")
 
 
 def _rows(content: dict[str, Any]) -> list[Any]:
-    """Give its layers, each as [from, number, module, arguments]."""
+    """Return its layers, each as [from, number, module, arguments]."""
     return [*content["backbone"], *content["head"]]
 
 
@@ -274,7 +274,7 @@ def _read(path: Path, shown: str) -> dict[str, Any]:
     except ModuleNotFoundError:
         raise absent(NAME, "YOLO models", NAME) from None
     if path.stat().st_size > _MOST_BYTES:
-        raise model_failed(f"{shown} is larger than any YAML of a model")
+        raise model_failed(f"{shown} is too large for a model's YAML")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
@@ -410,7 +410,7 @@ def _keywords(spec: LoadSpec) -> dict[str, int]:
 
 
 def _file_of_values(spec: LoadSpec, architecture: _Architecture) -> Path | None:
-    """Give the file of weights; Ultralytics' own are fetched only here."""
+    """Return the file of weights; Ultralytics' own are fetched only here."""
     if not spec.weights:
         return None
     if spec.weights.upper() != "DEFAULT":
@@ -459,7 +459,7 @@ def _built(
 
 
 def _side(architecture: _Architecture) -> tuple[int, str]:
-    """Give the side of its images, and why."""
+    """Return the side of its images, and why."""
     if str(architecture.content["head"][-1][2]) == "Classify":
         return _SIDE_OF_CLASSIFIERS, "Ultralytics' size for classifiers"
     return _SIDE, "Ultralytics' default imgsz"

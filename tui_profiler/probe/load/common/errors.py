@@ -45,7 +45,7 @@ class LoadError(Exception):
 def wrong_request(
     what: str, *remedies: tuple[str, str], at: str = "", why: str = "", likely: str = ""
 ) -> LoadError:
-    """Give the error for a request that nobody could carry out.
+    """Return the error for a request that nobody could carry out.
 
     Args:
         what: One sentence, without a point.
@@ -74,7 +74,7 @@ def model_failed(
     at: str = "",
     likely: str = "",
 ) -> LoadError:
-    """Give the error for code or a file of the user's that does not work.
+    """Return the error for code or a file of the user's that does not work.
 
     Args:
         what: One sentence, without a point.
@@ -96,14 +96,14 @@ def model_failed(
 
 
 def reason(error: BaseException) -> str:
-    """Give an error's type and the first line of what it says."""
+    """Return an error's type and the first line of what it says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
 
 
 def line_of(error: BaseException) -> str:
-    """Give ``file:line`` of the innermost line of the user's own code; empty where none ran."""
+    """Return ``file:line`` of the innermost line of the user's own code; empty where none ran."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno or 1}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -113,7 +113,7 @@ def line_of(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Give the traceback without the lines of ours that led to the user's code."""
+    """Return the traceback without the lines of ours that led to the user's code."""
     start: TracebackType | None = error.__traceback__
     while start is not None and _is_ours(start.tb_frame.f_code.co_filename):
         start = start.tb_next
@@ -121,7 +121,7 @@ def told(error: BaseException) -> str:
 
 
 def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """Give the names most like ``name``, likest first."""
+    """Return the names most like ``name``, likest first."""
     by_folded = {known.casefold(): known for known in names}
     found = difflib.get_close_matches(name.casefold(), by_folded, n=count, cutoff=0.6)
     return [by_folded[folded] for folded in found]
@@ -141,7 +141,7 @@ def needs_trust(shown: str, found: Sequence[str]) -> LoadError:
 
 
 def in_words(names: Sequence[str], most: int = 6) -> str:
-    """Give names as a list in a sentence, the later ones counted."""
+    """Return names as a list in a sentence, the later ones counted."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 

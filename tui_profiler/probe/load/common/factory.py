@@ -46,7 +46,7 @@ def parse_arguments(text: str) -> tuple[tuple[object, ...], dict[str, object]]:
 
 
 def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
-    """Give the model that an object is or makes; a class or factory is called exactly once.
+    """Return the model that an object is or makes; a class or factory is called exactly once.
 
     Args:
         made_by: A module, a module class, or a function that returns a module.
@@ -60,7 +60,7 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
     if isinstance(made_by, torch.nn.Module):
         if args or kwargs:
             raise wrong_request(
-                f"{shown} is a model already, and takes no --args",
+                f"{shown} is a model already, and has no --args",
                 (f"tui-profiler {shown}", "without --args"),
             )
         return made_by
@@ -68,7 +68,7 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
         raise wrong_request(
             f"{shown} is of type {type(made_by).__name__}: not a module, a module class or a"
             " function that returns one",
-            (f"tui-profiler {shown.rpartition(':')[0] or shown}", "says what else is there"),
+            (f"tui-profiler {shown.rpartition(':')[0] or shown}", "lists what else is there"),
         )
     _check_arguments(made_by, args, kwargs, shown)
     try:
@@ -81,7 +81,7 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
 
 
 def defined_at(value: object) -> str:
-    """Give ``file:line`` of a function or class; empty where Python does not know it."""
+    """Return ``file:line`` of a function or class; empty where Python does not know it."""
     function = inspect.unwrap(value) if callable(value) else value
     code = getattr(function, "__code__", None)
     if code is not None:
@@ -116,7 +116,7 @@ def _check_arguments(
         ]
         sample = json.dumps({parameter.name: _sample(parameter) for parameter in wanted})
         raise wrong_request(
-            f"{shown}{_brief(signature)} cannot be called so: {error}",
+            f"{shown}{_brief(signature)} cannot be called with these arguments: {error}",
             (f"--args '{sample}'", "passes what it needs")
             if wanted
             else (f"tui-profiler {shown}", "without --args"),
@@ -129,7 +129,7 @@ def _brief(signature: inspect.Signature) -> str:
 
 
 def _sample(parameter: inspect.Parameter) -> object:
-    """Give a value of the type that the parameter is annotated with; 1 where there is none."""
+    """Return a value of the type that the parameter is annotated with; 1 where there is none."""
     annotation = parameter.annotation
     name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     return _SAMPLES.get(name, 1)

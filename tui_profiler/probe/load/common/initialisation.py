@@ -108,7 +108,7 @@ def seeded(seed: int = 0) -> Iterator[None]:
 def initialiser(
     build: Callable[[], torch.nn.Module], settings: Settings
 ) -> Callable[[], torch.nn.Module]:
-    """Give what builds a model with values, the same each time, where it is to run."""
+    """Return what builds a model with values, the same each time, where it is to run."""
 
     def initialise() -> torch.nn.Module:
         allow_untouched()  # The model that was traced has no values.

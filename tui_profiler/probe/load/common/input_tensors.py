@@ -36,11 +36,11 @@ class Wish:
 
     @property
     def batch(self) -> int | None:
-        """Give the number of items."""
+        """Return the number of items."""
         return None if self.batch_axis is None else self.shape[self.batch_axis]
 
     def of_batch(self, batch: int) -> Wish:
-        """Give the same wish for another number of items."""
+        """Return the same wish for another number of items."""
         if self.batch_axis is None:
             return self
         shape = list(self.shape)

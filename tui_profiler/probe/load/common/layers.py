@@ -49,7 +49,7 @@ class Entry:
 
 
 def modules_in_order(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give (path, module) in registration order, each module once.
+    """Yield (path, module) in registration order, each module once.
 
     Without recursion: ``named_modules`` fails on models that are nested 1,000 deep.
     """
@@ -67,7 +67,7 @@ def modules_in_order(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def entries(model: nn.Module) -> tuple[Entry, ...]:
-    """Give what the first layer of each kind would take, in registration order."""
+    """Return what the first layer of each kind would take, in registration order."""
     by_layer = list(modules_in_order(model))
     is_sequence = any(isinstance(m, (nn.MultiheadAttention, nn.RNNBase)) for _, m in by_layer)
     has_token_embedding = any(_is_token_embedding(path, m) for path, m in by_layer)
@@ -96,7 +96,7 @@ def entries(model: nn.Module) -> tuple[Entry, ...]:
 
 
 def embeddings(model: nn.Module) -> tuple[tuple[str, int], ...]:
-    """Give (layer name, number of ids) of the embeddings that look up ids of an input."""
+    """Return (layer name, number of ids) of the embeddings that look up ids of an input."""
     found = [
         (path or type(module).__name__, module.num_embeddings, path)
         for path, module in modules_in_order(model)
@@ -115,14 +115,14 @@ def is_lazy(model: nn.Module) -> bool:
 
 
 def token_wishes(count: int, why: str) -> tuple[Wish, ...]:
-    """Give ids below ``count``: (1, tokens), and last (1,)."""
+    """Return ids below ``count``: (1, tokens), and last (1,)."""
     shapes: list[tuple[int, ...]] = [(1, tokens) for tokens in TOKEN_COUNTS]
     shapes.append((1,))
     return tuple(Wish(shape, why, torch.int64, below=count) for shape in shapes)
 
 
 def image_wishes(channels: int, why: str, sides: tuple[int, ...] = IMAGE_SIDES) -> tuple[Wish, ...]:
-    """Give square images: (1, channels, side, side)."""
+    """Return square images: (1, channels, side, side)."""
     return tuple(Wish((1, channels, side, side), why) for side in sides)
 
 
@@ -158,7 +158,7 @@ def _of_convolution(layer: _Forward | _Transposed, name: str) -> Entry:
 
 
 def _grids(channels: int, axes: int) -> tuple[tuple[int, ...], ...]:
-    """Give the usual sizes of signals, images, or clips and volumes."""
+    """Return the usual sizes of signals, images, or clips and volumes."""
     if axes == 1:
         return tuple((length,) for length in _SIGNAL_LENGTHS)
     if axes == 2:
@@ -194,7 +194,7 @@ def _of_linear(
 
 
 def _of_anything(model: nn.Module) -> tuple[Entry, ...]:
-    """Give guesses for a model without a layer that is known here, such as a scripted one."""
+    """Return guesses for a model without a layer that is known here, such as a scripted one."""
     for path, module in modules_in_order(model):
         for name, weight in module.named_parameters(recurse=False):
             why = f"first matrix {path}.{name}" if path else f"first matrix {name}"
@@ -208,5 +208,5 @@ def _of_anything(model: nn.Module) -> tuple[Entry, ...]:
                 channels = weight.shape[1]
                 grids = _grids(channels, weight.dim() - 2)
                 return (Entry("image", tuple(Wish((1, channels, *grid), why) for grid in grids)),)
-    why = "a usual image, as nothing in the model says more"
+    why = "a default image size"
     return (Entry("image", image_wishes(3, why)),)

@@ -31,7 +31,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def _held_bytes(model: torch.nn.Module) -> int:
-    """Give the bytes of a model's parameters and buffers, shared ones once."""
+    """Return the bytes of a model's parameters and buffers, shared ones once."""
     sizes: dict[int, int] = {}
     for _, module in modules_in_order(model):
         for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):

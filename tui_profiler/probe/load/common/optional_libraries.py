@@ -58,7 +58,7 @@ def not_imported(module: str, error: ImportError) -> LoadError:
 
 
 def absent(module: str, models: str, extra: str) -> Exception:
-    """Give the error for a library that is not installed."""
+    """Return the error for a library that is not installed."""
     return wrong_request(
         f"{models} need the package {module}, which is not installed",
         (f"pip install 'tui-profiler[{extra}]'", "brings it"),

@@ -14,7 +14,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 @contextmanager
 def held(path: Path, shown: str) -> Iterator[Path]:
-    """Give a path that leads to the same file whatever takes the place of the file meanwhile.
+    """Return a path that leads to the same file whatever takes the place of the file meanwhile.
 
     Where the system has no such paths, the file is only compared.
 

@@ -86,7 +86,7 @@ def place(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
 
 
 def as_the_model(model: torch.nn.Module, settings: Settings) -> Settings:
-    """Give the settings with the model's own floating dtype where none was asked for.
+    """Return the settings with the model's own floating dtype where none was asked for.
 
     What comes out of a file can be in half precision, and its inputs must be too.
     """
@@ -98,7 +98,7 @@ def as_the_model(model: torch.nn.Module, settings: Settings) -> Settings:
 
 
 def dtype_named(name: str) -> torch.dtype:
-    """Give torch's dtype of that name.
+    """Return torch's dtype of that name.
 
     Raises:
         LoadError: There is none.

@@ -122,7 +122,7 @@ def _with_modules(program: ExportedProgram) -> nn.Module:
 
 
 def _root_type(program: ExportedProgram) -> str:
-    """Give the class name of the model that was exported, where its graph remembers it."""
+    """Return the class name of the model that was exported, where its graph remembers it."""
     for node in program.graph.nodes:
         for path, type_ in (node.meta.get("nn_module_stack") or {}).values():
             name = str(type_).rpartition(".")[2]
@@ -174,7 +174,7 @@ def _inputs(
 
 
 def _shapes(program: ExportedProgram) -> list[tuple[int | torch.SymInt, ...]]:
-    """Give the axes of every user input, in the order of the flattened arguments."""
+    """Return the axes of every user input, in the order of the flattened arguments."""
     wanted = set(map(str, program.graph_signature.user_inputs))
     found: list[tuple[int | torch.SymInt, ...]] = []
     for node in program.graph.nodes:
@@ -189,7 +189,7 @@ def _shapes(program: ExportedProgram) -> list[tuple[int | torch.SymInt, ...]]:
 def _batch_axis(
     leaves: Sequence[object], shapes: Sequence[tuple[int | torch.SymInt, ...]]
 ) -> int | torch.SymInt | None:
-    """Give the leading axis of the first tensor; None where there is none."""
+    """Return the leading axis of the first tensor; None where there is none."""
     for leaf, shape in zip(leaves, shapes, strict=True):
         if isinstance(leaf, torch.Tensor) and shape:
             return shape[0]
@@ -254,7 +254,7 @@ def _size(program: ExportedProgram, axis: int | torch.SymInt) -> int:
 
 
 def _likeness(program: ExportedProgram) -> nn.Module:
-    """Give a module with the signature of the program, for what the user types to be bound to."""
+    """Return a module with the signature of the program, for what the user types to be bound to."""
     likeness = nn.Module()
     likeness.forward = _with_signature([str(name) for name in program.graph_signature.user_inputs])
     return likeness

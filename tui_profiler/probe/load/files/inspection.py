@@ -73,7 +73,7 @@ def _architectures() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def looked_into(spec: LoadSpec) -> Found:
-    """Give what a look into the named file or folder tells; nothing in it is loaded or run.
+    """Return what a look into the named file or folder tells; nothing in it is loaded or run.
 
     Raises:
         LoadError: It is not there, cannot be read, or is nothing that is known here.
@@ -87,12 +87,12 @@ def looked_into(spec: LoadSpec) -> Found:
         what = f"{spec.model} cannot be read: {error.what}{place}"
         raise model_failed(what, _another()) from error
     if found.kind == "unknown":
-        raise model_failed(f"{spec.model} is no model that is known here: {_FORMATS}", _another())
+        raise model_failed(f"{spec.model} is not a known model format: {_FORMATS}", _another())
     return found
 
 
 def refusal(found: Found, spec: LoadSpec) -> LoadError | None:
-    """Give the error for what cannot be opened, or not without trust; None where it can."""
+    """Return the error for what cannot be opened, or not without trust; None where it can."""
     shown = spec.model
     if found.kind == "hugging-face-directory" and found.content == "nothing":
         what = f"{shown} is a Hugging Face folder without weights"
@@ -101,12 +101,12 @@ def refusal(found: Found, spec: LoadSpec) -> LoadError | None:
         return None
     if found.content == "nothing":
         because = f": {found.problems[0].what}" if found.problems else ""
-        return model_failed(f"{shown} holds no weights{because}", _another())
+        return model_failed(f"{shown} has no weights{because}", _another())
     return None if spec.trust else _untrusted(found, shown)
 
 
 def checked(found: Found, is_over: Callable[[], bool] = lambda: False) -> Found:
-    """Give the same with the verdict of the file's checksums, where it has some.
+    """Return the same with the verdict of the file's checksums, where it has some.
 
     Every byte is read: a file larger than ``MOST_CHECKED_BYTES`` stays unchecked.
 
@@ -138,7 +138,7 @@ def imports(found: Found) -> str:
 
 
 def worst_first(found: Found) -> list[str]:
-    """Give what needs trust: first what can run commands, last what is torch's own."""
+    """Return what needs trust: first what can run commands, last what is torch's own."""
 
     def order(name: str) -> tuple[bool, bool]:
         return name not in found.dangerous_globals, name.startswith("torch.")
@@ -147,7 +147,7 @@ def worst_first(found: Found) -> list[str]:
 
 
 def damaged(found: Found, shown: str) -> LoadError:
-    """Give the error for a file whose checksums failed: torch would load wrong values."""
+    """Return the error for a file whose checksums failed: torch would load wrong values."""
     problem = found.problems[-1]
     place = f" ({problem.where})" if problem.where else ""
     return model_failed(
@@ -157,14 +157,14 @@ def damaged(found: Found, shown: str) -> LoadError:
 
 
 def path_of(spec: LoadSpec) -> Path:
-    """Give the file's path."""
+    """Return the file's path."""
     return _path(spec)
 
 
 def _untrusted(found: Found, shown: str) -> LoadError:
     kind = {
         "module": "is a pickled module",
-        "other": "holds something else than weights",
+        "other": "contains objects other than weights",
     }[found.content]
     said = f": {imports(found)}" if found.globals else ""
     return model_failed(
@@ -187,7 +187,7 @@ def _check_readable(path: Path, shown: str) -> None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         if path.is_symlink():
-            raise model_failed(f"{shown} is a link to a file that is gone", _another()) from None
+            raise model_failed(f"{shown} is a broken link", _another()) from None
         raise _missing(path, shown) from None
     except OSError as error:
         raise model_failed(f"{shown} cannot be read: {error.strerror}", _another()) from error
@@ -217,7 +217,7 @@ def _missing(path: Path, shown: str) -> LoadError:
         (f"tui-profiler {prefix}{near}", "takes this file")
         for near in nearest(path.name, beside) or beside[:2]
     ]
-    what = f"there is no file {path.name} in {folder}"
+    what = f"no file {path.name} in {folder}"
     return wrong_request(what, *(remedies or [_another()]))
 
 
@@ -225,13 +225,13 @@ _MOST_LISTED = 100
 
 
 def told_facts(found: Found, spec: LoadSpec) -> FileFacts:
-    """Give what the look found, and whether code in the file will run."""
+    """Return what the look found, and whether code in the file will run."""
     facts_of_file = file_facts(found, spec.model)
     return replace(facts_of_file, is_trusted=spec.trust and bool(found.untrusted_globals))
 
 
 def file_facts(found: Found, shown: str) -> FileFacts:
-    """Give what the look found, as a message; long lists are cut and counted.
+    """Return what the look found, as a message; long lists are cut and counted.
 
     Args:
         found: What the look told.
@@ -258,7 +258,7 @@ def file_facts(found: Found, shown: str) -> FileFacts:
 
 
 def hint(found: Found, shown: str) -> str:
-    """Give the command that runs these weights: by the config beside them, or an architecture's.
+    """Return the command that runs these weights: by the config beside them, or an architecture's.
 
     Empty where the file holds more than weights.
     """

@@ -45,7 +45,7 @@ class Part:
 
 
 def parts_of(found: Found, name: str) -> list[Part]:
-    """Give the parts in preorder."""
+    """Return the parts in preorder."""
     root = Part(None, name, "")
     first: dict[str, str] = {}
     for module in found.modules:
@@ -74,7 +74,7 @@ def _below(root: Part, path: str) -> Part:
 
 
 def _cut(name: str) -> str:
-    """Give a name with at most so many levels; a hostile one has a million."""
+    """Return a name with at most so many levels; a hostile one has a million."""
     parts = name.split(".", _MOST_PARTS)
     if len(parts) <= _MOST_PARTS:
         return name
@@ -97,7 +97,7 @@ def _count(part: Part, entry: TensorEntry, several: frozenset[str]) -> None:
 
 
 def _shared_storages(tensors: tuple[TensorEntry, ...]) -> frozenset[str]:
-    """Give the storages that several tensors cover whole: tied weights."""
+    """Return the storages that several tensors cover whole: tied weights."""
     counts: dict[str, int] = {}
     for entry in tensors:
         if entry.bytes >= entry.storage_bytes:

@@ -27,7 +27,7 @@ _FILE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".safetensors"
 
 
 def file_of_weights(text: str, folder: str) -> Path | None:
-    """Give the file or folder that ``--weights`` means; None for the name of published weights.
+    """Return the file or folder that ``--weights`` means; None for the name of published weights.
 
     Raises:
         LoadError: It can only be a file, and there is none.
@@ -92,7 +92,7 @@ def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
 
 
 def look_into_weights(path: Path, shown: str) -> Found:
-    """Give what a look into a file of weights tells; nothing in it is loaded or run.
+    """Return what a look into a file of weights tells; nothing in it is loaded or run.
 
     Raises:
         LoadError: It cannot be read, or its bytes are not those that were written.
@@ -162,7 +162,7 @@ def _axes(tensor: torch.Tensor) -> str:
 
 
 def mapped_tensors(found: Found, shown: str) -> dict[str, torch.Tensor]:
-    """Give every tensor of a file, or of all its shards, by name.
+    """Return every tensor of a file, or of all its shards, by name.
 
     Raises:
         LoadError: One of them has no plain values in a file, or a type that torch has not.

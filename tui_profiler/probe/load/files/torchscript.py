@@ -186,7 +186,7 @@ def _with_lists(call: Call, lists: set[str]) -> Call:
 
 
 def likeness_of(model: nn.Module) -> nn.Module:
-    """Give an ordinary module with the first layers and the signature of a scripted one.
+    """Return an ordinary module with the first layers and the signature of a scripted one.
 
     What guesses inputs asks modules of torch's own classes; a scripted layer keeps only the name
     of its class and its weights. The likeness has no values and cannot be called.
@@ -235,7 +235,7 @@ def _put(root: nn.Module, path: str, layer: nn.Module) -> None:
 
 
 def _layer_like(module: nn.Module) -> nn.Module | None:
-    """Give torch's own layer of the same kind and width; None for what takes no input of ours."""
+    """Return torch's own layer of the same kind and width; None for what takes no input of ours."""
     kind = str(getattr(module, "original_name", ""))
     weights = dict(module.named_parameters(recurse=False))
     weight = weights.get("weight")
@@ -253,7 +253,7 @@ def _layer_like(module: nn.Module) -> nn.Module | None:
 
 
 def _layer_of(kind: str, weight: torch.Tensor) -> nn.Module | None:
-    """Give the layer of a kind with a weight: (out, in, ...), of an embedding (ids, width)."""
+    """Return the layer of a kind with a weight: (out, in, ...), of an embedding (ids, width)."""
     convolution = _CONVOLUTIONS.get(weight.dim())
     with torch.device("meta"):
         match kind:

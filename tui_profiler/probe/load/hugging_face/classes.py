@@ -59,7 +59,7 @@ class Choice:
 
 
 def choose_class(library: ModuleType, config: Config, *, trust: bool) -> Choice:
-    """Give the class that a config asks for.
+    """Return the class that a config asks for.
 
     Raises:
         LoadError: There is none, or it lies in code that was not to be trusted.
@@ -168,7 +168,7 @@ def _stated(config: Config) -> str:
 
 
 def _class_named(library: ModuleType, name: str) -> Any:
-    """Give the model class of that name; None where transformers has none."""
+    """Return the model class of that name; None where transformers has none."""
     found = getattr(library, name, None) if name else None
     is_model = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
     return found if is_model else None
@@ -196,7 +196,7 @@ def _class_of(entry: object) -> str:
 
 
 def _own(library: ModuleType, config: Config, stated: str) -> Choice:
-    """Give the class in the code that came with the config."""
+    """Return the class in the code that came with the config."""
     models = [name for name in config.auto_map if name.startswith("AutoModel")]
     if not models:
         raise wrong_request(

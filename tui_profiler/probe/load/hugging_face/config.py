@@ -76,7 +76,7 @@ def read_config(library: ModuleType, spec: LoadSpec, fetched: Path | None) -> Co
 
 
 def _path(spec: LoadSpec, shown: str) -> Path | None:
-    """Give the config file; None for a name of the Hub's that may be downloaded."""
+    """Return the config file; None for a name of the Hub's that may be downloaded."""
     try:
         path = Path(spec.folder or ".") / Path(shown).expanduser()
         if path.is_dir() and shown:
@@ -92,7 +92,7 @@ def _path(spec: LoadSpec, shown: str) -> Path | None:
     if spec.weights == DEFAULT:
         return None
     raise wrong_request(
-        f"there is no folder {shown!r}, and a model of the Hub's is not downloaded unasked",
+        f"there is no folder {shown!r}, and models on the Hub are only downloaded with --weights",
         (f"--weights {DEFAULT}", "downloads its config and its weights, once"),
         (f"tui-profiler {PREFIX}DIR", "takes the config.json in that folder, random weights"),
     )
@@ -202,7 +202,7 @@ def _unknown_kind(
     if code:
         return wrong_request(
             f'transformers has no "{kind}" of its own, and {shown} brings code for it'
-            f" ({in_words(code, 4)}), which is not run unasked",
+            f" ({in_words(code, 4)}), which needs --trust",
             ("--trust", "runs that code: read it first"),
         )
     return model_failed(
@@ -225,7 +225,7 @@ class Sizes:
         self._processor = _processor(folder)
 
     def number(self, *names: str, inside: str = "") -> int | None:
-        """Give the first positive whole number under one of these names.
+        """Return the first positive whole number under one of these names.
 
         Args:
             names: the likeliest first.
@@ -235,7 +235,7 @@ class Sizes:
         return None if found is None else found[1]
 
     def named(self, *names: str, inside: str = "") -> tuple[str, int] | None:
-        """Give the same with the name under which it was found."""
+        """Return the same with the name under which it was found."""
         for name in names:
             for path, config in self._configs:
                 if inside and inside not in path:
@@ -246,7 +246,7 @@ class Sizes:
         return None
 
     def value(self, name: str) -> object:
-        """Give what the config, or one inside it, has under a name; None where none has it."""
+        """Return what the config, or one inside it, has under a name; None where none has it."""
         for _, config in self._configs:
             found: object = getattr(config, name, None)
             if found is not None:
@@ -254,7 +254,7 @@ class Sizes:
         return None
 
     def special_ids(self) -> dict[str, int]:
-        """Give every token id that has a meaning, by its name in the config."""
+        """Return every token id that has a meaning, by its name in the config."""
         found: dict[str, int] = {}
         for _, config in self._configs:
             for name, value in vars(config).items():
@@ -265,7 +265,7 @@ class Sizes:
         return found
 
     def image(self) -> tuple[tuple[int, int], str]:
-        """Give (height, width) of an image, and where that comes from."""
+        """Return (height, width) of an image, and where that comes from."""
         if self._processor is not None:
             source, content = self._processor
             for key in ("crop_size", "size"):
@@ -283,7 +283,7 @@ class Sizes:
         return (224, 224), "a usual image, as its config states none"
 
     def prepared_image(self) -> tuple[tuple[int, int], str] | None:
-        """Give (height, width) that the model type's image processor makes unless it is told."""
+        """Return (height, width) that the model type's image processor makes unless it is told."""
         kind = getattr(self._configs[0][1], "model_type", "")
         name, content = image_processor(kind)
         for key in ("crop_size", "size"):
@@ -294,7 +294,7 @@ class Sizes:
 
 
 def _with_inner(config: Any) -> Iterator[tuple[str, Any]]:
-    """Give (path, config), the outermost first, each once."""
+    """Yield (path, config), the outermost first, each once."""
     pending: list[tuple[str, Any]] = [("", config)]
     seen: set[int] = set()
     while pending:

@@ -49,7 +49,7 @@ class Argument:
     """It stays real where the others are fake."""
 
     def of_batch(self, batch: int) -> Argument:
-        """Give the same for another number of items."""
+        """Return the same for another number of items."""
         if not self.has_batch:
             return self
         if self.value:
@@ -387,7 +387,7 @@ def _patch_mask(now: Situation) -> tuple[Argument, ...]:
 
 
 def _grid(now: Situation) -> tuple[int, int, str]:
-    """Give rows and columns of patches, for models that take them as a list."""
+    """Return rows and columns of patches, for models that take them as a list."""
     sizes = now.sizes
     patch = sizes.number("patch_size", "spatial_patch_size", inside="vision") or sizes.number(
         "patch_size", "spatial_patch_size"

@@ -60,7 +60,7 @@ _SOMETIMES = ("image_sizes", "pixel_mask", "input_features_mask", "feature_atten
 def candidates(
     model: torch.nn.Module, config: Config, spec: LoadSpec, settings: Settings
 ) -> Sequence[Inputs]:
-    """Give the calls to try, the likeliest first.
+    """Return the calls to try, the likeliest first.
 
     Raises:
         LoadError: What the user typed cannot be read or passed.
@@ -134,7 +134,7 @@ def _inputs(call: Arguments, dtype: torch.dtype, settings: Settings) -> Inputs:
 
 
 def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> Iterator[Arguments]:
-    """Give calls of ever fewer kinds of input, each in all its forms."""
+    """Yield calls of ever fewer kinds of input, each in all its forms."""
     main = _main_input(model)
     kinds = [kind for kind in _KINDS if _taken(kind, parameters)]
     takes_codes = "num_codebooks" in _first_axis("decoder_input_ids", now)
@@ -187,7 +187,7 @@ def _first_axis(name: str, now: Situation) -> str:
 def _whole(
     calls: Iterator[Arguments], model: torch.nn.Module, now: Situation, settings: Settings
 ) -> Iterator[Arguments]:
-    """Give calls with the placeholders that they need; those without come last."""
+    """Yield calls with the placeholders that they need; those without come last."""
     passed_by = []
     for call in calls:
         whole = with_placeholders(call, model, now, settings)
@@ -256,7 +256,7 @@ def _generates(model: torch.nn.Module) -> bool:
 
 
 def _vocabulary(model: torch.nn.Module, sizes: Sizes) -> int:
-    """Give the rows of the table in which input tokens are looked up."""
+    """Return the rows of the table in which input tokens are looked up."""
     table_of = getattr(model, "get_input_embeddings", None)
     try:
         table = table_of() if callable(table_of) else None
@@ -269,7 +269,7 @@ def _vocabulary(model: torch.nn.Module, sizes: Sizes) -> int:
 
 
 def _dtype(model: torch.nn.Module, settings: Settings) -> torch.dtype:
-    """Give the dtype of most parameters: floating inputs come in it."""
+    """Return the dtype of most parameters: floating inputs come in it."""
     counts: dict[torch.dtype, int] = {}
     for parameter in model.parameters():
         if parameter.is_floating_point():

@@ -63,7 +63,7 @@ def quiet(*, offline: bool) -> Iterator[None]:
 
 
 def image_processor(kind: str) -> tuple[str, dict[str, object]]:
-    """Give the name and the sizes of the class that prepares images for a model type, if any.
+    """Return the name and the sizes of the class that prepares images for a model type, if any.
 
     It is not made: of some it takes torchvision or PIL, and only its defaults are wanted.
     """
@@ -82,7 +82,7 @@ def image_processor(kind: str) -> tuple[str, dict[str, object]]:
 
 
 def encoder_outputs(last_hidden_state: torch.Tensor) -> object:
-    """Give what a decoder is passed of its encoder.
+    """Return what a decoder is passed of its encoder.
 
     Args:
         last_hidden_state: (batch, tokens, width).

@@ -56,7 +56,7 @@ class _Values:
 
 
 def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
-    """Give where ``--weights`` says that the values are; None where it was not given.
+    """Return where ``--weights`` says that the values are; None where it was not given.
 
     Raises:
         LoadError: There are no weights at that place.

@@ -43,7 +43,7 @@ def with_placeholders(
 ) -> Arguments | None:
     """Put the placeholders that an image or sound in a call needs before its tokens.
 
-    Gives:
+    Returns:
         the call as it was, where it needs none; None where the model makes no features of it.
     """
     special = now.sizes.special_ids()
@@ -99,7 +99,7 @@ def _features(
     settings: Settings,
     dtype: torch.dtype,
 ) -> int | None:
-    """Give how many features an item of a call has; None where the model cannot tell."""
+    """Return how many features an item of a call has; None where the model cannot tell."""
     names = set(parameters_of(ask).positional)
     wanted = {name: part for name, part in call.items() if name in names}
     given = {name: tensor_of(part, dtype, settings, 0) for name, part in wanted.items()}
@@ -150,7 +150,7 @@ def is_on_meta(model: torch.nn.Module) -> bool:
 
 
 def _told(found: object) -> Iterator[torch.Tensor]:
-    """Give the feature tensors: the pooled ones, where there are others too."""
+    """Yield the feature tensors: the pooled ones, where there are others too."""
     pooled = found.get("pooler_output") if isinstance(found, Mapping) else None
     pending = [found if pooled is None else pooled]
     while pending:

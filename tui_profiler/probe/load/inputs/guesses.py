@@ -26,7 +26,7 @@ _STEP_NAMES = ("t", "time", "times", "timestep", "timesteps", "step", "sigma")
 
 
 def guesses(model: torch.nn.Module) -> tuple[Call, ...]:
-    """Give calls that may suit ``forward``, likeliest first, each for one item."""
+    """Return calls that may suit ``forward``, likeliest first, each for one item."""
     parameters = forward_parameters(model)
     names = parameters.required or parameters.positional[:1]
     if not names and not parameters.more_positional:
@@ -41,7 +41,7 @@ def guesses(model: torch.nn.Module) -> tuple[Call, ...]:
 
 
 def guess_named(model: torch.nn.Module, names: tuple[str, ...]) -> dict[str, Wish]:
-    """Give the likeliest wish for each of these parameters."""
+    """Return the likeliest wish for each of these parameters."""
     found = entries(model)
     return {
         name: wishes[0] for name, wishes in _wishes_by_name(model, names, found[0], found).items()
@@ -63,7 +63,7 @@ def with_stated_size(model: torch.nn.Module, found: tuple[Entry, ...]) -> tuple[
 
 
 def _call(parameters: Parameters, by_name: Mapping[str, tuple[Wish, ...]], place: int) -> Call:
-    """Give the call with the wish of that place for each name, or its last."""
+    """Return the call with the wish of that place for each name, or its last."""
     chosen = [(name, wishes[min(place, len(wishes) - 1)]) for name, wishes in by_name.items()]
     positional = [item for item in chosen if item[0] not in parameters.keyword_only]
     named = [item for item in chosen if item[0] in parameters.keyword_only]
@@ -73,7 +73,7 @@ def _call(parameters: Parameters, by_name: Mapping[str, tuple[Wish, ...]], place
 def _wishes_by_name(
     model: torch.nn.Module, names: tuple[str, ...], entry: Entry, found: tuple[Entry, ...]
 ) -> dict[str, tuple[Wish, ...]]:
-    """Give for each parameter what it may take if ``entry`` is the model's first layer."""
+    """Return for each parameter what it may take if ``entry`` is the model's first layer."""
     tables = embeddings(model)
     lists = _list_parameters(model)
     used_tables = 0
@@ -100,13 +100,13 @@ def _list_parameters(model: torch.nn.Module) -> frozenset[str]:
 
 
 def _as_lists(wishes: tuple[Wish, ...]) -> Iterator[Wish]:
-    """Give images one by one, as detectors take them; anything else as it is."""
+    """Yield images one by one, as detectors take them; anything else as it is."""
     for wish in wishes:
         yield replace(wish, is_list=True) if len(wish.shape) == 4 else wish
 
 
 def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None:
-    """Give what a parameter of that name usually takes; None where its name says nothing."""
+    """Return what a parameter of that name usually takes; None where its name says nothing."""
     folded = name.casefold()
     why = f'by its name "{name}"'
     if "mask" in folded:
@@ -122,7 +122,7 @@ def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None
 
 
 def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
-    """Give the image side that a model states, and where; as the usual libraries do."""
+    """Return the image side that a model states, and where; as the usual libraries do."""
     resize = _attribute(model, "transform")  # of torchvision's detectors
     for attribute in ("fixed_size", "min_size"):
         side = _side(_attribute(resize, attribute))
@@ -149,7 +149,7 @@ def _stated_image(model: torch.nn.Module) -> tuple[int, str] | None:
 
 
 def _attribute(owner: object, name: str) -> object:
-    """Give an attribute; None where there is none, or where the user's code for it raises."""
+    """Return an attribute; None where there is none, or where the user's code for it raises."""
     try:
         return getattr(owner, name, None)
     except Exception:

@@ -26,7 +26,7 @@ _WHY = "its own example_inputs"
 
 
 def _example_inputs(model: torch.nn.Module, source: object) -> object | None:
-    """Give what the model or its class holds as ``_example_inputs``, else its Python module.
+    """Return what the model or its class holds as ``_example_inputs``, else its Python module.
 
     Raises:
         LoadError: Looking it up runs code of the model's that raised.
@@ -39,7 +39,7 @@ def _example_inputs(model: torch.nn.Module, source: object) -> object | None:
 
 
 def inputs_from(examples: object, model: torch.nn.Module, settings: Settings) -> Inputs:
-    """Give one call's arguments in the batch size, dtype and on the device that are set.
+    """Return one call's arguments in the batch size, dtype and on the device that are set.
 
     Random numbers that a function draws are the same each time, and the random state stays as it
     was. Another batch size than the example's repeats its items, unless the function takes
@@ -98,7 +98,7 @@ def _arguments(value: object, examples: object) -> tuple[tuple[object, ...], dic
 
 
 def _leading_axis(value: object) -> int | None:
-    """Give the length of the first axis of the first tensor inside; None where there is none."""
+    """Return the length of the first axis of the first tensor inside; None where there is none."""
     if isinstance(value, torch.Tensor):
         return value.shape[0] if value.dim() else None
     if isinstance(value, Mapping):
@@ -129,7 +129,7 @@ def _fitted(value: object, settings: Settings, length: int | None, batch: int | 
 def candidates_for(
     model: torch.nn.Module, source: object, spec: LoadSpec, settings: Settings
 ) -> Sequence[Inputs]:
-    """Give the inputs to try, likeliest first.
+    """Return the inputs to try, likeliest first.
 
     Args:
         model: The model.

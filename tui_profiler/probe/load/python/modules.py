@@ -101,7 +101,7 @@ def import_named(name: str, folder: Path) -> ModuleType:
 
 
 def named_object(module: ModuleType, dotted: str, shown: str) -> object:
-    """Give the object of that name, ``build`` or ``Net.small``.
+    """Return the object of that name, ``build`` or ``Net.small``.
 
     Raises:
         LoadError: There is none; the nearest names are offered.
@@ -200,7 +200,7 @@ def _has_relative_imports(path: Path) -> bool:
 
 
 def _package_of(path: Path) -> tuple[Path, str]:
-    """Give the folder above the outermost package of a file, and the file's dotted name."""
+    """Return the folder above the outermost package of a file, and the file's dotted name."""
     parts = [path.stem]
     folder = path.parent
     # A file that imports from its own folder is in a package, __init__.py or not.

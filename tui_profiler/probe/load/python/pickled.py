@@ -80,7 +80,7 @@ def _failed(error: BaseException, shown: str) -> LoadError:
 
 
 def _module_in(content: object, shown: str) -> nn.Module:
-    """Give the model: what was pickled, or what lies under a usual name in a checkpoint."""
+    """Return the model: what was pickled, or what lies under a usual name in a checkpoint."""
     if isinstance(content, nn.Module):
         return content
     if isinstance(content, Mapping):

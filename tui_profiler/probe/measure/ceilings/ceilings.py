@@ -120,7 +120,7 @@ def ceilings(
 
 
 def kept_ceilings(device: str, threads: int, folder: Path | None = None) -> Ceilings | None:
-    """Give what is kept for this host; None where nothing is. Arguments as of ``ceilings``."""
+    """Return what is kept for this host; None where nothing is. Arguments as of ``ceilings``."""
     kept = _read(*_file(device, threads, folder))
     return None if kept is None else replace(kept.ceilings, seconds=0.0)
 
@@ -304,8 +304,8 @@ def _raised(one: Measured, rate: float, by: str) -> Measured:
     if rate <= LEAST_RAISED * roof or one.quality is None:
         return one
     if rate > MOST_RAISED * roof:
-        return _doubted(one, f"{by} reached {rate / roof:.1f} times of it")
-    said = f"{by} reached {rate / roof * 100 - 100:.0f} % more"
+        return _doubted(one, f"{by} achieved {rate / roof:.1f} times of it")
+    said = f"{by} achieved {rate / roof * 100 - 100:.0f} % more"
     return Measured(rate, replace(one.quality, raised_by=said))
 
 
@@ -462,7 +462,7 @@ def _cache_roofs(levels: Iterable[Cache], threads: int) -> dict[str, Callable[[]
 
 
 def _others_seconds() -> float:
-    """Give the processor time of all programs but this one since the machine was started."""
+    """Return the processor time of all programs but this one since the machine was started."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
     return float(sum(times) - idle - getattr(times, "guest", 0.0)) - process_time()

@@ -241,7 +241,7 @@ def cache_rounds(cache: Cache, threads: int, beyond: int) -> Callable[[], Round]
     large = min(fits // 4, _FAR * beyond) if beyond else fits // 4
     if large < _BEYOND * beyond:
         return _without_figure(
-            f"L{cache.level} is hardly larger than the level before it, for {threads} threads"
+            f"L{cache.level} is not much larger than the level before it, for {threads} threads"
         )
     is_split = large // 2 >= threads * _THREAD_BYTES
     is_own = cache.cores == 1 and cache.count >= threads
@@ -296,7 +296,7 @@ def waits_from() -> str:
 
 
 def last_level_cache_bytes(device: torch.device, caches: Path = _CPU_CACHES) -> int:
-    """Give the size of the cache nearest to memory; 0 where nothing tells it."""
+    """Return the size of the cache nearest to memory; 0 where nothing tells it."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).L2_cache_size)
     sizes = [0]
@@ -393,7 +393,7 @@ def difference_rate(more: int, short: Pieces, long: Pieces) -> Measured:
     """
     seconds = long.seconds - short.seconds
     if seconds <= 0:
-        return Measured(Unknown("copies do not take longer where they are larger"), None)
+        return Measured(Unknown("larger copies do not take longer"), None)
     worse = max(short, long, key=lambda pieces: (bool(pieces.why_not_good), pieces.busy))
     return Measured(2 * more / seconds, worse.quality(time()))
 

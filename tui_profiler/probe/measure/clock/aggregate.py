@@ -124,7 +124,7 @@ class Aggregator:
             self.let_go()  # A model that is run a few times may be gone at once.
 
     def tick(self, at: float, dropped: int = 0, *, or_cold: bool = False) -> Tick:
-        """Give everything measured so far.
+        """Return everything measured so far.
 
         Args:
             at: seconds since the command was started.
@@ -221,7 +221,7 @@ class Aggregator:
 
 
 def _quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Give quantiles with linear interpolation; not numbers where there are no values."""
+    """Return quantiles with linear interpolation; not numbers where there are no values."""
     if not ordered:
         return [float("nan") for _ in shares]
     found = []
@@ -240,6 +240,6 @@ def _root_times(forward: Forward) -> tuple[float, float]:
 
 
 def _times(recorded: list[Forward]) -> Floats:
-    """Give (forwards, 2, calls): begin and end of every call. All have the same number of calls."""
+    """Return (forwards, 2, calls): begin and end of every call. All have equally many calls."""
     packed = b"".join([forward.times for forward in recorded])
     return np.frombuffer(packed, np.float64).reshape(len(recorded), 2, -1)

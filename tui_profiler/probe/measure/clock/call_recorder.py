@@ -161,7 +161,7 @@ class Watching:
                 self.model_seconds[key] = self.model_seconds.get(key, 0.0) + spent
 
     def take(self) -> list[Forward]:
-        """Give what finished since the last time."""
+        """Return what finished since the last time."""
         # Each step is atomic under the interpreter's lock: a lock of our own could be held by
         # another thread when the process forks.
         taken = [self._finished.popleft() for _ in range(len(self._finished))]

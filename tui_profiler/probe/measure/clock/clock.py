@@ -211,5 +211,5 @@ class ModuleClock:
             self._watching.ended = None
 
     def take(self) -> list[Forward]:
-        """Give the forwards that finished since the last time, and forget them."""
+        """Return the forwards that finished since the last time, and forget them."""
         return self._watching.take() if self._watching else []

@@ -55,7 +55,7 @@ class Device(Protocol):
         ...
 
     def seconds_between(self, began: DeviceEvent, ended: DeviceEvent) -> float:
-        """Give the time between two marks of its own; both were reached."""
+        """Return the time between two marks of its own; both were reached."""
         ...
 
     def is_capturing(self) -> bool:
@@ -106,7 +106,7 @@ class DeviceClock:
         """Why no more forwards are timed; empty while they are."""
 
     def new_forward(self) -> list[object]:
-        """Give the list for the host's events of a forward that begins."""
+        """Return the list for the host's events of a forward that begins."""
         return [] if self.why_none else Marks()
 
     def begin(self, events: list[object]) -> DeviceEvent | None:
@@ -152,7 +152,7 @@ class DeviceClock:
             self._give_back(events.pairs)
 
     def read(self) -> list[DeviceForward]:
-        """Give the forwards that the device has run since the last time."""
+        """Return the forwards that the device has run since the last time."""
         found: list[DeviceForward] = []
         try:
             while self._waiting and _is_reached(self._waiting[0].pairs):
@@ -229,7 +229,7 @@ class DeviceAggregator:
             self._forwards += 1
 
     def message(self, at: float, clock: DeviceClock) -> DeviceTimes:
-        """Give everything so far, ``at`` seconds since the command was started."""
+        """Return everything so far, ``at`` seconds since the command was started."""
         self._patterns.forget_unused()
         columns = self._columns.packed()
         return DeviceTimes(

@@ -77,7 +77,7 @@ class Patterns:
         self._count = 0
 
     def like(self, modules: Sequence[nn.Module]) -> Iterator[Pattern]:
-        """Give the patterns with these calls; how they are nested is for the caller to ask."""
+        """Yield the patterns with these calls; how they are nested is for the caller to ask."""
         for pattern in self._by_length.get(len(modules), ()):
             # The clock mostly gives one list again and again. By identity, because a user's module
             # may define equality as it likes.
@@ -159,7 +159,7 @@ def resolve(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> Patte
 
 
 def event_nodes(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> list[int]:
-    """Give the node of every event of one forward, ``NOWHERE`` where it has none.
+    """Return the node of every event of one forward, ``NOWHERE`` where it has none.
 
     Args:
         modules: of each event, in the order of the ends.
@@ -191,7 +191,7 @@ def _groups(first: Integers, counts: Integers) -> list[tuple[Integers, Integers]
 def _nest(
     modules: list[nn.Module], began: list[int], index: TreeIndex
 ) -> tuple[list[int], list[int], list[bool], dict[str, int]]:
-    """Give each event's node, its nearest caller with a node (-1: none), whether it is inner."""
+    """Return each event's node, its nearest caller with a node (-1: none), whether it is inner."""
     nodes = [NOWHERE] * len(modules)
     callers = [-1] * len(modules)
     is_inner = [False] * len(modules)

@@ -212,7 +212,7 @@ def seconds_to_next_tick(cost_seconds: float, budget: float) -> float:
 
 
 def interval_of_median(values: Sequence[float] | deque[float]) -> tuple[float, float] | None:
-    """Give an interval that holds the true median with at least 95 % probability.
+    """Return an interval that holds the true median with at least 95 % probability.
 
     It lies between two of the values themselves, whatever their distribution, and is the same for
     the same values. None for fewer than six: even the widest would hold it less often.
@@ -233,7 +233,7 @@ def interval_of_median(values: Sequence[float] | deque[float]) -> tuple[float, f
 def interval_of_share(
     parts: Collection[tuple[float, float]],
 ) -> tuple[float, float, float]:
-    """Give what a share is in all parts together, with an interval for that of more of them.
+    """Return what a share is in all parts together, with an interval for that of more of them.
 
     Of fewer than six parts it reaches from the least share of one to the greatest; of more it is at
     least 95 % wide where parts vary at random, and never reaches beyond those two.

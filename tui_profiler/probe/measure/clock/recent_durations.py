@@ -73,7 +73,7 @@ class Rings:
             self._values[rows, : values.shape[1] - before_end] = values[:, before_end:]
 
     def quantiles(self, rows: Integers, shares: tuple[float, ...]) -> NDArray[np.float32]:
-        """Give quantiles, with linear interpolation between the two nearest values.
+        """Return quantiles, with linear interpolation between the two nearest values.
 
         Args:
             rows: (rows,) each written at least once.

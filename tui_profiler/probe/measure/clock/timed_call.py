@@ -176,7 +176,7 @@ def _chained_shut(self: nn.Module, /, *args: object, **kwargs: object) -> object
 
 
 def timed_call(owner: Recorder) -> tuple[FunctionType, CodeType, CodeType]:
-    """Give what is put in place, and its code behind an open and behind a shut gate."""
+    """Return what is put in place, and its code behind an open and behind a shut gate."""
     is_torchs = _TORCHS_CALL is not None and owner.replaced is _TORCHS_CALL
     shut = owner.replaced if is_torchs else _chained_shut
     opened = _direct_open if is_torchs else _chained_open

@@ -111,7 +111,7 @@ class Columns:
         return max(len(self._nodes) - MOST_NODES, 0)
 
     def packed(self) -> dict[str, bytes]:
-        """Give every column of ``Tick`` as the bytes of a native array."""
+        """Return every column of ``Tick`` as the bytes of a native array."""
         self._refresh()
         rows: Integers | slice = slice(None)
         if self.left_out:
@@ -177,7 +177,7 @@ class Columns:
 
 
 def most_time(total: Floats, most: int, before: Integers) -> Integers:
-    """Give the rows with the most time, ascending; those of before while they still do.
+    """Return the rows with the most time, ascending; those of before while they still do.
 
     What is around a node has taken at least its time, so whole paths to the root are kept.
 

@@ -54,7 +54,7 @@ class TreeIndex:
                         paths.append(node.path)
 
     def node(self, caller: int, module: nn.Module) -> int:
-        """Give the node of ``module`` called from node ``caller``, or ``NOWHERE``."""
+        """Return the node of ``module`` called from node ``caller``, or ``NOWHERE``."""
         for path in self._paths(module):
             node = self._children.get((caller, path))
             if node is not None:
@@ -62,7 +62,7 @@ class TreeIndex:
         return NOWHERE
 
     def name_unseen(self, module: nn.Module) -> str:
-        """Give a path for a module without a node, or its class where it has no path."""
+        """Return a path for a module without a node, or its class where it has no path."""
         paths = self._paths(module)
         if paths:
             return paths[0]

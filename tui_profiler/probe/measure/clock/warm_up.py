@@ -91,5 +91,5 @@ class Throughput:
             self.gaps -= gaps
 
     def per_second(self) -> float:
-        """Give items a second; not a number before two forwards in a row."""
+        """Return items a second; not a number before two forwards in a row."""
         return self._items / self._seconds if self._seconds > 0 else float("nan")

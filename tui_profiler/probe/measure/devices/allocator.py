@@ -17,7 +17,7 @@ _NOT_COUNTED = Unknown("this version of torch does not count it")
 
 
 def allocators() -> tuple[Allocator, ...]:
-    """Give one for each device that torch uses in this process; the CPU's is always there.
+    """Return one for each device that torch uses in this process; the CPU's is always there.
 
     A device that CUDA was not started for has none: to ask would start it.
     """
@@ -25,7 +25,7 @@ def allocators() -> tuple[Allocator, ...]:
 
 
 def cuda_uuids() -> tuple[str, ...] | None:
-    """Give the UUIDs of the GPUs that CUDA sees, in its order; None while it was not started."""
+    """Return the UUIDs of the GPUs that CUDA sees, in its order; None while it was not started."""
     cuda = _started_cuda()
     if cuda is None:
         return None
@@ -71,7 +71,7 @@ def from_statistics(device: str, statistics: dict[str, int]) -> Allocator:
 
 
 def _started_cuda() -> Any:
-    """Give ``torch.cuda`` once it was started; None before, and while torch is being imported."""
+    """Return ``torch.cuda`` once it was started; None before, and while torch is being imported."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     is_initialised = getattr(cuda, "is_initialized", None)
     return cuda if is_initialised is not None and is_initialised() else None

@@ -32,7 +32,7 @@ class CoreMeter:
         self._utilisation: dict[int, float] = {}
 
     def utilisation(self) -> tuple[Core, ...]:
-        """Give the cores in the order of their numbers, each with its use since the last look.
+        """Return the cores in the order of their numbers, each with its use since the last look.
 
         Empty until there is a first interval of 50 ms to speak of. After a shorter interval the
         figures are those of the last one, and the next reaches back to its end. Offline cores are
@@ -56,7 +56,7 @@ class CoreMeter:
 def frequency_hertz(
     cores: Sequence[int], core_folders: Path = _CORE_FOLDERS, cpuinfo: Path = _CPUINFO
 ) -> Figure:
-    """Give the mean clock of the cores, as the frequency driver tells it or else /proc/cpuinfo.
+    """Return the mean clock of the cores, as the frequency driver tells it or else /proc/cpuinfo.
 
     A virtual machine usually has no driver and tells its nominal clock.
     """

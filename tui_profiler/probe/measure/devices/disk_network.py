@@ -31,7 +31,7 @@ class TrafficMeter:
         self._traffic = Traffic(*(_NEEDS_SECOND,) * _FIELDS)
 
     def traffic(self, now: float) -> Traffic:
-        """Give the rates since the last call; those of before where it was hardly any time."""
+        """Return the rates since the last call; those of before where it was hardly any time."""
         then, before = self._before
         if now - then >= _LEAST_SECONDS:
             counts = self._counts()
@@ -77,7 +77,7 @@ def _disks() -> tuple[int | Unknown, int | Unknown]:
     except (psutil.Error, OSError, NotImplementedError, ValueError):
         counters = None
     if counters is None:
-        why = Unknown("no disk is seen from here")
+        why = Unknown("no disk visible")
         return why, why
     return counters.read_bytes, counters.write_bytes
 

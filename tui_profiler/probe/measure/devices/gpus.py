@@ -50,7 +50,7 @@ class GpuWatch:
         self._is_closed = False
 
     def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
-        """Give every GPU's figures, or why there are none, within ``patience``.
+        """Return every GPU's figures, or why there are none, within ``patience``.
 
         Args:
             now: Seconds of a clock that only goes forward.

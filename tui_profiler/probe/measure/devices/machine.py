@@ -60,7 +60,7 @@ def environment_cpu() -> Machine:
 
 
 def allowed_cores() -> tuple[int, ...]:
-    """Give the kernel's numbers of the logical cores that the calling thread may run on.
+    """Return the kernel's numbers of the logical cores that the calling thread may run on.
 
     Cpusets of the control group are in it. Ask early: an OpenMP runtime that binds threads narrows
     the main thread to one core once it has started.
@@ -173,7 +173,7 @@ _HOLD_DATA = ("Data", "Unified")
 
 
 def caches(cores: Sequence[int], folders: Path = _CORE_FOLDERS) -> tuple[Cache, ...]:
-    """Give one for each level, nearest first; none where the kernel does not describe them.
+    """Return one for each level, nearest first; none where the kernel does not describe them.
 
     Of cores that differ, as of two speeds, the smallest cache of a level is given.
 

@@ -57,7 +57,7 @@ def cuda_indices(
     environment: Mapping[str, str],
     seen: Sequence[str] | None = None,
 ) -> dict[str, int]:
-    """Give N of ``cuda:N`` by UUID, of GPUs and of slices; what is not visible or sure is left out.
+    """Return N of ``cuda:N`` by UUID, of GPUs and slices; what is not visible or sure is left out.
 
     Args:
         gpus: every GPU of the machine, in NVML's order.
@@ -91,7 +91,7 @@ def _bare(uuid: str) -> str:
 
 
 def _whole(gpu: Present) -> str:
-    """Give what CUDA shows of a GPU that is named as a whole: of a divided one, the first slice."""
+    """Return what CUDA shows of a GPU named as a whole: of a divided one, the first slice."""
     return gpu.slices[0] if gpu.slices else gpu.uuid
 
 
@@ -116,7 +116,7 @@ def _listed(listed: str, gpus: Sequence[Present], environment: Mapping[str, str]
 
 
 def _named(entry: str, gpus: Sequence[Present]) -> str:
-    """Give the one UUID that begins so; empty where there is none or several."""
+    """Return the one UUID that begins so; empty where there is none or several."""
     if not entry.startswith(("GPU-", "MIG-")):
         return ""
     of_gpus = [_whole(gpu) for gpu in gpus if gpu.uuid.startswith(entry)]

@@ -177,17 +177,17 @@ class Device:
         )
 
     def joules(self) -> Figure:
-        """Give the energy since the driver was loaded."""
+        """Return the energy since the driver was loaded."""
         return _figure(
             self._ask(("nvmlDeviceGetTotalEnergyConsumption", self._handle)), _from_milli
         )
 
     def watts(self) -> Figure:
-        """Give the power as ``nvmlDeviceGetPowerUsage`` has it."""
+        """Return the power as ``nvmlDeviceGetPowerUsage`` has it."""
         return _figure(self._ask(("nvmlDeviceGetPowerUsage", self._handle)), _from_milli)
 
     def limit_watts(self) -> Figure:
-        """Give the most power that it may draw."""
+        """Return the most power that it may draw."""
         return _figure(
             self._ask(
                 ("nvmlDeviceGetEnforcedPowerLimit", self._handle),
@@ -215,7 +215,7 @@ class Device:
         )
 
     def _powers(self) -> tuple[Figure, Figure, Figure, Figure]:
-        """Give the power of the moment and the mean of a second, then of module and memory."""
+        """Return the power of the moment and the mean of a second, then of module and memory."""
         answer = self._ask(("nvmlDeviceGetFieldValues", self._handle, _POWERS))
         if isinstance(answer, Unknown):
             return answer, answer, answer, answer
@@ -242,7 +242,7 @@ class Device:
                 else float(process.usedGpuMemory),
                 utilisation=used
                 if isinstance(used, Unknown)
-                else used.get(process.pid, Unknown("no kernel of it ran lately")),
+                else used.get(process.pid, Unknown("no recent kernel of this process")),
             )
             for process in running
         ]
@@ -252,7 +252,7 @@ class Device:
         return tuple(found[:MOST_PROCESSES])
 
     def _process_utilisation(self) -> dict[int, float] | Unknown:
-        """Give the newest share of each process; the driver's clock counts Unix microseconds."""
+        """Return the newest share of each process; the driver's clock counts Unix microseconds."""
         newest = self._ask(("nvmlDeviceGetProcessUtilization", self._handle, 0))
         if newest == _reason_of_code(_NOT_FOUND):
             return {}

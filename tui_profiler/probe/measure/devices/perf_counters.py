@@ -87,7 +87,7 @@ class EventCounters:
         )
 
     def close(self) -> None:
-        """Give the counters back."""
+        """Return the counters back."""
         for files in self._files:
             for file in [] if isinstance(files, Unknown) else files:
                 if _is_counter(file):
@@ -108,7 +108,7 @@ class PerfMeter:
         self._last = _counters(0.0, [_NEEDS_SECOND] * len(EVENTS), share=1.0)
 
     def counters(self, now: float) -> PerfCounters:
-        """Give what was counted since the last call."""
+        """Return what was counted since the last call."""
         then, before = self._before
         if now - then < _LEAST_SECONDS:
             return self._last
@@ -120,7 +120,7 @@ class PerfMeter:
         return self._last
 
     def close(self) -> None:
-        """Give the counters back."""
+        """Return the counters back."""
         self._counters.close()
 
 

@@ -130,11 +130,11 @@ class Ledger:
         self._accounts.pop(activity, None)
 
     def account(self, activity: Activity) -> Account:
-        """Give an account."""
+        """Return an account."""
         return self._accounts.get(activity, Account())
 
     def totals(self) -> EnergyTotals:
-        """Give what is told of this counter."""
+        """Return what is told of this counter."""
         reading = self._reading
         return EnergyTotals(
             of=reading.of,
@@ -148,7 +148,7 @@ class Ledger:
         )
 
     def _joules(self, reading: Reading, at: float) -> Figure:
-        """Give the counter, or the integral of power up to now where there is none."""
+        """Return the counter, or the integral of power up to now where there is none."""
         before, self._last_look = self._last_look, (at, 0.0)
         if not isinstance(reading.joules, Unknown):
             self._source = "counter"
@@ -243,7 +243,7 @@ class EnergyWatch:
         ledger.enter(reading, at, self._activity, work=work, epoch=epoch)
 
     def totals(self) -> tuple[EnergyTotals, ...] | Unknown:
-        """Give every counter's totals, or why there is none."""
+        """Return every counter's totals, or why there is none."""
         with self._lock:
             found = tuple(ledger.totals() for _, ledger in sorted(self._ledgers.items()))
             reasons = "; ".join(self._why[number] for number in sorted(self._why))
@@ -261,7 +261,7 @@ class EnergyWatch:
             return all(one.seconds >= IDLE_SECONDS and one.steps >= LEAST_STEPS for one in idle)
 
     def account(self, of: EnergyOf, gpu: int, activity: Activity) -> Account:
-        """Give one account of one counter; an empty one where there is none."""
+        """Return one account of one counter; an empty one where there is none."""
         with self._lock:
             ledger = self._ledgers.get((of, gpu))
             return Account() if ledger is None else ledger.account(activity)
@@ -280,7 +280,7 @@ def _no_work() -> float:
 
 
 def _nothing(answer: tuple[Reading, ...] | Unknown) -> Unknown | None:
-    """Give the reason where no counter in an answer tells anything."""
+    """Return the reason where no counter in an answer tells anything."""
     if isinstance(answer, Unknown):
         return answer
     for reading in answer:

@@ -74,7 +74,7 @@ class Rapl:
         self._watts: Figure = _NEEDS_SECOND
 
     def watts(self, now: float) -> Figure:
-        """Give the mean power of all packages since the last call.
+        """Return the mean power of all packages since the last call.
 
         Args:
             now: Seconds of a clock that only goes forward.
@@ -159,7 +159,7 @@ def _limit_watts(domains: list[Path]) -> float | None:
 
 
 def _powercap() -> Path:
-    """Give the kernel's folder; ``HOST_SYS`` names where a container has its host's ``/sys``."""
+    """Return the kernel's folder; ``HOST_SYS`` names where a container has its host's ``/sys``."""
     return Path(os.environ.get("HOST_SYS") or "/sys") / "class" / "powercap"
 
 
@@ -168,7 +168,7 @@ def _ever(domains: list[Path] | Unknown) -> _Ever | Unknown:
 
 
 def _named(root: Path, prefix: str) -> list[Path] | Unknown:
-    """Give the domains whose name begins so."""
+    """Return the domains whose name begins so."""
     domains = sorted(root.glob("intel-rapl:*"))
     if not domains:
         return NO_RAPL
@@ -186,7 +186,7 @@ def _named(root: Path, prefix: str) -> list[Path] | Unknown:
 
 
 def _difference(domain: Path, before: int, after: int) -> int:
-    """Give the microjoules between two readings, across the end of the counter's range."""
+    """Return the microjoules between two readings, across the end of the counter's range."""
     if after >= before:
         return after - before
     return after - before + _microjoules(domain / "max_energy_range_uj")

@@ -97,7 +97,7 @@ class Replayer:
         )
 
     def _idle_watts(self) -> float | None:
-        """Give the power of the idle machine; measured now, where it was not before."""
+        """Return the power of the idle machine; measured now, where it was not before."""
         account = self._account("idle")
         if account.steps < LEAST_STEPS:
             self._energy.become("idle")
@@ -129,7 +129,7 @@ class Replayer:
             if account.steps >= LEAST_STEPS and account.seconds >= pace.least_seconds:
                 break
             if self._is_over():
-                return Unknown("something else was asked meanwhile")
+                return Unknown("cancelled by another request")
             if pace.now() - began > MOST_SECONDS:
                 steps = account.steps
                 return Unknown(f"window too short: {steps} counter steps in {MOST_SECONDS:.0f} s")
@@ -190,7 +190,7 @@ def captured(model: nn.Module, path: str, forward: Callable[[], object]) -> Capt
 
 
 def refused(node: int, reason: str) -> Replayed:
-    """Give the answer for a node that is not replayed."""
+    """Return the answer for a node that is not replayed."""
     return Replayed(node, "", "counter", (), None, 0.0, reason[:_MOST_REASON])
 
 
@@ -205,7 +205,7 @@ def _copied(
         return tensor.detach().clone() if size_bytes <= MOST_INPUT_BYTES else tensor
 
     if not all(_is_plain(value) for value in (*arguments, *keywords.values())):
-        return Unknown("an input keeps what was before, and would grow with every call")
+        return Unknown("an input is a growing cache")
     copies = remade((arguments, keywords), copy)
     if size_bytes > MOST_INPUT_BYTES:
         return Unknown("its inputs are over 1 GiB, too much to keep a copy of")

@@ -90,7 +90,7 @@ class OperatorClock:
             self._seconds.setdefault(node, deque(maxlen=OPERATOR_WINDOWS)).append(seconds)
 
     def message(self, at: float, forward_seconds: float, why_none: str = "") -> OperatorTimes:
-        """Give everything that is known.
+        """Return everything that is known.
 
         Args:
             at: seconds since the command was started.
@@ -121,7 +121,7 @@ class OperatorClock:
         return None if events is None else memory_window(at, self._spans(forward), events, held)
 
     def window_times(self, at: float) -> WindowTimes:
-        """Give where the time of modules went in the last window, ``at`` seconds since the start.
+        """Return where the time of modules went in the last window, ``at`` seconds since the start.
 
         That window is forgotten: nothing is given twice.
         """
@@ -141,7 +141,7 @@ class OperatorClock:
 
 
 def _around(nodes: Sequence[Node], opaque: Collection[int]) -> dict[int, int]:
-    """Give the opaque node around each module that is inside of one, itself included."""
+    """Return the opaque node around each module that is inside of one, itself included."""
     found: dict[int, int] = {}
     for index, node in enumerate(nodes):
         if index in opaque:
@@ -192,7 +192,7 @@ def join(
 def _inside(
     spans: Sequence[Span], seen: Sequence[Seen], expected: Mapping[int, Sequence[int]]
 ) -> Iterator[tuple[Seen, _Open]]:
-    """Give every operator with the innermost span that it began in; others are not the model's."""
+    """Yield every operator with the innermost span that it began in; others are not the model's."""
     running: list[_Open] = []
     coming = 0
     for operator in seen:

@@ -35,7 +35,7 @@ class Span(NamedTuple):
 
 
 def opaque_nodes(nodes: Sequence[Node], model: nn.Module) -> dict[int, str]:
-    """Give the outermost nodes whose parts are not called on their own, each with the reason."""
+    """Return the outermost nodes whose parts are not called on their own, each with the reason."""
     found: dict[int, str] = {}
     modules: dict[int, nn.Module] = {}
     inside: set[int] = set()
@@ -127,7 +127,7 @@ def _not_nested(seen: Sequence[Seen]) -> Iterator[Seen]:
 def _covered(
     intervals: Sequence[Interval], starts: NDArray[np.float64], ends: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Give how much of each span lies in intervals, which are in order and do not overlap."""
+    """Return how much of each span lies in intervals, which are in order and do not overlap."""
     if not intervals:
         return np.zeros(len(starts))
     edges = np.array(intervals, np.float64)

@@ -82,7 +82,7 @@ class Heard:
         self.told += 1
 
     def take(self) -> tuple[list[Span], int]:
-        """Give the spans since the last time, by their ends, and how many were dropped."""
+        """Return the spans since the last time, by their ends, and how many were dropped."""
         told = self.told
         spans = [self._spans.popleft() for _ in range(len(self._spans))]
         dropped = max(told - self._taken - len(spans), 0)
@@ -144,13 +144,13 @@ class Collectives:
     def _replace(self, owner: object, name: str, made: Callable[[Call], Call]) -> None:
         before, stored = getattr(owner, name, None), getattr(owner, "__dict__", {}).get(name)
         if not callable(before) or stored is None:
-            self._trouble = f"this version of torch has no {name} to be timed"
+            self._trouble = f"this version of torch has no {name}"
             return
         ours = functools.wraps(before)(made(before))
         try:
             setattr(owner, name, ours)
         except (AttributeError, TypeError) as error:
-            self._trouble = f"this version of torch does not let {name} be timed: {error}"
+            self._trouble = f"this version of torch does not allow timing {name}: {error}"
             return
         # What is stored, not what is got of it: a method of pybind's is a function once it is got.
         self._replaced.append((owner, name, stored, ours))
@@ -259,7 +259,7 @@ class _Forward(NamedTuple):
 
 
 def _ready(reducer: object) -> tuple[int, ...]:
-    """Give when each gradient of a DDP module was ready, in nanoseconds since its forward."""
+    """Return when each gradient of a DDP module was ready, in nanoseconds since its forward."""
     return tuple(reducer.get_backward_stats())  # type: ignore[attr-defined]  # torch's Reducer
 
 

@@ -72,7 +72,7 @@ def split(begin: float, end: float, forward: Interval, spans: Sequence[Span]) ->
 
 
 def middle_half(steps: Iterable[Split]) -> list[Split]:
-    """Give the steps whose length is in the middle half: pauses and hiccups are left out."""
+    """Return the steps whose length is in the middle half: pauses and hiccups are left out."""
     ordered = sorted(steps, key=lambda one: one.step)
     quarter = len(ordered) // 4
     return ordered[quarter : len(ordered) - quarter]
@@ -173,7 +173,7 @@ class Steps:
         self._is_new = True
 
     def messages(self, at: float) -> tuple[StepTimes, ...]:
-        """Give the figures, where there are new ones; ``at`` seconds since it is watched."""
+        """Return the figures, where there are new ones; ``at`` seconds since it is watched."""
         if self._gaps >= LEAST_STEPS and not self._recent:
             self._gaps = 1  # Told; there were some.
             none = Unknown(_SHARE)
@@ -205,7 +205,7 @@ class Steps:
 
 
 def _covered(intervals: list[Interval], begin: float, end: float) -> float:
-    """Give the seconds of ``begin`` to ``end`` that lie in any of the intervals."""
+    """Return the seconds of ``begin`` to ``end`` that lie in any of the intervals."""
     seconds, reached = 0.0, begin
     for low, high in sorted(intervals):
         more = min(high, end) - max(low, reached)
@@ -216,7 +216,7 @@ def _covered(intervals: list[Interval], begin: float, end: float) -> float:
 
 
 def _why_not(model: torch.nn.Module) -> str:
-    """Give why a model's steps cannot be split; empty where they can."""
+    """Return why a model's steps cannot be split; empty where they can."""
     for parameter in each_parameter(model):
         if parameter.device.type != "cpu":
             return _GPU.format(device=parameter.device.type)

@@ -27,7 +27,7 @@ _FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m
 
 
 def changed(weight: torch.Tensor, scheme: Scheme, channel_axis: int = 0) -> torch.Tensor:
-    """Give the weight as a scheme makes it.
+    """Return the weight as a scheme makes it.
 
     Args:
         weight: of two axes or more, all of its values finite.
@@ -46,7 +46,7 @@ def changed(weight: torch.Tensor, scheme: Scheme, channel_axis: int = 0) -> torc
 
 
 def quantised(exact: torch.Tensor, stored: str, axes: list[int] | None) -> torch.Tensor:
-    """Give values as they come back from a narrower format.
+    """Return values as they come back from a narrower format.
 
     Args:
         exact: float32 or float64.
@@ -65,7 +65,7 @@ def quantised(exact: torch.Tensor, stored: str, axes: list[int] | None) -> torch
 
 
 def without_values(exact: torch.Tensor, share: float) -> torch.Tensor:
-    """Give a copy whose smallest values are zero: exactly that share of them, rounded."""
+    """Return a copy whose smallest values are zero: exactly that share of them, rounded."""
     count = round(exact.numel() * min(max(share, 0.0), 1.0))
     found = exact.clone()
     if not count:
@@ -80,7 +80,7 @@ def without_values(exact: torch.Tensor, share: float) -> torch.Tensor:
 
 
 def without_channels(exact: torch.Tensor, share: float, axis: int) -> torch.Tensor:
-    """Give a copy whose weakest output channels are zero; at least one channel stays."""
+    """Return a copy whose weakest output channels are zero; at least one channel stays."""
     channels = exact.shape[axis]
     count = min(round(channels * min(max(share, 0.0), 1.0)), channels - 1)
     axes = [other for other in range(exact.dim()) if other != axis]
@@ -90,7 +90,7 @@ def without_channels(exact: torch.Tensor, share: float, axis: int) -> torch.Tens
 
 
 def channel_axis_of(module: nn.Module) -> int:
-    """Give the axis of output channels of a module's weights."""
+    """Return the axis of output channels of a module's weights."""
     return 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
 
 
@@ -115,7 +115,7 @@ class Storages:
                 self._tensors.setdefault(key, []).append(tensor)
 
     def beside(self, weight: torch.Tensor) -> list[torch.Tensor]:
-        """Give those in the storage of one tensor."""
+        """Return those in the storage of one tensor."""
         key = storage_key(weight)
         return [] if key is None else self._tensors.get(key, [])
 
@@ -169,7 +169,7 @@ def replaced(aliases: Aliases, values: torch.Tensor) -> Iterator[None]:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Give the first value of a tensor in its storage, and what is behind its last one."""
+    """Return the first value of a tensor in its storage, and what is behind its last one."""
     first = int(tensor.storage_offset())
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return first, first + sum((size - 1) * step for size, step in pairs) + 1

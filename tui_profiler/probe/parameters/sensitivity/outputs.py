@@ -50,7 +50,7 @@ class Outputs:
         self._snapshot.restore()
 
     def run(self) -> list[torch.Tensor]:
-        """Give the tensors of numbers that one forward gives, in order.
+        """Return the tensors of numbers that one forward gives, in order.
 
         What it keeps for the next forward is not among them.
         """
@@ -86,12 +86,12 @@ def distance(
 
 
 def largest_of(outputs: Sequence[torch.Tensor]) -> float:
-    """Give the largest magnitude."""
+    """Return the largest magnitude."""
     return max(float(_flat(one).abs().max()) for one in outputs)
 
 
 def norm_of(outputs: Sequence[torch.Tensor]) -> float:
-    """Give the L2 norm of all tensors together."""
+    """Return the L2 norm of all tensors together."""
     squares = 0.0
     for one in outputs:
         for part in _parts(one):

@@ -274,7 +274,7 @@ class Meter:
         norm: float,
         is_over: Callable[[], bool],
     ) -> list[Figure]:
-        """Give what each weight would cost, as a share of the output's norm."""
+        """Return what each weight would cost, as a share of the output's norm."""
         written = sum(
             one.bytes for node in self._nodes if node.kind == "op" for one in node.outputs
         )
@@ -313,7 +313,7 @@ class Meter:
         return found.relative
 
     def _targets(self, under: str) -> Iterator[Target]:
-        """Give the weights that were asked for, each once, in the order of the tree."""
+        """Yield the weights that were asked for, each once, in the order of the tree."""
         storages = Storages([*self._model.parameters(), *self._model.buffers()])
         seen: set[int] = set()
         for node in self._nodes:

@@ -39,7 +39,7 @@ class Bounds:
         """A boolean was read: the other value may succeed where this one fails."""
 
     def answer(self, operator: Operator, call: Call) -> object:
-        """Give an upper bound of what the operator would return.
+        """Return an upper bound of what the operator would return.
 
         Raises:
             EndlessLoopError: too many numbers were asked for.

@@ -78,7 +78,7 @@ _IN_PLACE = frozenset({_aten.add_.Tensor, _aten.mul_.Tensor, _aten.silu_.default
 def quick_fake(
     operator: Operator, args: _Arguments, kwargs: dict[str, object]
 ) -> torch.Tensor | None:
-    """Give what a fake run of ``operator`` would; None where torch has to be asked."""
+    """Return what a fake run of ``operator`` would; None where torch has to be asked."""
     if operator not in _QUICK or not args:
         return None
     first = args[0]
@@ -108,7 +108,7 @@ def _is_plain(tensor: object, mode: FakeTensorMode, device: torch.device) -> boo
 
 
 def _without_values(argument: object) -> object:
-    """Give a tensor on meta for one that is not fake: what is made of it does not share it."""
+    """Return a tensor on meta for one that is not fake: what is made of it does not share it."""
     if isinstance(argument, list):
         return [_without_values(item) for item in argument]
     if not isinstance(argument, torch.Tensor) or isinstance(argument, FakeTensor):
@@ -129,7 +129,7 @@ _LINE_BYTES = 16
 
 
 def shortcut(operator: Operator, args: tuple[object, ...]) -> object | None:
-    """Give what a fake run of ``operator`` would, or None where there is no shorter way."""
+    """Return what a fake run of ``operator`` would, or None where there is no shorter way."""
     if operator is _BATCH_NORM:
         return _batch_norm(args)
     if operator is _GROUPED:

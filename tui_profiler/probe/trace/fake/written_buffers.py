@@ -52,11 +52,11 @@ class Twins:
             self._make(tensor, mode)
 
     def put_in(self, arguments: _T) -> _T:
-        """Give the arguments with the twin of every tensor that has one."""
+        """Return the arguments with the twin of every tensor that has one."""
         return tree_map(self._twin, arguments) if self._bases else arguments
 
     def take_out(self, result: object, written: Sequence[torch.Tensor]) -> object:
-        """Give what an operator returned, with the model's own tensors where it wrote in place."""
+        """Return what an operator returned, with the model's own tensors if it wrote in place."""
         if not self._bases:
             return result
         own = {

@@ -44,7 +44,7 @@ _HOLDS = ("modules",)
 
 
 def module_at(model: torch.nn.Module, path: str) -> torch.nn.Module | None:
-    """Give the module at a dotted path; None where there is none."""
+    """Return the module at a dotted path; None where there is none."""
     module: torch.nn.Module | None = model
     for name in path.split(".") if path else ():
         module = children_of(module).get(name) if module is not None else None
@@ -52,13 +52,13 @@ def module_at(model: torch.nn.Module, path: str) -> torch.nn.Module | None:
 
 
 def resolved(model: torch.nn.Module, name: str) -> str | None:
-    """Give the path that a tracer's name for a module stands for.
+    """Return the path that a tracer's name for a module stands for.
 
     Args:
         model: whose modules are meant.
         name: a path, as it is or mangled: ``L['self'].layers.0``, ``L__self___layers_0``.
 
-    Gives:
+    Returns:
         a dotted path, empty for the model itself; None where no path fits, or several do.
     """
     for plain in (name, _ROOTS.sub("", name)):
@@ -80,7 +80,7 @@ def _first_two(paths: Iterator[str]) -> Iterator[str]:
 
 
 def _fitting(model: torch.nn.Module, words: list[str]) -> Iterator[str]:
-    """Give every path whose names, cut at what is no letter or digit, are these words."""
+    """Yield every path whose names, cut at what is no letter or digit, are these words."""
     pending: list[tuple[torch.nn.Module, int, tuple[str, ...]]] = [(model, 0, ())]
     steps = 0
     while pending:
@@ -151,7 +151,7 @@ class GraphRun(Interpreter):
     def get_attr(
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> object:
-        """Give what was held when the graph was made; a graph, as something to call."""
+        """Return what was held when the graph was made; a graph, as something to call."""
         value = self._held[str(target)]
         return Body(value, self._stack) if isinstance(value, GraphModule) else value
 
@@ -182,7 +182,7 @@ class GraphRun(Interpreter):
             self._stack.frames.append(self._frames[key])
 
     def _module(self, path: str) -> torch.nn.Module | None:
-        """Give the real module of a tracer's path; None for the root, which is running already."""
+        """Return real module of a tracer's path; None for the root, which is running already."""
         if path not in self._modules:
             model = self._stack.places.root.module
             assert model is not None
@@ -212,13 +212,13 @@ class Body:
 
 
 def held_by(owner: torch.nn.Module, graph: Graph) -> dict[str, object]:
-    """Give what the ``get_attr`` nodes of a graph stand for."""
+    """Return what the ``get_attr`` nodes of a graph stand for."""
     targets = {str(node.target) for node in graph.nodes if node.op == "get_attr"}
     return {target: attrgetter(target)(owner) for target in targets}
 
 
 def _calls(node: Node) -> Iterator[tuple[str, str]]:
-    """Give (key, path) of the calls around a node; a module that is called whole makes its own."""
+    """Yield (key, path) of the calls around a node; a module that is called whole makes its own."""
     stack = list(node.meta.get(_STACK, {}).items())
     if node.op == "call_module" and stack and stack[-1][1][0] == node.target:
         stack.pop()

@@ -67,5 +67,5 @@ class Way(NamedTuple):
 
 
 def own_forward(model: torch.nn.Module, inputs: Inputs) -> Program:
-    """Give the model's own forward; ``inputs`` do not matter."""
+    """Return the model's own forward; ``inputs`` do not matter."""
     return Program(lambda given, stack: model(*given.args, **given.kwargs))

@@ -99,7 +99,7 @@ def exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
 
 
 def _counted_by_dynamo(model: torch.nn.Module, inputs: Inputs) -> tuple[int | None, int | None]:
-    """Give the graphs that Dynamo splits a model into, and the breaks between them.
+    """Return the graphs that Dynamo splits a model into, and the breaks between them.
 
     The model runs once. Dynamo forgets what it had compiled in this process.
     """
@@ -113,7 +113,7 @@ def _counted_by_dynamo(model: torch.nn.Module, inputs: Inputs) -> tuple[int | No
 
 
 def _graphs_in(graph_module: GraphModule) -> Iterator[GraphModule]:
-    """Give a graph and those that its operators run: branches, loop bodies."""
+    """Yield a graph and those that its operators run: branches, loop bodies."""
     pending = [graph_module]
     while pending:
         graph = pending.pop()
@@ -148,7 +148,7 @@ def _keywords(program: ExportedProgram, given: Inputs) -> list[str]:
 def _argument(
     model: torch.nn.Module, program: ExportedProgram, spec: InputSpec, leaves: Iterator[object]
 ) -> object:
-    """Give what one placeholder stands for: the model's own tensors, else the program's."""
+    """Return what one placeholder stands for: the model's own tensors, else the program's."""
     if spec.kind is InputKind.USER_INPUT:
         return next(leaves)
     target = spec.target or ""
@@ -161,7 +161,7 @@ def _argument(
 
 
 def _result(program: ExportedProgram, outputs: object) -> object:
-    """Give what ``forward`` would: its own outputs, without what was written into buffers."""
+    """Return what ``forward`` would: its own outputs, without what was written into buffers."""
     assert isinstance(outputs, list | tuple)
     specs = program.graph_signature.output_specs
     own = [
@@ -209,7 +209,7 @@ def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
 
 
 def _bound(model: torch.nn.Module, inputs: Inputs) -> dict[str, object]:
-    """Give the arguments of ``forward`` by name, defaults included."""
+    """Return the arguments of ``forward`` by name, defaults included."""
     bound = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
@@ -227,7 +227,7 @@ _STRICT = Way("export", "strict", exported_strict, makes_graph=True)
 
 
 def ways(tracer: str, is_on_meta: bool) -> tuple[Way, ...]:
-    """Give the ways of one tracer, the first to try first.
+    """Return the ways of one tracer, the first to try first.
 
     Args:
         tracer: one of ``TRACERS``.

@@ -196,7 +196,7 @@ PRIM: dict[str, Function] = {
 
 
 def function_on_values(node: Node, schema: torch.FunctionSchema | None) -> Function | None:
-    """Give what carries out a node in Python; None where the dispatcher is to be called."""
+    """Return what carries out a node in Python; None where the dispatcher is to be called."""
     kind: str = node.kind()
     if kind.startswith("prim::"):
         return PRIM.get(kind)

@@ -55,7 +55,7 @@ class Program:
         """(name, whether there is a default, the default), without self."""
 
     def bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
-        """Give the arguments in the order of the graph's inputs, defaults included."""
+        """Return the arguments in the order of the graph's inputs, defaults included."""
         rest = self._arguments[len(args) :]
         unknown = kwargs.keys() - {name for name, _, _ in rest}
         missing = [name for name, has, _ in rest if not has and name not in kwargs]
@@ -89,12 +89,12 @@ class _Block(Program):
 
 
 def names(values: Iterable[Node]) -> list[str]:
-    """Give the names of a graph's values."""
+    """Return the names of a graph's values."""
     return [value.debugName() for value in values]
 
 
 def _made_in(nodes: Iterable[Node], inputs: Iterable[str]) -> frozenset[str]:
-    """Give the names of what a block is given or makes, without the blocks inside it."""
+    """Return the names of what a block is given or makes, without the blocks inside it."""
     return frozenset([*inputs, *(name for node in nodes for name in names(node.outputs()))])
 
 
@@ -119,7 +119,7 @@ def _last_uses(
 
 
 def _then_dropped(step: _Step | None, ended: tuple[str, ...]) -> _Step | None:
-    """Give a step after which some values are gone; None where it would do nothing."""
+    """Return a step after which some values are gone; None where it would do nothing."""
     if not ended:
         return step
 
@@ -133,7 +133,7 @@ def _then_dropped(step: _Step | None, ended: tuple[str, ...]) -> _Step | None:
 
 
 def _read_by(node: Node) -> Iterator[str]:
-    """Give the names of what a node reads, the blocks inside it included."""
+    """Yield the names of what a node reads, the blocks inside it included."""
     yield from names(node.inputs())
     for block in node.blocks():
         for inner in block.nodes():
@@ -168,7 +168,7 @@ class ScriptWalker:
 
     @property
     def note(self) -> str:
-        """Give what is to be said of a module called now: inside another it has no times."""
+        """Return what is to be said of a module called now: inside another it has no times."""
         return _NOT_TIMED if self._depth else ""
 
     def call(
@@ -372,7 +372,7 @@ def _get_attribute(node: Node) -> _Step:
 
 
 def _operator(node: Node) -> _Step:
-    """Give a step for an operator: on values, in Python, or one of the dispatcher's.
+    """Return a step for an operator: on values, in Python, or one of the dispatcher's.
 
     Raises:
         NotWalkable: It is not known.
@@ -404,6 +404,6 @@ def has_scripted(modules: Iterable[torch.nn.Module]) -> bool:
 
 
 def run_as_a_whole(module: torch.nn.Module) -> str:
-    """Give the note for a scripted module that is not walked and holds others; else empty."""
+    """Return the note for a scripted module that is not walked and holds others; else empty."""
     holds_others = isinstance(module, torch.jit.ScriptModule) and any(module.children())
     return "TorchScript runs it as a whole: operators inside are all its own" * holds_others

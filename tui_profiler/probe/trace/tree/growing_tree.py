@@ -83,7 +83,7 @@ class Places:
         self._expand(self.root, {id(model)})
 
     def of_module(self, frame: Frame, module: Module) -> Place:
-        """Give the place of a module that is called while ``frame`` runs."""
+        """Return the place of a module that is called while ``frame`` runs."""
         here = frame.place
         place = here.modules.get(id(module)) or self._below(here, module)
         if place is None:
@@ -95,7 +95,7 @@ class Places:
         return place
 
     def of_op(self, frame: Frame, name: str, type_: str) -> Place:
-        """Give the place of an operator that runs while ``frame`` does."""
+        """Return the place of an operator that runs while ``frame`` does."""
         key = (frame.ops, type_)
         frame.ops += 1
         place = frame.place.ops.get(key)
@@ -105,14 +105,14 @@ class Places:
         return place
 
     def elsewhere(self, place: Place) -> tuple[str, ...]:
-        """Give the paths at which a place's module stands as well."""
+        """Return the paths at which a place's module stands as well."""
         others = (other.path for other in self._by_module.get(id(place.module), ()))
         below = "" if place.parent is None else place.parent.path
         aliases = (joined(below, alias) for alias in place.aliases)
         return tuple(path for path in (*aliases, *others) if path and path != place.path)
 
     def in_preorder(self) -> Iterator[Place]:
-        """Give every place, parents first: modules as registered, then as called, then operators.
+        """Yield every place, parents first: modules as registered, then as called, then operators.
 
         Operators stand in the order of their first execution.
         """
@@ -203,7 +203,7 @@ class Places:
 
 
 def class_name(module: Module) -> str:
-    """Give the class of a module; of a scripted or exported one, the class it was made from."""
+    """Return the class of a module; of a scripted or exported one, the class it was made from."""
     if isinstance(module, torch.jit.ScriptModule):
         return str(module.original_name)
     exported = module.type_name() if isinstance(module, InterpreterModule) else None
@@ -211,12 +211,12 @@ def class_name(module: Module) -> str:
 
 
 def joined(path: str, name: str) -> str:
-    """Give the path of a submodule."""
+    """Return the path of a submodule."""
     return f"{path}.{name}" if path else name
 
 
 def distinct_modules(place: Place) -> Iterator[Place]:
-    """Give the module places below one, each once."""
+    """Return the module places below one, each once."""
     return iter(dict.fromkeys(place.modules.values()))
 
 
@@ -228,7 +228,7 @@ def _registered(place: Place) -> Iterator[tuple[str, Module]]:
 
 
 def _steps_below(place: Place, here: Place) -> tuple[int, int] | None:
-    """Give how many modules between could have called it themselves, and how many there are.
+    """Return how many modules between could have called it themselves, and how many there are.
 
     None where ``place`` is not below ``here``. A shared module belongs to the nearest of its
     places: one inside of a block stands for the calls of that block.

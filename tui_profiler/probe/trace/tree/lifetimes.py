@@ -223,12 +223,12 @@ class Lifetimes:
         self._log.add(place, self.live_bytes, workspace)
 
     def steps(self, index_of: Callable[[Place | None], int]) -> MemorySteps:
-        """Give what was alive after each call; ``index_of`` gives a place's node, -1 for none."""
+        """Return what was alive after each call; ``index_of`` gives a place's node, -1 for none."""
         living = list(self._made.values())
         return self._log.message(index_of, living, self.input_bytes, self._start_bytes)
 
     def alive_at_peak(self) -> list[tuple[Place | None, int]]:
-        """Give the largest tensors alive at the peak: what made each, and its bytes.
+        """Return the largest tensors alive at the peak: what made each, and its bytes.
 
         All inputs together are one entry without a place.
         """
@@ -378,7 +378,7 @@ def peak_memory(
         kv_cache: bytes of the cache that the forward gave back; None where it gave none.
     """
     whole = lifetimes.peak_with_workspace
-    unknown = Unknown("modelled for the CPU only: elsewhere the backend chooses it at run time")
+    unknown = Unknown("modelled for the CPU only: other backends choose it at run time")
     return PeakMemory(
         parameters=parameters,
         buffers=buffers,

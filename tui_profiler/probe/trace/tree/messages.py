@@ -35,16 +35,16 @@ class Frozen:
         self._weights = Weights(self._order)
 
     def index_of(self, place: Place | None) -> int:
-        """Give a place's node, -1 for none."""
+        """Return a place's node, -1 for none."""
         return -1 if place is None else self._index[id(place)]
 
     def costs(self) -> tuple[Cost, ...]:
-        """Give every node's cost with all below it."""
+        """Return every node's cost with all below it."""
         parents = [self.index_of(place.parent) for place in self._order]
         return rolled_up(parents, [place.own for place in self._order], self._weights.held())
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give every node."""
+        """Return every node."""
         self._number_operators()
         busy = self._busy()
         rows = zip(self._order, self._weights.of_place, strict=True)
@@ -55,7 +55,7 @@ class Frozen:
         return tuple(nodes)
 
     def edges(self, pairs: Iterable[tuple[Place, Place]]) -> tuple[tuple[int, int], ...]:
-        """Give pairs of places as pairs of nodes."""
+        """Return pairs of places as pairs of nodes."""
         return tuple((self.index_of(one), self.index_of(other)) for one, other in pairs)
 
     def _number_operators(self) -> None:
@@ -65,7 +65,7 @@ class Frozen:
                 op.path = f"{place.path}/{ordinal}"
 
     def _busy(self) -> set[int]:
-        """Give the places in which anything was called."""
+        """Return the places in which anything was called."""
         busy: set[int] = set()
         for place in reversed(self._order):
             if place.calls or id(place) in busy:
@@ -106,7 +106,7 @@ class Frozen:
 
 
 def _opaque(order: list[Place]) -> tuple[set[int], dict[int, str]]:
-    """Give the places that are timed as a whole, and the notes of those and of what is inside."""
+    """Return the places that are timed as a whole, and the notes of those and of what is inside."""
     opaque: set[int] = set()
     notes: dict[int, str] = {}
     inside: dict[int, str] = {}
@@ -123,13 +123,13 @@ def _opaque(order: list[Place]) -> tuple[set[int], dict[int, str]]:
 
 
 def forward_line(module: torch.nn.Module) -> str:
-    """Give ``file:line`` of a module's ``forward``; empty where it is not Python."""
+    """Return ``file:line`` of a module's ``forward``; empty where it is not Python."""
     code = code_of_forward(module)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def code_of_forward(module: torch.nn.Module) -> CodeType | None:
-    """Give a module's ``forward``; None where it is not Python."""
+    """Return a module's ``forward``; None where it is not Python."""
     own = vars(module).get("forward")
     code = getattr(own, "__code__", None) if own is not None else _code_of(type(module))
     return code if isinstance(code, CodeType) else None

@@ -10,7 +10,7 @@ _MOST_CHARACTERS = 80
 
 
 def detail(module: nn.Module) -> str:
-    """Give what tells a module from others of its class; empty where there is nothing to tell."""
+    """Return what tells a module from others of its class; empty where there is nothing to tell."""
     words = next((words for type_, words in _WORDS if isinstance(module, type_)), _own_words)
     try:
         line = " ".join(words(module).split())
@@ -113,7 +113,7 @@ def _window(module: nn.Module, kernel: object, stride: object, padding: object) 
 
 
 def _size(value: object) -> str:
-    """Give ``3×3`` for (3, 3) and ``3`` for 3."""
+    """Return ``3×3`` for (3, 3) and ``3`` for 3."""
     return "×".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
 
 
@@ -123,7 +123,7 @@ def _unless(word: str, value: object, usual: int) -> list[str]:
 
 
 def _once(value: object) -> str:
-    """Give a setting once where all axes agree on it."""
+    """Return a setting once where all axes agree on it."""
     if isinstance(value, list | tuple) and len(set(value)) == 1:
         value = value[0]
     return _size(value)

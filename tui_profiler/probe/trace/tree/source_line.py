@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 def calling_line() -> str:
-    """Give ``file:line`` of the innermost running frame that is the user's; empty where none is."""
+    """Return ``file:line`` of the user's innermost running frame; empty where none is."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
         if frame is None:
@@ -45,7 +45,7 @@ def calling_line() -> str:
 
 
 def raising_line(trace: TracebackType | None) -> str:
-    """Give ``file:line`` of the innermost frame of a traceback that is the user's, or empty."""
+    """Return ``file:line`` of the innermost frame of a traceback that is the user's, or empty."""
     line = ""
     while trace is not None:
         filename = trace.tb_frame.f_code.co_filename
@@ -56,7 +56,7 @@ def raising_line(trace: TracebackType | None) -> str:
 
 
 def lines_in(written: str) -> list[Line]:
-    """Give the user's lines of a written stack, outermost first, without who asked for a trace."""
+    """Return user's lines of a written stack, outermost first, without who asked for a trace."""
     found = [
         Line(file, int(number), name)
         for file, number, name in _WRITTEN.findall(written)
@@ -67,7 +67,7 @@ def lines_in(written: str) -> list[Line]:
 
 
 def lines_of_calls(lines: list[Line], codes: list[CodeType | None]) -> list[str]:
-    """Give where each of some nested calls was made.
+    """Return where each of some nested calls was made.
 
     Args:
         lines: of the user's frames, outermost first.

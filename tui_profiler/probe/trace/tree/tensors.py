@@ -16,7 +16,7 @@ _MOST_SHOWN = 64
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Give torch's name without prefix."""
+    """Return torch's name without prefix."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -63,7 +63,7 @@ def _tensors(value: object, name: str) -> Iterator[Tensor]:
 
 
 def _layout(tensor: torch.Tensor) -> str:
-    """Give ``channels last`` where the second axis lies innermost and that makes a difference."""
+    """Return ``channels last`` where the second axis lies innermost and that makes a difference."""
     if tensor.dim() not in (4, 5) or tensor.layout != torch.strided:
         return ""
     channels, inner = tensor.shape[1], tensor.shape[2:]

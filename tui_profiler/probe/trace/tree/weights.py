@@ -20,12 +20,12 @@ Key = tuple[object, ...]
 
 
 def all_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Give every module once."""
+    """Return every module once."""
     return list(each_module(model))
 
 
 def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bool]]:
-    """Give (name, tensor, whether it is a buffer) of what a module owns itself."""
+    """Return (name, tensor, whether it is a buffer) of what a module owns itself."""
     parameters, buffers = parameters_of(module), buffers_of(module)
     if not parameters and not buffers:
         return ()  # most of 100,000 modules, asked several times
@@ -42,7 +42,7 @@ def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bo
 
 
 def packed_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Give likewise what a quantised module packed away for its operator, unpacked: copies."""
+    """Yield likewise what a quantised module packed away for its operator, unpacked: copies."""
     packed = vars(module).get("_packed_params")
     if not isinstance(packed, torch.ScriptObject) or not hasattr(packed, "unpack"):
         return
@@ -89,7 +89,7 @@ class Weights:
                 self._hold(index, place, module)
 
     def held(self) -> list[Held]:
-        """Give every parameter with the nodes that hold it."""
+        """Return every parameter with the nodes that hold it."""
         return [
             Held(
                 self._parameters[key].numel(),
@@ -135,7 +135,7 @@ class Weights:
 
 
 def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, int]]:
-    """Give the bytes of each storage of parameters, and of each that only buffers are in."""
+    """Return the bytes of each storage of parameters, and of each that only buffers are in."""
     parameters: dict[int, int] = {}
     buffers: dict[int, int] = {}
     for module in all_modules(model):

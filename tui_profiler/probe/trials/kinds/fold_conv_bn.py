@@ -99,7 +99,7 @@ class _Watch(TorchFunctionMode):
         return next((self._owner[id(one)] for one in given if id(one) in self._owner), None)
 
     def pairs(self) -> list[Pair]:
-        """Give what can be folded."""
+        """Return what can be folded."""
         return [
             Pair(one.convolution, norm)
             for one in self.outputs.values()
@@ -137,7 +137,7 @@ def fold(model: nn.Module, pairs: Sequence[Pair]) -> None:
 
 
 def _after(norm: nn.Module) -> nn.Module:
-    """Give what is left of a norm: timm's have an activation inside."""
+    """Return what is left of a norm: timm's have an activation inside."""
     parts = [getattr(norm, name, None) for name in ("drop", "act")]
     left = [one for one in parts if isinstance(one, nn.Module) and not _is_nothing(one)]
     return nn.Sequential(*left) if len(left) > 1 else left[0] if left else nn.Identity()

@@ -56,11 +56,11 @@ def _change(subject: Subject) -> Change:
             why = f"a call takes {before:.1f} s already"
         raise ImpossibleError(why)
     batch = subject.inputs.batch or 1
-    return Change(baseline, chosen, f"{batch * chosen.items} items in a call instead of {batch}")
+    return Change(baseline, chosen, f"{batch * chosen.items} items per call instead of {batch}")
 
 
 def repeated(inputs: Inputs, times: int) -> Inputs:
-    """Give inputs with every tensor that has the batch as its first axis repeated.
+    """Return inputs with every tensor that has the batch as its first axis repeated.
 
     Raises:
         ImpossibleError: no tensor has it there.
@@ -131,7 +131,7 @@ def _input_bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _seconds(side: Side) -> float:
-    """Give the least seconds of a call, of two to five."""
+    """Return the least seconds of a call, of two to five."""
     best, began = float("inf"), time.perf_counter()
     for call in range(5):
         given = side.prepare() if side.prepare else None

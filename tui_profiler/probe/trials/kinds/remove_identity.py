@@ -66,16 +66,16 @@ def _change(subject: Subject) -> Change:
     module = copied(subject.module)
     count = remove(module)
     if not count:
-        raise ImpossibleError("it has no dropout and no identity that does nothing")
+        raise ImpossibleError("it has no no-op dropout or identity modules")
     side = plain(module, subject.inputs)
-    return Change(as_it_is(subject), side, f"{counted(count, 'module')} taken out")
+    return Change(as_it_is(subject), side, f"{counted(count, 'module')} removed")
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     inner = [part for part in module.modules() if part is not module]
     if any(map(does_nothing, inner)):
         return ""
-    return "it has no dropout and no identity that does nothing"
+    return "it has no no-op dropout or identity modules"
 
 
 KIND = Kind(_change, _why_not)

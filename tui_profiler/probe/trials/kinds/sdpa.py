@@ -62,7 +62,7 @@ class _Attention(NamedTuple):
 
 
 def attentions(graph: Graph) -> list[_Attention]:
-    """Give all that are found in a graph."""
+    """Return all that are found in a graph."""
     found = (_around(node) for node in graph.nodes if node.target in _SOFTMAX_NAMES)
     return [one for one in found if one is not None]
 
@@ -114,7 +114,7 @@ def _is_over_last_axis(softmax: Node) -> bool:
 
 
 def _product_below(softmax: Node) -> Node | None:
-    """Give the product with the values, where nothing else reads the weights of attention."""
+    """Return the product with the values, where nothing else reads the weights of attention."""
     node = softmax
     while len(node.users) == 1:
         reader = next(iter(node.users))
@@ -132,7 +132,7 @@ def _drops(node: Node) -> bool:
 
 
 def _above(softmax: Node) -> tuple[Node, float, Node | None, bool] | None:
-    """Give the product of queries and keys, the scale, and the mask with whether it hides."""
+    """Return the product of queries and keys, the scale, and the mask with whether it hides."""
     node, scale = softmax.args[0], 1.0
     mask: Node | None = None
     is_masked_out = False
@@ -311,7 +311,7 @@ def _by_setting(subject: Subject) -> Change:
 
 
 def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractContextManager[None]]:
-    """Give what has modules run other forwards inside."""
+    """Yield what has modules run other forwards inside."""
 
     @contextmanager
     def around() -> Iterator[None]:

@@ -77,12 +77,12 @@ class Kind:
 
 
 def as_it_is(subject: Subject) -> Side:
-    """Give the side that every change is compared with: as the live loop runs it."""
+    """Return the side that every change is compared with: as the live loop runs it."""
     return plain(subject.module, subject.inputs)
 
 
 def plain(module: nn.Module, inputs: Inputs, items: int = 1) -> Side:
-    """Give a side that calls ``module`` without gradients."""
+    """Return a side that calls ``module`` without gradients."""
 
     def call(keywords: object) -> object:
         assert isinstance(keywords, dict)
@@ -95,7 +95,7 @@ def plain(module: nn.Module, inputs: Inputs, items: int = 1) -> Side:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """Give a copy with weights of its own.
+    """Return a copy with weights of its own.
 
     Raises:
         ImpossibleError: it cannot be copied.
@@ -111,16 +111,16 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Give the device of the first parameter or buffer; the CPU where there is none."""
+    """Return the device of the first parameter or buffer; the CPU where there is none."""
     first = next((one for held in (module.parameters(), module.buffers()) for one in held), None)
     return torch.device("cpu") if first is None else first.device
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Give the bytes of all parameters and buffers, shared ones once, packed ones too."""
+    """Return the bytes of all parameters and buffers, shared ones once, packed ones too."""
     return sum(sum(of.values()) for of in weight_storages(module)) + packed_bytes(module)
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """Give ``1 pair`` or ``3 pairs``."""
+    """Return ``1 pair`` or ``3 pairs``."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"

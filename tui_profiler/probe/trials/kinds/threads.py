@@ -28,7 +28,7 @@ _LOOKED_AT_SECONDS = 0.3
 
 
 def numbers(now: int, cores: int) -> tuple[int, ...]:
-    """Give the numbers to look at: powers of two and all cores, without the present one."""
+    """Return the numbers to look at: powers of two and all cores, without the present one."""
     powers = {2**power for power in range(cores.bit_length())}
     return tuple(sorted(n for n in {*powers, cores} if n <= cores and n != now))
 
@@ -47,7 +47,7 @@ def _change(subject: Subject) -> Change:
 
 
 def with_threads(count: int, side: Side) -> Callable[[], AbstractContextManager[None]]:
-    """Give what sets the number of threads inside, and makes one call before the time counts."""
+    """Yield what sets the number of threads inside, and makes one call before the time counts."""
 
     @contextmanager
     def around() -> Iterator[None]:
@@ -64,7 +64,7 @@ def with_threads(count: int, side: Side) -> Callable[[], AbstractContextManager[
 
 
 def _seconds(side: Side) -> float:
-    """Give the least seconds of a call, of those that fit into a short time."""
+    """Return the least seconds of a call, of those that fit into a short time."""
     best, until = float("inf"), time.perf_counter() + _LOOKED_AT_SECONDS
     with side.around():
         while True:

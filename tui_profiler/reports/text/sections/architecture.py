@@ -12,7 +12,7 @@ from tui_profiler.session import Session, Tree
 
 
 def architecture_section(session: Session, tree: Tree) -> Section:
-    """Give the model's identity, the file that it came from, and its layers by class."""
+    """Return the model's identity, the file that it came from, and its layers by class."""
     parts: list[Part] = [Facts(tuple(_identity(session, tree)))]
     if session.file is not None:
         parts.append(_file(session.file))
@@ -25,7 +25,7 @@ def _identity(session: Session, tree: Tree) -> list[tuple[str, str]]:
     modules = sum(node.kind == "module" for node in tree.nodes)
     levels = max(tree.depths)
     made = f"{thousands(modules)} modules, {levels} level{'s' * (levels != 1)} deep"
-    ops = f", {thousands(tree.costs[0].ops)} operator calls a forward" * tree.has_forward
+    ops = f", {thousands(tree.costs[0].ops)} operator calls per forward" * tree.has_forward
     model = session.model
     about = [] if model is None else _model(model, has_forward=tree.has_forward)
     environment = session.environment
@@ -45,7 +45,7 @@ def _model(model: ModelFacts, *, has_forward: bool) -> list[tuple[str, str]]:
         f"{thousands(model.published_parameters)} parameters"
         if model.published_parameters is not None
         else "",
-        f"{model.published_gmacs:.3f} GMAC an item" if model.published_gmacs is not None else "",
+        f"{model.published_gmacs:.3f} GMAC per item" if model.published_gmacs is not None else "",
     ]
     says = ", ".join(part for part in published if part)
     mode = f", {'training' if model.training else 'evaluation'} mode"

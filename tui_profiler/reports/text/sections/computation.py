@@ -30,7 +30,7 @@ _MARKS = {"at most": "≤", "about": "~", None: ""}
 
 
 def computation(session: Session, tree: Tree, top: int | None) -> Section:
-    """Give the work as a whole and where it is.
+    """Return the work as a whole and where it is.
 
     Args:
         session: as it was left.
@@ -72,7 +72,7 @@ def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
 
 
 def _phases(session: Session) -> list[Part]:
-    """Give the two forwards of a model that generates, side by side."""
+    """Return the two forwards of a model that generates, side by side."""
     rows = tuple(
         (
             tree.phase,
@@ -107,7 +107,7 @@ def bands_grid(tree: Tree) -> Grid:
         (part.band, thousands(part.ops), count(part.flops), figure_text.percent(part.flops_share))
         for part in intensity_bands(tree)
     )
-    return Grid((short(names("FLOP a byte"), "band", 20), *_CALLS), rows)
+    return Grid((short(names("FLOP per byte"), "band", 20), *_CALLS), rows)
 
 
 def _layers(session: Session, tree: Tree, top: int | None) -> Grid:
@@ -145,7 +145,7 @@ def _class(session: Session, found: Bound) -> str:
 
 
 def _parts(tree: Tree, top: int | None) -> Grid:
-    """Give what each part holds, where there are only parameters."""
+    """Return what each part holds, where there are only parameters."""
     chosen = list(range(len(tree)))
     if top is not None:
         chosen = sorted(chosen, key=lambda at: -tree.costs[at].parameter_bytes)[:top]

@@ -13,7 +13,7 @@ from tui_profiler.session import Session, Tree
 
 
 def energy_section(session: Session, tree: Tree) -> Section:
-    """Give the energy of a forward and, where it is not measured, why."""
+    """Return the energy of a forward and, where it is not measured, why."""
     if not tree.has_forward:
         return Section("energy", "", figure_text.nothing(NO_FORWARD))
     # The counters run before the model does: only what ran has an energy of its own.
@@ -40,6 +40,9 @@ def _measured(found: ForwardEnergy) -> list[tuple[str, str]]:
         ("power", f"{three_digits(found.watts)} W while it runs"),
         ("idle machine", figure_text.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
         ("above idle", figure_text.figure(found.above_idle_joules, lambda v: energy(max(v, 0.0)))),
-        ("work a joule", figure_text.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP"))),
+        (
+            "work per joule",
+            figure_text.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP")),
+        ),
         ("CO₂", figure_text.figure(found.grams, lambda v: f"{v:.3g} g {found.grid}")),
     ]

@@ -17,39 +17,39 @@ _MARKS: dict[Bounded | None, str] = {"at most": "at most ", "about": "about ", N
 
 
 def percent(value: float | None) -> str:
-    """Give a share of 0 to 1 for a column, in percent; a dash where it is not known."""
+    """Return a share of 0 to 1 for a column, in percent; a dash where it is not known."""
     return UNAVAILABLE if value is None else f"{value * 100:.1f}"
 
 
 def figure(value: Figure | None, written: Callable[[float], str], why: str = "") -> str:
-    """Give a figure, or a dash and the reason why there is none."""
+    """Return a figure, or a dash and the reason why there is none."""
     if value is None:
         return f"{UNAVAILABLE} ({why})" if why else UNAVAILABLE
     return f"{UNAVAILABLE} ({value.reason})" if isinstance(value, Unknown) else written(value)
 
 
 def nothing(reason: str) -> tuple[Part, ...]:
-    """Give the whole of a section whose figures are absent: why they are."""
+    """Return the whole of a section whose figures are absent: why they are."""
     return (Note(f"{UNAVAILABLE} {reason}"),)
 
 
 def labelled(label: str, texts: tuple[str, ...] | list[str]) -> list[tuple[str, str]]:
-    """Give facts of which only the first has the label."""
+    """Return facts of which only the first has the label."""
     return [(label if place == 0 else "", text) for place, text in enumerate(texts)]
 
 
 def facts(*rows: tuple[str, str]) -> Facts:
-    """Give facts; those without a text are left out."""
+    """Return facts; those without a text are left out."""
     return Facts(tuple(row for row in rows if row[1]))
 
 
 def inputs(specs: tuple[InputSpec, ...]) -> list[str]:
-    """Give one line for each input: its name, shape and type, and where the shape is from."""
+    """Return one line for each input: its name, shape and type, and where the shape is from."""
     return [f"{one.name} {shape(one.shape)} {dtype(one.dtype)} ({one.why})" for one in specs]
 
 
 def work(tree: Tree) -> str:
-    """Give the work of one forward, and where it is a bound."""
+    """Return the work of one forward, and where it is a bound."""
     cost = tree.costs[0]
     mark = _MARKS[tree.bounded.get(0)]
     least = "at least " if cost.uncosted else ""
@@ -60,6 +60,6 @@ def work(tree: Tree) -> str:
 
 
 def parameters(tree: Tree) -> str:
-    """Give how many parameters there are, and their bytes."""
+    """Return how many parameters there are, and their bytes."""
     cost = tree.costs[0]
     return f"{thousands(cost.parameters)}, {size(cost.parameter_bytes)}"

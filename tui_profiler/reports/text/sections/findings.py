@@ -10,7 +10,7 @@ from tui_profiler.session import Session
 
 
 def findings_section(session: Session) -> Section:
-    """Give the section: the most promising first; where nothing applies, that."""
+    """Return the section: the most promising first; where nothing applies, that."""
     found = findings(session)
     parts: tuple[Part, ...] = tuple(map(_facts, found))
     if not found:

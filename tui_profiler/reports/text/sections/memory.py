@@ -11,7 +11,7 @@ from tui_profiler.session import Session, Tree
 
 
 def memory_section(session: Session, tree: Tree) -> Section:
-    """Give the peak by its parts, and the largest tensors alive at it."""
+    """Return the peak by its parts, and the largest tensors alive at it."""
     title = "memory"
     if not tree.has_forward:
         return Section(title, "", figure_text.nothing(NO_FORWARD))

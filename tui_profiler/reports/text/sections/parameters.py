@@ -23,7 +23,7 @@ from tui_profiler.session import Session, Tree
 
 
 def parameters_section(session: Session, tree: Tree) -> Section:
-    """Give the totals, the types, the largest tensors, and the statistics where they were asked."""
+    """Return totals, the types, the largest tensors, and the statistics where they were asked."""
     owned = [
         (f"{node.path}.{weight.name}".lstrip("."), weight)
         for node in tree.nodes
@@ -48,7 +48,7 @@ def parameters_section(session: Session, tree: Tree) -> Section:
 
 
 def statistics(session: Session) -> tuple[Part, ...]:
-    """Give what the values are like: nothing, where they were not looked at."""
+    """Return what the values are like: nothing, where they were not looked at."""
     found = session.parameters
     if found is None:
         return ()

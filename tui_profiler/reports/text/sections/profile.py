@@ -28,16 +28,16 @@ from tui_profiler.session import Session, Tree
 
 
 def profile(session: Session, tree: Tree, top: int | None) -> Section:
-    """Give times by layer and the use of the machine; without times, the classes on paper."""
+    """Return times by layer and the use of the machine; without times, the classes on paper."""
     if not tree.has_forward:
         return Section("profile", "", figure_text.nothing(NO_FORWARD))
     tick, why = session.tick, why_no_times(session)
     if tick is None or why:
         parts: tuple[Part, ...] = (
-            *figure_text.nothing(why or "no times have come"),
+            *figure_text.nothing(why or "no times"),
             bounds_grid(session),
         )
-        return Section("profile", "on paper, by FLOP a byte", parts)
+        return Section("profile", "on paper, by FLOP per byte", parts)
     parts = (
         figure_text.facts(*times(session, tick), *_stages(session)),
         *_slowest(session, tree, top or figure_text.MOST_ROWS),
@@ -58,7 +58,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
         ("latency", f"p50 {duration(tick.latency_p50)}{between}p95 {duration(tick.latency_p95)}"),
         ("throughput", throughput(session)),
         ("forwards", counted),
-        ("profiling costs", overhead_words(session.overhead)),
+        ("profiler overhead", overhead_words(session.overhead)),
     ]
 
 
@@ -93,8 +93,8 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
                 _class(found),
             )
         )
-    own_columns = figures(f"own {unit}", f"with parts {unit}", "% own", f"call p50 {unit}", "p95")
-    columns = (names("slowest by themselves"), names("class"), *own_columns, names("bound"))
+    own_columns = figures(f"own {unit}", f"total {unit}", "% own", f"call p50 {unit}", "p95")
+    columns = (names("slowest by self time"), names("class"), *own_columns, names("bound"))
     said: tuple[Part, ...] = (Note(NOT_RANKED),) if is_doubtful else ()
     return (Grid(columns, tuple(rows)), *said)
 
@@ -139,7 +139,7 @@ def _sample(session: Session, sample: Sample) -> list[tuple[str, str]]:
     rows = [
         (
             "threads",
-            figure_text.figure(parallel_efficiency(session), lambda v: f"{share(v)} kept busy"),
+            figure_text.figure(parallel_efficiency(session), lambda v: f"{share(v)} busy"),
         ),
         ("resident", figure_text.figure(sample.process_peak_bytes, lambda v: f"at most {size(v)}")),
         ("cache misses", figure_text.figure(miss_share(sample.counters), share)),

@@ -123,7 +123,7 @@ def short_sections(session: Session, tree: Tree, found: Totals, top: int | None)
             "their own operators and parameters",
             (classes_grid(tree, _MOST_CLASSES),),
         ),
-        Section("operators by intensity", "FLOP a byte, on paper", (bands_grid(tree),)),
+        Section("operators by intensity", "FLOP/byte, on paper", (bands_grid(tree),)),
         _bounds(session),
         layers_section(session, tree, top),
         *_parameters(session, top),
@@ -162,7 +162,7 @@ def _published(model: ModelFacts) -> Rows:
     if model.published_parameters is not None:
         parts.append(f"{thousands(model.published_parameters)} parameters")
     if model.published_gmacs is not None:
-        parts.append(f"{model.published_gmacs:.3f} GMAC an item")
+        parts.append(f"{model.published_gmacs:.3f} GMAC per item")
     return [("published", ", ".join(parts))] if parts else []
 
 
@@ -202,7 +202,7 @@ def _file(file: FileFacts | None) -> Rows:
 
 
 def _parts_of_file(tree: Tree, top: int | None) -> Section:
-    """Return what each part of the file holds, or those that hold most themselves."""
+    """Return what each part of the file holds, or those largest themselves."""
     chosen = list(range(len(tree)))
     if top is not None:
         held = {
@@ -230,7 +230,7 @@ def _parts_of_file(tree: Tree, top: int | None) -> Section:
         depths=tuple(tree.depths[at] for at in chosen) if top is None else (0,) * len(chosen),
         asides=tuple(nodes[at].type for at in chosen),
     )
-    told = "each with everything inside it" if top is None else f"the {len(chosen)} that hold most"
+    told = "each with everything inside it" if top is None else f"the {len(chosen)} largest"
     return Section("layers", told, (grid,))
 
 
@@ -389,7 +389,7 @@ def _gpus(sample: Sample) -> Rows:
             f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "",
             "" if isinstance(gpu.utilisation, Unknown) else f"{share(gpu.utilisation)} busy",
             "" if isinstance(gpu.power_watts, Unknown) else f"{gpu.power_watts:.0f} W",
-            f"held down by {gpu.throttled_by}" if gpu.throttled_by else "",
+            f"throttled by {gpu.throttled_by}" if gpu.throttled_by else "",
         ]
         rows.append(("gpu", f"{gpu.name}  {', '.join(filter(None, parts))}"))
     return rows
@@ -411,7 +411,7 @@ def _energy(session: Session) -> Rows:
 def _joules(found: ForwardEnergy) -> list[str]:
     by = "counted" if found.source == "counter" else "by the integral of power"
     over = f"{three_digits(found.seconds)} s"
-    lines = [f"{energy(found.joules)} a forward, {by} over {over}: {found.name}"]
+    lines = [f"{energy(found.joules)} per forward, {by} over {over}: {found.name}"]
     if isinstance(found.above_idle_joules, Unknown) or isinstance(found.idle_watts, Unknown):
         why = found.idle_watts.reason if isinstance(found.idle_watts, Unknown) else ""
         lines.append(f"{UNAVAILABLE} idle apart: {why}")
@@ -448,7 +448,7 @@ def _parameters(session: Session, top: int | None) -> list[Section]:
     return [
         Section("values of parameters", says(found), (Facts(rows),)),
         _tensors(found, tensors, top),
-        *([Section("worth a look", "", odd)] if odd else []),
+        *([Section("notable", "", odd)] if odd else []),
     ]
 
 
@@ -481,7 +481,7 @@ def _odd(one: TensorStatistics) -> str:
         )
         told += [f"{thousands(rows.outliers)} outlier channels"] * (rows.outliers > 0)
         if alike:
-            told.append(f"{thousands(int(alike))} rows like another")
+            told.append(f"{thousands(int(alike))} near-duplicate rows")
     return f"{one.name}: {', '.join(told)}" if told else ""
 
 

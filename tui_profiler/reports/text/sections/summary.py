@@ -22,7 +22,7 @@ from tui_profiler.session import Session, Tree
 
 
 def summary(session: Session, tree: Tree) -> Section:
-    """Give the model, what it costs, what it takes where it was run, and what holds it back."""
+    """Return the model, what it costs, what it takes where it was run, and what holds it back."""
     model = session.model
     named = f"{model.type} from {model.source}, {model.weights} weights" if model else "unknown"
     parts: tuple[Part, ...] = (
@@ -50,8 +50,8 @@ def _costs(tree: Tree) -> list[tuple[str, str]]:
     ratio = intensity(cost)
     per_byte = UNAVAILABLE if ratio is None else f"{intensity_text(ratio)} FLOP/B"
     return [
-        ("work", f"{figure_text.work(tree)} a forward"),
-        ("bytes moved", f"{size(bytes_moved(cost))} a forward, {per_byte}"),
+        ("work", f"{figure_text.work(tree)} per forward"),
+        ("bytes moved", f"{size(bytes_moved(cost))} per forward, {per_byte}"),
         ("peak memory", _peak(tree)),
     ]
 
@@ -90,7 +90,7 @@ def _most_expensive(session: Session, tree: Tree) -> str:
         of = "the FLOPs" if tree.has_forward else "the parameters"
     name, kind = tree.nodes[node].path or "the model itself", tree.nodes[node].type
     named = f"{name} ({kind})" if kind else name
-    return f"{named}: {share(part)} of {of}, without modules inside"
+    return f"{named}: {share(part)} of {of}, self time"
 
 
 def _own(tree: Tree, node: int, column: Column) -> int:
