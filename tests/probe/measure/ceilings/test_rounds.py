@@ -171,5 +171,60 @@ def test_a_very_busy_machine_measures_three_rounds_of_each() -> None:
     assert len(found["a"]) == LEAST_ROUNDS
 
 
+class Slow:
+    """Gives a figure that takes some seconds of a clock that it turns."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now = 100.0
+        self._seconds = seconds
+
+    def clock(self) -> float:
+        return self.now
+
+    def roof(self) -> Round:
+        self.now += self._seconds
+        return Round(Measured(10.0, GOOD))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds"), [(0.1, [ROUNDS, ROUNDS]), (4.0, [2, 2]), (6.0, [2, 1]), (20.0, [1, 1])]
+)
+def test_on_a_busy_machine_no_roof_is_measured_again_after_the_limit(
+    seconds: float, rounds: list[int]
+) -> None:
+    slow, between = Slow(seconds), list[str]()
+    found = in_rounds(
+        {"a": slow.roof, "b": slow.roof},
+        between=lambda: between.append("-"),
+        limit_seconds=15.0,
+        clock=slow.clock,
+    )
+    assert [len(found[name]) for name in "ab"] == rounds
+    # What is done between two rounds belongs to a round that begins.
+    assert len(between) == max(rounds) - 1
+
+
+def test_what_is_done_between_rounds_is_not_in_the_limit() -> None:
+    slow = Slow(0.4)
+
+    def between() -> None:
+        slow.now += 100.0
+
+    found = in_rounds({"a": slow.roof}, between=between, limit_seconds=15.0, clock=slow.clock)
+    assert len(found["a"]) == ROUNDS
+
+
+@pytest.mark.parametrize("rounds", range(1, LEAST_ROUNDS))
+def test_a_roof_cut_short_by_the_limit_is_not_good_enough(rounds: int) -> None:
+    found = of_rounds(made(*[100.0] * rounds), planned=ROUNDS)
+    assert found.figure == 100.0
+    assert found.quality is not None
+    why = f"the machine was busy: {rounds} of {ROUNDS} rounds in 15 s"
+    assert found.quality.why_not_good == why
+    enough = of_rounds(made(*[100.0] * LEAST_ROUNDS), planned=ROUNDS)
+    assert enough.quality is not None
+    assert not enough.quality.why_not_good
+
+
 def test_what_was_stolen_is_a_share_of_all_cores() -> None:
     assert 0 <= StealClock().share() <= 1

@@ -383,10 +383,11 @@ def measure_ceilings(
         if wanted is None or convolutions.get(name, name) in wanted
     }
     # On a GPU nothing interferes that another round would be free of.
-    rounds = in_rounds(wanted_roofs, ROUNDS if where.type == "cpu" else 1, between)
+    planned = ROUNDS if where.type == "cpu" else 1
+    rounds = in_rounds(wanted_roofs, planned, between)
     stolen = steal.share()
     measured = {
-        name: of_rounds(rounds[name], stolen, is_time=name == OPERATOR)
+        name: of_rounds(rounds[name], stolen, planned=planned, is_time=name == OPERATOR)
         if name in rounds
         else _NOT_MEASURED
         for name in roofs

@@ -8,7 +8,9 @@
    single odd round sets it. It is good where the best three of them agree within
    ``MOST_BETWEEN_ROUNDS``: so far the figure is known. On a busy machine a round takes long: once
    all roofs took ``ENOUGH_SECONDS`` there are no more rounds of one of which three agree within
-   ``SETTLED``, and once they took ``MOST_SECONDS`` of none that was measured three times.
+   ``SETTLED``, and once they took ``MOST_SECONDS`` of none that was measured three times. After
+   ``LIMIT_SECONDS`` nothing is measured that has one round already; a roof that has fewer than
+   ``LEAST_ROUNDS`` then is not good enough, and says so.
 3. Rounds of all threads count before those of one thread, whose rate is multiplied. Where both are
    good and differ by more than ``MOST_BETWEEN_WAYS``, neither is believed.
 4. Two kernels that differ by more than ``MOST_BETWEEN_KERNELS`` were not held back by the machine
@@ -35,6 +37,8 @@ LEAST_ROUNDS = 3
 MOST_BETWEEN_ROUNDS = 1.15
 SETTLED = 1.05
 ENOUGH_SECONDS, MOST_SECONDS = 3.0, 8.0
+LIMIT_SECONDS = 15.0
+"""Wall time after the first round of each roof; a quiet machine takes 4 s."""
 MOST_BETWEEN_WAYS = 1.25
 MOST_BETWEEN_KERNELS = 1.6
 MOST_STOLEN = 0.05
@@ -64,6 +68,8 @@ def in_rounds(
     *,
     enough_seconds: float = ENOUGH_SECONDS,
     most_seconds: float = MOST_SECONDS,
+    limit_seconds: float = LIMIT_SECONDS,
+    clock: Callable[[], float] = perf_counter,
 ) -> dict[str, list[Round]]:
     """Return the rounds of each roof, measured in turn.
 
@@ -73,32 +79,39 @@ def in_rounds(
         between: is called between any two of them.
         enough_seconds: after which a roof that is clear is not measured again.
         most_seconds: after which none is that was measured ``LEAST_ROUNDS`` times.
+        limit_seconds: after which none is that was measured once.
+        clock: seconds of wall time.
     """
     found: dict[str, list[Round]] = {name: [] for name in roofs}
     spent = 0.0
     for turn in range(rounds):
         is_long = spent > enough_seconds
         left = [name for name in roofs if not (is_long and _is_settled(found[name]))]
-        if turn >= LEAST_ROUNDS and spent > most_seconds:
+        if (turn >= LEAST_ROUNDS and spent > most_seconds) or (turn and spent > limit_seconds):
             break
         if turn and left:
             between()
-        began = perf_counter()
+        began = clock()
         for name in left:
+            if turn and spent + clock() - began > limit_seconds:
+                break
             found[name].append(roofs[name]())
-        spent += perf_counter() - began
+        spent += clock() - began
     return found
 
 
-def of_rounds(rounds: Sequence[Round], stolen: float = 0.0, *, is_time: bool = False) -> Measured:
+def of_rounds(
+    rounds: Sequence[Round], stolen: float = 0.0, *, planned: int = 1, is_time: bool = False
+) -> Measured:
     """Return a roof and its quality, by rules 2 to 5.
 
     Args:
-        rounds: at least one; where it is the only one it is the roof as it is.
+        rounds: at least one; where no other was planned it is the roof as it is.
         stolen: share of the cores' time that other virtual machines took meanwhile.
+        planned: rounds, had there been time for all.
         is_time: whether less is better.
     """
-    if len(rounds) == 1:
+    if len(rounds) == 1 == planned:
         return rounds[0].measured
     every = _fastest_first(rounds, is_time=is_time)
     if not every:
@@ -107,7 +120,8 @@ def of_rounds(rounds: Sequence[Round], stolen: float = 0.0, *, is_time: bool = F
     counted = _counted(good)
     at = (counted or every)[:_AT_RANK][-1]
     why = (
-        _too_few(every, counted, len(rounds))
+        _cut_short(len(rounds), planned)
+        or _too_few(every, counted, len(rounds))
         or _ways_differ(good)
         or _rounds_differ(counted)
         or _kernels_differ(counted)
@@ -158,6 +172,12 @@ def _is_settled(rounds: Sequence[Round]) -> bool:
         return False
     # So is a time, of which the slowest come first here.
     return counted[0].speed <= SETTLED * counted[LEAST_ROUNDS - 1].speed
+
+
+def _cut_short(rounds: int, planned: int) -> str:
+    if rounds >= min(LEAST_ROUNDS, planned):
+        return ""
+    return f"the machine was busy: {rounds} of {planned} rounds in {LIMIT_SECONDS:.0f} s"
 
 
 def _too_few(every: Sequence[_Known], counted: Sequence[_Known], rounds: int) -> str:
