@@ -28,6 +28,7 @@ State: TypeAlias = Literal["measured", "on paper", "failed", "not reached"]
 
 LEAST_FOR_P95 = 20
 """Forwards: of fewer, the 95th percentile is between the two longest."""
+_NO_ITEMS = Unknown("its inputs have no batch axis")
 
 
 class Axis(Struct, frozen=True):
@@ -144,6 +145,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
     measured = tick is not None and not why_no_times(session)
     few = Unknown(f"{tick.forwards if tick else 0} forwards, {LEAST_FOR_P95} needed")
     energy = forward_energy(session) if measured else why
+    has_items = model is not None and model.batch is not None
     return Visit(
         place=place,
         round=turn,
@@ -152,7 +154,9 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
         latency_p95=(tick.latency_p95 if tick.forwards >= LEAST_FOR_P95 else few)
         if tick and measured
         else why,
-        items_per_second=tick.per_second if tick and measured else why,
+        items_per_second=(tick.per_second if has_items else _NO_ITEMS)
+        if tick and measured
+        else why,
         forwards=tick.forwards if tick and measured else 0,
         paper_bytes=compared.peak.predicted if compared else Unknown("its peak is not predicted"),
         is_least=compared is not None and compared.is_least,
@@ -197,7 +201,7 @@ def _result(point: Point, visits: list[Visit]) -> Result:
     medians = [value for visit in good if (value := known(visit.latency_p50)) is not None]
     joules = _middle(good, "joules")
     items = good[0].items if good else None
-    each: Figure = Unknown("its inputs have no batch axis")
+    each: Figure = _NO_ITEMS
     if items is not None:
         each = joules if isinstance(joules, Unknown) else joules / items
     return Result(

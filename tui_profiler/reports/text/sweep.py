@@ -146,6 +146,7 @@ def _reasons(found: tuple[Result, ...], has_energy: bool) -> list[str]:
         return _why("p50", [one.latency_p50 for one in good])
     columns = [
         ("p95", [one.latency_p95 for one in good]),
+        ("items/s", [one.items_per_second for one in good]),
         ("process", [one.process_bytes for one in good]),
         ("energy", [] if has_energy else [one.joules for one in good]),
     ]
