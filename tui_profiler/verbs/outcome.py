@@ -52,8 +52,11 @@ def complaint(session: Session, *, debug: bool) -> tuple[str, ...]:
 def failure(session: Session) -> Failed | None:
     """Return what went wrong as a value: what was told, or how the worker ended."""
     died = _died(session)
-    if session.failure is not None or died is None:
-        return session.failure
+    if session.failure is not None:
+        found = session.failure
+        return replace(found, remedies=not_so_already(found.remedies, session))
+    if died is None:
+        return None
     what, *others = _of_death(died, session)
     commands = (line.removeprefix("try ") for line in others if line.startswith("try "))
     stage = next((r.stage for r in reversed(session.stages) if r.seconds is None), "worker")
@@ -109,7 +112,8 @@ def _instead(ended: Ended, session: Session) -> str:
     if ended.code == -signal.SIGKILL and ended.out_of_memory is False:
         return "it again"
     model = session.model
-    smaller = "" if model is not None and model.batch == 1 else "with a smaller --batch, or "
+    is_least = model is not None and model.batch in (None, 1)
+    smaller = "" if is_least else "with a smaller --batch, or "
     if session.tree is not None:
         return f"it again {smaller}without --measure"
     return f"it again {smaller or 'with '}--device meta: costs only, nothing is run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -226,9 +227,12 @@ def test_too_little_memory_has_its_own_remedy() -> None:
             x.numpy()
             return torch.empty(1 << 60)
 
-    failed = failure(Huge(), inputs_of(torch.zeros(1))).failed
+    def commands(batch: int | None) -> list[str]:
+        inputs = replace(inputs_of(torch.zeros(batch or 1)), batch=batch)
+        return [one.command for one in failure(Huge(), inputs).failed.remedies]
 
-    assert failed.remedies[0].command == "--batch 1"
+    assert commands(2) == ["--batch 1", "--device meta"]
+    assert commands(1) == commands(None) == ["--device meta"]
 
 
 class InAThread(torch.nn.Module):

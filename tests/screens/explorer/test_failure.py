@@ -24,6 +24,7 @@ from tui_profiler.messages import (
 from tui_profiler.queries.panel.failure import still_known, trouble
 from tui_profiler.queries.panel.phrases import last_events
 from tui_profiler.session import EMPTY, Session
+from tui_profiler.verbs import outcome
 
 HINT = "x tries the marked line"
 OUT_OF_MEMORY = Failed(
@@ -163,7 +164,7 @@ def test_a_worker_killed_by_someone_else_has_no_remedy_for_memory():
     assert "--no-run" not in said
 
 
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("batch", [None, 1, 2])
 def test_a_remedy_that_is_so_already_is_left_out(batch):
     facts = replace(live().model, batch=batch)
     remedies = (Remedy("--batch 1", "the least memory"), Remedy("--no-run", "costs only"))
@@ -171,8 +172,12 @@ def test_a_remedy_that_is_so_already_is_left_out(batch):
         found = trouble(folded((facts, message), live()))
         assert found is not None
         commands = [remedy.command for remedy in found.remedies]
-        assert ("--batch 1" in commands) is (batch > 1)
+        assert ("--batch 1" in commands) is (batch == 2)
         assert "--no-run" in commands
+        value = outcome.failure(folded((facts, message), live()))
+        assert value is not None
+        said = any("--batch" in remedy.command for remedy in value.remedies)
+        assert said is (batch == 2)
 
 
 def test_an_attached_program_that_is_gone_is_no_worker_and_cannot_be_restarted():

@@ -125,8 +125,10 @@ def with_limit(failed: Failed, error: BaseException) -> Failed:
     is_told = wanted is None or _gib(wanted) in failed.what
     why = limit if is_told else f"{_gib(wanted or 0)} more was requested; {limit}"
     remedies = {one.command: one for one in failed.remedies}
+    # Before a model is loaded its batch takes no memory; a failed trace knows its own batch.
+    has_batch = failed.stage not in ("load model", "initialise", "trace")
     for remedy in (
-        Remedy("--batch 1", "the least memory"),
+        *((Remedy("--batch 1", "the least memory"),) if has_batch else ()),
         Remedy("--device meta", "traces without memory for parameters"),
         Remedy("--memory-limit none", "no limit; if memory runs out, the kernel kills the process"),
     ):

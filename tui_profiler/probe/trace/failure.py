@@ -101,7 +101,9 @@ def refused(what: str, remedy: Remedy) -> TraceError:
 
 def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or wanted_memory(error):
-        return (Remedy("--batch 1", "the least memory"),)
+        # Without a batch axis the option is refused, and at 1 it changes nothing.
+        smaller = (Remedy("--batch 1", "the least memory"),) if (inputs.batch or 1) > 1 else ()
+        return (*smaller, Remedy("--device meta", "traces without memory for parameters"))
     if isinstance(error, RecursionError):
         deeper = "in the file that makes it: its modules nest deeper than Python goes by itself"
         return (Remedy("sys.setrecursionlimit(20_000)", deeper),)

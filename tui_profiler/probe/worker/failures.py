@@ -33,6 +33,8 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
     if isinstance(carried, Failed):
         return carried
     wanted = wanted_memory(error)
+    # Before a model is loaded its batch takes no memory.
+    has_batch = stage not in ("load model", "initialise")
     where = _running_module(error.__traceback__, root) if root is not None else ""
     if isinstance(error, MemoryError):
         # Python 3.13 and later parse the source for a traceback, in the memory that the locals of
@@ -43,7 +45,7 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
         what=f"out of memory: wanted {wanted} more" if wanted else one_line(error),
         where=where,
         at=_line_of_the_model(error.__traceback__),
-        remedies=(Remedy("--batch 1", "the least memory"),) if wanted else (),
+        remedies=(Remedy("--batch 1", "the least memory"),) if wanted and has_batch else (),
         traceback="".join(traceback.format_exception(error))[-20_000:],
     )
 

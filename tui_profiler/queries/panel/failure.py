@@ -83,8 +83,9 @@ def not_so_already(remedies: tuple[Remedy, ...], session: Session) -> tuple[Reme
     """Return the remedies that would change something: not ``--batch 1`` at batch 1."""
     model, loop = session.model, session.loop
     already: set[str] = set()
-    if model is not None and model.batch is not None:
-        already.add(f"--batch {model.batch}")
+    if model is not None:
+        # Without a batch axis the option is refused.
+        already.add("--batch 1" if model.batch is None else f"--batch {model.batch}")
     if model is not None:
         already.add(f"--device {model.device}")
     if loop is not None and loop.detail.startswith("not run"):
