@@ -207,8 +207,9 @@ def test_the_least_time_of_an_operator_is_that_of_one() -> None:
 @pytest.mark.parametrize(
     ("cache", "free", "size"),
     [
-        (32 * MIB, 2**34, 64 * MIB),
-        (100 * MIB, 2**34, 100 * MIB),
+        (8 * MIB, 2**34, 64 * MIB),
+        (32 * MIB, 2**34, 128 * MIB),
+        (100 * MIB, 2**34, 400 * MIB),
         (32 * MIB, 16 * 40 * MIB, 40 * MIB),
         (32 * MIB, 16 * 32 * MIB, 32 * MIB),
         (32 * MIB, 16 * 32 * MIB - 16, 0),

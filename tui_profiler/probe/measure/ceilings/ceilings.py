@@ -72,7 +72,7 @@ LEAST_RAISED = 1.05
 _WIDE = "float32"
 _BEST = 2
 """Of ``_rank``."""
-_METHOD = "rounds and convolutions"
+_METHOD = "rounds and convolutions, copies past the caches"
 """Of measuring: figures that were measured otherwise are not read."""
 
 
