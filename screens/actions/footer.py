@@ -28,7 +28,7 @@ def explorer_bar(
     if session.playback is not None:
         play = footer(keys, "play", narrow=narrow)
         if not session.playback.is_playing:
-            play = tuple((key, "play" if label == "halt" else label) for key, label in play)
+            play = tuple((key, "play" if label == "pause" else label) for key, label in play)
         taken = [key for key, _ in play]
         left = (*play, *((key, label) for key, label in left if key not in taken))
     elif trouble(session) is not None:

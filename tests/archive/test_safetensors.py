@@ -113,10 +113,13 @@ REFUSED = {
     "a text for a shape": (file_of({"w": entry(shape="1")}), "no valid shape"),
     "2**64 elements": (file_of({"w": entry(shape=[2**32, 2**32])}), "2\\*\\*62 elements"),
     "no object": (file_of({"w": 4}), "is not a JSON object"),
-    "metadata that is a list": (file_of({"__metadata__": [1]}, 0), "__metadata__ is not JSON"),
+    "metadata that is a list": (
+        file_of({"__metadata__": [1]}, 0),
+        "__metadata__ is not a JSON object",
+    ),
     "metadata that is a number": (
         file_of({"__metadata__": {"a": 1}}, 0),
-        "something else than text",
+        "values that are not text",
     ),
     "NaN": (file_of('{"w":NaN}'), "NaN, which is not JSON"),
     "no UTF-8": (struct.pack("<Q", 9) + b'{"\xff\xfe":1}' + bytes(4), "not in UTF-8"),

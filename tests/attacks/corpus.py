@@ -752,7 +752,7 @@ def _saved(corpus: Corpus) -> None:
     }
     for name, member, says in (
         ("saved.pt", "data.pkl", "open"),
-        ("saved_capitals.pt", "DATA.PKL", "no model that is known"),
+        ("saved_capitals.pt", "DATA.PKL", "not a known model format"),
     ):
         without = {key: content for key, content in members.items() if key != "data.pkl"}
         corpus.add(name, packed({**without, member: _pickled(corpus.canary(name))}), says)

@@ -24,7 +24,7 @@ def test_a_model_opened_again_is_there_before_torch_is(start: Start) -> None:
     again.wait_for("on paper, remembered")
     assert b"loading" not in again.raw[: again.raw.index(b"on paper")], "a frame without it"
     # The rows of one frame are written one after another.
-    shown = again.wait_for(lambda text: "remembered from a moment ago" in text.split("\n")[0])
+    shown = again.wait_for(lambda text: "cached a moment ago" in text.split("\n")[0])
     header = shown.split("\n")[0]
     assert "import torch" in header or "loading" in header
     assert "MMAC" in header

@@ -284,7 +284,7 @@ def test_a_newer_format_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"PK\x03\x04" + b"\0" * 100, b"hello", b"\0" * 10_000])
 def test_another_file_is_refused(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(RecordingError, match="no recording"):
+    with pytest.raises(RecordingError, match="not a recording"):
         opened(tmp_path, data)
 
 

@@ -59,9 +59,7 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
     assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
-    title = (
-        "worst self differences by time per forward -- modules by themselves, p50 of 100 forwards"
-    )
+    title = "worst self differences by time per forward -- without children, p50 of 100 forwards"
     worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
@@ -131,7 +129,7 @@ def test_times_that_are_not_ranked_are_marked_everywhere() -> None:
     layers = found["layers"]
     assert isinstance(layers, list)
     doubts = {layer["path"]: layer["seconds"]["doubt"] for layer in layers}
-    assert doubts["body.neck"] == "A: its own and its children's times make 10 % of it"
+    assert doubts["body.neck"] == "A: self time and children add up to 10 % of it"
     assert doubts["stem"] is None
 
 
@@ -227,7 +225,7 @@ def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
         _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
         _with(report, layers=None, failure={"what": "no memory"}): "failed: no memory",
         text + text: "holds several reports, and one is compared",
-        text[: len(text) // 2]: "is not JSON",
+        text[: len(text) // 2]: "is not a JSON report",
         text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "no figure",
         text.replace('"total_macs":', '"total_macs":NaN,"x":'): "no figure",
         text.replace('"total_macs":', '"total_macs":1e999,"x":'): "no figure",

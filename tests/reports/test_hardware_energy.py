@@ -113,7 +113,7 @@ def test_the_table_tells_machine_and_energy() -> None:
         "  cache misses     25 % of references",
         "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % of it fragmented",
         "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W",
-        "  energy           100 mJ a forward, counted over 10.0 s: processor packages",
+        "  energy           100 mJ per forward, counted over 10.0 s: processor packages",
         "                   60.0 mJ above the 40.0 W of the idle machine",
         "                   190 KFLOP a joule",
         "                   1e-05 g of CO₂ at 360 g/kWh, Germany 2023",

@@ -290,8 +290,8 @@ def test_the_energy_of_a_forward_and_of_an_item_differ() -> None:
 def test_what_was_integrated_is_not_said_to_be_counted() -> None:
     integrated = replace(totals(), source="power")
     found = energy(energy=(integrated,))
-    assert found["forward"]["provenance"] == "integrated power"
-    assert found["counters"][0]["provenance"] == "integrated power"
+    assert found["forward"]["provenance"] == "integral of power"
+    assert found["counters"][0]["provenance"] == "integral of power"
     assert energy()["counters"][0]["provenance"] == "counter"
 
 

@@ -75,7 +75,7 @@ def test_a_table_says_that_weights_are_random_and_what_is_odd(
     lines = table(session, columns=columns)
     assert max(map(width, lines)) <= columns
     text = "\n".join(lines)
-    assert "random weights" in text
+    assert "random" in text
     assert "1 NaN" in text
     assert "1 of 2 channels dead" in text
     assert "\x1b" not in text

@@ -26,9 +26,9 @@ OUT_OF_MEMORY = {AT[16]: "run: out of memory: wanted 40 GiB more"}
 
 TEXT = """\
 net.py:build  sweep of batch  Net from net.py, random weights, cpu
-a worker for each visit; 2 rounds, every second one in reverse order; 4 s a point
+a worker for each visit; 2 rounds, in alternating order; 4 s a point
 
-points -- latency per forward, items/s and peak memory, measured
+points -- latency of a forward, items/s and peak memory, measured
   batch       p50       p95   apart  items/s                  on paper   process
       1   1.13 ms   1.35 ms   2.0 %      889  ━━━━╸           0.98 KiB   512 MiB
       2   1.25 ms   1.50 ms   2.0 %    1.60K  ━━━━━━━━        1.95 KiB   512 MiB
@@ -56,7 +56,7 @@ def test_the_table_tells_growth_and_knee() -> None:
 
 def test_the_plot_has_a_mark_for_every_point() -> None:
     text = table(swept())
-    plot = text[text.index("latency, by batch") : text.index("growth with")]
+    plot = text[text.index("latency, by batch") : text.index("scaling with")]
     assert plot.count("●") == 2 * 5
 
 

@@ -89,7 +89,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  latency          p50 1.00 ms  p95 2.00 ms",
         "  throughput       800 items/s",
         "  forwards         100, and 3 to warm up",
-        "  profiler overhead  0.8 % (0.2 % to 1.4 %)",
+        "  overhead         0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
         "  resident         – this recording is older than the figure",
         "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
@@ -112,7 +112,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
 def test_profiling_never_costs_less_than_nothing(overhead: Overhead, said: str) -> None:
     session = folded((*MEASURED, overhead))
     for lines in (table(session, columns=100), full_text(session, columns=100).splitlines()):
-        line = next(line for line in lines if "profiler overhead" in line)
+        line = next(line for line in lines if "overhead" in line)
         assert line.endswith(said)
         assert "−" not in line
 
@@ -149,7 +149,7 @@ def test_a_time_that_varies_much_is_marked_and_not_ranked() -> None:
 
 def test_the_most_expensive_are_named_by_their_paths() -> None:
     lines = section("layers", top=2)
-    assert lines[0] == "layers -- the 2 most expensive, child modules not counted, by time"
+    assert lines[0] == "layers -- the 2 that cost most by themselves, by time"
     assert [line.split()[0] for line in lines[2:]] == ["conv", "fc"]
 
 

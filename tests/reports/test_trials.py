@@ -37,7 +37,7 @@ FOLDED = TrialResult(
     *(1.25, 1.2, 1.3, 20, OutputError(1e-5, 2.5e-6, 1000), "", 0.5, "", 1),
 )
 BATCHED = TrialResult(
-    *("larger-batch", WHOLE_MODEL, "measured", 9.5, "", "4 items in a call instead of 1"),
+    *("larger-batch", WHOLE_MODEL, "measured", 9.5, "", "4 items per call instead of 1"),
     *(TrialSide(0.1, 1, 1e6, 1e6), TrialSide(0.2, 4, 3e6, 1e6)),
     *(2.0, None, None, 3, OutputError(0.0, 0.0, 0, others_differ=2, again=0.5)),
 )
@@ -123,7 +123,7 @@ def test_reasons_and_verdicts_are_told_below() -> None:
         (("try",), "Missing argument 'MODEL...'"),
         (("try", "demo:cnn", "--kind", "magic"), "'magic' is not one of 'fold-conv-bn'"),
         (("try", "demo:cnn", "--seconds", "0"), "0.0 is not in the range"),
-        (("try", "demo:cnn", "--no-run"), "Trials run the model and --no-run forbids it"),
+        (("try", "demo:cnn", "--no-run"), "try runs the model: omit --no-run"),
         (("try", "demo:cnn", "--output", "/no/such/file"), "--output /no/such/file cannot be"),
     ],
 )

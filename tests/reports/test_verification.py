@@ -56,7 +56,7 @@ checks -- compared with others
   holds         published     GMACs of one item equal to 3 decimals
   holds         flop_counter  parameters equal
   holds         flop_counter  MACs (its FLOPs / 2) equal
-                              but for aten.addmm: 0 there, 2,560 of ours
+                              except aten.addmm: 0 there, 2,560 of ours
   not compared  fvcore        MACs (what it calls FLOPs) within 0.1%
                               fvcore is not installed: pip install
                               'tui-profiler[fvcore]'

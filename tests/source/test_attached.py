@@ -126,9 +126,9 @@ def hello(version: int = WIRE_VERSION) -> bytes:
     ("said", "why"),
     [
         (hello(WIRE_VERSION + 1), "speaks version"),
-        (encode(LoopState("running", 0.0)), "does not say who it is"),
-        (b"\xff" * 64, "another language"),
-        (b"HTTP/1.1 200 OK\r\n" * 40_000, "another language"),
+        (encode(LoopState("running", 0.0)), "it sent no greeting"),
+        (b"\xff" * 64, "not the protocol of tui-profiler"),
+        (b"HTTP/1.1 200 OK\r\n" * 40_000, "not the protocol of tui-profiler"),
     ],
 )
 def test_who_is_no_program_of_ours_is_refused_with_the_reason(
@@ -224,7 +224,7 @@ async def test_a_program_elsewhere_is_followed_whatever_the_shell_there_prints(
         ("echo \"Error: No such command 'relay'.\" >&2; exit 2", "older", "same version"),
         (
             'printf "\\0tui-profiler relay 1\\n"; sleep 0.2; printf "\\0\\0\\0\\1x"',
-            "language",
+            "not the protocol",
             "same",
         ),
         ("exit 0", "hung up", "attach --list"),

@@ -291,7 +291,7 @@ async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:
     only_file(cache).write_bytes(b"?")
     first, *rest = await told(Remembering(Recorded(TRACED, ends=True), SPEC))
     assert isinstance(first, Printed)
-    assert "what is remembered cannot be used" in first.text
+    assert "the cached tree cannot be used" in first.text
     assert rest == list(TRACED)
 
 
@@ -332,7 +332,7 @@ async def test_a_tree_that_cannot_be_kept_is_told_before_any_figure_and_once() -
         said = await told(Remembering(Recorded(messages, ends=True), SPEC))
         printed = [one.text for one in said if isinstance(one, Printed)]
         assert len(printed) == 1
-        assert "this tree will not be remembered" in printed[0]
+        assert "this tree is not cached" in printed[0]
 
 
 async def test_a_trace_that_did_not_end_is_not_kept(cache: Path) -> None:

@@ -225,7 +225,7 @@ def test_a_recording_and_a_report_of_the_same_are_the_same(
         (("resnet50", "resnet50 vgg16"), 2, "unexpected extra argument"),
         (("resnet50", "resnet50 'x"), 2, "is not written as a command line"),
         (("resnet50", ""), 2, "A side of the comparison is empty"),
-        (("resnet50", "vgg16 --no-run", "--measure", "1"), 2, "leave out one"),
+        (("resnet50", "vgg16 --no-run", "--measure", "1"), 2, "exclude each other"),
         (("resnet50", "vgg16", "--output", "/nowhere/x"), 2, "cannot be written"),
     ],
 )
@@ -278,6 +278,6 @@ def test_a_real_model_is_measured_against_a_report(
     assert totals["total_macs"]["ratio"] == 4 * 64 * 32 / 4089184256
     latency, rate = totals["latency.p50_s"]["b"], totals["throughput.per_s"]["b"]
     assert 0 < latency < 0.1
-    # Four items a forward. Pauses between turns do not count: with them it were a thousandth.
+    # Four items per forward. Pauses between turns do not count: with them it were a thousandth.
     assert 0.005 < rate / 4 * latency < 1.1
     assert done.stderr.count("measuring") == 1

@@ -75,6 +75,6 @@ def test_hostile_names_are_safe(name: str) -> None:
 def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.onnx").write_text("mine")
     assert main(["onnx", "demo:cnn", "-o", str(tmp_path / "m.onnx")]) == 2
-    assert "is there already: --force writes over it" in capsys.readouterr().err
+    assert "exists already: --force overwrites it" in capsys.readouterr().err
     assert main(["onnx", "demo:cnn"]) == 2
     assert "Missing option '--output'" in capsys.readouterr().err

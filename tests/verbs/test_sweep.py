@@ -93,7 +93,7 @@ async def test_each_point_is_asked_for_in_each_round_with_its_part_of_the_second
     assert [spec.batch for spec in workers.asked] == [*BATCHES, *reversed(BATCHES)]
     assert {spec.seconds for spec in workers.asked} == {2.0}
     assert [one.state for one in results(found)] == ["measured"] * 5
-    assert lines[0] == "1/10 batch 1: 1.00 ms a forward; about 0m 09s left"
+    assert lines[0] == "1/10 batch 1: 1.00 ms per forward; about 0m 09s left"
     assert exit_code(found) == 0
 
 

@@ -226,11 +226,11 @@ def test_progress_tells_how_far_it_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["demo:cnn", "--shard", "0/2"], "--shard goes with --all"),
-        (["demo:cnn", "--jobs", "2"], "--jobs goes with --all"),
-        (["--all", "demo"], "give --output DIR"),
-        (["--all", "demo", "demo:cnn", "--output", "x"], "leave out MODEL"),
-        (["--all", "demo", "--output", "/dev/null"], "is no folder"),
+        (["demo:cnn", "--shard", "0/2"], "--shard needs --all"),
+        (["demo:cnn", "--jobs", "2"], "--jobs needs --all"),
+        (["--all", "demo"], "needs --output DIR"),
+        (["--all", "demo", "demo:cnn", "--output", "x"], "excludes MODEL"),
+        (["--all", "demo", "--output", "/dev/null"], "is not a directory"),
         (["--all", "demo", "--output", "x", "--format", "csv"], "leave out --format"),
         (["--all", "nothing", "--output", "x"], "Invalid value for '--all'"),
     ],
@@ -268,7 +268,7 @@ def test_a_folder_in_a_file_is_refused_before_anything_starts(
     (tmp_path / "file").touch()
     assert main(["report", "--all", "demo", "--output", str(tmp_path / "file" / "zoo")]) == 2
     captured = capsys.readouterr().err
-    assert "is no folder and cannot be made one" in " ".join(captured.split())
+    assert "is not a directory and cannot be created" in " ".join(captured.split())
 
 
 async def test_a_forked_worker_s_report_is_that_of_a_process_of_its_own(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_a_forked_worker_s_report_is_that_of_a_process_of_its_own(tmp_path
         )
     died, forked = kept
     assert died.what == (
-        "the worker ended by itself with exit code 3 during load model; its last words: no width"
+        "the worker ended with exit code 3 during load model; its last words: no width"
     )
     reports = [json.loads(keep(one, tmp_path).read_text()) for one in (started, forked)]
     for report in reports:

@@ -68,12 +68,12 @@ def test_what_is_no_model_is_refused_in_a_sentence_and_nothing_hangs(tmp_path: P
     (tmp_path / "gone.pt").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "pipe.pt")
     assert said(tmp_path, "empty.pt") == "empty.pt is empty"
-    assert "no model that is known" in said(tmp_path, "noise.pt")
+    assert "not a known model format" in said(tmp_path, "noise.pt")
     assert said(tmp_path, "cut.pt").startswith("cut.pt ")
     assert said(tmp_path, "bare.d").startswith("bare.d ")
     assert "gone" in said(tmp_path, "gone.pt")
     assert "pipe" in said(tmp_path, "pipe.pt")
-    assert "there is no file absent.pt" in said(tmp_path, "absent.pt")
+    assert "no file absent.pt" in said(tmp_path, "absent.pt")
     if Path("/dev/zero").exists():
         assert "a device" in said(tmp_path, "/dev/zero")
 

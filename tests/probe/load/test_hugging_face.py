@@ -152,7 +152,7 @@ def test_an_index_names_no_file_elsewhere(tmp_path: Path) -> None:
 
 def test_a_name_is_not_downloaded_unasked() -> None:
     error = refused("hf:bert-base-uncased")
-    assert "not downloaded unasked" in error.failed.what
+    assert "only downloaded with --weights" in error.failed.what
     assert error.failed.bad_argument
     assert error.failed.remedies[0].command == "--weights DEFAULT"
 

@@ -148,8 +148,8 @@ HOSTILE = [
     (HEAD + "activation: __import__('os').system('touch canary')\n", "activation"),
     (HEAD + "activation: nn.ReLU(__import__('os').system('touch canary'))\n", "activation"),
     (HEAD + "activation: nn.init.zeros_(1)\n", "activation"),
-    (HEAD.replace("Conv,", "load_checkpoint,"), "no layer"),
-    (HEAD.replace("Conv,", "torch.hub.load,"), "no layer"),
+    (HEAD.replace("Conv,", "load_checkpoint,"), "not a layer"),
+    (HEAD.replace("Conv,", "torch.hub.load,"), "not a layer"),
     (HEAD.replace("Conv,", "'\x1b[2J',"), "cannot be read"),
     (HEAD.replace("Detect, [nc]", "Conv, [8]"), "ends in Conv"),
     (HEAD.replace("[8, 3, 2]", "[eight, 3, 2]"), "cannot be built"),
@@ -174,7 +174,7 @@ def test_a_file_runs_nothing_but_layers(tmp_path, monkeypatch, text, said) -> No
     [
         ({"model": "yolov88n.yaml"}, "there is no file", "tui-profiler yolov8n.yaml"),
         ({"model": "yolov8n.yaml", "weights": "DEFAULT"}, "loading it runs code", "--trust"),
-        ({"model": "yolov8n.yaml", "weights": "absent.pt"}, "there is no file absent.pt", ""),
+        ({"model": "yolov8n.yaml", "weights": "absent.pt"}, "no file absent.pt", ""),
         ({"model": "yolov8n.yaml", "arguments": '{"cfg": "x"}'}, "takes nc", "nc"),
     ],
 )

@@ -259,7 +259,7 @@ def test_what_is_stored_in_few_bits_is_not_advised_to_take_more() -> None:
     assert width(ways, "float16", 2000, 1000).bits == 8.1
     stays = width(ways, "int8", 1000, 1000)
     assert (stays.bits, stays.saved_bytes) == (8.0, 0)
-    assert stays.why == "the best has 20.0 dB: it stays as it is"
+    assert stays.why == "the best has 20.0 dB: no change"
 
 
 @pytest.mark.parametrize("cut", [1, 37, 500])

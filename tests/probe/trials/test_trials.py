@@ -140,7 +140,7 @@ def test_an_item_of_a_larger_batch_is_what_counts(results: dict[TrialKind, Trial
     assert result.changed is not None
     items = result.changed.items
     assert items in (2, 4, 8, 16)
-    assert result.detail == f"{BATCH * items} items in a call instead of {BATCH}"
+    assert result.detail == f"{BATCH * items} items per call instead of {BATCH}"
     whole = items * result.baseline.seconds / result.changed.seconds
     assert result.speedup == pytest.approx(whole, rel=0.9)
 

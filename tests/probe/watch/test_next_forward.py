@@ -92,7 +92,8 @@ def test_a_loop_is_recorded_no_further_and_leaves_nothing() -> None:
     assert found is not None
     assert found.hearing is None
     assert found.gave_up == (
-        f"its forward goes on, and has run net {LOOP_CALLS} times: that may be the model to watch"
+        f"its forward is still running, and has called net {LOOP_CALLS} times:"
+        " that may be the model to watch"
     )
     assert modes() == 0
     assert nn.Module.__call__ is TORCHS_OWN

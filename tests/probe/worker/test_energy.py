@@ -46,7 +46,7 @@ async def test_a_worker_tells_the_energy_of_a_forward_and_answers_for_replays() 
         conversation.source.send(ReplayNode(op))
         session = await conversation.until(lambda now: bool(now.replays))
         [refused] = session.replays
-        assert refused.why_none.startswith("an operator does not run by itself")
+        assert refused.why_none.startswith("an operator cannot run alone")
 
         # A replay takes a quarter of a minute: anything else that is asked ends it.
         conversation.source.send(ReplayNode(0))

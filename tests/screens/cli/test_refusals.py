@@ -47,7 +47,7 @@ def test_an_option_of_a_model_is_refused_beside_a_recording(
 ) -> None:
     said = refused(*verb, "a.rec", *option, capsys=capsys)
     assert said.endswith(f": leave out {option[0]}.")
-    assert said.startswith(("A recording is what it was", "A report is what it was"))
+    assert said.startswith(("A recording cannot be changed", "A report cannot be changed"))
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_an_attached_program_that_is_gone_is_no_worker_and_cannot_be_restarted()
     gone = folded((Ended(0, False, "", 48213, 12.4, attached=True),), live())
     said = " ".join(" ".join(panel(gone, 19, hint="")).split())
     assert "program gone" in said
-    assert "process 48213 ended, or hung up, after 12.4 s" in said
+    assert "process 48213 ended or disconnected after 12.4 s" in said
     assert "worker" not in said
     assert "ctrl+r" not in said
     assert "ctrl+r" not in " ".join(last_events(gone))

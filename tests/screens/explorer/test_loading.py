@@ -49,7 +49,7 @@ def test_the_stages_stand_beside_what_was_asked_for():
             ),
             (
                 "· trace         build the tree and count costs",
-                "input    … inferred once it is loaded",
+                "input    … inferred after loading",
             ),
             ("· initialise    initialise weights", "device   cpu, 2 threads"),
             ("· first run     first times", "tracer   auto"),
@@ -65,7 +65,7 @@ def test_the_stages_stand_beside_what_was_asked_for():
 def test_of_a_users_own_model_no_weights_are_claimed_and_one_thread_is_one():
     look = Look(EMPTY, 0, 1.0, 48)
     told = [text(line) for line in request_lines(look, 20, LoadSpec("net.py:Net", threads=1))]
-    assert " weights  … known once it is loaded" in [line.rstrip() for line in told]
+    assert " weights  … known after loading" in [line.rstrip() for line in told]
     assert " device   cpu, 1 thread" in [line.rstrip() for line in told]
 
 

@@ -85,7 +85,7 @@ async def test_the_last_row_says_what_the_key_does_next(recording: Path) -> None
         for _ in range(2):
             playback = app.session.playback
             assert playback is not None
-            label = " p halt " if playback.is_playing else " p play "
+            label = " p pause " if playback.is_playing else " p play "
             assert label in await shown(app, pilot)
             await pilot.press("p")
             await pilot.pause(0.1)

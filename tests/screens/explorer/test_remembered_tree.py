@@ -58,15 +58,13 @@ async def test_what_was_known_before_the_app_began_can_be_moved_in() -> None:
 async def test_it_is_marked_and_can_be_moved_in() -> None:
     async with on_stage(opened(importing())) as (stage, pilot):
         shown = screen_text(stage.app)
-        assert "remembered from 2 h ago" in shown.split("\n")[0]
+        assert "cached 2 h ago" in shown.split("\n")[0]
         assert "import torch" in shown.split("\n")[0]
         assert "on paper, remembered" in shown
         assert "layer1" in shown
         await pilot.press("i")
         await pilot.pause()
-        assert any(
-            "remembered from 2 h ago ·" in line for line in screen_text(stage.app).split("\n")[1:]
-        )
+        assert any("cached 2 h ago ·" in line for line in screen_text(stage.app).split("\n")[1:])
 
 
 async def test_place_and_folds_survive_the_worker_s_own_tree() -> None:

@@ -148,7 +148,7 @@ def test_overhead_shows_what_calling_takes_where_it_decides():
     assert lines[0].endswith(" ○ overhead-bound ")
     assert " compute  ──────────────── 0.3 %   3.35 GFLOP/s " in lines
     assert " overhead ━━━━━━━━━━╸─────  67 %    1 × 20.0 µs " in lines
-    assert " operator overhead takes 67 % of the time   " in lines
+    assert " operator overhead takes 67 % of the time       " in lines
 
 
 def test_without_a_roof_of_its_dtype_the_bound_is_on_paper_and_says_so():
@@ -222,7 +222,7 @@ def test_before_the_tree_it_shows_what_was_asked_for():
         "                                                ",
         " source   torchvision.models.resnet50           ",
         " weights  random (--weights for trained)        ",
-        " input    … inferred once it is loaded          ",
+        " input    … inferred after loading              ",
         " device   cpu, 2 threads                        ",
         " tracer   auto                                  ",
     ]

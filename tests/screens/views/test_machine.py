@@ -93,7 +93,7 @@ def test_every_figure_of_the_machine_has_its_line() -> None:
     assert part(session, "energy") == [
         "a forward 100 mJ counted over 10 s",
         "above idle 60.0 mJ",
-        "FLOP a joule 190 KFLOP/J",
+        "FLOP per joule 190 KFLOP/J",
         "CO₂ per forward 1e-05 g at 360 g/kWh",
         "processor packages 100 W, idle 40.0 W",
     ]
@@ -104,7 +104,7 @@ def test_a_file_that_needs_no_torch_does_not_wait_for_it() -> None:
     assert part(session, "caches") == ["caches … after torch is imported"]
 
     over = apply(session, LoopState("finished", 2.0, None, "not run"))
-    assert " ".join(part(over, "caches")).startswith("caches – they are looked up when torch")
+    assert " ".join(part(over, "caches")).startswith("caches – read when torch")
 
 
 def test_a_section_of_which_nothing_is_known_says_why_once() -> None:
@@ -150,7 +150,7 @@ def test_the_panel_tells_energy_only_where_something_counts_it() -> None:
     def last(session: Session) -> str:
         return " ".join(text(machine_lines(Look(session, CONV, 6.0, 60))[-1]).split())
 
-    assert last(measured()) == "energy 100 mJ a forward 190 KFLOP/J"
+    assert last(measured()) == "energy 100 mJ per forward 190 KFLOP/J"
     assert last(measured(SAMPLE)) == "power – RAPL counters need root"
 
 
@@ -159,7 +159,7 @@ def test_an_estimate_wears_a_tilde_and_its_bounds() -> None:
         "energy estimated by its share of the time",
         "a forward ~50.0 mJ",
         "between 20.0 mJ to 80.0 mJ",
-        "working set 2.17 KiB, fits level 2, 16.0 KiB",
+        "working set 2.17 KiB, fits in L2, 16.0 KiB",
     ]
 
 
@@ -179,7 +179,7 @@ def test_a_replay_that_was_refused_says_why() -> None:
     shown = of_node(apply(measured(), found))
 
     assert shown[0] == "energy estimated by its share of the time"
-    assert any(line.startswith("replay – it fails by itself") for line in shown)
+    assert any(line.startswith("replay – it fails when run alone") for line in shown)
     assert all("\x1b" not in line for line in shown)
 
 

@@ -85,7 +85,7 @@ def test_a_leaf_is_laid_out_as_drawn():
         # 115,605,504 multiply-adds of 4.6 pJ, 2,760,704 bytes of 12.5 to 325 pJ.
         " on paper                ~566 µJ to ~1.43 mJ                           ",
         "                         Horowitz, ISSCC 2014, 45 nm at 0.9 V          ",
-        " working set          –  the kernel does not describe this          ",
+        " working set             –  the kernel does not describe this          ",
         "                            machine's caches                           ",
     ]
 

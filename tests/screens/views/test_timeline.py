@@ -99,7 +99,7 @@ async def test_the_span_goes_round() -> None:
             titles = [x for x in screen_text(stage.app).split("\n") if x.startswith(" the last")]
             spans.append(titles[0].rsplit(", ", 1)[1])
             await pilot.press("s")
-        assert spans == [f"{n} s a column" for n in (5, 10, 20, 1, 2)]
+        assert spans == [f"{n} s per column" for n in (5, 10, 20, 1, 2)]
 
 
 async def test_before_times_it_is_on_paper_and_colour_comes_with_them() -> None:

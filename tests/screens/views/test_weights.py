@@ -213,7 +213,7 @@ def test_the_panel_says_everything_that_is_known() -> None:
     for word in (
         *("mean", "std", "skew", "kurtosis", "zeros", "L1", "L2", "spectral"),
         *("int8", "int4", "fp8 e4m3", "channel", "fits", "loss", "dead", "outliers", "alike"),
-        *("packs", "measured", "predicted", "aligned"),
+        *("compresses", "measured", "predicted", "aligned"),
     ):
         assert word in told
 

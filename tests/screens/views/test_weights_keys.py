@@ -95,7 +95,7 @@ async def test_values_are_asked_for_as_soon_as_somebody_can_be_asked() -> None:
         stage.app._show()
         await pilot.press("w", "a")
         assert stage.requests == []
-        assert "the worker starts" in screen_text(stage.app)
+        assert "the worker is starting" in screen_text(stage.app)
         stage.app._newest = replace(stage.app._newest, hello=hello)
         stage.app._show()
         stage.app._newest = replace(stage.app._newest, heard_at=1e9)

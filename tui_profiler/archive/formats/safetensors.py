@@ -69,7 +69,7 @@ def read_safetensors(region: Region) -> tuple[list[TensorEntry], dict[str, str]]
     head = region.part(_LENGTH_BYTES, length, "header")
     header = read_json(head)
     if not isinstance(header, dict):
-        raise head.error("is no JSON object")
+        raise head.error("is not a JSON object")
     metadata = _metadata(header.pop("__metadata__", {}), head)
     if len(header) > limits.TENSORS:
         raise head.error(f"lists {len(header)} tensors, more than any model has")
@@ -98,7 +98,7 @@ def _tensor(name: str, entry: Json, head: Region, values: Region) -> TensorEntry
     if len(name) > limits.NAME_CHARACTERS:
         raise head.error(f"{where} has a name of {len(name)} characters")
     if not isinstance(entry, dict):
-        raise head.error(f"{where} is no JSON object")
+        raise head.error(f"{where} is not a JSON object")
     begin, end = _offsets(entry.get("data_offsets"), where, head)
     dtype = SAFETENSORS.get(str(entry.get("dtype")))
     if dtype is None:

@@ -256,7 +256,7 @@ def _config(path: Path) -> dict[str, str]:
         # Python's writer gives NaN and Infinity to some configs (Mamba's time limits).
         entries = read_json(region, numbers_only=False)
     if not isinstance(entries, dict):
-        raise ArchiveError("is no JSON object", str(path))
+        raise ArchiveError("is not a JSON object", str(path))
     told = {key: _in_words(entries.get(key)) for key in ("model_type", "architectures", "dtype")}
     told["dtype"] = told["dtype"] or _in_words(entries.get("torch_dtype"))
     return {key: text for key, text in told.items() if text}

@@ -151,7 +151,7 @@ def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
     says = f", {statistic_text(compared)}" if column is not None else ""
     lines = [
         "",
-        heading(f"worst self differences by {_BY[name]}", f"modules without their children{says}"),
+        heading(f"worst self differences by {_BY[name]}", f"without children{says}"),
         f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
     ]
     for one in found:

@@ -65,7 +65,7 @@ def _identity(sweep: Sweep) -> list[str]:
         who += f", {safe(facts.device)}"
     how = "on paper only"
     if sweep.runs:
-        back = ", every second one in reverse order" if sweep.rounds > 1 else ""
+        back = ", in alternating order" if sweep.rounds > 1 else ""
         how = f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s a point"
     ended = ["interrupted: results so far follow"] if sweep.interrupted else []
     return [who, how, *ended]

@@ -368,10 +368,10 @@ def test_a_nearer_cache_moves_at_least_what_a_farther_one_does() -> None:
     mended = plausible(made(caches=(90e9, 100e9)))
     assert [one.bytes_per_second for one in mended.caches] == [100e9, 100e9]
     assert mended.caches[0].quality is not None
-    assert mended.caches[0].quality.raised_by == "L3 reached 11 % more"
+    assert mended.caches[0].quality.raised_by == "L3 achieved 11 % more"
     doubted = plausible(made(caches=(50e9, 100e9)))
-    assert reasons(doubted)["L2"] == "L3 reached 2.0 times of it"
-    assert reasons(plausible(made(memory=150e9)))["L3"] == "memory reached 1.5 times of it"
+    assert reasons(doubted)["L2"] == "L3 achieved 2.0 times of it"
+    assert reasons(plausible(made(memory=150e9)))["L3"] == "memory achieved 1.5 times of it"
 
 
 @pytest.mark.parametrize("name", ["float32", "memory", "L3"])
@@ -382,9 +382,9 @@ def test_a_node_that_exceeds_a_roof_raises_it_and_far_above_it_is_not_believed(n
     assert same is found
     higher = raised(found, name, 1.2 * roofs[name], "conv1")
     assert not any(reasons(higher).values())
-    assert "conv1 reached 20 % more" in str(higher)
+    assert "conv1 achieved 20 % more" in str(higher)
     assert (
-        "conv1 reached 3.0 times of it"
+        "conv1 achieved 3.0 times of it"
         in reasons(raised(found, name, 3 * roofs[name], "conv1"))[name]
     )
     assert raised(found, "float64", 1e15, "conv1") is found

@@ -154,7 +154,7 @@ def test_each_cache_is_held_against_the_next_farther_one_that_has_a_figure() -> 
     # L3 is the farther one, though memory would be no reason to doubt L2.
     found = plausible(made(memory=10e9, caches=(95e9, 100e9)))
     assert found.caches[0].quality is not None
-    assert found.caches[0].quality.raised_by == "L3 reached 5 % more"
+    assert found.caches[0].quality.raised_by == "L3 achieved 5 % more"
     without = made(memory=110e9, caches=(105e9, 0.0))
     without = replace(
         without,
@@ -182,4 +182,4 @@ def test_a_copy_in_a_cache_is_larger_than_the_level_before_it() -> None:
     assert list(roofs) == ["L2", "L3"]
     farther = roofs["L3"]().measured.figure
     assert isinstance(farther, Unknown)
-    assert "hardly larger than the level before it" in farther.reason
+    assert "not much larger than the level before it" in farther.reason

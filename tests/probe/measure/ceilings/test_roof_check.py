@@ -66,7 +66,7 @@ def test_the_third_highest_rate_raises_a_roof() -> None:
     (raised,) = found.compute
     assert raised.flops_per_second == pytest.approx(1e9 / 0.9)
     assert raised.quality is not None
-    assert raised.quality.raised_by == "layer2 and 2 more modules reached 11 % more"
+    assert raised.quality.raised_by == "layer2 and 2 more modules achieved 11 % more"
 
 
 def test_two_modules_above_a_roof_are_not_believed() -> None:
@@ -75,7 +75,7 @@ def test_two_modules_above_a_roof_are_not_believed() -> None:
 
 def test_far_above_it_the_roof_is_not_good_enough() -> None:
     found = products().check(FOUND, ticked([0.1e-3] * MANY))
-    assert reasons(found)["float32"].endswith("and 2 more modules reached 10.0 times of it")
+    assert reasons(found)["float32"].endswith("and 2 more modules achieved 10.0 times of it")
     assert found.compute[0].flops_per_second == 1e9
 
 
@@ -118,7 +118,7 @@ def test_times_too_short_for_the_clock_say_nothing() -> None:
 
 
 def called(check: tuple[list[Node], list[Cost]], calls: int) -> RoofCheck:
-    """Return the check of a tree whose every module is called so often in a forward."""
+    """Return the check of a tree whose every module is called so often in per forward."""
     nodes, costs = check
     return RoofCheck([replace(node, calls=calls) for node in nodes], costs)
 
@@ -130,7 +130,7 @@ def test_three_modules_are_enough() -> None:
 
 
 def test_many_short_calls_are_as_short_as_one() -> None:
-    """0.09 ms of a forward in ten calls: 9 us each, of which the clock is a part."""
+    """0.09 ms of per forward in ten calls: 9 us each, of which the clock is a part."""
     mover = cost(input_bytes=250_000, output_bytes=250_000, ops=1)
     fast = ticked([0.09e-3] * MANY)
     assert called(tree("aten::relu", mover, ()), 10).check(FOUND, fast) is FOUND

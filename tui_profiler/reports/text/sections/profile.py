@@ -58,7 +58,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
         ("latency", f"p50 {duration(tick.latency_p50)}{between}p95 {duration(tick.latency_p95)}"),
         ("throughput", throughput(session)),
         ("forwards", counted),
-        ("profiler overhead", overhead_words(session.overhead)),
+        ("overhead", overhead_words(session.overhead)),
     ]
 
 
