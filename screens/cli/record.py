@@ -112,7 +112,7 @@ def _run(options: RecordOptions, chosen: Chosen, *, started_at: float) -> int:
     if writer.failure:  # Before anything of the model is started.
         writer.close("", 0.0)
         os.unlink(options.output)
-        say(options.output, f"it cannot be written: {safe(writer.failure)}")
+        say(options.output, f"cannot be written: {safe(writer.failure)}")
         say(options.output, _MORE_ROOM)
         return MODEL_FAILED
     began = time.monotonic() - (time.time() - started_at)

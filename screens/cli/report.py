@@ -171,7 +171,7 @@ def _require_parameters(options: ReportOptions) -> None:
     if layout in ("csv", "perfetto"):
         raise click.UsageError(f"{layout} holds no --parameters: leave it out, or --format.")
     if options.attach:
-        raise click.UsageError("Parameters of an attached program are not read.")
+        raise click.UsageError("An attached program has no parameter values: omit --parameters.")
     if any(map(is_recording, options.names)):
         raise click.UsageError("A recording has no parameter values: omit --parameters.")
 

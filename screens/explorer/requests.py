@@ -163,7 +163,7 @@ class Requests:
     def replay(self, node: int) -> None:
         """Ask for the energy of a node, run by itself."""
         if is_remembered(self._session()):
-            self._say("this tree is remembered: the worker's own is not known yet")
+            self._say("this tree is cached: the worker's own is not known yet")
         elif self._session().tree is None:
             self._say("energy needs the tree, which is not known yet")
         else:

@@ -123,7 +123,7 @@ def _states(look: Look, now: State) -> tuple[Line, ...]:
     wide = "   " if now.kind in ("loading", "finished") else " "
     with_detail = (*head, (wide + now.detail, "ink")) if now.detail else head
     if is_remembered(look.session):
-        since: Line = ((f"remembered from {age(look.session)}   ", "muted"),)
+        since: Line = ((f"cached {age(look.session)}   ", "muted"),)
         return ((*since, *with_detail), with_detail, head)
     return (with_detail, with_detail, head)
 

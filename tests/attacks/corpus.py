@@ -831,8 +831,8 @@ def _architectures(corpus: Corpus) -> None:
         ("activation", "open({!r}, 'w')", "", "its activation"),
         ("activation_called", "nn.ReLU(open({!r}, 'w'))(1)", "", "its activation"),
         ("activation_attribute", "nn.ReLU(open({!r}, 'w')).x", "", "its activation"),
-        ("nested_model", "", "ClassificationModel, [INNER]", "ClassificationModel is no layer"),
-        ("nested_file", "", "ClassificationModel, [./activation.yaml]", "is no layer"),
+        ("nested_model", "", "ClassificationModel, [INNER]", "ClassificationModel is not a layer"),
+        ("nested_file", "", "ClassificationModel, [./activation.yaml]", "is not a layer"),
         ("torchvision_model", "", "TorchVision, [64, ../e.pt]", "is no model of torchvision"),
         ("torchvision_backbone", "", "TorchVision, [64, fcn_resnet50]", "would download"),
     ):

@@ -66,7 +66,7 @@ def test_a_program_is_looked_into_until_it_ends(
     assert program.child.wait(240) == 3
     terminal.wait_for("program gone")
     terminal.send("\x12")
-    terminal.wait_for("the program is gone")
+    terminal.wait_for("program gone")
     terminal.send("q")
     assert terminal.wait_for_exit() == 0
     assert terminal.modes_are_restored()

@@ -70,7 +70,7 @@ def test_a_recording_is_played_on_a_small_terminal(start: Start, recording: Path
     shown = terminal.wait_for("▸")
     assert "recorded 20" in shown.split("\n")[0]
     assert "demo:cnn" in shown.split("\n")[0]
-    assert "p halt  < back  > on  + faster  - slower" in shown
+    assert "p pause  < back  > forward  + faster  - slower" in shown
     terminal.send("p")
     terminal.wait_for("‖")
     terminal.send("@0\r")
@@ -232,7 +232,7 @@ def test_no_room_at_all_is_one_sentence_and_no_file(tmp_path: Path) -> None:
     done = record_limited(path, 20)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"{path}: cannot write it: File too large",
+        f"{path}: cannot be written: File too large",
         f"{path}: try another -o FILE, on a file system with more room",
     ]
     assert not path.exists()

@@ -108,7 +108,7 @@ def test_each_shell_has_a_script(shell: str) -> None:
 def test_the_configuration_holds_in_the_real_program(start: Start) -> None:
     written('theme = "light"\nmouse = false\nrate = 99\n[keys]\nlog = "f6"\n')
     terminal = start("demo:cnn", "--no-run")
-    terminal.wait_for("config.toml:3: rate: redraws a second")
+    terminal.wait_for("config.toml:3: rate: refreshes per second")
     assert b"\x1b[?1000h" not in terminal.raw
     assert b"48;2;251;251;250" in terminal.raw  # The light background, #FBFBFA.
     terminal.send("\x1b[17~")

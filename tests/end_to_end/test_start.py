@@ -15,13 +15,13 @@ def test_a_model_opened_again_is_there_before_torch_is(start: Start) -> None:
     unwanted.send("q")
     assert unwanted.wait_for_exit() == 0
     first = start("demo:cnn", forgets=False)
-    first.wait_for(lambda text: "remembered" in text or LIVE in text)
-    assert LIVE in first.text(), "what was not to be remembered was"
+    first.wait_for(lambda text: "cached" in text or LIVE in text)
+    assert LIVE in first.text(), "what was not to be kept was"
     first.send("q")
     assert first.wait_for_exit() == 0
     again = start("demo:cnn", forgets=False)
     # Both in one frame: the tree can be seen while the worker still imports torch.
-    again.wait_for("on paper, remembered")
+    again.wait_for("on paper, cached")
     assert b"loading" not in again.raw[: again.raw.index(b"on paper")], "a frame without it"
     # The rows of one frame are written one after another.
     shown = again.wait_for(lambda text: "cached a moment ago" in text.split("\n")[0])
@@ -30,9 +30,9 @@ def test_a_model_opened_again_is_there_before_torch_is(start: Start) -> None:
     assert "MMAC" in header
     again.send("jj")
     again.wait_for(lambda text: " 3 of " in text)
-    again.wait_for("the same as remembered")
+    again.wait_for("the tree equals the cached one")
     shown = again.wait_for(LIVE)
-    assert "remembered from" not in shown
+    assert "cached a" not in shown
     assert " 3 of " in shown
     again.send("q")
     assert again.wait_for_exit() == 0

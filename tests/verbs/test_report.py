@@ -203,7 +203,7 @@ def test_the_exit_code_says_whose_fault_it_was(session: Session, code: int) -> N
         (-9, "the worker was ended by SIGKILL (sender not known); its last words: Killed"),
         (-11, "the worker was ended by SIGSEGV; its last words: Killed"),
         (-99, "the worker was ended by signal 99; its last words: Killed"),
-        (3, "the worker ended by itself with exit code 3; its last words: Killed"),
+        (3, "the worker ended with exit code 3; its last words: Killed"),
     ],
 )
 def test_a_worker_that_dies_is_a_sentence(code: int, said: str) -> None:

@@ -53,7 +53,7 @@ def overwrite(path: str) -> int:
         RecordingError: it cannot be made, or what is there is no file.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        raise RecordingError("it cannot be written: it is no file", "another -o FILE")
+        raise RecordingError("cannot be written: not a file", "another -o FILE")
     return _opened(path, os.O_TRUNC)
 
 
@@ -64,7 +64,7 @@ def _opened(path: str, how: int) -> int:
         raise RecordingError("it exists already", "--force: writes over it") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise RecordingError(f"it cannot be written: {why}", "another -o FILE") from error
+        raise RecordingError(f"cannot be written: {why}", "another -o FILE") from error
 
 
 class Writer:

@@ -122,7 +122,7 @@ def _instead(ended: Ended, session: Session) -> str:
 def _how(ended: Ended) -> str:
     code = ended.code
     if code >= 0:
-        return f"ended by itself with exit code {code}"
+        return f"ended with exit code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:

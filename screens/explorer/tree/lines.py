@@ -149,9 +149,9 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         on_paper = not figures.measured and focus.sort == "order"
         words = "on paper" if on_paper else SORT_LABELS[focus.sort]
         if is_remembered(figures.session):  # Said wherever it fits, before anything else.
-            marked = f" {words}, remembered"
+            marked = f" {words}, cached"
             fits = width(marked) <= room - len("graph")
-            return (graph, (marked if fits else "  remembered", "faint"))
+            return (graph, (marked if fits else "  cached", "faint"))
         return (graph, (f"  {words}", "faint"))
     # The root of the view names itself; once it has scrolled off, the first row names its parents.
     node = focus.root if first == focus.root else tree.nodes[first].parent

@@ -58,7 +58,7 @@ async def test_a_model_is_held_while_its_parameters_are_asked_about_and_goes_on(
             if isinstance(message, ParametersStarted)
         )
         held = [one for one in conversation.heard[begins - 3 :] if isinstance(one, LoopState)]
-        assert any(one.state == "paused" and "parameters" in one.detail for one in held)
+        assert any(one.state == "paused" and one.detail == "reading weights" for one in held)
         await goes_on(conversation)
         await is_made_coarser(conversation)
         # A pause that is asked for meanwhile waits, and ends nothing.

@@ -51,7 +51,7 @@ async def test_what_was_known_before_the_app_began_can_be_moved_in() -> None:
     app = ProfilerApp(source, SPEC, lambda _: source, clock=lambda: 30.0, begun=begun)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("j")
-        assert "on paper, remembered" in screen_text(app)
+        assert "on paper, cached" in screen_text(app)
         assert " 2 of " in screen_text(app)
 
 
@@ -60,7 +60,7 @@ async def test_it_is_marked_and_can_be_moved_in() -> None:
         shown = screen_text(stage.app)
         assert "cached 2 h ago" in shown.split("\n")[0]
         assert "import torch" in shown.split("\n")[0]
-        assert "on paper, remembered" in shown
+        assert "on paper, cached" in shown
         assert "layer1" in shown
         await pilot.press("i")
         await pilot.pause()
@@ -89,7 +89,7 @@ async def test_place_and_folds_survive_the_worker_s_own_tree() -> None:
         assert after.unfolded == before.unfolded
         shown = screen_text(stage.app)
         assert "the tree equals the cached one" in shown
-        assert "remembered" not in shown.replace("the same as remembered", "")
+        assert "cached" not in shown.replace("the tree equals the cached one", "")
 
 
 async def test_no_energy_is_asked_for_by_a_place_in_a_remembered_tree() -> None:
@@ -98,7 +98,7 @@ async def test_no_energy_is_asked_for_by_a_place_in_a_remembered_tree() -> None:
         await pilot.press("E")
         await pilot.pause()
         assert stage.requests == []
-        assert "this tree is remembered" in screen_text(stage.app)
+        assert "this tree is cached" in screen_text(stage.app)
 
 
 def body(now: float, cells: int, kept: Remembered | None = None) -> list[str]:

@@ -27,7 +27,7 @@ def why(session: Session, node: int, columns: tuple[ColumnName, ...] = ()) -> st
         return "nothing is known yet: the model is not traced"
     if not session.tree.has_forward:
         return f"time, work and bound: unavailable, {NO_FORWARD}"
-    since = f"remembered from {age(session)}" if is_remembered(session) else ""
+    since = f"cached {age(session)}" if is_remembered(session) else ""
     energy = _energy(session, node) if "energy" in columns else ""
     told = (_time, _work, _bound, _memory)
     parts = [since, energy, *(each(session, node) for each in told)]

@@ -21,7 +21,7 @@ SORT_LABELS: dict[SortKey, str] = {
     "bar": "by share",
     "bytes": "by bytes",
     "activations": "by activations",
-    "self": "by own time",
+    "self": "by self time",
 }
 
 MOST_WRAPPERS = 4
