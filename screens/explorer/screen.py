@@ -440,7 +440,7 @@ class ExplorerScreen(PaintedScreen[None]):
             self.action_node()
 
     def action_pause(self) -> None:
-        """Pause the view, or let it go on; of a recording, halt or play."""
+        """Pause the view, or let it go on; of a recording, pause or play it."""
         if said := self.view_pause.press(self.session, self.now()):
             self.say(said)
         self.refresh_all()

@@ -833,7 +833,7 @@ def _architectures(corpus: Corpus) -> None:
         ("activation_attribute", "nn.ReLU(open({!r}, 'w')).x", "", "its activation"),
         ("nested_model", "", "ClassificationModel, [INNER]", "ClassificationModel is not a layer"),
         ("nested_file", "", "ClassificationModel, [./activation.yaml]", "is not a layer"),
-        ("torchvision_model", "", "TorchVision, [64, ../e.pt]", "is no model of torchvision"),
+        ("torchvision_model", "", "TorchVision, [64, ../e.pt]", "is not a torchvision model"),
         ("torchvision_backbone", "", "TorchVision, [64, fcn_resnet50]", "would download"),
     ):
         path = str(corpus.canary(f"{name}.yaml"))

@@ -7,10 +7,6 @@ from fnmatch import fnmatchcase
 
 from tui_profiler.archive import Found
 from tui_profiler.messages import Listed, LoadSpec
-from tui_profiler.probe.load.architectures.timm_models import PREFIX as TIMM
-from tui_profiler.probe.load.architectures.timm_models import timm_names
-from tui_profiler.probe.load.architectures.torchvision_models import architecture_names
-from tui_profiler.probe.load.architectures.ultralytics_models import yaml_names
 from tui_profiler.probe.load.common.errors import wrong_request
 from tui_profiler.probe.load.common.initialisation import limited_modules
 from tui_profiler.probe.load.common.loaded_model import Loaded
@@ -91,6 +87,12 @@ def list_models(pattern: str) -> Listed:
         pattern: Part of a name, or a glob with ``*``, ``?`` or ``[``; case does not matter. Empty
             is every name.
     """
+    # Imported here, so that a worker of the user's own code does not wait for torchvision.
+    from tui_profiler.probe.load.architectures.timm_models import PREFIX as TIMM  # noqa: PLC0415
+    from tui_profiler.probe.load.architectures.timm_models import timm_names  # noqa: PLC0415
+    from tui_profiler.probe.load.architectures.torchvision_models import architecture_names  # noqa: PLC0415
+    from tui_profiler.probe.load.architectures.ultralytics_models import yaml_names  # noqa: PLC0415
+
     names = [("demo", PREFIX + name) for name in demo_names()]
     names += [("torchvision", name) for name in architecture_names()]
     names += [("timm", TIMM + name) for name in timm_names()]
