@@ -1,11 +1,12 @@
 """First content and first figures, compared with a blank Textual app in one interleaved run.
 
-``python benchmarks/startup.py [MODEL] [ROUNDS]``. First content is the first text on the screen
-of a pty, counted from the start of the process, where the program was started before and so its
-bytecode is kept, as Textual's is (first of all each is started once uncounted). Budget: 300 ms, and
-1.6 times the blank app; the first frame of the screens is told beside the line that stands there
-before it. The tree of last time is on the screen, and a key moves in it, within 300 ms where the
-model was opened before; what is remembered lies in a cache folder of the benchmark's own.
+``python benchmarks/startup.py [MODEL] [ROUNDS] [OTHER]``. First content is the first text on the
+screen of a pty, counted from the start of the process, where the program was started before and so
+its bytecode is kept, as Textual's is (first of all each is started once uncounted). Budget: 300 ms,
+and 1.6 times the blank app; the first frame of the screens is told beside the line that stands
+there before it. The tree of last time is on the screen, and a key moves in it, within 300 ms where
+the model was opened before; what is remembered lies in a cache folder of the benchmark's own. OTHER
+is the ``tui-profiler`` of another version, started in turn with this one: its line and first frame.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ def came(terminal: Terminal, wanted: bytes, after: int = 0) -> float:
 def remembered(command: list[str], cache: str) -> tuple[float, float]:
     """Seconds to the tree of last time, and to the answer of a key that moves in it."""
     terminal = Terminal([*command], environment={"XDG_CACHE_HOME": cache})
-    shown = terminal.wait_for(lambda shown: "on paper, remembered" in shown, seconds=30)
+    shown = terminal.wait_for(lambda shown: "on paper, cached" in shown, seconds=30)
     assert "live" not in shown.split("\n")[0], "the worker was there first"
     before = len(terminal.raw)
     terminal.send("j")
     sent = terminal.seconds()
     terminal.wait_for(lambda shown: " 2 of " in shown, seconds=30)
-    tree = came(terminal, b"on paper, remembered")
+    tree = came(terminal, b"on paper, cached")
     key = next(at for at, count in terminal.reads if count > before)
     terminal.close()
     return tree, tree + key - sent
@@ -110,14 +111,21 @@ def stages(model: str) -> None:
 def main() -> None:
     model = sys.argv[1] if len(sys.argv) > 1 else "resnet50"
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 9
-    blank, lines, ours = [], [], []
-    for command in ([sys.executable, "-c", BLANK], [*COMMAND, model]):
+    other = sys.argv[3:4]
+    blank, lines, ours, others = [], [], [], []
+    for command in (
+        [sys.executable, "-c", BLANK],
+        [*COMMAND, model],
+        *([*other, model],) * len(other),
+    ):
         first_content(command)
     for _ in range(rounds):
         blank.append(first_content([sys.executable, "-c", BLANK]))
         line, frame = first_frame([*COMMAND, model])
         lines.append(line)
         ours.append(frame)
+        if other:
+            others.append(first_frame([*other, model]))
     ratio = median(mine / theirs for mine, theirs in zip(ours, blank, strict=True))
     print(f"first content, median of {rounds} in turn, best in brackets")
     for words, found, budget in (
@@ -127,6 +135,10 @@ def main() -> None:
     ):
         print(f"  {words:<15}{median(found) * 1e3:6.0f} ms  ({min(found) * 1e3:.0f}){budget}")
     print(f"  frame : blank  {ratio:6.2f}     budget 1.6")
+    if other:
+        print(f"  {other[0]}, in turn with it")
+        for words, found in zip(("line", "first frame"), zip(*others, strict=True), strict=True):
+            print(f"  {words:<15}{median(found) * 1e3:6.0f} ms  ({min(found) * 1e3:.0f})")
     print(f"{model}, opened before: median of {rounds}, best in brackets")
     opened_before([*COMMAND, model], rounds)
     print(f"{model}, one start")
