@@ -105,8 +105,8 @@ def walk_piece(
 
 
 def is_ready(shown: str) -> bool:
-    """Whether there is a tree, and not only the one that is remembered of the last time."""
-    return re.search(EXPLORER_MARK, shown, re.MULTILINE) is not None and "remembered" not in shown
+    """Whether there is a tree, and not only the cached one."""
+    return re.search(EXPLORER_MARK, shown, re.MULTILINE) is not None and "cached" not in shown
 
 
 def walk_case(
