@@ -240,6 +240,16 @@ def test_an_image_has_as_many_placeholders_as_features(tmp_path: Path) -> None:
         loaded.model(**made.inputs.kwargs)
 
 
+def test_a_kind_of_input_that_is_not_passed_is_named(tmp_path: Path) -> None:
+    name = folder_of(tmp_path, LLAVA)
+    whole = traced(name)[1].inputs.specs
+    assert not any("without" in spec.why for spec in whole)
+    # As many token ids as were typed leave no room for those of an image.
+    _, made = traced(name, inputs=("input_ids=1,2",))
+    assert "pixel_values" not in shapes(made)
+    assert made.inputs.specs[0].why == "--input; called without pixel_values"
+
+
 def test_features_are_asked_of_the_part_that_makes_them(tmp_path: Path) -> None:
     vision = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     vision |= {"image_size": 32, "patch_size": 8, "projection_dim": 64, "intermediate_size": 32}

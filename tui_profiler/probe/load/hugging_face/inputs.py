@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import overload
 
 import torch
+from msgspec import structs
 
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import wrong_request
@@ -75,7 +76,8 @@ def candidates(
     distinct = [call for place, call in enumerate(calls) if call and call not in calls[:place]]
     if typed and not distinct:
         distinct = [_overridden({}, typed, now)]
-    return HfCandidates(distinct[:_MOST_CALLS], model, now.dtype, settings)
+    kinds = _kinds(parameters, now)
+    return HfCandidates(distinct[:_MOST_CALLS], kinds, model, now.dtype, settings)
 
 
 class HfCandidates(Sequence[Inputs]):
@@ -84,11 +86,13 @@ class HfCandidates(Sequence[Inputs]):
     def __init__(
         self,
         calls: Sequence[Arguments],
+        kinds: Sequence[tuple[str, ...]],
         model: torch.nn.Module,
         dtype: torch.dtype,
         settings: Settings,
     ) -> None:
         self._calls = tuple(calls)
+        self._kinds = tuple(kinds)
         self._dtype = dtype
         self._settings = settings
         self._others = Candidates(guesses(model), replace(settings, dtype=dtype))
@@ -105,7 +109,17 @@ class HfCandidates(Sequence[Inputs]):
             return [self[place] for place in range(*index.indices(len(self)))]
         if index >= len(self._calls):
             return self._others[index - len(self._calls)]
-        return _inputs(self._calls[index], self._dtype, self._settings)
+        call = self._calls[index]
+        missing = [kind[0] for kind in self._kinds if call.keys().isdisjoint(kind)]
+        inputs = _inputs(call, self._dtype, self._settings)
+        return _without(inputs, missing) if missing else inputs
+
+
+def _without(inputs: Inputs, missing: Sequence[str]) -> Inputs:
+    """Say beside the first input which kinds of input the forward takes and is not given."""
+    first, *others = inputs.specs
+    said = structs.replace(first, why=f"{first.why}; called without {', '.join(missing)}")
+    return replace(inputs, specs=(said, *others))
 
 
 def _inputs(call: Arguments, dtype: torch.dtype, settings: Settings) -> Inputs:
@@ -136,10 +150,7 @@ def _inputs(call: Arguments, dtype: torch.dtype, settings: Settings) -> Inputs:
 def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> Iterator[Arguments]:
     """Yield calls of ever fewer kinds of input, each in all its forms."""
     main = _main_input(model)
-    kinds = [kind for kind in _KINDS if _taken(kind, parameters)]
-    takes_codes = "num_codebooks" in _first_axis("decoder_input_ids", now)
-    if takes_codes and _TEXT in kinds and _SOUND in kinds:
-        kinds.remove(_SOUND)  # Its codes are passed: sound would only be made into codes.
+    kinds = _kinds(parameters, now)
     if main and not any(main in kind for kind in _KINDS) and main in now.documented:
         # Inputs of no usual kind: all that the documentation does not call optional.
         names = [name for name, said in now.documented.items() if not said.is_optional]
@@ -170,6 +181,15 @@ def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> It
             yield from _in_all_forms([*names, *extra], now)
         if _ENCODED in parameters.positional and _ENCODED not in names:
             yield from _in_all_forms([*names, _ENCODED], now)
+
+
+def _kinds(parameters: Parameters, now: Situation) -> list[tuple[str, ...]]:
+    """Return the kinds of input that a model takes, each by the names that it may have."""
+    kinds: list[tuple[str, ...]] = [kind for kind in _KINDS if _taken(kind, parameters)]
+    takes_codes = "num_codebooks" in _first_axis("decoder_input_ids", now)
+    if takes_codes and _TEXT in kinds and _SOUND in kinds:
+        kinds.remove(_SOUND)  # Its codes are passed: sound would only be made into codes.
+    return kinds
 
 
 def _main_input(model: torch.nn.Module) -> str:
@@ -307,8 +327,10 @@ def _overridden(call: Arguments, typed: dict[str, Typed], now: Situation) -> Arg
         likely = changed.get(name) or next(iter(forms(name, now)), None)
         is_whole = item.dtype is not None and not item.dtype.is_floating_point
         base = likely or Argument(item.shape, "", "tokens" if is_whole else "normal")
+        has_room = bool(item.shape) and item.shape[-1] >= len(base.first)
         changed[name] = replace(
             base,
+            first=base.first if has_room else (),
             shape=item.shape,
             why="--input",
             dtype=item.dtype or base.dtype,
