@@ -613,7 +613,7 @@ def _code(explains: tuple[int, float], seconds: float) -> int:
 def own_moved(tree: Tree, found: Floors, node: int) -> Moved:
     """Return the least time of moving the bytes of ``own_cost``."""
     whole = found.moved(node, tree.ends[node])
-    if tree.nodes[node].is_opaque or tree.nodes[node].kind == "op":
+    if tree.nodes[node].kind == "op":
         return whole
     inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
     parts = [found.moved(child, tree.ends[child]) for child in inside]
