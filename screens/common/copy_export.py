@@ -46,13 +46,13 @@ class Given(Struct, frozen=True):
     """Name of the screen, for a file's name."""
     session: Callable[[], Session]
     path: Callable[[], str]
-    """Gives the path of the node that the screen speaks of."""
+    """Returns the path of the node that the screen speaks of."""
     row: Callable[[], str | None] = lambda: None
-    """Gives the row of that node; None on a screen without rows of nodes."""
+    """Returns the row of that node; None on a screen without rows of nodes."""
     panel: Callable[[], str | None] = lambda: None
-    """Gives the panel that speaks of that node; None on a screen without one."""
+    """Returns the panel that speaks of that node; None on a screen without one."""
     csv: Callable[[], Callable[[], str] | None] = lambda: None
-    """Gives what writes the rows of nodes, as they are now, as CSV, in any thread; None without."""
+    """Returns a function that writes the rows of nodes as CSV, in any thread; None without rows."""
 
 
 class CopyExport:

@@ -29,7 +29,7 @@ from tui_profiler.recording.frames import (
 )
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""Gives so many bytes from an offset; fewer at the end."""
+"""Returns that many bytes from an offset; fewer at the end."""
 
 _CHUNK_BYTES = 1024 * 1024
 _MOST_MARKS = 64

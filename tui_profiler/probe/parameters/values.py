@@ -177,7 +177,7 @@ class Subject:
     shared_with: str
     """Full name under which the same values were seen first; empty elsewhere."""
     values: Callable[[], Values] | None
-    """Gives access to them; None where there are none."""
+    """Returns access to them; None where there are none."""
     heads: int = 0
     """Of the attention that its rows belong to; 0 elsewhere or where not known."""
     why_none: str = ""

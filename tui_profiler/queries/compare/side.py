@@ -33,7 +33,7 @@ NOTHING_MOVED = "no bytes moved"
 
 
 OfNode: TypeAlias = Callable[[int], float | None]
-"""Gives a figure of a node by its index; asked for those alone that are looked at."""
+"""Returns a figure of a node by its index; asked for those alone that are looked at."""
 
 
 def _none(node: int) -> None:

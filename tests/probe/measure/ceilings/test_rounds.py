@@ -172,7 +172,7 @@ def test_a_very_busy_machine_measures_three_rounds_of_each() -> None:
 
 
 class Slow:
-    """Gives a figure that takes some seconds of a clock that it turns."""
+    """Returns a figure that takes some seconds of a clock that it turns."""
 
     def __init__(self, seconds: float) -> None:
         self.now = 100.0

@@ -81,7 +81,7 @@ class Loaded:
     """What to pass, likeliest first: the first that runs is right. Each is made when it is asked
     for. There is exactly one where the user, the model or its weights said what it takes."""
     remake: Callable[[torch.nn.Module, int], Sequence[Inputs]]
-    """Gives the same candidates for another batch size."""
+    """Returns the same candidates for another batch size."""
     initialise: Callable[[], torch.nn.Module] | None = None
     """Builds the same model with its proper random values, the same at each call."""
     published_gmacs: float | None = None
@@ -91,7 +91,7 @@ class Loaded:
     cannot_run: str = ""
     """Why it can only be traced, as a clause after "not run: "; empty where it can be run."""
     decode: Callable[[torch.nn.Module, Inputs, Kept | None], Inputs | Unknown | None] | None = None
-    """Gives the call that follows, from the model, the call before and the cache that it returned,
+    """Returns the next call, from the model, the call before it and the cache that it returned,
     if any: one more token. None where the model generates nothing, ``Unknown`` where it does and
     there is no such call."""
 

@@ -60,7 +60,7 @@ class Watching:
         self._seconds_left = inf
         """Of forwards until no more are wanted."""
         self.watched: Callable[[], nn.Module | None] = _nobody
-        """Gives the root while it is wanted. Nothing here keeps the model alive, but for what was
+        """Returns the root while it is wanted. Nothing here keeps the model alive, but for what was
         recorded and not taken."""
         self.ended: float | None = None
         """Second at which the last forward ended; None where others may have run unseen since."""

@@ -34,7 +34,7 @@ class Recorder(Protocol):
     events: ContextVar[list[object] | None]
     """Of the forward that runs on this thread: module, start and end of each call in turn."""
     watched: Callable[[], nn.Module | None]
-    """Gives the root while it is wanted."""
+    """Returns the root while it is wanted."""
     met: set[int]
     """Ids of modules that were called while no forward of the root ran on their thread."""
 

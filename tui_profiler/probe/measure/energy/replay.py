@@ -39,7 +39,7 @@ class Pace(NamedTuple):
     now: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
     pause: Callable[[], float] = lambda: random.uniform(0.0, MOST_PAUSE_SECONDS)
-    """Gives the seconds of the next pause."""
+    """Returns the seconds of the next pause."""
     least_seconds: float = LEAST_SECONDS
 
 

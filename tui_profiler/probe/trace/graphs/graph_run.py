@@ -227,7 +227,7 @@ def _calls(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def _interfaces(graph: Graph) -> tuple[dict[str, list[Node]], dict[str, list[Node]]]:
-    """Give, for each call, the nodes outside that it reads, and its nodes that are read outside."""
+    """Return for each call the nodes outside that it reads, and its nodes that are read outside."""
     read: dict[str, dict[Node, None]] = {}
     given: dict[str, dict[Node, None]] = {}
     around: dict[Node, dict[str, None]] = {}

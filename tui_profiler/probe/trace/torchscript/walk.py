@@ -101,7 +101,7 @@ def _made_in(nodes: Iterable[Node], inputs: Iterable[str]) -> frozenset[str]:
 def _last_uses(
     nodes: Sequence[Node], made_here: frozenset[str], outputs: Iterable[str]
 ) -> list[tuple[str, ...]]:
-    """Give, for each node of a block, the names that no later one reads.
+    """Return for each node of a block, the names that no later one reads.
 
     Args:
         nodes: of the block, in order.

@@ -36,7 +36,7 @@ class ModuleStack:
         self.places = places
         self.frames = [Frame(places.root)]
         self.line: Callable[[], str] = calling_line
-        """Gives the line of the user's that is running."""
+        """Returns the line of the user's that is running."""
         self.raised_in: Place | None = None
         """The innermost module that an exception came out of."""
         self._root_awaits_call = True
