@@ -116,7 +116,7 @@ def _exported(folder: Path) -> list[Bomb]:
         for first in range(0, 400_000, 5000)
     )
     texts: dict[str, tuple[bytes, str]] = {
-        "nested": (start + b"[" * 5_000_000 + b"]" * 5_000_000 + b"}", "recursion"),
+        "nested": (start + b"[" * 5_000_000 + b"]" * 5_000_000 + b"}", "RecursionError"),
         "lists": (start + b"[" + b"[]," * 13_000_000 + b"0]}", "larger than any graph"),
         "modules": (start + b"[" + stacks + b"]}", "more than 200000 modules"),
         "tower": (power("9**9**9**9"), "the expression"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import socket
@@ -97,6 +98,7 @@ def test_more_than_the_kernel_holds_is_written_while_it_is_read(kind: type[socke
 
 
 def test_no_byte_goes_into_what_takes_the_number_in_the_middle_of_writing() -> None:
+    keeping_the_interpreter = ctypes.PyDLL(None, use_errno=True)
     for _ in range(300):
         own, theirs = pair()
         number = own.fileno()
@@ -111,7 +113,8 @@ def test_no_byte_goes_into_what_takes_the_number_in_the_middle_of_writing() -> N
         writer = threading.Thread(target=write)
         writer.start()
         theirs.recv(4)
-        os.dup2(programs.fileno(), number)
+        # Not os.dup2, which gives up the interpreter: then it may come between two system calls.
+        assert keeping_the_interpreter.dup2(programs.fileno(), number) == number
         writer.join()
         peer.setblocking(False)
         with pytest.raises(BlockingIOError):

@@ -3,7 +3,9 @@
 1. The program's next file or socket then gets our number. So whether it is still ours is asked
    before each use: nothing of ours is written into what is the program's, read from it, or closes
    it. Question and use are one step for the program's threads: the interpreter is not given up
-   between them, nor at the use itself, as Python's own ``send`` does.
+   between them, nor at the use itself, as Python's own ``send`` does. What remains is a program
+   whose own call gives up the interpreter, as ``os.dup2`` does, and is preempted just there: its
+   system call may then come between our two, which are about a microsecond apart.
 2. Nothing here waits inside of ``recv`` or ``send``: the kernel begins those again after a signal,
    by the number. What waits is ``poll``, which does nothing to what it waits for.
 3. SIGPIPE is never raised: a program may end by it.
