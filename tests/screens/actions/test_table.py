@@ -204,8 +204,8 @@ def test_any_of_the_three_modifiers_makes_a_key() -> None:
     assert key_name("ctrl+alt+f5") == "ctrl+alt+f5"
 
 
-def bar(*messages: Message) -> str:
-    return text(explorer_bar(EXPLORER, folded(messages), 120))
+def bar(*messages: Message, cells: int = 120) -> str:
+    return text(explorer_bar(EXPLORER, folded(messages), cells))
 
 
 def test_the_last_row_offers_to_restart_what_can_be_restarted() -> None:
@@ -225,5 +225,6 @@ def test_the_last_row_offers_to_restart_what_can_be_restarted() -> None:
 
 
 def test_in_a_recording_a_key_stands_once_in_the_last_row() -> None:
-    shown_keys = bar(Hello(1, 1, ALL), *MEASURED, WHOLE)
+    shown_keys = bar(Hello(1, 1, ALL), *MEASURED, WHOLE, cells=200)  # Where all of them fit.
+    assert "z hottest" in shown_keys
     assert shown_keys.count("p pause") == shown_keys.count("pause") == 1
