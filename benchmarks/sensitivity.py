@@ -35,9 +35,13 @@ from tui_profiler.messages.parameters import (
     SensitivityDone,
 )
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.parameters.sensitivity.changed_weights import changed, channel_axis_of
-from tui_profiler.probe.parameters.sensitivity.outputs import Outputs, distance
-from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
+from tui_profiler.probe.parameters.sensitivity.sensitivity import (
+    Meter,
+    Outputs,
+    changed,
+    channel_axis_of,
+    distance,
+)
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 

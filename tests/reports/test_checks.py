@@ -14,9 +14,9 @@ from tests.reports.schema_parts import paths
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.reports.checks.checks import Outcome, evaluate, known_paths, parse_check
 from tui_profiler.reports.checks.limit import CheckError, as_typed, parse_limit, quantity_of
-from tui_profiler.reports.checks.section import check_lines, checks_section
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.screens.cli.report_files import check_lines, checks_section
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
 PAPER, RUN = as_json(folded(TRACED)), as_json(folded(MEASURED))

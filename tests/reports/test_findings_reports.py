@@ -17,7 +17,7 @@ from tui_profiler.findings import CHECKS, findings, withheld
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import Unknown
 from tui_profiler.reports.json.report import json_report
-from tui_profiler.reports.text.table_findings import findings_lines
+from tui_profiler.reports.text.sections.findings import findings_lines
 from tui_profiler.session import Session
 
 SCHEMA = json.loads(

@@ -18,7 +18,7 @@ from tests.reports.real_sessions import real_session
 from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded, operator_times
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Nodes, TraceStarted
-from tui_profiler.reports.perfetto.protobuf import message
+from tui_profiler.reports.perfetto.packets import message
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.session import EMPTY, Session
 

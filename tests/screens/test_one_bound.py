@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from screens.views.inspector.compact_lines import compact_lines, one_line
+from screens.views.inspector.compact_pane import compact_lines, one_line
 from screens.views.timeline.flame_lines import flame_lines
 from screens.views.timeline.screen import FlameLayout
 from screens.widgets.bound_lines import bound_lines

@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.findings.evidence.finding import Finding, Gain
-from tui_profiler.findings.unsuggested_trial import of_result
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain
 from tui_profiler.messages import TrialProgress, TrialResult, Unknown
+from tui_profiler.messages.trials import WHOLE_MODEL
 from tui_profiler.session import Session
 
 Word: TypeAlias = Literal[
@@ -106,3 +106,21 @@ def verdict(gain: Gain, saved: Measured) -> Word:
     if predicted > saved.high:
         return "less" if is_gain else "refuted"
     return "more" if predicted < saved.low else "held"
+
+
+NOTHING = Unknown("no evidence for this change in the session")
+
+
+def of_result(result: TrialResult) -> Finding:
+    """Return the finding that stands beside a trial without a prediction."""
+    return Finding(
+        kind=result.kind,
+        title=f"{result.kind}, which nothing speaks for",
+        why="Tried without evidence of a gain.",
+        nodes=(max(result.node, 0) if result.node != WHOLE_MODEL else 0,),
+        evidence=(
+            Evidence("pairs of calls that were compared", result.pairs, "count", "measured"),
+        ),
+        gains=(Gain("time", NOTHING, "a share of a forward"),),
+        trial=result.kind,
+    )

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from tui_profiler.formatting.canvas import UNICODE, Glyphs
-from tui_profiler.queries.panel.state import is_stale
-from tui_profiler.session import EMPTY, Session
+from typing import Literal, TypeAlias
 
-from ...widgets.lines import LinesWidget
-from ...widgets.rows import Look
-from .compact_lines import compact_lines, one_line
+from tui_profiler.figures.units import count, duration, shape, share, size, thousands, three_digits
+from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.formatting.canvas import UNICODE, Glyphs, nice_ceiling, sparkline
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
+from tui_profiler.queries.cost.bound import (
+    KINDS,
+    LETTERS,
+    Bound,
+    BoundKind,
+    bound,
+    bytes_moved,
+    intensity,
+)
+from tui_profiler.queries.panel.provenance import no_class
+from tui_profiler.queries.panel.state import is_stale
+from tui_profiler.queries.time.node_seconds import node_seconds, part_of
+from tui_profiler.queries.time.series import last_calls, utilisation
+from tui_profiler.queries.tree.names import fitted
+from tui_profiler.session import EMPTY as NO_SESSION
+from tui_profiler.session import Session, Timing
+
+from ...widgets.bound_lines import bound_lines, verdict, why_on_paper
+from ...widgets.file_lines import file_lines
+from ...widgets.identity_lines import detail_of, flops, macs, tensor_lines, title_of, work_lines
+from ...widgets.lines import EMPTY, Line, LinesWidget, cut, line_width
+from ...widgets.machine_lines import busy, machine_lines, memory_text
+from ...widgets.rows import LABEL, Look, columns, finished, meter, row, without_colour
+from ...widgets.timing_lines import counted, in_unit, timing_lines, unit_of, why_not_measured
 
 
 class Compact(LinesWidget):
@@ -23,7 +47,7 @@ class Compact(LinesWidget):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self.glyphs = glyphs
-        self._shown: tuple[Session, int, float, str | None] = (EMPTY, 0, 0.0, None)
+        self._shown: tuple[Session, int, float, str | None] = (NO_SESSION, 0, 0.0, None)
         self._drawn: tuple[object, ...] = ()
 
     def show(self, session: Session, node: int, now: float, section: str | None = None) -> None:
@@ -52,3 +76,234 @@ class Compact(LinesWidget):
         self._drawn = wanted
         look = Look(session, node, now, cells, self.glyphs)
         self.lines = (one_line(look),) if rows == 1 else compact_lines(look, rows, section)
+
+
+Section: TypeAlias = Literal["work", "timing", "bound", "machine"]
+_SPARK = 35
+
+
+def compact_lines(look: Look, rows: int, section: str | None = None) -> tuple[Line, ...]:
+    """Return exactly ``rows`` lines: a title, then all sections in short or one in full."""
+    lines = _in_full(look, section, rows - 1) if section else _in_short(look)
+    return finished((_title(look, section), *lines), look, rows)
+
+
+def one_line(look: Look) -> Line:
+    """Return the panel of a tiny terminal: path, time, share and class."""
+    tree = look.tree
+    if tree is None:
+        return finished((row((("…  after the trace", "muted"),), EMPTY, look),), look)[0]
+    seconds, whole = node_seconds(look.session, look.node), node_seconds(look.session, 0)
+    found = bound(look.session, look.node)
+    right: list[tuple[str, str]] = []
+    if seconds is not None:
+        right.append((f"  {duration(seconds)}", "ink"))
+        right.append((f"  {share(part)}" if (part := part_of(seconds, whole)) else "", "ink"))
+    if found is not None:
+        letter = LETTERS[found.kind]
+        right.append((f"  {letter}", found.kind if found.measured else "muted"))
+    room = max(look.inner - line_width(tuple(right)), 4)
+    path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
+    return finished((row(((path, "strong ink"),), tuple(right), look),), look)[0]
+
+
+def _title(look: Look, section: str | None) -> Line:
+    """Return the rule with the node's name in it and its class at the end."""
+    rule, cells = look.glyphs.rule, look.cells
+    tree = look.tree
+    if tree is None:
+        return ((rule * cells, "hairline"),)
+    right: Line = verdict(bound(look.session, look.node), look)
+    if section:
+        gap: Line = (("  ", "ink"),) if right else EMPTY
+        right = ((section, "strong accent"), *gap, *right)
+    room = max(cells - line_width(right) - 8, 1)
+    path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
+    left: Line = ((path, "strong ink"), (f"  {detail_of(tree, look.node)}", "muted"))
+    left = cut(left, room, look.glyphs.ellipsis)
+    between = max(cells - line_width(left) - line_width(right) - 6, 0)
+    named: Line = ((f"{rule} ", "hairline"), *left)
+    if not right:
+        return (*named, (f" {rule * (between + 3)}", "hairline"))
+    return (*named, (f" {rule * between} ", "hairline"), *right, (f" {rule}", "hairline"))
+
+
+def _in_full(look: Look, section: str, rows: int) -> tuple[Line, ...]:
+    match section:
+        case "work":
+            lines = (*work_lines(look), *tensor_lines(look))
+        case "timing" | "bound" if look.tree is not None and not look.tree.has_forward:
+            lines = file_lines(look)[1:]
+        case "timing":
+            lines = timing_lines(look, max(min(rows - 2, 3), 1))[1:]
+        case "bound":
+            lines = bound_lines(look)[1:]
+        case _:
+            lines = machine_lines(look)[1:]
+    return lines[:rows]
+
+
+def _in_short(look: Look) -> tuple[Line, ...]:
+    if look.tree is not None and not look.tree.has_forward:
+        return (_work(look), *_file(look), _machine(look))
+    figures = (_work(look), _timing(look), _bound(look), _machine(look))
+    return without_colour(figures) if is_stale(look.session, look.now) else figures
+
+
+def _labelled(label: str, parts: list[Line], right: Line, look: Look) -> Line:
+    head: Line = ((label.ljust(LABEL), "muted"),)
+    return columns([(*head, *parts[0]), *parts[1:]] if parts else [head], right, look)
+
+
+def _absence(label: str, is_coming: bool, reason: str, look: Look) -> Line:
+    mark = "…" if is_coming else look.glyphs.dash
+    return _labelled(label, [((f"{mark}  ", "faint"), (reason, "muted"))], EMPTY, look)
+
+
+def _work(look: Look) -> Line:
+    tree = look.tree
+    if tree is None:
+        return _absence("work", True, "after the trace", look)
+    node, cost = tree.nodes[look.node], tree.costs[look.node]
+    if not tree.has_forward:
+        held: Line = ((count(cost.parameters), "ink"), (" parameters", "muted"))
+        return _labelled("params", [held], ((size(cost.parameter_bytes), "ink"),), look)
+    ratio = intensity(cost)
+    right: Line = ((size(bytes_moved(cost)), "ink"),)
+    bounded = tree.bounded.get(look.node)
+    figure = macs(cost, bounded) if cost.macs else flops(cost, bounded)
+    parts: list[Line] = [
+        (*_tensor(node.inputs), (" in   ", "muted")),
+        (*_tensor(node.outputs), (" out    ", "muted")),
+        figure,
+    ]
+    if ratio is not None:
+        parts.append((("   " + intensity_text(ratio), "ink"), (" FLOP/B", "muted")))
+    return _labelled("work", parts, right, look)
+
+
+def _file(look: Look) -> tuple[Line, Line]:
+    """Return what the file is, in place of times and bounds."""
+    found = look.session.file
+    if found is None:
+        return _absence("timing", False, NO_FORWARD, look), _absence("bound", False, "", look)
+    problems = f", {thousands(found.problem_count)} problems" if found.problem_count else ""
+    wrong = "error" if found.problem_count or found.checksum == "failed" else "muted"
+    kind: Line = (
+        (safe(found.kind), "ink"),
+        (f"  checksum {safe(found.checksum)}{problems}", wrong),
+    )
+    hint = f"to run it: {safe(found.hint)}" if found.hint else NO_FORWARD
+    return _labelled("file", [kind], EMPTY, look), _labelled("", [((hint, "muted"),)], EMPTY, look)
+
+
+def _tensor(tensors: tuple[Tensor, ...]) -> Line:
+    if not tensors:
+        return (("no tensor", "faint"),)
+    more = f" +{len(tensors) - 1}" if len(tensors) > 1 else ""
+    return ((shape(tensors[0].shape), "ink"), (more, "muted"))
+
+
+def _timing(look: Look) -> Line:
+    session = look.session
+    timing = session.timings.of(look.node) if session.timings is not None else None
+    if timing is not None and look.tree is not None:
+        return _measured(look, timing)
+    seconds = node_seconds(session, look.node) if look.tree is not None else None
+    is_coming, reason = why_not_measured(session, look.node) if look.tree else (True, "no tree yet")
+    if seconds is None:
+        return _absence("timing", is_coming, reason, look)
+    return _labelled(
+        "timing", [((duration(seconds), "ink"), (f"  {reason}", "muted"))], EMPTY, look
+    )
+
+
+def _measured(look: Look, timing: Timing) -> Line:
+    unit = unit_of(timing)
+    room = max(min(_SPARK, look.inner - LABEL - 23), 1)
+    values = last_calls(look.session, look.node, room)
+    top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
+    drawn = sparkline(values, top, 1, look.glyphs)[0]
+    parts: list[Line] = [
+        ((drawn, "faint"), (f"  {in_unit(timing.p50, unit)}", "strong ink"), (f" {unit}", "muted")),
+        (("  p95", "muted"), (" " + in_unit(timing.p95, unit).rjust(5), "ink")),
+    ]
+    return _labelled("timing", parts, counted(look.session, timing), look)
+
+
+def _bound(look: Look) -> Line:
+    if look.tree is None:
+        return _absence("bound", True, "after the trace", look)
+    found = bound(look.session, look.node)
+    if found is None:
+        return _absence("bound", False, safe(no_class(look.session, look.node)), look)
+    if not found.measured:
+        is_coming, reason = why_on_paper(look.session, look.node)
+        mark = "…" if is_coming else look.glyphs.dash
+        said: Line = ((f"{found.kind}, on paper  ", "ink"), (f"{mark}  {reason}", "muted"))
+        return _labelled("bound", [said], EMPTY, look)
+    right = "of its time" if found.is_container else "of roof"
+    return _labelled("bound", _meters(found, look), ((right, "muted"),), look)
+
+
+def _meters(found: Bound, look: Look) -> list[Line]:
+    # Where calling decides, the larger of the two roofs says the least: overhead takes its place.
+    shares: list[tuple[BoundKind, float | None]] = [
+        ("compute", found.compute_share),
+        ("memory", found.memory_share),
+    ]
+    if found.is_container:
+        # The two that take most of the time, the class first.
+        shares = [(kind, part) for kind, part in zip(KINDS, found.mix, strict=True) if part]
+        shares = sorted(shares, key=_by_part)[:2]
+    elif found.kind == "overhead":
+        shares = [("overhead", found.overhead_share), max(shares, key=lambda s: s[1] or 0.0)]
+    length = max((look.inner - LABEL - (48 if found.is_container else 40)) // 2, 4)
+    lines: list[Line] = []
+    for kind, reached in shares:
+        if reached is None:
+            continue
+        gap = "   " if lines else ""
+        name: Line = ((f"{gap}{kind} ", "muted"),)
+        lines.append((*name, *meter(reached, length, kind, look), (share(reached).rjust(6), "ink")))
+    return lines
+
+
+def _by_part(one: tuple[BoundKind, float | None]) -> float:
+    return -(one[1] or 0.0)
+
+
+def _machine(look: Look) -> Line:
+    sample = look.session.sample
+    if sample is None:
+        return _absence("machine", look.session.ended is None, "the first sample", look)
+    gpu, power = _gpu(sample, look), _power(sample, look)
+    # A GPU with figures needs the cells more than the processor's past does.
+    past = 14 if gpu == look.glyphs.dash else 4
+    drawn = sparkline(utilisation(look.session, past), 1.0, 1, look.glyphs)[0]
+    mean = busy(sample)
+    figure = share(mean) if mean is not None else look.glyphs.dash
+    parts: list[Line] = [
+        (("cpu ", "muted"), (drawn, "faint"), (figure.rjust(6), "ink")),
+        (("   " + memory_text(sample), "ink"),),
+        (("   gpu ", "muted"), (gpu, "ink")),
+        (("   power ", "muted"), (power, "ink")),
+    ]
+    return _labelled("machine", parts, (("i why", "muted"),), look)
+
+
+def _gpu(sample: Sample, look: Look) -> str:
+    if isinstance(sample.gpus, Unknown) or not sample.gpus:
+        return look.glyphs.dash
+    busiest = max(sample.gpus, key=lambda gpu: known(gpu.utilisation) or 0.0)
+    used = known(busiest.utilisation)
+    memory = known(busiest.memory_bytes)
+    texts = [share(used) if used is not None else look.glyphs.dash]
+    if memory is not None:
+        texts.append(size(memory))
+    return " ".join(texts)
+
+
+def _power(sample: Sample, look: Look) -> str:
+    watts = known(sample.package_watts)
+    return look.glyphs.dash if watts is None else f"{three_digits(watts)} W"

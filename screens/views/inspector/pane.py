@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tui_profiler.figures.units import duration, thousands
+from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.queries.panel.state import is_stale
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.queries.time.node_seconds import part_of
+from tui_profiler.session import EMPTY as NO_SESSION
+from tui_profiler.session import Session
+from tui_profiler.session.windows import Shares
 
-from ...widgets.lines import LinesWidget
-from ...widgets.rows import Look
-from .lines import inspector_lines
+from ...widgets.bound_lines import bound_lines
+from ...widgets.file_lines import file_lines
+from ...widgets.identity_lines import identity_lines, tensor_lines, work_lines
+from ...widgets.lines import EMPTY, Line, LinesWidget
+from ...widgets.machine_lines import machine_lines
+from ...widgets.rows import LABEL, Look, columns, finished, row, section, without_colour
+from ...widgets.timing_lines import timing_lines
+from .inside_lines import inside_lines
 from .request_lines import request_lines
 
 
@@ -32,7 +45,7 @@ class Inspector(LinesWidget):
         self.glyphs = glyphs
         self.spec = spec
         """What was asked for: shown until there is a tree."""
-        self._shown: tuple[Session, int, float] = (EMPTY, 0, 0.0)
+        self._shown: tuple[Session, int, float] = (NO_SESSION, 0, 0.0)
         self._drawn: tuple[object, ...] = ()
 
     def show(self, session: Session, node: int, now: float) -> None:
@@ -57,3 +70,116 @@ class Inspector(LinesWidget):
                 if session.tree is None
                 else inspector_lines(look, rows)
             )
+
+
+Block = tuple[Line, ...]
+
+
+def inspector_lines(look: Look, rows: int) -> tuple[Line, ...]:
+    """Return exactly ``rows`` lines of exactly the look's width."""
+    machine = machine_lines(look)
+    room = rows - len(machine)
+    if room <= 0:
+        return finished(machine, look, rows)
+    above: Block = ()
+    for above in _forms(look):
+        if len(above) <= room - 1:
+            break
+    above = above[: max(room - 1, 0)]
+    blank = (EMPTY,) * (room - len(above))
+    return finished((*above, *blank, *machine), look, rows)
+
+
+def _forms(look: Look) -> Iterator[Block]:
+    """Yield what stands above the machine, the fullest form first; each is made when asked for."""
+    identity, tensors, work = identity_lines(look), tensor_lines(look), work_lines(look)
+    if look.tree is not None and not look.tree.has_forward:
+        file, inside = file_lines(look), inside_lines(look)
+        yield _stacked(identity, tensors, file, inside)
+        yield _stacked(identity, tensors, file)
+        yield _stacked(identity, file)
+        return
+    tall, window, with_tensors = _live(look, 3), window_lines(look), (*tensors, *work)
+    yield _stacked(identity, with_tensors, *tall, window, inside_lines(look))
+    yield _stacked(identity, with_tensors, *tall, window)
+    flat = _live(look, 1)
+    yield _stacked(identity, with_tensors, *flat, window)
+    yield _stacked(identity, with_tensors, *tall)
+    yield _stacked(identity, with_tensors, *flat)
+    yield _stacked(identity, work, *flat)
+
+
+def _live(look: Look, spark_rows: int) -> tuple[Block, Block]:
+    timing, bound = timing_lines(look, spark_rows), bound_lines(look)
+    if is_stale(look.session, look.now):
+        # The title keeps its ink: only figures are old.
+        return (timing[0], *without_colour(timing[1:])), (bound[0], *without_colour(bound[1:]))
+    return timing, bound
+
+
+def _stacked(*blocks: Block) -> Block:
+    """Set blocks below each other, a blank row between; an empty block takes none."""
+    lines: list[Line] = []
+    for block in blocks:
+        if block and lines:
+            lines.append(EMPTY)
+        lines += block
+    return tuple(lines)
+
+
+MOST_PARTS = 5
+
+
+def window_lines(look: Look) -> tuple[Line, ...]:
+    """Return the section with its title; nothing where there is nothing to say."""
+    tree = look.tree
+    if tree is None or tree.nodes[look.node].kind == "op":
+        return ()
+    of_window = (*_shares(look), *_region(look))
+    lines = (*of_window, *_device(look))
+    provenance = "last operator window" if of_window else ""
+    return (section("time", provenance, look), *lines) if lines else ()
+
+
+def _shares(look: Look) -> tuple[Line, ...]:
+    windows = look.session.windows
+    found = windows.shares(look.node) if windows is not None else None
+    if found is None or found.seconds <= 0:
+        return ()
+    parts: list[Line] = [
+        (("host".ljust(LABEL), "muted"), (_share(found.host, found), "ink")),
+        (("   other ", "muted"), (_share(found.other, found), "ink")),
+    ]
+    right: Line = (("of ", "muted"), (duration(found.seconds), "ink"))
+    return (columns(parts, right, look),)
+
+
+def _share(seconds: float, whole: Shares) -> str:
+    return share_text(part_of(max(seconds, 0.0), whole.seconds) or 0.0)
+
+
+def _device(look: Look) -> tuple[Line, ...]:
+    device = look.session.device
+    seconds = device.per_forward(look.node) if device is not None else None
+    if seconds is None:
+        return ()
+    left: Line = (("on GPU".ljust(LABEL), "muted"), (duration(seconds), "ink"))
+    return (row(left, (("per forward, by events", "muted"),), look),)
+
+
+def _region(look: Look) -> tuple[Line, ...]:
+    windows = look.session.windows
+    region = windows.region(look.node) if windows is not None else None
+    if region is None:
+        return ()
+    shown = [
+        row(
+            (("  " + safe(part.name), "ink"),),
+            ((f"{thousands(part.calls)} × ", "muted"), (duration(part.seconds), "ink")),
+            look,
+        )
+        for part in region.parts[:MOST_PARTS]
+    ]
+    more = len(region.parts) - len(shown)
+    rest = (row(((f"  {thousands(more)} more", "faint"),), EMPTY, look),) if more > 0 else ()
+    return (*shown, *rest)

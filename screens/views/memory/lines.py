@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import size, thousands
-from tui_profiler.formatting.text import safe, width
-from tui_profiler.messages import Unknown
-from tui_profiler.queries.cost.memory_compared import comparison
-from tui_profiler.queries.forward.memory import most_tensors, peak_step, steps_of, weight_bytes
+from tui_profiler.figures.units import ZERO, shape, share, size, thousands
+from tui_profiler.formatting.canvas import bar, half_cells
+from tui_profiler.formatting.text import fit, middle, safe, width
+from tui_profiler.messages import Figure, Unknown
+from tui_profiler.queries.cost.memory_compared import Compared, Comparison, comparison
+from tui_profiler.queries.forward.memory import (
+    CACHE,
+    Alive,
+    Living,
+    alive_at,
+    module_at,
+    most_tensors,
+    peak_step,
+    shape_of,
+    steps_of,
+    told_at_peak,
+    weight_bytes,
+    weight_tensors,
+    workspace,
+)
 from tui_profiler.queries.time.forward_kinds import phase
 from tui_profiler.session import Tree
 from tui_profiler.session.columns import Memory
 
+from ...widgets.identity_lines import title_of
 from ...widgets.lines import EMPTY, Line, exact, line_width
-from ...widgets.rows import Look, absent, pending, row
-from .alive import alive_lines
+from ...widgets.rows import Look, absent, pending, row, section, words
 from .plot import Plot, peak_line, place_text, plot_lines, step_text, total_text
-from .predicted_measured import compared_lines, compared_short
 
 RIGHT_CELLS = 50
 """Of the pane with predicted and measured, in the roomy form."""
@@ -134,3 +148,183 @@ def _note(memory: Memory | None) -> str:
         return ""
     at = thousands(memory.ordinals[most] + 1)
     return f"activations peak at step {at}; workspace is added on top"
+
+
+_LABEL, _FIGURE = 13, 14
+_PROCESS = "process: peak RSS"
+
+
+def compared_lines(
+    look: Look, found: Comparison | None, tree: Tree, note: str = ""
+) -> tuple[Line, ...]:
+    """Return table with its title, ``note`` and reasons below, and what the prediction covers."""
+    title = section("predicted and measured", "", look)
+    if found is None:
+        return (title, *absent("peak", "not predicted", look))
+    head = "".ljust(_LABEL) + "predicted".rjust(_FIGURE) + "measured".rjust(_FIGURE)
+    lines = [
+        title,
+        row(((head, "muted"),), EMPTY, look),
+        *(_part(part, look) for part in found.parts),
+        _part(found.peak, look, "strong ink", "≥ " if found.is_least else ""),
+    ]
+    if found.off_by is not None:
+        off = share(found.off_by).rjust(2 * _FIGURE)
+        lines.append(row((("off by".ljust(_LABEL), "muted"), (off, "ink")), EMPTY, look))
+    if found.reserved is not None:
+        lines.append(_part(found.reserved, look))
+    lines += [_part(found.process, look), EMPTY]
+    lines += words(note, look)
+    for reason in _reasons(found):
+        lines += words(reason, look, "faint")
+    return (*lines, *_covered(tree, look))
+
+
+def compared_short(look: Look, found: Comparison | None) -> tuple[Line, ...]:
+    """Return predicted and measured in two lines."""
+    if found is None:
+        return ()
+    peak = found.peak
+    only = f"peak {'≥ ' if found.is_least else ''}{_text(peak.predicted, look)}"
+    every = "  ".join((*(f"{p.label} {_text(p.predicted, look)}" for p in found.parts), only))
+    process = found.process.measured
+    resident = "" if isinstance(process, Unknown) else f"process {size(process)} at its most"
+    if isinstance(peak.measured, Unknown):
+        reason = f"peak {look.glyphs.dash} {safe(peak.measured.reason)}"
+        measured = (f"{resident}, {reason}" if resident else reason, resident or reason)
+    else:
+        most = f"peak {size(peak.measured)}"
+        measured = (f"{most}  {resident}", most)
+    return (_said("predicted", (every, only), look), _said("measured", measured, look))
+
+
+def _said(label: str, tried: tuple[str, str], look: Look) -> Line:
+    text = next((one for one in tried if 11 + width(one) <= look.inner), tried[-1])
+    return row(((label.ljust(11), "muted"), (text, "ink")), EMPTY, look)
+
+
+def _part(part: Compared, look: Look, role: str = "ink", mark: str = "") -> Line:
+    label = (part.label.ljust(_LABEL), "muted" if role == "ink" else role)
+    figures = (_cell(part.predicted, look, role, mark), _cell(part.measured, look, role))
+    return row((label, *figures), EMPTY, look)
+
+
+def _cell(value: Figure, look: Look, role: str, mark: str = "") -> tuple[str, str]:
+    is_figure = not isinstance(value, Unknown) and value
+    return ((mark + _text(value, look)).rjust(_FIGURE), role if is_figure else "faint")
+
+
+def _text(value: Figure, look: Look) -> str:
+    if isinstance(value, Unknown):
+        return look.glyphs.dash
+    return size(value) if value else ZERO
+
+
+def _reasons(found: Comparison) -> tuple[str, ...]:
+    """Return why figures are missing, each reason once."""
+    every = (*found.parts, found.peak)
+    predicted, measured = [p.predicted for p in every], [p.measured for p in every]
+    reasons = [
+        *(f"not predicted: {one.reason}" for one in predicted if isinstance(one, Unknown)),
+        *(f"not measured: {one.reason}" for one in measured if isinstance(one, Unknown)),
+        _PROCESS,
+    ]
+    return tuple(safe(reason) for reason in dict.fromkeys(reasons))
+
+
+def _covered(tree: Tree, look: Look) -> tuple[Line, ...]:
+    if tree.done is None or not tree.has_forward:
+        return ()
+    peak = tree.done.peak_memory
+    aliases = peak.tensors - peak.sized - peak.skipped
+    text = (
+        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} allocate;"
+        f" {thousands(aliases)} shared it"
+    )
+    unsized = f", {thousands(peak.skipped)} of unknown size" if peak.skipped else ""
+    return words(text + unsized, look)
+
+
+_BAR, _BYTES, _SHAPE = 12, 8, 16
+_NAME = 44
+"""A wider name column would lose the row: what is left is the bar's."""
+_MOST = 100
+_OTHER_ROWS = 3
+"""The title, the weights, the smaller ones."""
+
+
+def alive_lines(
+    look: Look, tree: Tree, memory: Memory | None, step: int, rows: int
+) -> tuple[Line, ...]:
+    """Return the section with its title in at most ``rows`` lines; its rows add up to its total.
+
+    Args:
+        look: what is looked at.
+        tree: of the forward.
+        memory: its steps; None where only who was alive at the peak is known.
+        step: whose tensors are listed.
+        rows: lines that there are.
+    """
+    room = min(max(rows - _OTHER_ROWS, 1), _MOST)
+    when, inside = "the peak", ""
+    if memory is None:
+        found = told_at_peak(tree, room)
+    else:
+        found = alive_at(memory, step, max(room - bool(workspace(memory, step)), 1))
+        inside = f" in {title_of(tree, module_at(tree, memory, step))}"
+        if step != peak_step(memory):
+            when = f"step {thousands(memory.ordinals[step] + 1)}"
+    if found is None:
+        return (section(f"alive at {when}", "", look), *absent("tensors", "not predicted", look))
+    top = max(weight_bytes(tree), *(one.bytes for one in found.tensors), 1)
+    lines = [section(f"alive at {when}", _total(tree, found), look)]
+    if weights := weight_bytes(tree):
+        count = f"{thousands(weight_tensors(tree))} tensors"
+        lines.append(_owner("weights", count, weights, top, look))
+    if found.workspace:
+        lines.append(_owner(f"workspace{inside}", "", found.workspace, top, look))
+    lines += [_tensor(tree, one, top, look) for one in found.tensors]
+    if found.others_bytes:
+        others = "smaller" if found.others is None else f"{thousands(found.others)} smaller"
+        lines.append(_owner(others, "", found.others_bytes, top, look))
+    return tuple(lines[: max(rows, 0)])
+
+
+def _total(tree: Tree, found: Alive) -> str:
+    total = size(weight_bytes(tree) + found.live + (found.workspace or 0))
+    if found.others is None:
+        return total
+    count = weight_tensors(tree) + len(found.tensors) + found.others
+    return f"{total} in {thousands(count)} tensors"
+
+
+def _tensor(tree: Tree, one: Living, top: float, look: Look) -> Line:
+    found = shape_of(tree, one)
+    axes = shape(found.shape) if found is not None else look.glyphs.dash
+    return _owner(_name(tree, one), axes, one.bytes, top, look)
+
+
+def _name(tree: Tree, one: Living) -> str:
+    """Return what made a tensor: the module, and its operator where it has anything else."""
+    if one.maker < 0:
+        return "a cache, passed in" if one.maker == CACHE else "the inputs"
+    node = tree.nodes[one.maker]
+    module = max(node.parent, 0)
+    name = title_of(tree, module)
+    is_all_of_it = tree.ends[module] - module == 2
+    return name if is_all_of_it else f"{name} {safe(node.name).removeprefix('aten::')}"
+
+
+def _owner(name: str, what: str, taken: float, top: float, look: Look) -> Line:
+    """Return a row: who, its shape, a bar, its bytes; first the bar, then the shape yields."""
+    shape_cells = _SHAPE if look.inner >= 44 else 0
+    figures = shape_cells + _BYTES + 3
+    bar_cells = max(_BAR, look.inner - figures - _NAME) if look.inner >= 60 else 0
+    drawn = bar(max(half_cells(taken / top, 1.0, bar_cells), 1), look.glyphs) if bar_cells else ""
+    right: Line = (
+        (fit(what, shape_cells, look.glyphs.ellipsis), "muted"),
+        (" " + fit(drawn, bar_cells), "ink"),
+        (" " + size(taken).rjust(_BYTES), "ink"),
+    )
+    room = max(look.inner - line_width(right) - 1, 1)
+    return row(((middle(name, room, look.glyphs.ellipsis), "ink"),), right, look)

@@ -21,8 +21,7 @@ from tui_profiler.messages.parameters import (
     SensitivityDone,
     SensitivityStarted,
 )
-from tui_profiler.probe.parameters.sensitivity.changed_weights import changed
-from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
+from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter, changed
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 

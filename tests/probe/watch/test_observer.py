@@ -14,9 +14,8 @@ from tests.viewer import wait_until
 from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import LoopState, Observe, RunModel, ShowModel, TraceAgain
 from tui_profiler.probe.process.link import Link
-from tui_profiler.probe.watch.model_choice import Whereabouts
+from tui_profiler.probe.watch.model_choice import Whereabouts, variable_path
 from tui_profiler.probe.watch.observer import Observer
-from tui_profiler.probe.watch.variable_path import variable_path
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
 from tui_profiler.queries.time.forward_kinds import (

@@ -9,7 +9,7 @@ from textual.actions import parse
 
 from screens.actions.commands import Command, commands, matching
 from screens.actions.palette import PaletteScreen
-from screens.actions.palette_lines import palette_lines
+from screens.actions.palette import palette_lines
 from screens.actions.table import DEPTHS, EXPLORER, OF_FUNCTION
 from screens.settings.theme import PREFIX, THEMES, short_name
 from screens.widgets.lines import line_width, text

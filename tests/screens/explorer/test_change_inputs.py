@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from screens.explorer.typed_requests import placed
+from screens.explorer.requests import placed
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage
 from tests.screens.screen_text import screen_text

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from screens.explorer.column_list_lines import column_lines, rows_wanted
+from screens.explorer.column_list import column_lines, rows_wanted
 from screens.explorer.tree import lines as tree_lines
 from screens.explorer.tree.columns import Form, columns_for
 from screens.widgets.lines import Line, line_width, text

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from screens.actions.help import key_lines
 from screens.app.explorer_app import ProfilerApp
-from screens.explorer.typed_requests import typed_place
+from screens.explorer.requests import typed_place
 from tests.recording.files import fixture, write
 from tests.screens.screen_text import screen_text
 from tui_profiler.formatting.text import width

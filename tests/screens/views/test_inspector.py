@@ -7,7 +7,7 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from screens.views.inspector.lines import inspector_lines
+from screens.views.inspector.pane import inspector_lines
 from screens.views.inspector.request_lines import request_lines
 from screens.widgets.lines import Line, line_width, text
 from screens.widgets.machine_lines import machine_lines

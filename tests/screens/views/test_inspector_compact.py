@@ -7,8 +7,8 @@ from array import array
 import pytest
 from msgspec.structs import replace
 
-from screens.views.inspector.compact_lines import compact_lines, one_line
-from screens.views.inspector.lines import inspector_lines
+from screens.views.inspector.compact_pane import compact_lines, one_line
+from screens.views.inspector.pane import inspector_lines
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
 from tests.screens.panel_session import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from screens.views.inspector.operator_windows import window_lines
+from screens.views.inspector.pane import window_lines
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
 from tests.screens.panel_session import CONV2, CONV_OP, live

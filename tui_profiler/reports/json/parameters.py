@@ -1,14 +1,14 @@
-"""What the values of parameters are like, as JSON."""
+"""A model's file, and statistics of its parameters, as JSON."""
 
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from tui_profiler.messages import TensorStatistics, Unknown, parameters
+from tui_profiler.messages import FileFacts, TensorStatistics, Unknown, parameters
 from tui_profiler.messages.parameters import Format, Granularity, SpectralMethod
 from tui_profiler.queries.parameters.rollup import ParameterSums, rolled_up
-from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, taken
+from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, one_of, taken
 from tui_profiler.reports.parameters_text import in_order
 from tui_profiler.session import Session
 
@@ -384,4 +384,53 @@ def _module(path: str, found: ParameterSums) -> ModuleValues:
         dead=found.dead,
         outliers=found.outliers,
         near_duplicates=found.near_duplicates,
+    )
+
+
+_Content: TypeAlias = Annotated[str, one_of("parameters", "module", "program", "other", "nothing")]
+_Checksum: TypeAlias = Annotated[
+    str, one_of("verified", "failed", "none in this format", "not checked")
+]
+
+
+class Problem(Part, frozen=True):
+    """Something in the file that is not as it should be."""
+
+    file: str
+    where: str | None
+    what: str
+
+
+class File(Part, frozen=True):
+    """What a look into the model's file told, without loading it."""
+
+    kind: str
+    """By its bytes: safetensors, torchscript, exported-program, torch-zip-state-dict, ..."""
+    content: _Content
+    bytes: Count
+    """Of all storages in use, each counted once."""
+    tensors: Count
+    checksum: _Checksum
+    globals: tuple[str, ...]
+    """What loading it would import; at most 100."""
+    untrusted_globals: tuple[str, ...]
+    """Those of them that run code."""
+    problems: list[Problem]
+    """At most 100."""
+    problem_count: Count
+    hint: str | None
+    """The command that runs these parameters."""
+
+
+def file_section(found: FileFacts | None) -> File | None:
+    """Return what a look into the model's file told; None where the model is no file."""
+    if found is None:
+        return None
+    return taken(
+        File,
+        found,
+        problems=[
+            Problem(file=one.file, where=one.where or None, what=one.what) for one in found.problems
+        ],
+        hint=found.hint or None,
     )

@@ -45,7 +45,6 @@ from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
 from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
-from tui_profiler.reports.json.file import File, file_section
 from tui_profiler.reports.json.findings import Findings, findings_section
 from tui_profiler.reports.json.hardware import Hardware
 from tui_profiler.reports.json.measured import (
@@ -69,7 +68,12 @@ from tui_profiler.reports.json.paper import (
     distribution,
     peak_memory,
 )
-from tui_profiler.reports.json.parameters import ParameterValues, parameters_section
+from tui_profiler.reports.json.parameters import (
+    File,
+    ParameterValues,
+    file_section,
+    parameters_section,
+)
 from tui_profiler.reports.json_values import (
     EACH,
     Above0,

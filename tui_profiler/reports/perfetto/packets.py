@@ -1,4 +1,4 @@
-"""The packets of a Perfetto trace that we write: tracks, slices, counters.
+"""The packets of a Perfetto trace, down to protobuf's bytes: tracks, slices, counters.
 
 Numbers of fields are those of protos/perfetto/trace/{trace,trace_packet}.proto and of
 track_event/*.proto in github.com/google/perfetto, v59; a test reads what is written here with the
@@ -7,12 +7,45 @@ classes that are made from these files.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import TypeAlias
 
 from tui_profiler.formatting.text import printable
-from tui_profiler.reports.perfetto.protobuf import Value, message
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+Value: TypeAlias = bool | int | float | str | bytes
+"""A whole message is its bytes."""
+
+
+def message(*fields: tuple[int, Value]) -> bytes:
+    """Return a message of fields, each its number and its value, in their order.
+
+    Integers are written as varints: unsigned, or two's complement of 64 bits where negative.
+    """
+    return b"".join(_field(number, value) for number, value in fields)
+
+
+def _field(number: int, value: Value) -> bytes:
+    if isinstance(value, float):
+        return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+    if isinstance(value, str):
+        # Halves of a pair of code units are no characters, and no other program would read them.
+        value = value.encode("utf-8", "replace")
+    if isinstance(value, bytes):
+        return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+    return _varint(number << 3 | _VARINT) + _varint(int(value) & 0xFFFFFFFFFFFFFFFF)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
 
 Annotations: TypeAlias = Mapping[str, bool | int | float | str]
 

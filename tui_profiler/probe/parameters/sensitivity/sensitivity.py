@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -31,24 +31,11 @@ from tui_profiler.messages.parameters import (
     SensitivityDone,
     SensitivityStarted,
 )
-from tui_profiler.probe.parameters.sensitivity.changed_weights import (
-    Aliases,
-    Storages,
-    aliases_of,
-    changed,
-    channel_axis_of,
-    replaced,
-)
-from tui_profiler.probe.parameters.sensitivity.outputs import (
-    Distance,
-    Outputs,
-    distance,
-    largest_of,
-    norm_of,
-)
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.internals import parameters_of
+from tui_profiler.probe.torch_compat.internals import parameters_of, storage_key
+from tui_profiler.probe.torch_compat.kv_cache import NAMES, remade, tensors_of
+from tui_profiler.probe.trace.snapshot import Snapshot
 
 _PROBES = 12
 _SEED = 20100914
@@ -342,3 +329,255 @@ def _is_weight(tensor: torch.Tensor) -> bool:
 
 def _figure(value: float) -> Figure:
     return value if math.isfinite(value) else Unknown("its derivatives are not finite")
+
+
+_CHUNK = 1 << 20
+"""Values compared at once, in float64."""
+MOST_BUFFER_BYTES = 1 << 30
+"""Of buffers, that are copied so that each forward finds them as the first one did."""
+
+
+class Distance(NamedTuple):
+    """How far one output is from another."""
+
+    relative: float
+    """‖y′ − y‖₂ / ‖y‖₂."""
+    largest: float
+    """Largest |y′ − y|."""
+
+
+class Outputs:
+    """Runs a model from the same state, with copies of the same inputs.
+
+    Args:
+        model: its state is put back before each forward, and by ``restore``.
+        inputs: what it is given.
+    """
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        self._model = model
+        self._inputs = inputs
+        self._snapshot = Snapshot(model)
+        buffers = [buffer for buffer in model.buffers() if buffer is not None]
+        if sum(buffer.numel() * buffer.element_size() for buffer in buffers) <= MOST_BUFFER_BYTES:
+            self._snapshot.before_write(buffers)
+
+    def restore(self) -> None:
+        """Make the model what it was, and the random generators."""
+        self._snapshot.restore()
+
+    def run(self) -> list[torch.Tensor]:
+        """Return the tensors of numbers that one forward gives, in order.
+
+        What it keeps for the next forward is not among them.
+        """
+        self._snapshot.restore()
+        copies = remade((self._inputs.args, self._inputs.keywords()), torch.clone)
+        assert isinstance(copies, tuple)
+        arguments, keywords = copies
+        found = self._model(*arguments, **keywords)
+        if isinstance(found, Mapping):
+            found = {name: value for name, value in found.items() if name not in NAMES}
+        return [tensor for tensor in tensors_of(found) if _is_of_numbers(tensor)]
+
+
+def distance(
+    reference: Sequence[torch.Tensor], found: Sequence[torch.Tensor]
+) -> Distance | Unknown:
+    """Compare two outputs, all their tensors together, in float64."""
+    if [one.shape for one in reference] != [one.shape for one in found]:
+        return Unknown("the output has a different shape with the change")
+    squares, squared_errors, largest = 0.0, 0.0, 0.0
+    for one, other in zip(reference, found, strict=True):
+        for before, after in zip(_parts(one), _parts(other), strict=True):
+            exact = before.double()
+            error = after.double() - exact
+            squares += float(exact.square().sum())
+            squared_errors += float(error.square().sum())
+            largest = max(largest, float(error.abs().max()))
+    if not math.isfinite(squares) or not math.isfinite(squared_errors):
+        return Unknown("the output holds NaN or infinite values")
+    if not squares:
+        return Unknown("the output is all zeros")
+    return Distance(math.sqrt(squared_errors / squares), largest)
+
+
+def largest_of(outputs: Sequence[torch.Tensor]) -> float:
+    """Return the largest magnitude."""
+    return max(float(_flat(one).abs().max()) for one in outputs)
+
+
+def norm_of(outputs: Sequence[torch.Tensor]) -> float:
+    """Return the L2 norm of all tensors together."""
+    squares = 0.0
+    for one in outputs:
+        for part in _parts(one):
+            squares += float(part.double().square().sum())
+    return math.sqrt(squares)
+
+
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.split(_flat(tensor), _CHUNK)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.detach()
+    return (torch.view_as_real(flat) if flat.is_complex() else flat).reshape(-1)
+
+
+def _is_of_numbers(tensor: torch.Tensor) -> bool:
+    is_plain = tensor.layout is torch.strided and not tensor.is_nested and tensor.numel() > 0
+    return is_plain and (tensor.is_floating_point() or tensor.is_complex())
+
+
+_LARGEST = {"int8": 127.0, "int4": 7.0}
+_FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
+
+
+def changed(weight: torch.Tensor, scheme: Scheme, channel_axis: int = 0) -> torch.Tensor:
+    """Return the weight as a scheme makes it.
+
+    Args:
+        weight: of two axes or more, all of its values finite.
+        scheme: what is done to it.
+        channel_axis: its axis of output channels.
+    """
+    exact = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))
+    if scheme.change == "values":
+        found = without_values(exact, scheme.share)
+    elif scheme.change == "channels":
+        found = without_channels(exact, scheme.share, channel_axis)
+    else:
+        axes = [axis for axis in range(exact.dim()) if axis != channel_axis]
+        found = quantised(exact, scheme.change, axes if scheme.per == "channel" else None)
+    return found.to(weight.dtype)
+
+
+def quantised(exact: torch.Tensor, stored: str, axes: list[int] | None) -> torch.Tensor:
+    """Return values as they come back from a narrower format.
+
+    Args:
+        exact: float32 or float64.
+        stored: ``int8``, ``int4``, ``float8_e4m3fn``, ``float8_e5m2``.
+        axes: those that share a scale; None: all.
+    """
+    magnitude = exact.abs()
+    top = magnitude.amax() if axes is None else magnitude.amax(dim=axes, keepdim=True)
+    top = torch.where(top > 0, top, torch.ones_like(top))
+    if stored in _LARGEST:
+        scale = top / _LARGEST[stored]
+        return (exact / scale).round_().mul_(scale)
+    dtype = _FLOATS[stored]
+    scale = top / torch.finfo(dtype).max
+    return (exact / scale).to(dtype).to(exact.dtype).mul_(scale)
+
+
+def without_values(exact: torch.Tensor, share: float) -> torch.Tensor:
+    """Return a copy whose smallest values are zero: exactly that share of them, rounded."""
+    count = round(exact.numel() * min(max(share, 0.0), 1.0))
+    found = exact.clone()
+    if not count:
+        return found
+    magnitude = exact.abs().flatten()
+    limit = magnitude.kthvalue(count).values
+    goes = magnitude < limit
+    # Of equal magnitudes those that come first go, so that it is that many and no more.
+    equal = (magnitude == limit).nonzero().flatten()
+    goes[equal[: count - int(goes.sum())]] = True
+    return found.masked_fill_(goes.view(exact.shape), 0.0)
+
+
+def without_channels(exact: torch.Tensor, share: float, axis: int) -> torch.Tensor:
+    """Return a copy whose weakest output channels are zero; at least one channel stays."""
+    channels = exact.shape[axis]
+    count = min(round(channels * min(max(share, 0.0), 1.0)), channels - 1)
+    axes = [other for other in range(exact.dim()) if other != axis]
+    norms = torch.linalg.vector_norm(exact, dim=axes)
+    weakest = norms.argsort(stable=True)[:count]
+    return exact.index_fill(axis, weakest, 0.0)
+
+
+def channel_axis_of(module: nn.Module) -> int:
+    """Return the axis of output channels of a module's weights."""
+    return 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
+
+
+class Aliases(NamedTuple):
+    """The tensors that share memory with a weight, the weight first."""
+
+    tensors: tuple[torch.Tensor, ...]
+    low: int
+    """Where the first value of any of them lies in the storage, in values."""
+    high: int
+    """Behind the last one."""
+
+
+class Storages:
+    """Which parameters and buffers of a model lie in which storage."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._tensors: dict[int, list[torch.Tensor]] = {}
+        for tensor in tensors:
+            key = storage_key(tensor)
+            if key is not None and tensor.numel():
+                self._tensors.setdefault(key, []).append(tensor)
+
+    def beside(self, weight: torch.Tensor) -> list[torch.Tensor]:
+        """Return those in the storage of one tensor."""
+        key = storage_key(weight)
+        return [] if key is None else self._tensors.get(key, [])
+
+
+def aliases_of(weight: torch.Tensor, beside: Iterable[torch.Tensor]) -> Aliases | Unknown:
+    """Find what shares memory with a weight; gives the reason where it cannot be replaced.
+
+    Args:
+        weight: strided, not empty.
+        beside: what lies in the same storage, the weight among them or not.
+    """
+    if any(
+        size > 1 and step == 0 for size, step in zip(weight.shape, weight.stride(), strict=True)
+    ):
+        return Unknown("one value of it stands for many: it is expanded")
+    found = {id(weight): weight}
+    low, high = _span(weight)
+    for tensor in beside:
+        first, last = _span(tensor)
+        if tensor.dtype != weight.dtype:
+            return Unknown("a tensor of another type lies in the same storage")
+        if first < high and low < last:
+            found[id(tensor)] = tensor
+            low, high = min(low, first), max(high, last)
+    return Aliases(tuple(found.values()), low, high)
+
+
+@contextmanager
+def replaced(aliases: Aliases, values: torch.Tensor) -> Iterator[None]:
+    """Let a weight, and what lies on the same memory, have other values.
+
+    Args:
+        aliases: the weight first.
+        values: of its shape and dtype.
+    """
+    weight, low = aliases.tensors[0], aliases.low
+    with torch.no_grad():
+        memory = weight.detach().as_strided((aliases.high - low,), (1,), low).clone()
+        memory.as_strided(weight.shape, weight.stride(), weight.storage_offset() - low).copy_(
+            values
+        )
+    before = [tensor.data for tensor in aliases.tensors]
+    try:
+        for tensor in aliases.tensors:
+            place = tensor.storage_offset() - low
+            tensor.data = memory.as_strided(tensor.shape, tensor.stride(), place)
+        yield
+    finally:
+        for tensor, own in zip(aliases.tensors, before, strict=True):
+            tensor.data = own
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return the first value of a tensor in its storage, and what is behind its last one."""
+    first = int(tensor.storage_offset())
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return first, first + sum((size - 1) * step for size, step in pairs) + 1

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from tui_profiler.findings import Finding, checks_words, findings, withheld_words
-from tui_profiler.findings.evidence.figure_text import gain_text
+from tui_profiler.findings.evidence.figure_text import figure_text, gain_text
+from tui_profiler.findings.evidence.finding import Evidence, Gain
+from tui_profiler.formatting.text import safe, wrap
+from tui_profiler.messages import Unknown
 from tui_profiler.reports.document import Facts, Note, Part, Section
-from tui_profiler.reports.findings_text import evidence_text, gain_line, trial_text
+from tui_profiler.reports.text_parts import heading
 from tui_profiler.session import Session
 
 
@@ -30,3 +33,50 @@ def _facts(one: Finding) -> Facts:
             ("trial", trial_text(one)),
         )
     )
+
+
+_INDENT = " " * 6
+
+
+def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
+    """Return the section, with a blank line before it; ``columns`` cells is the widest line."""
+    found = findings(session)
+    held = withheld_words(session)
+    left = [f"  {part}" for part in wrap(held, columns - 2)] if held else []
+    if not found:
+        said = f"nothing to advise: {checks_words(session)} ran, none applies"
+        return "", heading("findings", ""), f"  {said}", *left
+    lines = ["", heading("findings", "by predicted gain; ~ estimated, ≤ at most, – not known")]
+    for one in found:
+        lines += _finding(one, columns)
+    return (*lines, *left)
+
+
+def _finding(one: Finding, columns: int) -> list[str]:
+    said = [
+        one.why,
+        f"evidence: {'; '.join(map(evidence_text, one.evidence))}",
+        *(f"predicted: {gain_line(gain)}" for gain in one.gains),
+        f"trial: {trial_text(one)}",
+    ]
+    head = f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}  [{one.kind}]"
+    room = columns - len(_INDENT)
+    return [head, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]
+
+
+def evidence_text(part: Evidence) -> str:
+    """Return one figure with where it is from."""
+    reason = f" ({part.figure.reason})" if isinstance(part.figure, Unknown) else ""
+    return f"{part.what}: {figure_text(part)}{reason} {part.provenance}"
+
+
+def gain_line(gain: Gain) -> str:
+    """Return a gain with how it was computed."""
+    if isinstance(gain.share, Unknown):
+        return f"– of {gain.of} ({gain.share.reason}): {gain.formula}"
+    return f"{gain_text(gain)} of {gain.of}: {gain.formula}"
+
+
+def trial_text(one: Finding) -> str:
+    """Return what tries it, or why nothing does."""
+    return f"tui-profiler try --kind {one.trial}" if one.trial else f"none: {one.why_no_trial}"
