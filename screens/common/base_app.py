@@ -18,17 +18,8 @@ from textual.reactive import var
 from textual.screen import ModalScreen, Screen
 from textual.timer import Timer
 
+from tui_profiler import messages
 from tui_profiler.formatting.canvas import Glyphs
-from tui_profiler.messages import (
-    Ended,
-    Failed,
-    LoopState,
-    ModelFacts,
-    Playback,
-    StageDone,
-    StageStarted,
-    TraceDone,
-)
 from tui_profiler.session import EMPTY, Jump, Remembered, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
@@ -46,8 +37,16 @@ from ..web.driver import is_served
 _Result = TypeVar("_Result")
 
 AT_ONCE = (
-    *(TraceDone, ModelFacts, Failed, Ended, LoopState, StageStarted, StageDone),
-    *(Playback, Jump, Remembered),
+    *(
+        messages.TraceDone,
+        messages.ModelFacts,
+        messages.Failed,
+        messages.Ended,
+        messages.LoopState,
+        messages.StageStarted,
+        messages.StageDone,
+    ),
+    *(messages.Playback, Jump, Remembered),
 )
 """What screens see as it comes, not at the rate: it changes them as a whole."""
 LEFT_SECONDS = 2.0

@@ -12,23 +12,8 @@ from glob import escape
 
 from msgspec.structs import replace
 
+from tui_profiler import messages
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import (
-    LoadSpec,
-    Pause,
-    Playback,
-    Remedy,
-    ReplayNode,
-    Request,
-    Resume,
-    Seek,
-    SetBatch,
-    SetPhase,
-    SetSpeed,
-    ShowModel,
-    Step,
-    TraceAgain,
-)
 from tui_profiler.queries.panel.accepted_requests import refusal, why_gone
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.time.forward_kinds import (
@@ -63,12 +48,12 @@ class Requests:
 
     def __init__(
         self,
-        spec: LoadSpec,
+        spec: messages.LoadSpec,
         *,
         session: Callable[[], Session],
         now: Callable[[], float],
-        send: Callable[[Request], None],
-        restart: Callable[[LoadSpec | None], None],
+        send: Callable[[messages.Request], None],
+        restart: Callable[[messages.LoadSpec | None], None],
         view_pause: ViewPause,
         say: Callable[[str], None],
         ask: Callable[[Prompt | Choice], None],
@@ -84,7 +69,7 @@ class Requests:
         self._ask = ask
         self._hold_asked_at = -1e9
         self._batch_asked: int | None = None
-        self._speed_asked: tuple[Playback | None, float] = (None, 1.0)
+        self._speed_asked: tuple[messages.Playback | None, float] = (None, 1.0)
         """What was told when a speed was asked for last, and that speed."""
 
     # A model that runs.
@@ -97,10 +82,10 @@ class Requests:
         elif why := self._waits_for():
             self._say(why)
         elif loop is not None and loop.state == "paused":
-            self._request(Resume(), "model resumed")
+            self._request(messages.Resume(), "model resumed")
         elif self._now() - self._hold_asked_at <= HOLD_SECONDS:
             self._hold_asked_at = -1e9
-            self._request(Pause(), "model paused: P resumes, . steps")
+            self._request(messages.Pause(), "model paused: P resumes, . steps")
         else:
             self._hold_asked_at = self._now()
             self._say("P again pauses the model")
@@ -111,7 +96,7 @@ class Requests:
         if why := self._waits_for():
             self._say(why)
         elif loop is not None and loop.state == "paused":
-            self._request(Step(), "one forward")
+            self._request(messages.Step(), "one forward")
         else:
             self._say("the model is running; P P pauses it, then . steps")
 
@@ -133,7 +118,7 @@ class Requests:
         """Ask for the other forward of a model that generates."""
         other = other_phase(self._session())
         if other:
-            self._request(SetPhase(other), f"{other} asked for")
+            self._request(messages.SetPhase(other), f"{other} asked for")
         else:
             self._say(why_one_phase(self._session()))
 
@@ -141,16 +126,16 @@ class Requests:
         """Show the next model that the program calls, and keep it."""
         model = next_model(self._session())
         if self._session().tree is None:
-            self._request(ShowModel(""), "the next model that runs is shown")
+            self._request(messages.ShowModel(""), "the next model that runs is shown")
         elif model is None:
             self._say("the program has called no other model yet")
         else:
             self._view_pause.held = None
             label = model_label(model, run_models(self._session()))
             pattern = escape(f"{model.type}#{model.index}")
-            self._request(ShowModel(pattern), f"{label} is shown from its next forward")
+            self._request(messages.ShowModel(pattern), f"{label} is shown from its next forward")
 
-    def _request(self, request: Request, said: str) -> None:
+    def _request(self, request: messages.Request, said: str) -> None:
         session = self._session()
         is_gone = session.ended is not None and session.playback is None
         if why_not := refusal(session, type(request).__name__) or self._not_yet():
@@ -168,7 +153,7 @@ class Requests:
         elif self._session().tree is None:
             self._say("energy needs the tree, which is not known yet")
         else:
-            self._request(ReplayNode(node), "running it alone: o shows its energy")
+            self._request(messages.ReplayNode(node), "running it alone: o shows its energy")
 
     # Run otherwise.
 
@@ -205,7 +190,7 @@ class Requests:
         """Ask for the batch size that was typed."""
         if text.isdecimal() and len(text) < 11 and 0 < int(text) <= MOST_BATCH:
             self._batch_asked = int(text)
-            self._request(SetBatch(int(text)), f"batch {text} asked for")
+            self._request(messages.SetBatch(int(text)), f"batch {text} asked for")
         else:
             self._say(f"a batch size is a whole number from 1 to {MOST_BATCH}, not {safe(text)!r}")
 
@@ -221,7 +206,7 @@ class Requests:
         else:
             self._start_again(spec, f"started again on {spec.device} {spec.dtype}".rstrip())
 
-    def as_it_runs(self) -> LoadSpec:
+    def as_it_runs(self) -> messages.LoadSpec:
         """Return what was asked for, with the batch size that it runs with by now."""
         model = self._session().model
         if self._batch_asked is None or model is None or model.batch != self._batch_asked:
@@ -230,18 +215,19 @@ class Requests:
 
     # A recording.
 
-    def speed(self, playback: Playback, times: float) -> None:
+    def speed(self, playback: messages.Playback, times: float) -> None:
         """Play so many times as fast as before."""
         # Keys may come faster than the source answers: each goes on from what was asked last.
         before, asked = self._speed_asked
         wanted = (asked if before is playback else playback.speed) * times
         self._speed_asked = (playback, wanted)
-        self._request(SetSpeed(wanted), "faster" if times > 1 else "slower")
+        self._request(messages.SetSpeed(wanted), "faster" if times > 1 else "slower")
 
     def seek(self, seconds: float) -> None:
         """Go on or back by so many seconds of a recording."""
         self._request(
-            Seek(self._now() + seconds), f"{abs(seconds)} s {'on' if seconds > 0 else 'back'}"
+            messages.Seek(self._now() + seconds),
+            f"{abs(seconds)} s {'on' if seconds > 0 else 'back'}",
         )
 
     def seek_to(self) -> None:
@@ -253,7 +239,7 @@ class Requests:
         playback = self._session().playback
         at = typed_place(text, playback) if playback is not None else None
         if at is not None:
-            self._request(Seek(at), f"at {safe(text)}")
+            self._request(messages.Seek(at), f"at {safe(text)}")
         elif text:
             self._say(f"a position is 12.5, 1:30, 50% or end, not {safe(text)!r}")
 
@@ -263,7 +249,7 @@ class Requests:
         """Start a new worker; of a program that is not ours, record the tree anew."""
         hello = self._session().hello
         if hello is not None and hello.program is not None:
-            self._request(TraceAgain(), "recording the tree again, from the next forward")
+            self._request(messages.TraceAgain(), "recording the tree again, from the next forward")
         elif self.spec.observed and self._session().ended is not None:
             self._say(why_gone(self._session()))
         elif self.spec.observed:
@@ -271,7 +257,7 @@ class Requests:
         else:
             self._start_again(None, "restarting the worker")
 
-    def try_remedy(self, remedy: Remedy) -> None:
+    def try_remedy(self, remedy: messages.Remedy) -> None:
         """Restart the worker with a remedy of a failure."""
         changed = with_option(self.spec, remedy.command)
         if changed is None:
@@ -279,7 +265,7 @@ class Requests:
         else:
             self._start_again(changed, f"started again with {safe(remedy.command)}")
 
-    def _start_again(self, spec: LoadSpec | None, said: str) -> None:
+    def _start_again(self, spec: messages.LoadSpec | None, said: str) -> None:
         if why_not := refusal(self._session(), "Start"):
             self._say(why_not)
             return
@@ -300,7 +286,7 @@ def are_inputs(words: list[str]) -> bool:
     return bool(words) and all(_INPUT.fullmatch(word) for word in words)
 
 
-def placed(spec: LoadSpec, text: str) -> LoadSpec | str:
+def placed(spec: messages.LoadSpec, text: str) -> messages.LoadSpec | str:
     """Return ``spec`` on another device or in another dtype, or what is wrong with the text.
 
     Args:
@@ -320,7 +306,7 @@ def placed(spec: LoadSpec, text: str) -> LoadSpec | str:
     return replace(spec, device=device, dtype=dtypes[0] if dtypes else spec.dtype)
 
 
-def with_option(spec: LoadSpec, command: str) -> LoadSpec | None:
+def with_option(spec: messages.LoadSpec, command: str) -> messages.LoadSpec | None:
     """Return ``spec`` with the options of ``command``; None where it is no option of ours.
 
     Args:
@@ -358,7 +344,7 @@ def with_option(spec: LoadSpec, command: str) -> LoadSpec | None:
     return replace(spec, inputs=tuple(inputs)) if inputs else spec
 
 
-def typed_place(text: str, playback: Playback) -> float | None:
+def typed_place(text: str, playback: messages.Playback) -> float | None:
     """Return the time of a typed place; None where it is none.
 
     Args:

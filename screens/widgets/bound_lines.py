@@ -5,14 +5,7 @@ from __future__ import annotations
 from tui_profiler.figures.units import duration, quantity, rate, share, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.cost.bound import (
-    KINDS,
-    Bound,
-    BoundKind,
-    bound,
-    phrase,
-    why_not_decided,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.panel.provenance import no_class, no_roof
 from tui_profiler.queries.panel.state import has_failed
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
@@ -33,7 +26,7 @@ def bound_lines(look: Look) -> tuple[Line, ...]:
     """Return the section with its title."""
     if look.tree is None:
         return (section("bound", "", look), *pending("compute", "after the trace", look))
-    found = bound(look.session, look.node)
+    found = bound.bound(look.session, look.node)
     if found is None:
         nothing = absent("class", no_class(look.session, look.node), look)
         return (section("bound", "", look), *nothing)
@@ -45,13 +38,13 @@ def bound_lines(look: Look) -> tuple[Line, ...]:
     )
 
 
-def verdict(found: Bound | None, look: Look) -> Line:
+def verdict(found: bound.Bound | None, look: Look) -> Line:
     """Return the class in two words: coloured where it was measured, grey on paper."""
     if found is None:
         return EMPTY
     sign = mark_of(found.kind, look.glyphs)
     if found.measured:
-        return ((f"{sign} {phrase(found.kind)}", found.kind),)
+        return ((f"{sign} {bound.phrase(found.kind)}", found.kind),)
     return ((f"{sign} {found.kind}, on paper", "faint"),)
 
 
@@ -65,20 +58,20 @@ def why_on_paper(session: Session, node: int) -> tuple[bool, str]:
         return False, why
     if session.ceilings is None:
         return True, "this machine's roofs are not measured yet"
-    if why := why_not_decided(session, node):
+    if why := bound.why_not_decided(session, node):
         return False, safe(why)
     if not session.timings.per_forward(node):
         return False, "this node is not timed"
     return False, no_roof(session.ceilings)
 
 
-def _on_paper(found: Bound, look: Look) -> tuple[Line, ...]:
+def _on_paper(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     waits, reason = why_on_paper(look.session, look.node)
     mark = pending if waits else absent
     return (*words(found.reason, look, "ink"), *mark("measured", reason, look))
 
 
-def _mix(found: Bound, look: Look) -> tuple[Line, ...]:
+def _mix(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     """Return the part of the time in each class, of four classes the three largest."""
     length = max(look.inner - 30, 4)
     rates = {
@@ -87,7 +80,7 @@ def _mix(found: Bound, look: Look) -> tuple[Line, ...]:
     }
     least = sorted(found.mix)[-MOST_CLASSES]
     lines = []
-    for kind, part in zip(KINDS, found.mix, strict=True):
+    for kind, part in zip(bound.KINDS, found.mix, strict=True):
         if part and part >= least:
             left: Line = (
                 (kind.ljust(MIX_LABEL), "muted"),
@@ -98,12 +91,12 @@ def _mix(found: Bound, look: Look) -> tuple[Line, ...]:
             fits = line_width(left) + 1 + line_width(right) <= look.inner
             lines.append(row(left, right if fits else EMPTY, look))
     if found.not_decided:
-        why = safe(why_not_decided(look.session, look.node))
+        why = safe(bound.why_not_decided(look.session, look.node))
         lines += absent("on paper", f"{share(found.not_decided)}: {why}", look)
     return tuple(lines)
 
 
-def _roofs(found: Bound, look: Look) -> tuple[Line, ...]:
+def _roofs(found: bound.Bound, look: Look) -> tuple[Line, ...]:
     rates = {
         "compute": _rate(found.flops_per_second, "FLOP/s"),
         "memory": _rate(found.bytes_per_second, "B/s"),
@@ -119,7 +112,10 @@ def _roofs(found: Bound, look: Look) -> tuple[Line, ...]:
 
 
 def _roof(
-    kind: BoundKind, reached: float | None, said: tuple[Line, dict[BoundKind, str]], look: Look
+    kind: bound.BoundKind,
+    reached: float | None,
+    said: tuple[Line, dict[bound.BoundKind, str]],
+    look: Look,
 ) -> tuple[Line, ...]:
     right, why = said
     if reached is None:

@@ -15,12 +15,7 @@ from tui_profiler.figures.units import (
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Weight
-from tui_profiler.queries.cost.bound import (
-    bound,
-    intensity,
-    known_flops,
-    known_macs,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Bounded, Tree
 
@@ -37,7 +32,7 @@ def identity_lines(look: Look) -> tuple[Line, ...]:
     if tree is None:
         return _unknown(look)
     node = tree.nodes[look.node]
-    right = verdict(bound(look.session, look.node), look)
+    right = verdict(bound.bound(look.session, look.node), look)
     room = max(look.inner - line_width(right) - 1, 8)
     path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
     note = (row(((safe(node.note), "muted"),), EMPTY, look),) if node.note else ()
@@ -136,7 +131,7 @@ def work_lines(look: Look) -> tuple[Line, ...]:
     if not tree.has_forward:
         return absent("work", NO_FORWARD, look)
     cost = tree.costs[look.node]
-    ratio = intensity(cost)
+    ratio = bound.intensity(cost)
     right: Line = EMPTY
     if ratio is not None:
         right = ((intensity_text(ratio), "ink"), (" FLOP/B", "muted"))
@@ -171,13 +166,13 @@ _MARKS = {"at most": "≤ ", "about": "~ ", None: ""}
 
 def macs(cost: Cost, bounded: Bounded | None) -> Line:
     """Return multiply-accumulates with their unit; marked where they depend on the data."""
-    return _figure(known_macs(cost), "MAC", _MARKS[bounded])
+    return _figure(bound.known_macs(cost), "MAC", _MARKS[bounded])
 
 
 def flops(cost: Cost, bounded: Bounded | None) -> Line:
     """Return FLOPs with their unit; marked if operators without formula make it a lower bound."""
     mark = "~ " if cost.uncosted and bounded else "≥ " if cost.uncosted else _MARKS[bounded]
-    return _figure(known_flops(cost), "FLOP", mark)
+    return _figure(bound.known_flops(cost), "FLOP", mark)
 
 
 def _figure(value: int | None, unit: str, before: str) -> Line:

@@ -240,8 +240,8 @@ def _of_status(name: str) -> int:
 
 def _confine(wanted: Opening, folder: Path) -> None:
     """Enter the sandbox in which files are to be opened, once; a process cannot leave it."""
-    from tui_profiler.messages import Start
-    from tui_profiler.probe.sandbox.confinement import SWITCH, Sandbox, confine
+    from tui_profiler.messages import Sandbox, Start
+    from tui_profiler.probe.sandbox.confinement import SWITCH, confine
 
     if wanted.sandbox == "off":
         return

@@ -17,24 +17,8 @@ import zlib
 from enum import IntEnum
 from typing import NamedTuple
 
+from tui_profiler import messages
 from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError
-from tui_profiler.messages import (
-    DeviceTimes,
-    Edges,
-    Heartbeat,
-    LoadSpec,
-    Message,
-    ModeSeen,
-    Nodes,
-    OperatorTimes,
-    Overhead,
-    Sample,
-    StepTimes,
-    Tick,
-    TraceDone,
-    TraceStarted,
-    WindowTimes,
-)
 from tui_profiler.messages.base import Part
 from tui_profiler.recording.kind import MAGIC, RecordingError
 
@@ -76,19 +60,19 @@ class Kind(IntEnum):
 
 
 _KINDS: dict[type, Kind] = {
-    Tick: Kind.TICK,
-    Sample: Kind.SAMPLE,
-    Heartbeat: Kind.HEARTBEAT,
-    Overhead: Kind.OVERHEAD,
-    OperatorTimes: Kind.OPERATOR_TIMES,
-    WindowTimes: Kind.WINDOW_TIMES,
-    DeviceTimes: Kind.DEVICE_TIMES,
-    StepTimes: Kind.STEP_TIMES,
-    ModeSeen: Kind.MODE_SEEN,
-    TraceStarted: Kind.TRACE_STARTED,
-    Nodes: Kind.TRACE_PART,
-    Edges: Kind.TRACE_PART,
-    TraceDone: Kind.TRACE_DONE,
+    messages.Tick: Kind.TICK,
+    messages.Sample: Kind.SAMPLE,
+    messages.Heartbeat: Kind.HEARTBEAT,
+    messages.Overhead: Kind.OVERHEAD,
+    messages.OperatorTimes: Kind.OPERATOR_TIMES,
+    messages.WindowTimes: Kind.WINDOW_TIMES,
+    messages.DeviceTimes: Kind.DEVICE_TIMES,
+    messages.StepTimes: Kind.STEP_TIMES,
+    messages.ModeSeen: Kind.MODE_SEEN,
+    messages.TraceStarted: Kind.TRACE_STARTED,
+    messages.Nodes: Kind.TRACE_PART,
+    messages.Edges: Kind.TRACE_PART,
+    messages.TraceDone: Kind.TRACE_DONE,
 }
 
 
@@ -100,7 +84,7 @@ class Header(Part, frozen=True):
     host: str
     program: str
     """Version of the program that wrote it."""
-    spec: LoadSpec | None = None
+    spec: messages.LoadSpec | None = None
     """What was asked for."""
 
 
@@ -127,7 +111,7 @@ class Frame(NamedTuple):
     crc: int
 
 
-def kind_of(message: Message) -> Kind:
+def kind_of(message: messages.Message) -> Kind:
     """Return the kind of a message's frame."""
     return _KINDS.get(type(message), Kind.MESSAGE)
 

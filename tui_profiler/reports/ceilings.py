@@ -17,16 +17,7 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Environment, Unknown
 from tui_profiler.queries.cost.ceilings import Roof, roofs_of
 from tui_profiler.queries.panel.remembered_tree import ago
-from tui_profiler.reports.json_values import (
-    Closed,
-    Count,
-    Known,
-    Number,
-    Part,
-    Size,
-    one_line,
-    plain,
-)
+from tui_profiler.reports import json_values
 
 SCHEMA: Literal["tui-profiler/ceilings/1"] = "tui-profiler/ceilings/1"
 Grade: TypeAlias = Literal["good", "not good enough"]
@@ -34,15 +25,15 @@ _LABELS = {"memory": "memory copy", "operator": "one operator"}
 _COLUMNS = ("roof", "value", "waited", "measured", "quality")
 
 
-class RoofGrade(Part, frozen=True):
+class RoofGrade(json_values.Part, frozen=True):
     """Whether a roof is good enough to conclude from."""
 
     quality: Grade | None
     """not good enough: no class and no finding is concluded from it; null without a figure."""
     why_not_good: str | None
-    busy: Size | None
+    busy: json_values.Size | None
     """Share of the time of its pieces in which threads waited for a core."""
-    measured_at: Number
+    measured_at: json_values.Number
     """Unix time."""
     raised_by: str | None
     """What reached more than was measured: the roof is that rate."""
@@ -51,17 +42,17 @@ class RoofGrade(Part, frozen=True):
     next start."""
 
 
-class ComputeRoof(Part, frozen=True):
+class ComputeRoof(json_values.Part, frozen=True):
     """Most FLOP per second of one dtype."""
 
     dtype: str
-    flops_per_s: Known[float]
+    flops_per_s: json_values.Known[float]
     quality: Grade | None
     """not good enough: no class and no finding is concluded from it; null without a figure."""
     why_not_good: str | None
-    busy: Size | None
+    busy: json_values.Size | None
     """Share of the time of its pieces in which threads waited for a core."""
-    measured_at: Number
+    measured_at: json_values.Number
     """Unix time."""
     raised_by: str | None
     """What reached more than was measured: the roof is that rate."""
@@ -70,21 +61,21 @@ class ComputeRoof(Part, frozen=True):
     next start."""
 
 
-class CacheRoof(Part, frozen=True):
+class CacheRoof(json_values.Part, frozen=True):
     """Most bytes per second of one level of cache."""
 
-    level: Count
+    level: json_values.Count
     """1 is the nearest to a core."""
-    bytes: Count
+    bytes: json_values.Count
     """Working set that fits: all caches of the level that the threads use."""
-    bytes_per_s: Known[float]
+    bytes_per_s: json_values.Known[float]
     """Read plus written, of a copy that fits."""
     quality: Grade | None
     """not good enough: no class and no finding is concluded from it; null without a figure."""
     why_not_good: str | None
-    busy: Size | None
+    busy: json_values.Size | None
     """Share of the time of its pieces in which threads waited for a core."""
-    measured_at: Number
+    measured_at: json_values.Number
     """Unix time."""
     raised_by: str | None
     """What reached more than was measured: the roof is that rate."""
@@ -93,17 +84,17 @@ class CacheRoof(Part, frozen=True):
     next start."""
 
 
-class Roofs(Part, frozen=True):
+class Roofs(json_values.Part, frozen=True):
     """What a machine can do at most."""
 
     device: str
-    threads: Count
+    threads: json_values.Count
     compute: list[ComputeRoof]
-    bytes_per_s: Known[float]
+    bytes_per_s: json_values.Known[float]
     """Read plus written, of a copy in memory."""
-    op_s: Known[float]
+    op_s: json_values.Known[float]
     """Least seconds of one operator."""
-    measured_at: Known[float]
+    measured_at: json_values.Known[float]
     """Unix time."""
     memory: RoofGrade
     """Of bytes_per_s."""
@@ -113,11 +104,11 @@ class Roofs(Part, frozen=True):
     why_no_caches: str | None
     waits_from: str | None
     """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
-    busy_cores: Size | None
+    busy_cores: json_values.Size | None
     """Cores that other programs kept busy meanwhile."""
 
 
-class CeilingsReport(Closed, frozen=True):
+class CeilingsReport(json_values.Closed, frozen=True):
     """What this machine can do at most, as `tui-profiler ceilings --format json` prints it.
 
     One object on one line. Times are seconds, sizes bytes, rates per second. A figure that is not
@@ -128,13 +119,13 @@ class CeilingsReport(Closed, frozen=True):
     cpu: str | None
     torch: str | None
     device: str
-    threads: Count
+    threads: json_values.Count
     compute: list[ComputeRoof]
-    bytes_per_s: Known[float]
+    bytes_per_s: json_values.Known[float]
     """Read plus written, of a copy in memory."""
-    op_s: Known[float]
+    op_s: json_values.Known[float]
     """Least seconds of one operator."""
-    measured_at: Known[float]
+    measured_at: json_values.Known[float]
     """Unix time."""
     memory: RoofGrade
     """Of bytes_per_s."""
@@ -144,7 +135,7 @@ class CeilingsReport(Closed, frozen=True):
     why_no_caches: str | None
     waits_from: str | None
     """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
-    busy_cores: Size | None
+    busy_cores: json_values.Size | None
     """Cores that other programs kept busy meanwhile."""
     unavailable: dict[str, str]
     """Path to the reason."""
@@ -209,7 +200,7 @@ def ceilings_report_json(found: Ceilings, environment: Environment | None) -> st
         **asdict(told),
         unavailable={},
     )
-    return one_line(plain(report))
+    return json_values.one_line(json_values.plain(report))
 
 
 def ceilings_table(found: Ceilings, environment: Environment | None, now: float) -> tuple[str, ...]:

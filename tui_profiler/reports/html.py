@@ -8,24 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    count,
-    duration,
-    quantity,
-    share,
-    size,
-    thousands,
-)
+from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.compare.comparison import (
-    UNITS,
-    Comparison,
-    default_figure,
-    total_rows,
-    worst,
-)
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.figure_text import (
     MARKS,
     difference_text,
@@ -50,11 +36,11 @@ def html_profile(session: Session) -> str:
     if tree is None or found is None:
         return "<p>the model was not traced: there is nothing to show</p>"
     name = model.name if model is not None else "a model"
-    work = f"{quantity(found.macs, 'MAC')}, {quantity(found.flops, 'FLOP')}"
+    work = f"{units.quantity(found.macs, 'MAC')}, {units.quantity(found.flops, 'FLOP')}"
     facts = [
-        ("parameters", f"{thousands(found.parameters)}, {size(found.parameter_bytes)}"),
-        ("work", work if found.is_counted else UNAVAILABLE),
-        ("bytes moved", size(found.memory_bytes) if found.is_counted else UNAVAILABLE),
+        ("parameters", f"{units.thousands(found.parameters)}, {units.size(found.parameter_bytes)}"),
+        ("work", work if found.is_counted else units.UNAVAILABLE),
+        ("bytes moved", units.size(found.memory_bytes) if found.is_counted else units.UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
     ]
@@ -66,7 +52,7 @@ def html_profile(session: Session) -> str:
     )
 
 
-def html_comparison(compared: Comparison) -> str:
+def html_comparison(compared: comparison.Comparison) -> str:
     """Return two sides with their totals and the worst differences."""
     head = _cells(("one forward", "A", "B", "B − A", "B / A"), heads=5)
     rows = [
@@ -80,25 +66,25 @@ def html_comparison(compared: Comparison) -> str:
             ),
             heads=1,
         )
-        for row in total_rows(compared)
+        for row in comparison.total_rows(compared)
     ]
     labels = f"<b>A</b> {_said(compared.a.label)}<br><b>B</b> {_said(compared.b.label)}"
     return f"<div>{labels}<table>{head}{''.join(rows)}</table>{_worst(compared)}</div>"
 
 
-def _worst(compared: Comparison) -> str:
+def _worst(compared: comparison.Comparison) -> str:
     alignment = compared.alignment
     if alignment is None:
         return f"<p>{_said(compared.why_no_alignment)}</p>"
-    name = default_figure(compared)
+    name = comparison.default_figure(compared)
     rows = []
-    for one in worst(compared, name, TOP):
+    for one in comparison.worst(compared, name, TOP):
         row = alignment.nodes[one.index]
         texts = (
             f"{MARKS[row.change]} {path_text(compared, row)}",
-            value_text(one.pair.a, UNITS[name]),
-            value_text(one.pair.b, UNITS[name]),
-            difference_text(one.difference, UNITS[name], mark_of(one.pair)),
+            value_text(one.pair.a, comparison.UNITS[name]),
+            value_text(one.pair.b, comparison.UNITS[name]),
+            difference_text(one.difference, comparison.UNITS[name], mark_of(one.pair)),
             ratio_text(one.pair),
         )
         rows.append(_cells(texts, heads=1))
@@ -118,10 +104,10 @@ def _modules(session: Session, tree: Tree) -> str:
         texts = [
             safe(node.path) or "(the whole)",
             safe(node.type),
-            count(cost.parameters),
-            count(cost.flops),
-            UNAVAILABLE if seconds is None else duration(seconds),
-            UNAVAILABLE if (part := part_of(seconds, whole)) is None else share(part),
+            units.count(cost.parameters),
+            units.count(cost.flops),
+            units.UNAVAILABLE if seconds is None else units.duration(seconds),
+            units.UNAVAILABLE if (part := part_of(seconds, whole)) is None else units.share(part),
         ]
         rows.append(_cells(texts, heads=1))
     if not rows:
@@ -134,14 +120,16 @@ def _modules(session: Session, tree: Tree) -> str:
 def _peak(tree: Tree) -> str:
     assert tree.done is not None
     found = peak_bytes(tree.done.peak_memory)
-    return f"{UNAVAILABLE} {found.reason}" if isinstance(found, Unknown) else size(found)
+    return (
+        f"{units.UNAVAILABLE} {found.reason}" if isinstance(found, Unknown) else units.size(found)
+    )
 
 
 def _latency(session: Session) -> str:
     tick = session.tick
     if tick is None:
-        return f"{UNAVAILABLE} not run"
-    return f"{duration(tick.latency_p50)}, {throughput(session)}, measured"
+        return f"{units.UNAVAILABLE} not run"
+    return f"{units.duration(tick.latency_p50)}, {throughput(session)}, measured"
 
 
 def _failure(session: Session) -> str:

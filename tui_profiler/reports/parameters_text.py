@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    count,
-    duration,
-    rate,
-    share,
-    share_cell,
-    size,
-    thousands,
-)
+from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, TensorStatistics, Unknown
 from tui_profiler.messages.parameters import Quantised
@@ -30,7 +21,7 @@ HEADS = (
 """Titles of a tensor's cells, and the columns that each takes where they are fixed."""
 LEGEND = (
     "int8: SQNR in dB, one scale per channel. bits: the fewest with 30 dB.",
-    f"%prune: could be 0 at a loss of {share(PRUNING_LOSS)} of the tensor's norm.",
+    f"%prune: could be 0 at a loss of {units.share(PRUNING_LOSS)} of the tensor's norm.",
 )
 
 
@@ -47,9 +38,14 @@ def tensor_cells(one: TensorStatistics) -> tuple[str, ...] | None:
     moments = one.moments
     if moments is None:
         return None
-    zeros = share_cell(moments.zeros / moments.count) if moments.count else UNAVAILABLE
+    zeros = units.share_cell(moments.zeros / moments.count) if moments.count else units.UNAVAILABLE
     return (
-        *(type_cell(one.dtype), count(moments.count), _signed(moments.mean), _signed(moments.std)),
+        *(
+            type_cell(one.dtype),
+            units.count(moments.count),
+            _signed(moments.mean),
+            _signed(moments.std),
+        ),
         *(zeros, _decibels(one), _bits(one), _prunable(one)),
     )
 
@@ -88,10 +84,13 @@ def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
     """Return (label, text) of what is known of all values together."""
     sums = whole.sums
     if not sums.count:
-        return [("values", f"{UNAVAILABLE} (no value is known)")]
+        return [("values", f"{units.UNAVAILABLE} (no value is known)")]
     narrow = whole.recommended_bytes
     return [
-        ("values", f"{thousands(sums.count)}  {size(whole.bytes)}, buffers not among them"),
+        (
+            "values",
+            f"{units.thousands(sums.count)}  {units.size(whole.bytes)}, buffers not among them",
+        ),
         ("mean, std", f"{sums.mean:.4g}, {figure(whole.std, lambda one: f'{one:.4g}')}"),
         ("range", f"{sums.minimum:.4g} to {sums.maximum:.4g}"),
         (
@@ -105,26 +104,32 @@ def whole_rows(whole: ParameterSums) -> list[tuple[str, str]]:
         ),
         (
             "zeros",
-            f"{share(sums.zeros / sums.count)}, near 0 {share(whole.near_zeros / sums.count)}",
+            f"{units.share(sums.zeros / sums.count)},"
+            f" near 0 {units.share(whole.near_zeros / sums.count)}",
         ),
-        ("no numbers", f"{thousands(sums.nans)} NaN, {thousands(sums.infinities)} infinite"),
+        (
+            "no numbers",
+            f"{units.thousands(sums.nans)} NaN, {units.thousands(sums.infinities)} infinite",
+        ),
         (
             "could be 0",
-            f"{share(whole.prunable / sums.count)} at a loss of {share(PRUNING_LOSS)} of each norm",
+            f"{units.share(whole.prunable / sums.count)}"
+            f" at a loss of {units.share(PRUNING_LOSS)} of each norm",
         ),
         (
             "channels",
-            f"{thousands(whole.dead)} dead, {thousands(whole.outliers)} with outliers, "
-            f"{thousands(whole.near_duplicates)} near-duplicate",
+            f"{units.thousands(whole.dead)} dead, {units.thousands(whole.outliers)} with outliers, "
+            f"{units.thousands(whole.near_duplicates)} near-duplicate",
         ),
         (
             "narrowest",
-            f"{size(narrow)} at the recommended widths, {share(narrow / whole.bytes)} of now",
+            f"{units.size(narrow)} at the recommended widths,"
+            f" {units.share(narrow / whole.bytes)} of now",
         ),
         (
             "compressed",
-            f"{share(whole.pressed_bytes / whole.bytes)} by zlib, the entropy of bytes "
-            f"{share(whole.entropy_bytes / whole.bytes)}, both of samples",
+            f"{units.share(whole.pressed_bytes / whole.bytes)} by zlib, the entropy of bytes "
+            f"{units.share(whole.entropy_bytes / whole.bytes)}, both of samples",
         ),
     ]
 
@@ -134,15 +139,14 @@ def how_rows(found: Parameters) -> list[tuple[str, str]]:
     done, started = found.done, found.started
     lines: list[tuple[str, str]] = []
     if done is not None and done.seconds:
-        read = (
-            f"{size(done.bytes)} of {thousands(done.tensors)} tensors in {duration(done.seconds)}"
-        )
-        lines.append(("looked at", f"{read}, {rate(done.bytes / done.seconds, 'B/s')}"))
+        read = f"{units.size(done.bytes)} of {units.thousands(done.tensors)} tensors"
+        read += f" in {units.duration(done.seconds)}"
+        lines.append(("looked at", f"{read}, {units.rate(done.bytes / done.seconds, 'B/s')}"))
     if done is None or done.was_stopped or done.why:
         why = (safe(done.why) or "it was stopped") if done is not None else "it was not finished"
         lines.append(("not whole", why))
     if started.left_out:
-        lines.append(("left out", f"{thousands(started.left_out)} tensors, the smallest"))
+        lines.append(("left out", f"{units.thousands(started.left_out)} tensors, the smallest"))
     return lines
 
 
@@ -153,7 +157,7 @@ def type_cell(dtype: str) -> str:
 
 def _signed(value: float) -> str:
     if math.isnan(value):
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     return f"{value:.2e}" if value and not 1e-3 <= abs(value) < 1e4 else f"{value:.4f}"[:9]
 
 
@@ -162,7 +166,7 @@ def _decibels(one: TensorStatistics) -> str:
     if found is not None and is_exact(found):
         return "exact"
     if found is None or isinstance(found, Unknown):
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     return f"{found:.1f}"
 
 
@@ -176,9 +180,9 @@ def best(ways: tuple[Quantised, ...], form: str) -> Figure | None:
 
 
 def _bits(one: TensorStatistics) -> str:
-    return UNAVAILABLE if one.width is None else f"{one.width.bits:.1f}"
+    return units.UNAVAILABLE if one.width is None else f"{one.width.bits:.1f}"
 
 
 def _prunable(one: TensorStatistics) -> str:
     found = prunable(one)
-    return UNAVAILABLE if found is None else share_cell(found)
+    return units.UNAVAILABLE if found is None else units.share_cell(found)

@@ -6,53 +6,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from tui_profiler import messages
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import (
-    Ceilings,
-    DeviceTimes,
-    Edges,
-    Ended,
-    Environment,
-    Exported,
-    Failed,
-    FileFacts,
-    Heartbeat,
-    Hello,
-    Listed,
-    LoopState,
-    MemorySteps,
-    MemoryWindow,
-    Message,
-    ModelFacts,
-    ModeSeen,
-    NoDecode,
-    Nodes,
-    OperatorTimes,
-    Overhead,
-    ParametersDone,
-    ParametersProgress,
-    ParametersStarted,
-    Playback,
-    Printed,
-    RealCost,
-    Replayed,
-    Sample,
-    SecondOpinion,
-    Sensitivity,
-    SensitivityDone,
-    SensitivityStarted,
-    StageDone,
-    StageStarted,
-    StepTimes,
-    TensorStatistics,
-    Tick,
-    TorchChildren,
-    TraceDone,
-    TraceStarted,
-    TrialProgress,
-    TrialResult,
-    WindowTimes,
-)
 from tui_profiler.session import tree as trees
 from tui_profiler.session.columns import (
     Operators,
@@ -84,83 +39,88 @@ MAX_REPLAYS = 1000
 MAX_TRIALS = 1000
 
 
-def apply(session: Session, message: Message | Jump | Remembered) -> Session:
+def apply(session: Session, message: messages.Message | Jump | Remembered) -> Session:
     """Return the session as it is after ``message``."""
     match message:
-        case Hello():
+        case messages.Hello():
             return replace(session, hello=message, failure=None, ended=None)
-        case StageStarted() | StageDone():
+        case messages.StageStarted() | messages.StageDone():
             return _stage(session, message)
-        case Environment():
+        case messages.Environment():
             return replace(session, environment=message)
-        case FileFacts():
+        case messages.FileFacts():
             return replace(session, file=message)
-        case ModelFacts():
+        case messages.ModelFacts():
             return replace(session, model=message)
-        case TraceStarted():
+        case messages.TraceStarted():
             return _trace(replace(session, real=None), message)
-        case RealCost():
+        case messages.RealCost():
             return replace(session, real=message)
-        case NoDecode():
+        case messages.NoDecode():
             return replace(session, no_decode=message)
-        case Nodes() | Edges() | MemorySteps() | TraceDone():
+        case messages.Nodes() | messages.Edges() | messages.MemorySteps() | messages.TraceDone():
             return _trace(session, message)
-        case Listed():
+        case messages.Listed():
             return replace(session, listed=message)
-        case SecondOpinion():
+        case messages.SecondOpinion():
             return replace(session, opinion=message)
-        case Exported():
+        case messages.Exported():
             return replace(session, exported=message)
-        case Ceilings():
+        case messages.Ceilings():
             return replace(session, ceilings=message)
-        case LoopState():
+        case messages.LoopState():
             return _loop(session, message)
-        case Heartbeat():
+        case messages.Heartbeat():
             return replace(session, heard_at=message.at, forward_seconds=message.forward_seconds)
-        case Tick():
+        case messages.Tick():
             return _tick(session, message)
-        case OperatorTimes():
+        case messages.OperatorTimes():
             if not operator_columns_agree(message):
                 return session
             return replace(session, operators=Operators(message), heard_at=message.at)
-        case WindowTimes():
+        case messages.WindowTimes():
             agree = window_columns_agree(message)
             return replace(session, windows=Windows(message)) if agree else session
-        case MemoryWindow():
+        case messages.MemoryWindow():
             memory = MeasuredMemory(message) if memory_columns_agree(message) else None
             return replace(session, memory_window=memory or session.memory_window)
-        case DeviceTimes():
+        case messages.DeviceTimes():
             agree = device_columns_agree(message)
             return replace(session, device=DeviceTimings(message)) if agree else session
-        case StepTimes():
+        case messages.StepTimes():
             return replace(session, steps=message, heard_at=message.at)
-        case ModeSeen():
+        case messages.ModeSeen():
             return _mode(session, message)
-        case Sample():
+        case messages.Sample():
             return _sample(session, message)
-        case Overhead():
+        case messages.Overhead():
             return replace(session, overhead=message)
-        case Replayed():
+        case messages.Replayed():
             others = tuple(one for one in session.replays if one.node != message.node)
             return replace(session, replays=(*others, message)[-MAX_REPLAYS:])
-        case TrialProgress():
+        case messages.TrialProgress():
             return replace(session, trial=message)
-        case TrialResult():
+        case messages.TrialResult():
             return _tried(session, message)
-        case ParametersStarted() | TensorStatistics() | ParametersProgress() | ParametersDone():
+        case (
+            messages.ParametersStarted()
+            | messages.TensorStatistics()
+            | messages.ParametersProgress()
+            | messages.ParametersDone()
+        ):
             return replace(session, parameters=with_parameters(session.parameters, message))
-        case SensitivityStarted() | Sensitivity() | SensitivityDone():
+        case messages.SensitivityStarted() | messages.Sensitivity() | messages.SensitivityDone():
             known = with_sensitivity(session.sensitivity, message)
             return replace(session, sensitivity=known)
-        case Failed():
+        case messages.Failed():
             return replace(session, failure=message)
-        case Printed():
+        case messages.Printed():
             return replace(session, log=_printed(session.log, message))
-        case Ended():
+        case messages.Ended():
             return replace(session, ended=message, trial=None)
-        case TorchChildren():
+        case messages.TorchChildren():
             return replace(session, children=message)
-        case Playback():
+        case messages.Playback():
             return replace(session, playback=message)
         case Jump():
             return message.session
@@ -170,9 +130,9 @@ def apply(session: Session, message: Message | Jump | Remembered) -> Session:
             assert_never(message)
 
 
-def _stage(session: Session, message: StageStarted | StageDone) -> Session:
+def _stage(session: Session, message: messages.StageStarted | messages.StageDone) -> Session:
     others = tuple(record for record in session.stages if record.stage != message.stage)
-    if isinstance(message, StageStarted):
+    if isinstance(message, messages.StageStarted):
         record = StageRecord(message.stage, message.at, None, message.detail)
     else:
         record = StageRecord(
@@ -182,25 +142,30 @@ def _stage(session: Session, message: StageStarted | StageDone) -> Session:
 
 
 def _trace(
-    session: Session, message: TraceStarted | Nodes | Edges | MemorySteps | TraceDone
+    session: Session,
+    message: messages.TraceStarted
+    | messages.Nodes
+    | messages.Edges
+    | messages.MemorySteps
+    | messages.TraceDone,
 ) -> Session:
-    if isinstance(message, TraceStarted):
+    if isinstance(message, messages.TraceStarted):
         # The model is tried again: what failed before is over.
         return replace(session, arriving=trees.started(message), failure=None)
     arriving = session.arriving
     if arriving is None:
         return session
-    if isinstance(message, Nodes):
+    if isinstance(message, messages.Nodes):
         if len(arriving.nodes) + len(message.nodes) > MAX_NODES:
-            why = Failed("trace", f"the trace has more than {MAX_NODES:,} nodes")
+            why = messages.Failed("trace", f"the trace has more than {MAX_NODES:,} nodes")
             return replace(session, arriving=None, failure=why)
         return replace(session, arriving=trees.grown(arriving, message))
-    if isinstance(message, Edges):
+    if isinstance(message, messages.Edges):
         if len(arriving.edges) + len(message.pairs) > MAX_EDGES:
-            why = Failed("trace", f"the trace has more than {MAX_EDGES:,} edges")
+            why = messages.Failed("trace", f"the trace has more than {MAX_EDGES:,} edges")
             return replace(session, arriving=None, failure=why)
         return replace(session, arriving=trees.connected(arriving, message.pairs))
-    if isinstance(message, MemorySteps):
+    if isinstance(message, messages.MemorySteps):
         return replace(session, arriving=trees.filled(arriving, message))
     tree = trees.completed(arriving, message)
     if tree is None:  # What came is no tree: the one before stays, with its figures.
@@ -230,13 +195,13 @@ def _remembered(session: Session, remembered: Remembered) -> Session:
     return replace(session, tree=remembered.tree, phases=remembered.phases, model=model)
 
 
-def _tried(session: Session, result: TrialResult) -> Session:
+def _tried(session: Session, result: messages.TrialResult) -> Session:
     """Take in how a trial came out, in the place of the one before of the same kind and node."""
     others = (one for one in session.trials if (one.kind, one.node) != (result.kind, result.node))
     return replace(session, trial=None, trials=(*others, result)[-MAX_TRIALS:])
 
 
-def _loop(session: Session, message: LoopState) -> Session:
+def _loop(session: Session, message: messages.LoopState) -> Session:
     """Take what the loop does now; when it runs another phase, that one is looked at."""
     session = replace(session, loop=message, heard_at=message.at)
     for tree in session.phases:
@@ -245,7 +210,7 @@ def _loop(session: Session, message: LoopState) -> Session:
     return session
 
 
-def _tick(session: Session, tick: Tick) -> Session:
+def _tick(session: Session, tick: messages.Tick) -> Session:
     if not column_lengths_agree(tick):
         return session
     if tick.forwards == 0:  # Still warming up: a sign of life, no figures yet.
@@ -270,11 +235,11 @@ def _tick(session: Session, tick: Tick) -> Session:
     )
 
 
-def _tick_bytes(tick: Tick) -> int:
+def _tick_bytes(tick: messages.Tick) -> int:
     return len(tick.nodes) * 13 + 400
 
 
-def _mode(session: Session, message: ModeSeen) -> Session:
+def _mode(session: Session, message: messages.ModeSeen) -> Session:
     """Take in how forwards ran; threads are those of the thread that runs them."""
     machine = session.environment
     if machine is not None and message.settings:
@@ -282,7 +247,7 @@ def _mode(session: Session, message: ModeSeen) -> Session:
     return replace(session, mode=message, environment=machine)
 
 
-def _sample(session: Session, sample: Sample) -> Session:
+def _sample(session: Session, sample: messages.Sample) -> Session:
     samples = (*session.history.samples, sample)[-MAX_SAMPLES:]
     device = session.model.device if session.model is not None else "cpu"
     loads = with_sample(session.history.loads, sample, device)
@@ -290,7 +255,7 @@ def _sample(session: Session, sample: Sample) -> Session:
     return replace(session, sample=sample, history=history, heard_at=sample.at)
 
 
-def _printed(log: Log, message: Printed) -> Log:
+def _printed(log: Log, message: messages.Printed) -> Log:
     whole, ended, partial = (log.partial + message.text).replace("\r\n", "\n").rpartition("\n")
     new = [safe_line(line) for line in whole.split("\n")] if ended else []
     return Log(

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    ParametersDone,
-    ParametersProgress,
-    ParametersStarted,
-    TensorStatistics,
-)
+from tui_profiler import messages
 from tui_profiler.messages.parameters import (
     Scheme,
     Sensitivity,
@@ -26,29 +21,32 @@ MOST_TENSORS = 50_000
 class Parameters(Struct, frozen=True, eq=False):
     """The last analysis, as far as it has come."""
 
-    started: ParametersStarted
-    progress: ParametersProgress | None = None
-    done: ParametersDone | None = None
+    started: messages.ParametersStarted
+    progress: messages.ParametersProgress | None = None
+    done: messages.ParametersDone | None = None
     """None while it goes on."""
-    tensors: tuple[TensorStatistics, ...] = ()
+    tensors: tuple[messages.TensorStatistics, ...] = ()
     """In the order in which they became known."""
 
 
 def with_parameters(
     known: Parameters | None,
-    message: ParametersStarted | TensorStatistics | ParametersProgress | ParametersDone,
+    message: messages.ParametersStarted
+    | messages.TensorStatistics
+    | messages.ParametersProgress
+    | messages.ParametersDone,
 ) -> Parameters | None:
     """Return what is known after a message; what belongs to no analysis changes nothing."""
-    if isinstance(message, ParametersStarted):
+    if isinstance(message, messages.ParametersStarted):
         return Parameters(message)
-    if known is None and isinstance(message, ParametersDone):  # It could not even begin.
-        nothing = ParametersStarted(message.at, 0, 0, is_random=False, weights="")
+    if known is None and isinstance(message, messages.ParametersDone):  # It could not even begin.
+        nothing = messages.ParametersStarted(message.at, 0, 0, is_random=False, weights="")
         return Parameters(nothing, done=message)
     if known is None:
         return None
-    if isinstance(message, ParametersProgress):
+    if isinstance(message, messages.ParametersProgress):
         return replace(known, progress=message)
-    if isinstance(message, ParametersDone):
+    if isinstance(message, messages.ParametersDone):
         return replace(known, done=message)
     if known.done is not None or len(known.tensors) == MOST_TENSORS:
         return known

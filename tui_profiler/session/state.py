@@ -4,31 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tui_profiler.messages import (
-    Ceilings,
-    Ended,
-    Environment,
-    Exported,
-    Failed,
-    FileFacts,
-    Hello,
-    Listed,
-    LoopState,
-    ModelFacts,
-    ModeSeen,
-    NoDecode,
-    Overhead,
-    Playback,
-    RealCost,
-    Replayed,
-    Sample,
-    SecondOpinion,
-    StepTimes,
-    Tick,
-    TorchChildren,
-    TrialProgress,
-    TrialResult,
-)
+from tui_profiler import messages
 from tui_profiler.messages.live import Stage
 from tui_profiler.session.columns import Operators, Timings
 from tui_profiler.session.history import LatencySecond, LoadSecond
@@ -63,7 +39,7 @@ class History(Struct, frozen=True, eq=False):
 
     ticks: tuple[Timings, ...] = ()
     tick_bytes: int = 0
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[messages.Sample, ...] = ()
     latencies: tuple[LatencySecond, ...] = ()
     """Of whole forwards, further back than the ticks."""
     loads: tuple[LoadSecond, ...] = ()
@@ -81,17 +57,17 @@ class Remembered(Struct, frozen=True, eq=False):
     """None where only the stages are known: the files or the versions are others now."""
     phases: tuple[Tree, ...] = ()
     """As of a session."""
-    model: ModelFacts | None = None
+    model: messages.ModelFacts | None = None
 
 
 class Session(Struct, frozen=True, eq=False):
     """Everything learned so far; compared by identity, replaced by ``apply``."""
 
-    hello: Hello | None = None
-    environment: Environment | None = None
+    hello: messages.Hello | None = None
+    environment: messages.Environment | None = None
     stages: tuple[StageRecord, ...] = ()
-    model: ModelFacts | None = None
-    file: FileFacts | None = None
+    model: messages.ModelFacts | None = None
+    file: messages.FileFacts | None = None
     """Where the model is a file."""
     arriving: Tree | None = None
     """A tree of which parts have come; shown only when it is complete."""
@@ -99,18 +75,18 @@ class Session(Struct, frozen=True, eq=False):
     """The one that is looked at, and that times speak of."""
     phases: tuple[Tree, ...] = ()
     """The trees of a model that generates, one for each phase, ``tree`` among them; else none."""
-    no_decode: NoDecode | None = None
+    no_decode: messages.NoDecode | None = None
     """Why a model that generates has no decode phase; None where it has, or does not generate."""
-    real: RealCost | None = None
+    real: messages.RealCost | None = None
     """What one real forward cost, where the tree's figures depend on the data and it was run."""
-    listed: Listed | None = None
-    opinion: SecondOpinion | None = None
+    listed: messages.Listed | None = None
+    opinion: messages.SecondOpinion | None = None
     """What another counter says, where it was asked."""
-    exported: Exported | None = None
+    exported: messages.Exported | None = None
     """The ONNX file that was written, where one was asked for."""
-    ceilings: Ceilings | None = None
-    loop: LoopState | None = None
-    overhead: Overhead | None = None
+    ceilings: messages.Ceilings | None = None
+    loop: messages.LoopState | None = None
+    overhead: messages.Overhead | None = None
     timings: Timings | None = None
     operators: Operators | None = None
     """Times of operators, None before the first window."""
@@ -120,29 +96,29 @@ class Session(Struct, frozen=True, eq=False):
     """What a forward allocated, None before it was measured."""
     device: DeviceTimings | None = None
     """Times on the GPU, None where there are none."""
-    steps: StepTimes | None = None
+    steps: messages.StepTimes | None = None
     """Of a rank of a distributed run, None elsewhere."""
-    mode: ModeSeen | None = None
+    mode: messages.ModeSeen | None = None
     """How its forwards ran, None before one was recorded."""
-    replays: tuple[Replayed, ...] = ()
+    replays: tuple[messages.Replayed, ...] = ()
     """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
-    trial: TrialProgress | None = None
+    trial: messages.TrialProgress | None = None
     """The trial under way, None where there is none."""
-    trials: tuple[TrialResult, ...] = ()
+    trials: tuple[messages.TrialResult, ...] = ()
     """How trials came out, the last of each kind and node, oldest first."""
     parameters: Parameters | None = None
     """What their values are like, None before it was asked for."""
     sensitivity: Sensitivities | None = None
     """What the output loses when a weight changes, None before it was asked for."""
-    sample: Sample | None = None
+    sample: messages.Sample | None = None
     history: History = History()
     log: Log = Log()
-    failure: Failed | None = None
+    failure: messages.Failed | None = None
     """Of the last failure; a new start clears it, nothing else does."""
-    ended: Ended | None = None
-    children: TorchChildren | None = None
+    ended: messages.Ended | None = None
+    children: messages.TorchChildren | None = None
     """Of a script, where child processes of it run torch; none of it is profiled."""
-    playback: Playback | None = None
+    playback: messages.Playback | None = None
     """Of a recording: where it comes from, and how it is played; None where a probe tells."""
     remembered: Remembered | None = None
     """Of the last time; its tree is the one looked at until the worker's own comes."""
@@ -152,7 +128,7 @@ class Session(Struct, frozen=True, eq=False):
     """How long the forward that runs now has taken, at the last sign of life."""
 
     @property
-    def tick(self) -> Tick | None:
+    def tick(self) -> messages.Tick | None:
         """The latest tick."""
         return self.timings.tick if self.timings is not None else None
 

@@ -16,17 +16,7 @@ from sys import intern
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    Cost,
-    InputSpec,
-    MemorySteps,
-    Node,
-    Nodes,
-    Tensor,
-    TraceDone,
-    TraceStarted,
-    Weight,
-)
+from tui_profiler import messages
 from tui_profiler.messages.model import Method, Phase
 from tui_profiler.session.columns import Memory, memory_columns_agree
 from tui_profiler.session.data_dependence import Bounded, reach
@@ -38,20 +28,20 @@ class Tree(Struct, frozen=True, eq=False):
     method: Method
     expected: int
     """How many nodes were announced."""
-    nodes: tuple[Node, ...] = ()
-    costs: tuple[Cost, ...] = ()
+    nodes: tuple[messages.Node, ...] = ()
+    costs: tuple[messages.Cost, ...] = ()
     ends: array[int] = array("I")
     """One past the last node of each subtree."""
     depths: array[int] = array("H")
     """0 for the root."""
     edges: tuple[tuple[int, int], ...] = ()
     """(writer, reader), operators only."""
-    done: TraceDone | None = None
+    done: messages.TraceDone | None = None
     bounded: dict[int, Bounded] = {}
     """Nodes whose figures depend on the data, of a complete tree."""
     phase: Phase = ""
     """Which of the two forwards of a model that generates; empty where there is only one."""
-    inputs: tuple[InputSpec, ...] = ()
+    inputs: tuple[messages.InputSpec, ...] = ()
     """What that phase was given; empty where there is only one."""
     memory: Memory | None = None
     """What was alive after each operator; None where that was not told."""
@@ -68,7 +58,7 @@ class Tree(Struct, frozen=True, eq=False):
         """Return what shares speak of before anything is measured: MACs, else parameters."""
         return self.weight_of(self.costs[index])
 
-    def weight_of(self, cost: Cost) -> int:
+    def weight_of(self, cost: messages.Cost) -> int:
         """Return the same of any cost."""
         return cost.macs if self.has_forward else cost.parameters
 
@@ -91,7 +81,7 @@ class Tree(Struct, frozen=True, eq=False):
         return next((i for i, node in enumerate(self.nodes) if node.path == path), None)
 
 
-def started(message: TraceStarted) -> Tree:
+def started(message: messages.TraceStarted) -> Tree:
     """Begin an empty tree."""
     return Tree(
         method=message.method,
@@ -101,7 +91,7 @@ def started(message: TraceStarted) -> Tree:
     )
 
 
-def grown(tree: Tree, part: Nodes) -> Tree:
+def grown(tree: Tree, part: messages.Nodes) -> Tree:
     """Add the next nodes in preorder."""
     nodes = tree.nodes + _sharing(part.nodes)
     return replace(tree, nodes=nodes, costs=tree.costs + part.costs)
@@ -112,13 +102,13 @@ def connected(tree: Tree, pairs: tuple[tuple[int, int], ...]) -> Tree:
     return replace(tree, edges=tree.edges + pairs)
 
 
-def filled(tree: Tree, steps: MemorySteps) -> Tree:
+def filled(tree: Tree, steps: messages.MemorySteps) -> Tree:
     """Add what was alive while it ran; columns that do not fit the nodes are left out."""
     fits = memory_columns_agree(steps, len(tree.nodes))
     return replace(tree, memory=Memory(steps)) if fits else tree
 
 
-def completed(tree: Tree, done: TraceDone) -> Tree | None:
+def completed(tree: Tree, done: messages.TraceDone) -> Tree | None:
     """Close the tree: subtrees and depths become known; None where it is not a tree in preorder."""
     parents = [node.parent for node in tree.nodes]
     if not _is_preorder(parents) or len(tree.costs) != len(parents):
@@ -152,13 +142,13 @@ def _is_preorder(parents: list[int]) -> bool:
     return True
 
 
-def _sharing(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _sharing(nodes: tuple[messages.Node, ...]) -> tuple[messages.Node, ...]:
     """Return the same nodes, holding one of each equal text and of each equal run of tensors."""
-    tensors: dict[tuple[Tensor, ...], tuple[Tensor, ...]] = {}
-    weights: dict[tuple[Weight, ...], tuple[Weight, ...]] = {}
+    tensors: dict[tuple[messages.Tensor, ...], tuple[messages.Tensor, ...]] = {}
+    weights: dict[tuple[messages.Weight, ...], tuple[messages.Weight, ...]] = {}
     # Paths are left as they are: no two are equal. Written out, because ``replace`` is slower.
     return tuple(
-        Node(
+        messages.Node(
             node.parent,
             node.kind,
             intern(node.name),

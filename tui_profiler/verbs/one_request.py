@@ -8,17 +8,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from tui_profiler import messages
 from tui_profiler.figures.units import duration, size, thousands
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import (
-    Counter,
-    CountWith,
-    Exported,
-    LoadSpec,
-    Request,
-    SecondOpinion,
-    Start,
-)
 from tui_profiler.queries.cost.verification import Verification, no_opinion, verify_verdict
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
@@ -79,7 +71,7 @@ async def _answered(
     return session
 
 
-def exported_lines(found: Exported) -> tuple[str, ...]:
+def exported_lines(found: messages.Exported) -> tuple[str, ...]:
     """Return what is to be said of the file, a line each."""
     lines = [
         f"{safe(found.path)}  {size(found.bytes)}, opset {found.opset}, "
@@ -104,15 +96,15 @@ def exported_lines(found: Exported) -> tuple[str, ...]:
     return tuple(lines)
 
 
-Begin: TypeAlias = Callable[[Request], Source]
+Begin: TypeAlias = Callable[[messages.Request], Source]
 """Starts a probe whose first request this is."""
 
-_COUNTERS: tuple[Counter, ...] = ("flop_counter", "fvcore", "measured")
+_COUNTERS: tuple[messages.Counter, ...] = ("flop_counter", "fvcore", "measured")
 _TOLERANCE_EXCEEDED = 3
 
 
 async def verify(
-    spec: LoadSpec, begin: Begin, *, seconds: float, progress: Callable[[str], None]
+    spec: messages.LoadSpec, begin: Begin, *, seconds: float, progress: Callable[[str], None]
 ) -> Verification:
     """Return our figures and, where there are any, those of every other counter.
 
@@ -122,7 +114,7 @@ async def verify(
         seconds: how long each counter may take, loading the model included.
         progress: is given one line for each stage and each counter that is done.
     """
-    source = begin(Start(replace(spec, run=False)))
+    source = begin(messages.Start(replace(spec, run=False)))
     session = await report(source, measuring=False, progress=progress)
     if session.tree is None or outcome.exit_code(session) != outcome.DONE:
         return Verification(session)
@@ -131,7 +123,7 @@ async def verify(
         return Verification(session, tuple(no_opinion(name, reason) for name in _COUNTERS))
     opinions = []
     for counter in _COUNTERS:
-        opinion = await _ask(counter, begin(CountWith(spec, counter)), seconds)
+        opinion = await _ask(counter, begin(messages.CountWith(spec, counter)), seconds)
         progress(f"{counter}: {'failed' if opinion.error else duration(opinion.seconds)}")
         opinions.append(opinion)
     return Verification(session, tuple(opinions))
@@ -154,7 +146,7 @@ def exit_code(made: Verification) -> int:
             return outcome.MODEL_FAILED
 
 
-async def _ask(counter: Counter, source: Source, seconds: float) -> SecondOpinion:
+async def _ask(counter: messages.Counter, source: Source, seconds: float) -> messages.SecondOpinion:
     """Fold what a probe says until it has counted, has failed, or has had its time."""
     session = EMPTY
     try:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tui_profiler import messages
 from tui_profiler.figures.units import duration, size, thousands
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import (
-    AnalyseParameters,
-    FileFacts,
-    LoopState,
-    ParametersDone,
-    ParametersProgress,
-    ParametersStarted,
-    StageDone,
-)
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 
@@ -28,7 +20,7 @@ async def report(
     *,
     measuring: bool,
     progress: Callable[[str], None],
-    analysis: AnalyseParameters | None = None,
+    analysis: messages.AnalyseParameters | None = None,
 ) -> Session:
     """Fold what a source says until the tree is whole and, where asked for, measured.
 
@@ -49,7 +41,10 @@ async def report(
             session = apply(session, message)
             for line in filter(None, lines):
                 progress(line)
-            if isinstance(message, ParametersProgress) and message.seconds >= said_at + SAY_SECONDS:
+            if (
+                isinstance(message, messages.ParametersProgress)
+                and message.seconds >= said_at + SAY_SECONDS
+            ):
                 said_at = message.seconds
                 progress(parameters_line(session, message))
             if not is_complete(session, measuring=measuring):
@@ -82,7 +77,7 @@ def _is_analysed(session: Session) -> bool:
     return session.parameters is not None and session.parameters.done is not None
 
 
-def parameters_line(session: Session, message: ParametersProgress) -> str:
+def parameters_line(session: Session, message: messages.ParametersProgress) -> str:
     """Return how far the look at the parameters is."""
     found = session.parameters
     of = found.started.bytes if found is not None else 0
@@ -97,7 +92,7 @@ def trusted_line(session: Session, message: Told) -> str | None:
         session: before the message.
         message: the next one.
     """
-    if not isinstance(message, FileFacts) or not message.is_trusted:
+    if not isinstance(message, messages.FileFacts) or not message.is_trusted:
         return None
     if session.file is not None and session.file.untrusted_globals == message.untrusted_globals:
         return None
@@ -106,7 +101,7 @@ def trusted_line(session: Session, message: Told) -> str | None:
     return f"file: loading it runs code, as trusted: it imports {imported(message)}{warning}"
 
 
-def imported(file: FileFacts) -> str:
+def imported(file: messages.FileFacts) -> str:
     """Return the names that a file imports and torch does not load by itself, as one line."""
     names = [safe(name) for name in file.untrusted_globals[:_MOST_NAMES]]
     more = len(file.untrusted_globals) - len(names)
@@ -116,14 +111,14 @@ def imported(file: FileFacts) -> str:
 def progress_line(message: Told) -> str | None:
     """Return the line that tells a message's progress; None where it is none."""
     match message:
-        case StageDone(stage=stage, seconds=seconds, detail=detail):
+        case messages.StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""
             return f"{safe(stage)}: {duration(seconds)}{said}"
-        case ParametersStarted(tensors=tensors, bytes=of):
+        case messages.ParametersStarted(tensors=tensors, bytes=of):
             return f"values: {thousands(tensors)} tensors, {size(of)}"
-        case ParametersDone(seconds=seconds):
+        case messages.ParametersDone(seconds=seconds):
             return f"values: {duration(seconds)}"
-        case LoopState(state="running"):
+        case messages.LoopState(state="running"):
             return "measuring"
         case _:
             return None

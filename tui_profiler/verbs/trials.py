@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tui_profiler import messages
 from tui_profiler.figures.units import duration
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import (
-    NO_FORWARD,
-    Failed,
-    Remedy,
-    TrialProgress,
-    TrialResult,
-    Try,
-    Wish,
-)
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
 from tui_profiler.verbs.outcome import measured
@@ -35,7 +27,7 @@ _STEPS = {
 
 async def try_out(
     source: Source,
-    wishes: Sequence[Wish],
+    wishes: Sequence[messages.Wish],
     *,
     progress: Callable[[str], None],
     kept: Callable[[Session], None],
@@ -61,7 +53,7 @@ async def try_out(
             for line in filter(None, lines):
                 progress(line)
             speaker.hear(message)
-            if isinstance(message, TrialResult):
+            if isinstance(message, messages.TrialResult):
                 done += 1
                 kept(session)
             is_over = session.ended is not None or session.failure is not None
@@ -76,17 +68,19 @@ async def try_out(
                     break
                 asked = True
                 for wish in wishes:
-                    source.send(Try(wish))
+                    source.send(messages.Try(wish))
     finally:
         await source.close()
     return session
 
 
-def _nothing_to_try(session: Session) -> Failed:
+def _nothing_to_try(session: Session) -> messages.Failed:
     """Say that a change of parameters alone changes nothing that runs."""
     hint = session.file.hint if session.file is not None else ""
-    remedies = (Remedy(hint, "runs them"),) if hint else ()
-    return Failed("run", f"nothing to try: {NO_FORWARD}", remedies=remedies, bad_argument=True)
+    remedies = (messages.Remedy(hint, "runs them"),) if hint else ()
+    return messages.Failed(
+        "run", f"nothing to try: {messages.NO_FORWARD}", remedies=remedies, bad_argument=True
+    )
 
 
 class _Speaker:
@@ -98,16 +92,19 @@ class _Speaker:
 
     def hear(self, message: Told) -> None:
         """Tell what a message says of a trial, if anything."""
-        if isinstance(message, TrialProgress) and (message.kind, message.step) != self._last:
+        if (
+            isinstance(message, messages.TrialProgress)
+            and (message.kind, message.step) != self._last
+        ):
             if message.step != "start" and message.seconds < SOON_SECONDS:
                 return
             self._last = (message.kind, message.step)
             self._progress(f"{message.kind}: {_STEPS[message.step]}")
-        if isinstance(message, TrialResult):
+        if isinstance(message, messages.TrialResult):
             self._progress(f"{message.kind}: {_result(message)}")
 
 
-def _result(result: TrialResult) -> str:
+def _result(result: messages.TrialResult) -> str:
     if result.speedup is None:
         return f"{result.outcome}: {safe(result.why)}"
     interval = f" ({result.low:.3g} to {result.high:.3g})" if result.low and result.high else ""

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tui_profiler.figures.units import (
-    column_time,
-    count,
-    energy,
-    intensity,
-    rough_energy,
-    share_cell,
-    size,
-    thousands,
-)
+from tui_profiler.figures import units
+from tui_profiler.figures.units import count
 from tui_profiler.formatting.canvas import UNICODE, Glyphs, bar
 from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.queries.cost.bound import LETTERS
@@ -36,9 +28,9 @@ LEAST_INDENT = 2
 """Cells that the first level keeps: else nothing would lie below anything."""
 _WRITTEN: dict[ColumnName, Callable[[float], str]] = {
     "flops": count,
-    "activations": size,
+    "activations": units.size,
     "calls": count,
-    "energy": energy,
+    "energy": units.energy,
 }
 
 
@@ -98,17 +90,18 @@ def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> 
     if focus.filter_text and not laid.shape.found:
         said = f' no node matches "{safe(focus.filter_text)}"  esc clears'
     else:
-        said = f" {thousands(laid.cursor + 1)} of {thousands(len(laid))} shown {glyphs.zero} "
+        place = f"{units.thousands(laid.cursor + 1)} of {units.thousands(len(laid))}"
+        said = f" {place} shown {glyphs.zero} "
         if focus.filter_text:
             said += f'{matching(laid)} "{safe(focus.filter_text)}"'
         else:
-            said += f"{thousands(laid.shape.total)} nodes"
+            said += f"{units.thousands(laid.shape.total)} nodes"
     return exact(((said, "faint"),), cells, glyphs.ellipsis)
 
 
 def matching(laid: Outline) -> str:
     """Return how many nodes the filter found: ``12 of 151 match``."""
-    return f"{thousands(laid.shape.found)} of {thousands(laid.shape.total)} match"
+    return f"{units.thousands(laid.shape.found)} of {units.thousands(laid.shape.total)} match"
 
 
 def thumb(top: int, rows: int, body: int) -> range:
@@ -219,16 +212,16 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             mark = {"at most": glyphs.at_most, "about": glyphs.about, None: ""}[cells.bounded]
             return _figure(column, cells.macs, mark + text if text else "", glyphs)
         case "bytes":
-            return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, size), glyphs)
+            return _figure(column, cells.bytes_moved, _text(cells.bytes_moved, units.size), glyphs)
         case "intensity":
-            return _figure(column, cells.intensity, _text(cells.intensity, intensity), glyphs)
+            return _figure(column, cells.intensity, _text(cells.intensity, units.intensity), glyphs)
         case "seconds":
             return _time(column, cells.seconds, cells, figures, glyphs)
         case "p95":
             return _time(column, cells.p95, cells, figures, glyphs)
         case "share":
             role = "faint" if _is_faint(cells) else "muted"
-            text = _text(cells.share, share_cell)
+            text = _text(cells.share, units.share_cell)
             return ((_aligned(cells.share, text, column.cells, glyphs), role),)
         case "trend":
             return (({"up": glyphs.up, "down": glyphs.down, "": " "}[cells.trend], "ink"),)
@@ -244,7 +237,7 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             value = figures.value(node, name, cells.steps)
             text = _text(value, _WRITTEN[name])
             if figures.is_estimate(node, name) and text:
-                text = glyphs.about + _text(value, rough_energy)
+                text = glyphs.about + _text(value, units.rough_energy)
             return _figure(column, value, text, glyphs)
 
 
@@ -254,7 +247,7 @@ def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:
 
 
 def _time(column: Column, value: Value, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:
-    text = "" if isinstance(value, str) else column_time(value, figures.unit)
+    text = "" if isinstance(value, str) else units.column_time(value, figures.unit)
     share = cells.measured_share
     if isinstance(value, str) or _is_faint(cells) or not text.strip("0.") or text.startswith("<"):
         role = "faint"

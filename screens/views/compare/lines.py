@@ -5,20 +5,8 @@ from __future__ import annotations
 from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import Figure, Unknown
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import Change
-from tui_profiler.queries.compare.comparison import (
-    UNITS,
-    Comparison,
-    FigureName,
-    Pair,
-    TotalRow,
-    change_counts,
-    figure_pair,
-    node_of,
-    row_difference,
-    total_rows,
-    why_no_times,
-)
 from tui_profiler.queries.compare.figure_text import (
     difference_text,
     mark_of,
@@ -38,7 +26,7 @@ from ...widgets.rows import Look, row
 from .cells import BAR, WIDE, CompareLook, delta, figure_cells, figure_roles, with_figures
 
 ROOMY_ROWS = 30
-WORDS: dict[FigureName, str] = {
+WORDS: dict[comparison.FigureName, str] = {
     "seconds": "time",
     "macs": "MAC",
     "flops": "FLOP",
@@ -78,8 +66,8 @@ def status_line(at: CompareLook, look: Look) -> Line:
     if alignment is None or at.view.selected >= len(alignment.nodes):
         return row(EMPTY, EMPTY, look)
     one = alignment.nodes[at.view.selected]
-    node = node_of(at.compared, one)
-    pair = figure_pair(at.compared, one, at.view.figure)
+    node = comparison.node_of(at.compared, one)
+    pair = comparison.figure_pair(at.compared, one, at.view.figure)
     left: list[Span] = [
         (path_text(at.compared, one), "ink"),
         (f"  {safe(node.type)}", "muted"),
@@ -108,7 +96,7 @@ def _titles(at: CompareLook, look: Look, column: TimeColumn) -> Line:
     is_time = at.view.figure == "seconds"
     measure = column.unit if is_time else ""
     names = (f"A {measure}".strip(), f"B {measure}".strip(), delta(look), "B/A")
-    counted = change_counts(at.compared)
+    counted = comparison.change_counts(at.compared)
     said = [f"{thousands(number)} {name}" for name, number in counted.items() if number]
     order = "  by difference" if at.view.order == "difference" else ""
     title: Line = ((f"by {WORDS[at.view.figure]}", "strong ink"), (order, "accent"))
@@ -132,7 +120,7 @@ def _row(at: CompareLook, index: int, look: Look, column: TimeColumn, most: floa
     alignment = at.compared.alignment
     assert alignment is not None
     one, view, glyphs = alignment.nodes[index], at.view, look.glyphs
-    node, is_selected = node_of(at.compared, one), index == view.selected
+    node, is_selected = comparison.node_of(at.compared, one), index == view.selected
     sign = " "
     if has_children(at.compared, view, index):
         is_open = index in view.unfolded or bool(view.filter.strip())
@@ -147,8 +135,8 @@ def _row(at: CompareLook, index: int, look: Look, column: TimeColumn, most: floa
         (name, "faint" if one.change == "vanished" else "ink"),
         (f"  {safe(node.type)}" if node.kind == "module" and look.cells >= WIDE else "", "faint"),
     )
-    pair = figure_pair(at.compared, one, view.figure)
-    difference = row_difference(one, pair)
+    pair = comparison.figure_pair(at.compared, one, view.figure)
+    difference = comparison.row_difference(one, pair)
     texts = (
         _cell(pair.a, view.figure, column),
         _cell(pair.b, view.figure, column),
@@ -172,21 +160,28 @@ def _mark(change: Change, look: Look) -> tuple[str, str]:
     }[change]
 
 
-def _cell(value: Figure, figure: FigureName, column: TimeColumn) -> str:
+def _cell(value: Figure, figure: comparison.FigureName, column: TimeColumn) -> str:
     if isinstance(value, Unknown):
         return UNAVAILABLE
-    return in_column(value, column) if figure == "seconds" else value_text(value, UNITS[figure])
+    return (
+        in_column(value, column)
+        if figure == "seconds"
+        else value_text(value, comparison.UNITS[figure])
+    )
 
 
 def _difference_cell(
-    difference: float | None, pair: Pair, figure: FigureName, column: TimeColumn
+    difference: float | None,
+    pair: comparison.Pair,
+    figure: comparison.FigureName,
+    column: TimeColumn,
 ) -> str:
     if difference is None or figure != "seconds":
-        return difference_text(difference, UNITS[figure])
+        return difference_text(difference, comparison.UNITS[figure])
     return written_time(difference, column, mark_of(pair))
 
 
-def _bar(difference: float | None, pair: Pair, most: float, look: Look) -> Line:
+def _bar(difference: float | None, pair: comparison.Pair, most: float, look: Look) -> Line:
     """Draw a difference: less to the left of the middle, more to the right."""
     half = BAR // 2
     cells = 0
@@ -203,12 +198,12 @@ def _most(at: CompareLook) -> float:
     alignment = at.compared.alignment
     assert alignment is not None
     rows = [alignment.nodes[index] for index in (*alignment.children(0), 0)]
-    pairs = ((one, figure_pair(at.compared, one, at.view.figure)) for one in rows)
-    found = (row_difference(one, pair) for one, pair in pairs if pair.is_ranked)
+    pairs = ((one, comparison.figure_pair(at.compared, one, at.view.figure)) for one in rows)
+    found = (comparison.row_difference(one, pair) for one, pair in pairs if pair.is_ranked)
     return max((abs(one) for one in found if one is not None), default=0.0)
 
 
-def _time_column(compared: Comparison) -> TimeColumn:
+def _time_column(compared: comparison.Comparison) -> TimeColumn:
     return time_column(max(side.seconds(0) or 0.0 for side in (compared.a, compared.b)))
 
 
@@ -248,7 +243,7 @@ def _sign(kind: str, look: Look) -> str:
 
 def total_lines(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, ...]:
     """Return the figures of the whole; of a small screen two."""
-    rows = total_rows(at.compared)
+    rows = comparison.total_rows(at.compared)
     if not rows:
         return ()
     if not is_roomy:
@@ -258,12 +253,12 @@ def total_lines(at: CompareLook, look: Look, *, is_roomy: bool) -> tuple[Line, .
     title: Line = (("one forward", "strong ink"), (turns, "faint"))
     lines = [with_figures(title, head, look)]
     lines += [_total(one, look) for one in rows]
-    if is_roomy and (why := why_no_times(at.compared)):
+    if is_roomy and (why := comparison.why_no_times(at.compared)):
         lines.append(row(((f"{look.glyphs.dash}  no times of {safe(why)}", "faint"),), EMPTY, look))
     return tuple(lines)
 
 
-def _total(one: TotalRow, look: Look) -> Line:
+def _total(one: comparison.TotalRow, look: Look) -> Line:
     pair = one.pair
     difference = pair.difference
     if one.unit == "rate" and difference is not None:

@@ -9,15 +9,7 @@ from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.canvas import UNICODE, Glyphs, nice_ceiling, sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Sample, Tensor, Unknown, known
-from tui_profiler.queries.cost.bound import (
-    KINDS,
-    LETTERS,
-    Bound,
-    BoundKind,
-    bound,
-    bytes_moved,
-    intensity,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
@@ -94,13 +86,13 @@ def one_line(look: Look) -> Line:
     if tree is None:
         return finished((row((("…  after the trace", "muted"),), EMPTY, look),), look)[0]
     seconds, whole = node_seconds(look.session, look.node), node_seconds(look.session, 0)
-    found = bound(look.session, look.node)
+    found = bound.bound(look.session, look.node)
     right: list[tuple[str, str]] = []
     if seconds is not None:
         right.append((f"  {duration(seconds)}", "ink"))
         right.append((f"  {share(part)}" if (part := part_of(seconds, whole)) else "", "ink"))
     if found is not None:
-        letter = LETTERS[found.kind]
+        letter = bound.LETTERS[found.kind]
         right.append((f"  {letter}", found.kind if found.measured else "muted"))
     room = max(look.inner - line_width(tuple(right)), 4)
     path = fitted(title_of(tree, look.node), room, look.glyphs.ellipsis)
@@ -113,7 +105,7 @@ def _title(look: Look, section: str | None) -> Line:
     tree = look.tree
     if tree is None:
         return ((rule * cells, "hairline"),)
-    right: Line = verdict(bound(look.session, look.node), look)
+    right: Line = verdict(bound.bound(look.session, look.node), look)
     if section:
         gap: Line = (("  ", "ink"),) if right else EMPTY
         right = ((section, "strong accent"), *gap, *right)
@@ -168,8 +160,8 @@ def _work(look: Look) -> Line:
     if not tree.has_forward:
         held: Line = ((count(cost.parameters), "ink"), (" parameters", "muted"))
         return _labelled("params", [held], ((size(cost.parameter_bytes), "ink"),), look)
-    ratio = intensity(cost)
-    right: Line = ((size(bytes_moved(cost)), "ink"),)
+    ratio = bound.intensity(cost)
+    right: Line = ((size(bound.bytes_moved(cost)), "ink"),)
     bounded = tree.bounded.get(look.node)
     figure = macs(cost, bounded) if cost.macs else flops(cost, bounded)
     parts: list[Line] = [
@@ -234,7 +226,7 @@ def _measured(look: Look, timing: Timing) -> Line:
 def _bound(look: Look) -> Line:
     if look.tree is None:
         return _absence("bound", True, "after the trace", look)
-    found = bound(look.session, look.node)
+    found = bound.bound(look.session, look.node)
     if found is None:
         return _absence("bound", False, safe(no_class(look.session, look.node)), look)
     if not found.measured:
@@ -246,15 +238,15 @@ def _bound(look: Look) -> Line:
     return _labelled("bound", _meters(found, look), ((right, "muted"),), look)
 
 
-def _meters(found: Bound, look: Look) -> list[Line]:
+def _meters(found: bound.Bound, look: Look) -> list[Line]:
     # Where calling decides, the larger of the two roofs says the least: overhead takes its place.
-    shares: list[tuple[BoundKind, float | None]] = [
+    shares: list[tuple[bound.BoundKind, float | None]] = [
         ("compute", found.compute_share),
         ("memory", found.memory_share),
     ]
     if found.is_container:
         # The two that take most of the time, the class first.
-        shares = [(kind, part) for kind, part in zip(KINDS, found.mix, strict=True) if part]
+        shares = [(kind, part) for kind, part in zip(bound.KINDS, found.mix, strict=True) if part]
         shares = sorted(shares, key=_by_part)[:2]
     elif found.kind == "overhead":
         shares = [("overhead", found.overhead_share), max(shares, key=lambda s: s[1] or 0.0)]
@@ -269,7 +261,7 @@ def _meters(found: Bound, look: Look) -> list[Line]:
     return lines
 
 
-def _by_part(one: tuple[BoundKind, float | None]) -> float:
+def _by_part(one: tuple[bound.BoundKind, float | None]) -> float:
     return -(one[1] or 0.0)
 
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    ZERO,
-    count,
-    dtype,
-    duration,
-    shape,
-    share_cell,
-    size,
-)
+from tui_profiler.figures import units
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import Tensor, Weight
@@ -130,9 +121,9 @@ def _tensor(label: str, tensor: Tensor, where: str, look: Look) -> Line:
     left = (
         (label.ljust(6), "muted"),
         (fit(name, 10), "muted"),
-        (shape(tensor.shape).ljust(14), "ink"),
-        (dtype(safe(tensor.dtype)).ljust(5), "muted"),
-        (size(tensor.bytes).rjust(8), "ink"),
+        (units.shape(tensor.shape).ljust(14), "ink"),
+        (units.dtype(safe(tensor.dtype)).ljust(5), "muted"),
+        (units.size(tensor.bytes).rjust(8), "ink"),
     )
     room = max(look.inner - line_width(left) - 3, 0)
     end = "   " + middle(where, room, look.glyphs.ellipsis) if where and room > 3 else ""
@@ -146,11 +137,13 @@ def _parts(tree: Tree, look: Look) -> tuple[Line, ...]:
         return ()
     lines = [section("modules", "most parameters first", look)]
     for item in found:
-        share_of = f"{share_cell(item.share)} %" if item.share is not None else UNAVAILABLE
+        share_of = (
+            f"{units.share_cell(item.share)} %" if item.share is not None else units.UNAVAILABLE
+        )
         cost = tree.costs[item.node]
         figures = (
-            count(cost.parameters).rjust(8)
-            + size(cost.parameter_bytes).rjust(12)
+            units.count(cost.parameters).rjust(8)
+            + units.size(cost.parameter_bytes).rjust(12)
             + share_of.rjust(8)
         )
         name = fitted(safe(item.name), max(look.inner - 30, 8), look.glyphs.ellipsis)
@@ -193,17 +186,20 @@ def _name_cells(look: Look) -> int:
 def _item(item: Inside, look: Look) -> Line:
     tree = look.tree
     outputs = tree.nodes[item.node].outputs if tree is not None else ()
-    axes = shape(outputs[0].shape) if outputs else UNAVAILABLE
+    axes = units.shape(outputs[0].shape) if outputs else units.UNAVAILABLE
     name = fit(fitted(safe(item.name), _name_cells(look), look.glyphs.ellipsis), _name_cells(look))
-    seconds = UNAVAILABLE if item.seconds is None else _milliseconds(item.seconds)
+    seconds = units.UNAVAILABLE if item.seconds is None else _milliseconds(item.seconds)
     return row(
         (
             (f"{name} ", "ink"),
             (fit(axes, 14, look.glyphs.ellipsis) + " ", "muted"),
-            (count(item.macs).rjust(6), "ink" if item.macs else "faint"),
-            (size(item.bytes).rjust(10), "ink"),
+            (units.count(item.macs).rjust(6), "ink" if item.macs else "faint"),
+            (units.size(item.bytes).rjust(10), "ink"),
             (seconds.rjust(6), "ink" if item.seconds is not None else "faint"),
-            ((share_cell(item.share) if item.share is not None else ZERO).rjust(5), "ink"),
+            (
+                (units.share_cell(item.share) if item.share is not None else units.ZERO).rjust(5),
+                "ink",
+            ),
             *letter(item),
         ),
         EMPTY,
@@ -220,7 +216,7 @@ def _weights(tree: Tree, look: Look) -> tuple[Line, ...]:
     own = tree.nodes[look.node].weights
     if not own:
         return ()
-    total = count(tree.costs[look.node].parameters)
+    total = units.count(tree.costs[look.node].parameters)
     title = section("weights", f"{total} parameters", look)
     return (title, *(_weight(weight, look) for weight in own))
 
@@ -231,9 +227,9 @@ def _weight(weight: Weight, look: Look) -> Line:
     said = shared or ("buffer" if weight.is_buffer else "only here")
     left = (
         (name, "ink"),
-        (shape(weight.shape).ljust(14), "ink"),
-        (dtype(safe(weight.dtype)).ljust(5), "muted"),
-        (size(weight.bytes).rjust(8), "ink"),
+        (units.shape(weight.shape).ljust(14), "ink"),
+        (units.dtype(safe(weight.dtype)).ljust(5), "muted"),
+        (units.size(weight.bytes).rjust(8), "ink"),
     )
     room = max(look.inner - line_width(left) - 3, 0)
     end = "   " + middle(said, room, look.glyphs.ellipsis) if room > 3 else ""
@@ -284,6 +280,6 @@ def _alike(tree: Tree, alike: tuple[int, ...], look: Look) -> tuple[Line, ...]:
         role = "strong ink" if index == look.node else "ink"
         text = fit(middle(name, label, look.glyphs.ellipsis), label)
         left: Line = ((f"{text}  ", role), (bar(halves, look.glyphs), "muted"))
-        figure = duration(seconds) if seconds is not None else UNAVAILABLE
+        figure = units.duration(seconds) if seconds is not None else units.UNAVAILABLE
         lines.append(row(left, ((figure, role),), look))
     return tuple(lines)

@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    MeasureSensitivity,
-    Request,
-    StopAnalysing,
-)
+from tui_profiler import messages
 from tui_profiler.queries.panel.accepted_requests import why_not_now
 from tui_profiler.queries.panel.state import is_measuring, is_reading
 from tui_profiler.queries.parameters.weights import (
@@ -86,9 +81,9 @@ class WeightsScreen(PointedScreen):
     def _read_first(self) -> None:
         if self._has_asked or self.session.parameters is not None:
             return
-        if not self._why_not(AnalyseParameters()):
+        if not self._why_not(messages.AnalyseParameters()):
             self._has_asked = self._waits = True
-            self.send(AnalyseParameters())
+            self.send(messages.AnalyseParameters())
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return the table, and the weight under the cursor."""
@@ -180,7 +175,7 @@ class WeightsScreen(PointedScreen):
 
     def action_read(self) -> None:
         """Look at the values again."""
-        self._ask(AnalyseParameters(), "the values are read again")
+        self._ask(messages.AnalyseParameters(), "the values are read again")
 
     def action_measure(self) -> None:
         """Measure the sensitivity of the output to the weight under the cursor."""
@@ -191,11 +186,13 @@ class WeightsScreen(PointedScreen):
             self.say("only parameters of two axes or more are measured")
         else:
             name = weight.shared_with or weight.name
-            self._ask(MeasureSensitivity(self.scheme, name), self._changing(name))
+            self._ask(messages.MeasureSensitivity(self.scheme, name), self._changing(name))
 
     def action_measure_all(self) -> None:
         """Measure the sensitivity of the output to every weight."""
-        self._ask(MeasureSensitivity(self.scheme), self._changing("one weight after another"))
+        self._ask(
+            messages.MeasureSensitivity(self.scheme), self._changing("one weight after another")
+        )
 
     def action_scheme(self) -> None:
         """Choose what is done to a weight that is measured."""
@@ -207,7 +204,7 @@ class WeightsScreen(PointedScreen):
         waits = self._waits and self.session.parameters is None
         self._waits = False
         if waits or is_measuring(self.session) or is_reading(self.session):
-            self._ask(StopAnalysing(), "stopped; results are kept")
+            self._ask(messages.StopAnalysing(), "stopped; results are kept")
         else:
             self.say("nothing to stop")
 
@@ -215,17 +212,17 @@ class WeightsScreen(PointedScreen):
         said = f"{what}: {scheme_words(self.scheme)}"
         return said if self.is_narrow else f"{said}; the model's weights are not changed"
 
-    def _ask(self, request: Request, said: str) -> None:
+    def _ask(self, request: messages.Request, said: str) -> None:
         why_not = self._why_not(request)
         if why_not:
             self.say(why_not)
         else:
-            self._waits = self._waits or isinstance(request, AnalyseParameters)
+            self._waits = self._waits or isinstance(request, messages.AnalyseParameters)
             self.send(request)
             self.say(said)
             self._asked_at = (self.session.parameters, self.session.sensitivity)
 
-    def _why_not(self, request: Request) -> str:
+    def _why_not(self, request: messages.Request) -> str:
         """Return why nobody would carry a request out; empty where somebody would."""
         if self.session.hello is None:
             return "the worker is starting"

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    count,
-    duration,
-    intensity,
-    rate,
-    share,
-    size,
-    three_digits,
-)
+from tui_profiler.figures import units
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Unit
 from tui_profiler.messages import Unknown
 
@@ -24,7 +15,7 @@ def counted(number: int, noun: str) -> str:
 def figure_text(evidence: Evidence) -> str:
     """Return a figure with its unit; one that is not measured begins with ``~``."""
     if isinstance(evidence.figure, Unknown):
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     about = "~" if evidence.provenance == "estimated" else ""
     return about + _with_unit(evidence.figure, evidence.unit)
 
@@ -32,24 +23,24 @@ def figure_text(evidence: Evidence) -> str:
 def gain_text(gain: Gain) -> str:
     """Return a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
     if isinstance(gain.share, Unknown):
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     sign = "≤" if gain.is_bound else "~" if gain.provenance == "estimated" else ""
-    return sign + share(gain.share)
+    return sign + units.share(gain.share)
 
 
 def _with_unit(value: float, unit: Unit) -> str:
     match unit:
         case "s":
-            return duration(value)
+            return units.duration(value)
         case "B":
-            return size(value)
+            return units.size(value)
         case "share":
-            return share(value)
+            return units.share(value)
         case "times":
-            return f"{three_digits(value)}×" if value < 1000 else f"{value:.0f}×"
+            return f"{units.three_digits(value)}×" if value < 1000 else f"{value:.0f}×"
         case "FLOP/s" | "B/s":
-            return rate(value, unit)
+            return units.rate(value, unit)
         case "FLOP/B":
-            return f"{intensity(value)} FLOP/B"
+            return f"{units.intensity(value)} FLOP/B"
         case "count":
-            return count(value) if value else "0"
+            return units.count(value) if value else "0"

@@ -30,16 +30,7 @@ from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.table import Formula
 from tui_profiler.probe.cost.traffic import bytes_moved, tensors_in
 from tui_profiler.probe.cost.workspace import workspace_bytes
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    FakeTensorMode,
-    Operator,
-    OpOverload,
-    TorchDispatchMode,
-    decomposition,
-    tree_map_only,
-    without_address,
-)
+from tui_profiler.probe.torch_compat import internals
 
 _COPY = """clone copy _to_copy _copy_from _copy_from_and_resize contiguous to type_as lift
     lift_fresh lift_fresh_copy detach_copy view_copy expand_copy permute_copy transpose_copy
@@ -107,7 +98,7 @@ Count: TypeAlias = tuple[int, int]
 """Multiply-accumulates, and FLOP beside them."""
 
 _Counter: TypeAlias = Callable[
-    [Operator, tuple[object, ...], dict[str, object], object], Count | None
+    [internals.Operator, tuple[object, ...], dict[str, object], object], Count | None
 ]
 
 
@@ -116,7 +107,10 @@ class _UncostedPartError(Exception):
 
 
 def _decomposed_count(
-    operator: Operator, args: tuple[object, ...], kwargs: dict[str, object], count: _Counter
+    operator: internals.Operator,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    count: _Counter,
 ) -> Count | None:
     """Return the count of a call by its parts; None where there are none, or one is not known.
 
@@ -126,12 +120,14 @@ def _decomposed_count(
         kwargs: likewise.
         count: counts one operator call, given its result.
     """
-    parts = decomposition(operator) if isinstance(operator, OpOverload) else None
+    parts = (
+        internals.decomposition(operator) if isinstance(operator, internals.OpOverload) else None
+    )
     if parts is None:
         return None
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
-            given, keywords = tree_map_only(torch.Tensor, _without_values, (args, kwargs))
+        with internals.FakeTensorMode(allow_non_fake_inputs=True):
+            given, keywords = internals.tree_map_only(torch.Tensor, _without_values, (args, kwargs))
         with _Adding(count) as added:
             parts(*given, **keywords)
     except Exception:  # torch's own code, on tensors that have no values
@@ -142,10 +138,10 @@ def _decomposed_count(
 def _without_values(tensor: torch.Tensor) -> torch.Tensor:
     shape, strides = tuple(tensor.shape), tensor.stride()
     fake = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return without_address(fake)
+    return internals.without_address(fake)
 
 
-class _Adding(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+class _Adding(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
     """Adds up what is dispatched."""
 
     def __init__(self, count: _Counter) -> None:
@@ -157,7 +153,7 @@ class _Adding(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has n
 
     def __torch_dispatch__(
         self,
-        func: Operator,
+        func: internals.Operator,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
@@ -165,7 +161,7 @@ class _Adding(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has n
         """Run one part and count it."""
         keywords = kwargs or {}
         result = func(*args, **keywords)
-        tree_map_only(FakeTensor, without_address, result)
+        internals.tree_map_only(internals.FakeTensor, internals.without_address, result)
         found = self._count(func, args, keywords, result)
         if found is None:
             raise _UncostedPartError
@@ -198,7 +194,7 @@ class _Formulas(NamedTuple):
 
 
 def op_cost(
-    operator: Operator,
+    operator: internals.Operator,
     args: tuple[object, ...],
     kwargs: dict[str, object],
     outputs: tuple[torch.Tensor, ...],
@@ -217,7 +213,7 @@ def op_cost(
 
 
 def op_workspace(
-    operator: Operator,
+    operator: internals.Operator,
     args: tuple[object, ...],
     kwargs: dict[str, object],
     outputs: tuple[torch.Tensor, ...],
@@ -226,12 +222,12 @@ def op_workspace(
     return workspace_bytes(Call(signature_of(operator), args, kwargs, outputs))
 
 
-def is_costed(operator: Operator) -> bool:
+def is_costed(operator: internals.Operator) -> bool:
     """Tell whether an operator has a formula, or is known to compute nothing."""
     return _formulas(operator).is_costed
 
 
-def _arithmetic(operator: Operator, call: Call) -> Count | None:
+def _arithmetic(operator: internals.Operator, call: Call) -> Count | None:
     formulas = _formulas(operator)
     if not formulas.is_costed:
         return _decomposed_count(operator, call.args, call.kwargs, _count_part)
@@ -246,14 +242,17 @@ def _arithmetic(operator: Operator, call: Call) -> Count | None:
 
 
 def _count_part(
-    operator: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    operator: internals.Operator,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    result: object,
 ) -> Count | None:
     call = Call(signature_of(operator), args, kwargs, tuple(tensors_in(result)))
     return _arithmetic(operator, call)
 
 
 @lru_cache(maxsize=4096)
-def _formulas(operator: Operator) -> _Formulas:
+def _formulas(operator: internals.Operator) -> _Formulas:
     signature: Signature = signature_of(operator)
     macs = macs_formula(operator, signature.name)
     arithmetic = ARITHMETIC.find(signature.name)

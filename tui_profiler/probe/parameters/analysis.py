@@ -17,14 +17,7 @@ from contextlib import contextmanager
 import torch
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    Message,
-    ParametersDone,
-    ParametersProgress,
-    ParametersStarted,
-    TensorStatistics,
-)
+from tui_profiler import messages
 from tui_profiler.messages.parameters import Moments, ParameterPart
 from tui_profiler.probe.measure.devices.machine import allowed_cores
 from tui_profiler.probe.parameters.distribution import histogram
@@ -42,7 +35,7 @@ class _StoppedError(Exception):
 
 def statistics(
     subject: Subject, parts: tuple[ParameterPart, ...], read: Callable[[int], None]
-) -> TensorStatistics:
+) -> messages.TensorStatistics:
     """Look at a tensor.
 
     Args:
@@ -73,11 +66,11 @@ def statistics(
 
 def _with(
     part: ParameterPart,
-    found: TensorStatistics,
+    found: messages.TensorStatistics,
     subject: Subject,
     values: Values,
     check: Callable[[], None],
-) -> TensorStatistics:
+) -> messages.TensorStatistics:
     """Add a part, or why it is not there."""
     assert found.moments is not None
     why = _why_not(part, subject, found.moments, values)
@@ -119,9 +112,9 @@ def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Valu
     return ""
 
 
-def _described(subject: Subject, **figures: object) -> TensorStatistics:
+def _described(subject: Subject, **figures: object) -> messages.TensorStatistics:
     """Return the message of a tensor, with the figures that there are."""
-    return TensorStatistics(
+    return messages.TensorStatistics(
         owner=subject.owner,
         name=subject.name,
         shape=subject.shape,
@@ -155,7 +148,7 @@ class Analysis:
         self,
         subjects: Sequence[Subject],
         weights: str,
-        send: Callable[[Message], None],
+        send: Callable[[messages.Message], None],
         now: Callable[[], float],
     ) -> None:
         self._subjects = subjects
@@ -170,7 +163,7 @@ class Analysis:
         self._began = 0.0
         self._next_progress = 0.0
 
-    def run(self, request: AnalyseParameters, is_over: Callable[[], bool]) -> None:
+    def run(self, request: messages.AnalyseParameters, is_over: Callable[[], bool]) -> None:
         """Look at every tensor that was asked for.
 
         Args:
@@ -183,7 +176,7 @@ class Analysis:
         kept = sorted(own, key=lambda one: -one.bytes)[:MOST_TENSORS]
         left_out = len(own) - len(kept)
         self._send(
-            ParametersStarted(
+            messages.ParametersStarted(
                 at=self._now(),
                 tensors=len(kept),
                 bytes=sum(one.bytes for one in kept),
@@ -203,13 +196,16 @@ class Analysis:
         if not self._subjects:
             why = "there are no tensors"
         self._send(
-            ParametersDone(
+            messages.ParametersDone(
                 self._now(), self._seconds(), self._done, self._bytes, self._is_stopped, why
             )
         )
 
     def _go(
-        self, kept: Sequence[Subject], request: AnalyseParameters, is_over: Callable[[], bool]
+        self,
+        kept: Sequence[Subject],
+        request: messages.AnalyseParameters,
+        is_over: Callable[[], bool],
     ) -> None:
         cores = len(allowed_cores())
         threads = request.threads if 0 < request.threads <= cores else cores
@@ -224,7 +220,7 @@ class Analysis:
             for one in futures:
                 one.result()
 
-    def _look(self, subject: Subject, request: AnalyseParameters) -> None:
+    def _look(self, subject: Subject, request: messages.AnalyseParameters) -> None:
         if self._is_stopped:
             return
         self._looked_at = subject.name
@@ -235,7 +231,9 @@ class Analysis:
         with self._lock:
             self._done += 1
 
-    def _of(self, subject: Subject, request: AnalyseParameters) -> TensorStatistics:
+    def _of(
+        self, subject: Subject, request: messages.AnalyseParameters
+    ) -> messages.TensorStatistics:
         if subject.values is None:
             return _described(subject, why_none=subject.why_none)
         try:
@@ -260,7 +258,7 @@ class Analysis:
             return
         self._next_progress = now + PROGRESS_SECONDS
         self._send(
-            ParametersProgress(
+            messages.ParametersProgress(
                 self._now(), self._seconds(), self._done, self._bytes, self._looked_at
             )
         )

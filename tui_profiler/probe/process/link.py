@@ -18,31 +18,29 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from tui_profiler import messages
 from tui_profiler.connection.wire import MAX_REQUEST_BYTES, WireError, encode, request_decoder
-from tui_profiler.messages import (
-    DeviceTimes,
-    Heartbeat,
-    LoopState,
-    Message,
-    ModeSeen,
-    OperatorTimes,
-    Overhead,
-    ParametersProgress,
-    Request,
-    Sample,
-    StepTimes,
-    Tick,
-    TrialProgress,
-    WindowTimes,
-)
 from tui_profiler.probe.process.memory_limit import lift
 from tui_profiler.probe.process.own_socket import OwnSocket
 from tui_profiler.probe.process.yielding import pause
 
 _REPLACEABLE = (
-    *(Tick, OperatorTimes, WindowTimes, DeviceTimes, StepTimes),
-    ModeSeen,
-    *(Sample, Heartbeat, Overhead, LoopState, TrialProgress, ParametersProgress),
+    *(
+        messages.Tick,
+        messages.OperatorTimes,
+        messages.WindowTimes,
+        messages.DeviceTimes,
+        messages.StepTimes,
+    ),
+    messages.ModeSeen,
+    *(
+        messages.Sample,
+        messages.Heartbeat,
+        messages.Overhead,
+        messages.LoopState,
+        messages.TrialProgress,
+        messages.ParametersProgress,
+    ),
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384
@@ -57,16 +55,16 @@ class Talk(Protocol):
     dropped: int
     """Messages that a newer one replaced before they were taken."""
 
-    def send(self, message: Message) -> None:
+    def send(self, message: messages.Message) -> None:
         """Tell it; never waits."""
         ...
 
-    def next_request(self, timeout: float | None = 0.0) -> Request | None:
+    def next_request(self, timeout: float | None = 0.0) -> messages.Request | None:
         """Take the oldest request, as ``Link.next_request``."""
         ...
 
 
-def _encoded(message: Message) -> bytes:
+def _encoded(message: messages.Message) -> bytes:
     """Return a frame, also when the model has used up the memory limit."""
     try:
         return encode(message)
@@ -75,7 +73,7 @@ def _encoded(message: Message) -> bytes:
         return encode(message)
 
 
-def first_request(connected: socket.socket) -> Request | None:
+def first_request(connected: socket.socket) -> messages.Request | None:
     """Wait for the first request, before there is a link, and so before there are threads.
 
     Nothing that comes after it is read. Returns None where the viewer hung up, or sent something
@@ -106,7 +104,7 @@ class Link:
         connected: socket.socket,
         on_close: Callable[[], None],
         on_request: Callable[[], None] | None = None,
-        first: Request | None = None,
+        first: messages.Request | None = None,
     ) -> None:
         """Begin to talk.
 
@@ -120,9 +118,11 @@ class Link:
         self._on_close = on_close
         self._on_request = on_request
         self._changed = threading.Condition()
-        self._outgoing: deque[Message] = deque()
+        self._outgoing: deque[messages.Message] = deque()
         self._sending = False
-        self._requests: deque[Request] = deque(() if first is None else (first,), MAX_REQUESTS)
+        self._requests: deque[messages.Request] = deque(
+            () if first is None else (first,), MAX_REQUESTS
+        )
         self.is_closed = False
         self.dropped = 0
         """Messages that a newer one replaced before the viewer took them."""
@@ -130,7 +130,7 @@ class Link:
         threading.Thread(target=self._write, name="tui-profiler-write", daemon=True).start()
         threading.Thread(target=self._read, name="tui-profiler-read", daemon=True).start()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: messages.Message) -> None:
         """Queue a message; never waits."""
         with self._changed:
             if isinstance(message, _REPLACEABLE):
@@ -139,7 +139,7 @@ class Link:
                 self._outgoing.append(message)
             self._changed.notify_all()
 
-    def _replace(self, message: Message) -> None:
+    def _replace(self, message: messages.Message) -> None:
         kind = type(message)
         # At most one of each kind waits, so this looks at few messages unless a tree is under way.
         for index in range(len(self._outgoing) - 1, -1, -1):
@@ -149,7 +149,7 @@ class Link:
                 break
         self._outgoing.append(message)
 
-    def next_request(self, timeout: float | None = 0.0) -> Request | None:
+    def next_request(self, timeout: float | None = 0.0) -> messages.Request | None:
         """Take the oldest request; wait up to ``timeout`` seconds for one (None: until one comes).
 
         Gives None when none came in time or the viewer is gone.
@@ -237,7 +237,7 @@ class Link:
         self._writing_is_over.wait()
         self._socket.close()
 
-    def _take(self, requests: list[Request]) -> None:
+    def _take(self, requests: list[messages.Request]) -> None:
         with self._changed:
             self._requests.extend(requests)
             self._changed.notify_all()

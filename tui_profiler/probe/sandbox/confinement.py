@@ -17,16 +17,7 @@ import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tui_profiler.messages import (
-    CountWith,
-    ExportOnnx,
-    ListModels,
-    LoadSpec,
-    Request,
-    Sandbox,
-    Start,
-    TryAlone,
-)
+from tui_profiler import messages
 from tui_profiler.probe.load.common import downloads
 from tui_profiler.probe.load.common.downloads import Download
 from tui_profiler.probe.load.files.inspection import is_file
@@ -71,7 +62,7 @@ _CUDA_PLACES = {
 class Confinement:
     """The confinement of this process, and its broker."""
 
-    def __init__(self, served_by: Broker, folder: Path, told: Sandbox) -> None:
+    def __init__(self, served_by: Broker, folder: Path, told: messages.Sandbox) -> None:
         self.broker = served_by
         self.folder = folder
         self.told = told
@@ -88,19 +79,24 @@ def confinement() -> Confinement | None:
     return _Here.confinement
 
 
-def brought_by(request: Request) -> str:
+def brought_by(request: messages.Request) -> str:
     """Return what a request opens that comes from elsewhere and is not trusted; empty for nothing.
 
     A name that could mean either is taken for a file.
     """
     match request:
-        case Start(spec=spec) | CountWith(spec=spec) | ExportOnnx(spec=spec) | TryAlone(spec=spec):
+        case (
+            messages.Start(spec=spec)
+            | messages.CountWith(spec=spec)
+            | messages.ExportOnnx(spec=spec)
+            | messages.TryAlone(spec=spec)
+        ):
             return "" if spec.trust else _foreign(spec)
-        case ListModels() | _:
+        case messages.ListModels() | _:
             return ""
 
 
-def _foreign(spec: LoadSpec) -> str:
+def _foreign(spec: messages.LoadSpec) -> str:
     model, folder = spec.model, Path(spec.folder or ".")
     if is_file(spec):
         return model
@@ -119,8 +115,8 @@ def _foreign(spec: LoadSpec) -> str:
 
 
 def confine(
-    request: Request, wire: int, *, always: bool = False, trial_on: str = ""
-) -> Sandbox | str:
+    request: messages.Request, wire: int, *, always: bool = False, trial_on: str = ""
+) -> messages.Sandbox | str:
     """Confine this process, if what it is asked opens a file that is not trusted.
 
     It has one thread, and has opened nothing of the file.
@@ -153,7 +149,7 @@ def confine(
         why_no_filter = f"seccomp was turned off by {SWITCH}={switch}"
     if not abi and why_no_filter:
         return f"{why_no_landlock}; {why_no_filter}"
-    if trial_on and not isinstance(request, TryAlone):
+    if trial_on and not isinstance(request, messages.TryAlone):
         raise ConfinementError("a process for a trial was asked for something else")
     device = trial_on or getattr(getattr(request, "spec", None), "device", "cpu")
     delivery = _delivery(request)
@@ -183,9 +179,9 @@ class ConfinementError(Exception):
     """A worker that must be confined cannot be; it opens nothing."""
 
 
-def _delivery(request: Request) -> Delivery | None:
+def _delivery(request: messages.Request) -> Delivery | None:
     """Make a folder beside the file that was asked for; None where none was, or cannot be made."""
-    if not isinstance(request, ExportOnnx):
+    if not isinstance(request, messages.ExportOnnx):
         return None
     path = Path(request.spec.folder or ".", request.path).absolute()
     try:
@@ -194,9 +190,9 @@ def _delivery(request: Request) -> Delivery | None:
         return None  # The export fails for the same reason, and says so.
 
 
-def _download(request: Request) -> Download | None:
+def _download(request: messages.Request) -> Download | None:
     spec = getattr(request, "spec", None)
-    return downloads.download_of(spec) if isinstance(spec, LoadSpec) else None
+    return downloads.download_of(spec) if isinstance(spec, messages.LoadSpec) else None
 
 
 def _use_folder(folder: Path) -> None:
@@ -268,7 +264,7 @@ def _restrict(kernel: Kernel, abi: int, granted: dict[Path, Access], *, filters:
         seccomp.install(kernel)
 
 
-def _told(abi: int, why_no_landlock: str, why_no_filter: str) -> Sandbox:
+def _told(abi: int, why_no_landlock: str, why_no_filter: str) -> messages.Sandbox:
     filters = not why_no_filter
     denied: tuple[str, ...] = ()
     if abi:
@@ -282,4 +278,4 @@ def _told(abi: int, why_no_landlock: str, why_no_filter: str) -> Sandbox:
     lacks = tuple(why for why in (why_no_landlock, why_no_filter) if why)
     lacks += tuple(f"Landlock {abi} does not deny: {what}" for what in landlock.lacks(abi) if abi)
     kinds = ("landlock",) * bool(abi) + ("seccomp",) * filters
-    return Sandbox("+".join(kinds), abi, denied, lacks)
+    return messages.Sandbox("+".join(kinds), abi, denied, lacks)

@@ -22,13 +22,7 @@ from torch.fx import GraphModule, Interpreter
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    HigherOrderOperator,
-    Operator,
-    OpOverload,
-    TorchDispatchMode,
-)
+from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.graphs.graph_run import Body
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 
@@ -58,7 +52,7 @@ class Branches(NamedTuple):
     chosen: int | None
     """Position of the one that is run; None where it depends on values that are not there."""
 
-    def run(self, recorder: TorchDispatchMode, stack: ModuleStack) -> Ran:
+    def run(self, recorder: internals.TorchDispatchMode, stack: ModuleStack) -> Ran:
         """Run the one that is chosen, else the one with the most arithmetic, then traffic."""
         chosen = self.chosen
         if chosen is None:
@@ -84,7 +78,7 @@ class Loop(NamedTuple):
         """What it is given."""
         return self.carried + self.constant
 
-    def run(self, recorder: TorchDispatchMode, stack: ModuleStack) -> Ran:
+    def run(self, recorder: internals.TorchDispatchMode, stack: ModuleStack) -> Ran:
         """Run every turn; where nobody knows how many there are, one."""
         carried = self.carried
         frame = stack.running
@@ -105,7 +99,7 @@ class Loop(NamedTuple):
 Inside: TypeAlias = Branches | Loop
 
 
-def inside_of(operator: HigherOrderOperator, args: Sequence[object]) -> Inside | None:
+def inside_of(operator: internals.HigherOrderOperator, args: Sequence[object]) -> Inside | None:
     """Return what ``operator`` runs; None where that cannot be told."""
     match str(operator), args:
         case "cond", [choice, yes, no, operands]:
@@ -123,9 +117,9 @@ def inside_of(operator: HigherOrderOperator, args: Sequence[object]) -> Inside |
     return None
 
 
-def listed(operator: Operator, name: str, args: Sequence[object]) -> str:
+def listed(operator: internals.Operator, name: str, args: Sequence[object]) -> str:
     """Return an operator's name; of a higher-order one, with what is in its functions."""
-    if isinstance(operator, OpOverload):
+    if isinstance(operator, internals.OpOverload):
         return name
     found = list(dict.fromkeys(op for graph in _graphs(args) for op in _operators(graph)))
     if not found:
@@ -134,7 +128,7 @@ def listed(operator: Operator, name: str, args: Sequence[object]) -> str:
     return f"{name} ({', '.join(found[:_MOST_LISTED])}{more})"
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+class _Counting(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
     """Adds up what is dispatched."""
 
     supports_higher_order_operators = True
@@ -145,7 +139,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has
 
     def __torch_dispatch__(
         self,
-        func: Operator,
+        func: internals.Operator,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
@@ -173,7 +167,7 @@ def _body(function: Function, stack: ModuleStack) -> Function:
 def _number(value: object) -> int | None:
     """Return a value that is known; a fake tensor has none."""
     if isinstance(value, torch.Tensor):
-        known = not isinstance(value, FakeTensor) and value.device.type != "meta"
+        known = not isinstance(value, internals.FakeTensor) and value.device.type != "meta"
         return int(value.item()) if known and value.numel() == 1 else None
     return int(value) if isinstance(value, bool | int) else None
 
@@ -201,5 +195,5 @@ def _operators(graph_module: GraphModule) -> Iterator[str]:
     for node in graph_module.graph.nodes:
         if node.op == "call_function":
             target = node.target
-            named = target._schema.name if isinstance(target, OpOverload) else None
+            named = target._schema.name if isinstance(target, internals.OpOverload) else None
             yield named or str(getattr(target, "__name__", target))

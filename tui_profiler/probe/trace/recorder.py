@@ -19,16 +19,7 @@ from tui_profiler.probe.cost.call import Call, signature_of
 from tui_profiler.probe.cost.cost import op_cost, op_workspace
 from tui_profiler.probe.cost.rollup import Own
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.torch_compat.internals import (
-    DATA_DEPENDENT,
-    FakeTensor,
-    HigherOrderOperator,
-    Operator,
-    TorchDispatchMode,
-    dispatch_keys,
-    passing,
-    storage_key,
-)
+from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import Twins
@@ -46,7 +37,7 @@ UNSEEN = "operators that were not seen (of another thread?)"
 _DEVICE = torch.ops.prim.device.default
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
     """Records what is dispatched while it is entered."""
 
     supports_higher_order_operators = True
@@ -62,7 +53,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         """Record under ``stack``; keep what is written into in ``snapshot``, if there is one."""
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
         self._stack = stack
-        self._keys = dispatch_keys()
+        self._keys = internals.dispatch_keys()
         self._weights = weights
         self._snapshot = snapshot
         self.lifetimes = lifetimes
@@ -75,7 +66,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
 
     def __torch_dispatch__(
         self,
-        func: Operator,
+        func: internals.Operator,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
@@ -85,7 +76,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         if func is _DEVICE:
             return func(*args, **keywords)
         call = Call(signature_of(func), args, keywords, ())
-        if isinstance(func, HigherOrderOperator):
+        if isinstance(func, internals.HigherOrderOperator):
             inside = inside_of(func, args)
             if inside is not None:
                 return self._run_inside(call, inside)
@@ -104,8 +95,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         self.dataflow.free()
         self.lifetimes.free()
 
-    def _run(self, operator: Operator, call: Call) -> object:
-        if call.signature.name in ANSWERED_BEFOREHAND and isinstance(call.first(), FakeTensor):
+    def _run(self, operator: internals.Operator, call: Call) -> object:
+        if call.signature.name in ANSWERED_BEFOREHAND and isinstance(
+            call.first(), internals.FakeTensor
+        ):
             return self.bounds.answer(operator, call)
         sooner = shortcut(operator, call.args)
         if sooner is None:
@@ -114,7 +107,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
             return sooner
         try:
             return operator(*call.args, **call.kwargs)
-        except DATA_DEPENDENT:
+        except internals.DATA_DEPENDENT:
             return self.bounds.answer(operator, call)
 
     def _run_inside(self, call: Call, inside: Inside) -> object:
@@ -124,7 +117,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         place.inputs = place.inputs or described(inside.operands)
         place.source = place.source or self._stack.line()
         place.calls += 1
-        with passing(self._keys):
+        with internals.passing(self._keys):
             ran = inside.run(self, self._stack)
         place.outputs = place.outputs or described(ran.result)
         place.own.take(Own(ops=1, uncosted=int(ran.is_less)))
@@ -135,7 +128,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         return ran.result
 
     def _record(
-        self, operator: Operator, call: Call, written: list[torch.Tensor], result: object
+        self, operator: internals.Operator, call: Call, written: list[torch.Tensor], result: object
     ) -> None:
         signature = call.signature
         outputs = tuple(tensors_in(result))
@@ -157,7 +150,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         self.lifetimes.add(place, outputs, scratch)
 
     def _count(
-        self, operator: Operator, call: Call, outputs: tuple[torch.Tensor, ...], place: Place
+        self,
+        operator: internals.Operator,
+        call: Call,
+        outputs: tuple[torch.Tensor, ...],
+        place: Place,
     ) -> None:
         cost = op_cost(operator, call.args, call.kwargs, outputs, weights=self._weights)
         place.own.take(cost)
@@ -170,15 +167,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has 
         Only of fake tensors it is certain that they were made in this forward.
         """
         for tensor in tensors_in(value):
-            if isinstance(tensor, FakeTensor):
-                key = storage_key(tensor)
+            if isinstance(tensor, internals.FakeTensor):
+                key = internals.storage_key(tensor)
                 if key is not None and not self.lifetimes.is_known(key) and not self._strangers:
                     self._strangers = True
                     place.own.take(Own(ops=1, uncosted=1))
                     self.uncosted[UNSEEN] = None
 
     def _began_here(self, tensor: torch.Tensor) -> bool:
-        return self.lifetimes.began_here(storage_key(tensor))
+        return self.lifetimes.began_here(internals.storage_key(tensor))
 
 
 class RecorderAroundCompiler(Recorder):  # type: ignore[no-untyped-call] # torch has no types here

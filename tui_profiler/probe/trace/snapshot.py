@@ -21,13 +21,7 @@ from typing import Any
 
 import torch
 
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    buffers_of,
-    children_of,
-    parameters_of,
-    storage_key,
-)
+from tui_profiler.probe.torch_compat import internals
 
 _SMALL_BUFFER_BYTES = 1 << 20
 _MOST_OBJECTS = 200_000
@@ -104,11 +98,11 @@ class Snapshot:
     def _take_module(self, module: torch.nn.Module) -> list[object]:
         if id(module) not in self._without:
             self._structures.append((module, _structure(module)))
-            for buffer in buffers_of(module).values():
+            for buffer in internals.buffers_of(module).values():
                 if buffer is not None and _is_small(buffer):
                     self._keep_value(buffer)
             return self._take_attributes(vars(module))
-        return list(children_of(module).values())
+        return list(internals.children_of(module).values())
 
     def _take(self, item: object) -> list[object]:
         """Remember one object that is not a module, and give what it holds."""
@@ -134,7 +128,7 @@ class Snapshot:
         return list(before.values())
 
     def _keep_value(self, tensor: torch.Tensor) -> None:
-        key = storage_key(tensor)
+        key = internals.storage_key(tensor)
         if key is None or key in self._values or _has_no_values(tensor):
             return
         storage = tensor.untyped_storage()
@@ -155,17 +149,20 @@ def _raw(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 def _structure(module: torch.nn.Module) -> dict[str, object]:
-    return {**dict(children_of(module).items()), **dict(parameters_of(module).items())}
+    return {
+        **dict(internals.children_of(module).items()),
+        **dict(internals.parameters_of(module).items()),
+    }
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
-    return storage_key(tensor) is not None and (
+    return internals.storage_key(tensor) is not None and (
         tensor.untyped_storage().nbytes() <= _SMALL_BUFFER_BYTES
     )
 
 
 def _has_no_values(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)
+    return tensor.device.type == "meta" or isinstance(tensor, internals.FakeTensor)
 
 
 def _is_from_standard_library(item: object) -> bool:

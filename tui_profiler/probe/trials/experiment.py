@@ -16,16 +16,7 @@ from typing import NamedTuple
 import msgspec
 import torch
 
-from tui_profiler.messages import (
-    Figure,
-    OutputError,
-    TrialProgress,
-    TrialResult,
-    TrialSide,
-    TryAlone,
-    Unknown,
-    Wish,
-)
+from tui_profiler import messages
 from tui_profiler.messages.trials import TrialOutcome, TrialStep
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.measure.energy.replay import captured
@@ -52,7 +43,7 @@ PROFILED_SECONDS = 5.0
 """A call that takes longer is not run again under the profiler for its memory."""
 
 
-def try_change(wish: Wish, subject: Subject, tell: Tell) -> TrialResult:
+def try_change(wish: messages.Wish, subject: Subject, tell: Tell) -> messages.TrialResult:
     """Try one change on one module.
 
     Args:
@@ -63,13 +54,13 @@ def try_change(wish: Wish, subject: Subject, tell: Tell) -> TrialResult:
     return try_kind(KINDS[wish.kind], wish, subject, tell)
 
 
-def try_kind(kind: Kind, wish: Wish, subject: Subject, tell: Tell) -> TrialResult:
+def try_kind(kind: Kind, wish: messages.Wish, subject: Subject, tell: Tell) -> messages.TrialResult:
     """Try a kind of change; else as above."""
     began = time.perf_counter()
 
-    def without(outcome: TrialOutcome, why: str) -> TrialResult:
+    def without(outcome: TrialOutcome, why: str) -> messages.TrialResult:
         seconds = time.perf_counter() - began
-        return TrialResult(wish.kind, wish.node, outcome, seconds, why[:_MOST_REASON])
+        return messages.TrialResult(wish.kind, wish.node, outcome, seconds, why[:_MOST_REASON])
 
     why_not = kind.why_not(subject.module, subject.inputs)
     if why_not:
@@ -91,7 +82,9 @@ def try_kind(kind: Kind, wish: Wish, subject: Subject, tell: Tell) -> TrialResul
         return without("failed", f"the changed model raised {one_line(error)}")
 
 
-def _tried(wish: Wish, subject: Subject, change: Change, tell: Tell, began: float) -> TrialResult:
+def _tried(
+    wish: messages.Wish, subject: Subject, change: Change, tell: Tell, began: float
+) -> messages.TrialResult:
     changed, baseline = Bench(change.changed), Bench(change.baseline)
     tell("warm up", 0, None)
     changed.output()
@@ -113,7 +106,7 @@ def _tried(wish: Wish, subject: Subject, change: Change, tell: Tell, began: floa
     for bench in (baseline, changed):
         bench.restore()
     interval = measured.interval
-    return TrialResult(
+    return messages.TrialResult(
         kind=wish.kind,
         node=wish.node,
         outcome="measured",
@@ -140,7 +133,7 @@ def _too_few(measured: Measured) -> str:
     return f"no interval: {pairs} pairs in the time, and it needs {LEAST_PAIRS}"
 
 
-def _error(baseline: Bench, changed: Bench) -> tuple[OutputError | None, str]:
+def _error(baseline: Bench, changed: Bench) -> tuple[messages.OutputError | None, str]:
     before = baseline.output()
     try:
         return output_error(before, changed.output(), baseline.output()), ""
@@ -148,9 +141,9 @@ def _error(baseline: Bench, changed: Bench) -> tuple[OutputError | None, str]:
         return None, str(error)
 
 
-def _peak(bench: Bench, seconds: float) -> Figure:
+def _peak(bench: Bench, seconds: float) -> messages.Figure:
     if seconds > PROFILED_SECONDS:
-        return Unknown("a call takes too long to be run again for it")
+        return messages.Unknown("a call takes too long to be run again for it")
     bench.restore()
     side = bench.side
     with side.around():
@@ -158,14 +151,18 @@ def _peak(bench: Bench, seconds: float) -> Figure:
         return float(most_allocated(lambda: side.call(given), bench.device))
 
 
-def _side(bench: Bench, seconds: float, peak: Figure) -> TrialSide:
-    return TrialSide(seconds, bench.side.items, peak, float(weight_bytes(bench.side.module)))
+def _side(bench: Bench, seconds: float, peak: messages.Figure) -> messages.TrialSide:
+    return messages.TrialSide(
+        seconds, bench.side.items, peak, float(weight_bytes(bench.side.module))
+    )
 
 
 _TELL_SECONDS = 0.25
 
 
-def try_alone(request: TryAlone, send: Callable[[TrialProgress], None]) -> TrialResult:
+def try_alone(
+    request: messages.TryAlone, send: Callable[[messages.TrialProgress], None]
+) -> messages.TrialResult:
     """Load the model that is asked for, try the change, and give how it came out.
 
     Raises:
@@ -181,12 +178,12 @@ def try_alone(request: TryAlone, send: Callable[[TrialProgress], None]) -> Trial
         subject = subject_of(request)
         found = try_change(wish, subject, told)
     except ImpossibleError as error:
-        found = TrialResult(wish.kind, wish.node, "impossible", 0.0, str(error))
+        found = messages.TrialResult(wish.kind, wish.node, "impossible", 0.0, str(error))
     seconds = time.perf_counter() - began
     return msgspec.structs.replace(found, seconds=seconds, phase=request.phase)
 
 
-def subject_of(request: TryAlone) -> Subject:
+def subject_of(request: messages.TryAlone) -> Subject:
     """Load what is to be tried, with values, and the inputs of one call of it.
 
     Raises:
@@ -219,7 +216,7 @@ def _of_module(whole: Subject, path: str) -> Subject:
 
     found = captured(whole.module, path, forward)
     snapshot.restore()
-    if isinstance(found, Unknown):
+    if isinstance(found, messages.Unknown):
         raise ImpossibleError(found.reason)
     given = Inputs(found.arguments, found.keywords, batch=inputs.batch)
     return replace(whole, module=found.module, inputs=given, first=None)
@@ -228,7 +225,7 @@ def _of_module(whole: Subject, path: str) -> Subject:
 class _Told:
     """Tells how far a trial is, at most a few times a second."""
 
-    def __init__(self, wish: Wish, send: Callable[[TrialProgress], None]) -> None:
+    def __init__(self, wish: messages.Wish, send: Callable[[messages.TrialProgress], None]) -> None:
         self._wish = wish
         self._send = send
         self._began = time.perf_counter()
@@ -241,7 +238,7 @@ class _Told:
             return
         self._last, self._told_at = step, now
         wish, seconds = self._wish, now - self._began
-        self._send(TrialProgress(wish.kind, wish.node, step, seconds, pairs, speedup))
+        self._send(messages.TrialProgress(wish.kind, wish.node, step, seconds, pairs, speedup))
 
 
 _VALUES_AT_ONCE = 1 << 20
@@ -282,7 +279,7 @@ def tensors_of(output: object, depth: int = 0) -> list[torch.Tensor]:
     return []
 
 
-def output_error(before: object, after: object, again: object = None) -> OutputError:
+def output_error(before: object, after: object, again: object = None) -> messages.OutputError:
     """Hold the output of a changed model against that of the model as it is.
 
     Args:
@@ -296,7 +293,9 @@ def output_error(before: object, after: object, again: object = None) -> OutputE
     """
     sums = _compared(before, after)
     noise = _relative(_compared(before, again)) if again is not None else 0.0
-    return OutputError(sums.largest, _relative(sums), sums.values, sums.others_differ, noise)
+    return messages.OutputError(
+        sums.largest, _relative(sums), sums.values, sums.others_differ, noise
+    )
 
 
 def _relative(sums: _Sums) -> float:

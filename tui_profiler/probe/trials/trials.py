@@ -17,25 +17,8 @@ from collections.abc import Sequence
 import torch
 from msgspec.structs import replace
 
+from tui_profiler import messages
 from tui_profiler.connection.wire import WireError
-from tui_profiler.messages import (
-    AnalyseParameters,
-    Failed,
-    LoadSpec,
-    MeasureSensitivity,
-    Node,
-    Pause,
-    Request,
-    Resume,
-    Step,
-    StopAnalysing,
-    StopTrial,
-    TrialProgress,
-    TrialResult,
-    Try,
-    TryAlone,
-    Wish,
-)
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
 from tui_profiler.probe.measure.devices.machine import memory, memory_group
@@ -69,9 +52,9 @@ class Trials:
     def __init__(
         self,
         link: Talk,
-        spec: LoadSpec,
+        spec: messages.LoadSpec,
         model: torch.nn.Module,
-        nodes: Sequence[Node],
+        nodes: Sequence[messages.Node],
         inputs: Inputs,
         phase: Phase = "",
     ) -> None:
@@ -81,11 +64,11 @@ class Trials:
         self._nodes = nodes
         self._inputs = inputs
         self._phase = phase
-        self._under_way: Wish | None = None
-        self._waiting: deque[Wish] = deque()
+        self._under_way: messages.Wish | None = None
+        self._waiting: deque[messages.Wish] = deque()
         self._stopped = ""
 
-    def run(self, wish: Wish, asked: deque[Request]) -> None:
+    def run(self, wish: messages.Wish, asked: deque[messages.Request]) -> None:
         """Try what is wished, and what is wished meanwhile; tell how each came out.
 
         Args:
@@ -98,7 +81,7 @@ class Trials:
             self._under_way = one = self._waiting.popleft()
             self._link.send(self._tried(one, asked))
 
-    def _tried(self, wish: Wish, asked: deque[Request]) -> TrialResult:
+    def _tried(self, wish: messages.Wish, asked: deque[messages.Request]) -> messages.TrialResult:
         began = time.monotonic()
         self._listen(asked)
         if self._stopped:
@@ -112,14 +95,14 @@ class Trials:
             wish = replace(wish, most_bytes=most)
         path = "" if wish.node == WHOLE_MODEL else self._nodes[wish.node].path
         try:
-            process = TrialProcess(TryAlone(self._spec, wish, path, self._phase))
+            process = TrialProcess(messages.TryAlone(self._spec, wish, path, self._phase))
         except OSError as error:
             why = f"its process cannot be started: {error.strerror or error}"
             return _without(wish, "failed", why, began)
         with process:
             return self._watched(process, wish, began, asked)
 
-    def _why_not(self, wish: Wish) -> str:
+    def _why_not(self, wish: messages.Wish) -> str:
         """Say at once what a look at the live model tells, rather than start a process."""
         if wish.kind not in KINDS:
             return "there is no such trial"
@@ -137,9 +120,13 @@ class Trials:
         return KINDS[wish.kind].why_not(module, self._inputs)
 
     def _watched(
-        self, process: TrialProcess, wish: Wish, began: float, asked: deque[Request]
-    ) -> TrialResult:
-        progress = TrialProgress(wish.kind, wish.node, "start", 0.0)
+        self,
+        process: TrialProcess,
+        wish: messages.Wish,
+        began: float,
+        asked: deque[messages.Request],
+    ) -> messages.TrialResult:
+        progress = messages.TrialProgress(wish.kind, wish.node, "start", 0.0)
         told_at = 0.0
         while True:
             passed = time.monotonic() - began
@@ -158,12 +145,12 @@ class Trials:
                 return _without(wish, "failed", _how(process.exit_code()), began)
             for message in said:
                 match message:
-                    case TrialProgress():
+                    case messages.TrialProgress():
                         told_at = told_at if message.step == progress.step else 0.0
                         progress = message
-                    case TrialResult():
+                    case messages.TrialResult():
                         return replace(message, seconds=time.monotonic() - began)
-                    case Failed():
+                    case messages.Failed():
                         return _without(wish, "failed", f"{message.stage}: {message.what}", began)
                     case _:
                         pass  # The stages of its own life.
@@ -171,10 +158,10 @@ class Trials:
     def _over(
         self,
         process: TrialProcess,
-        wish: Wish,
+        wish: messages.Wish,
         passed: float,
         step: TrialStep,
-        asked: deque[Request],
+        asked: deque[messages.Request],
     ) -> tuple[TrialOutcome, str] | None:
         """Say whether a trial must end, and why."""
         self._listen(asked)
@@ -190,18 +177,24 @@ class Trials:
             return "memory", why
         return None
 
-    def _listen(self, asked: deque[Request]) -> None:
+    def _listen(self, asked: deque[messages.Request]) -> None:
         """Take in what the viewer asks meanwhile."""
         while (request := self._link.next_request(0.0)) is not None:
             match request:
-                case Try(wish=wish):
+                case messages.Try(wish=wish):
                     if wish != self._under_way and wish not in self._waiting:
                         self._waiting.append(wish)
-                case StopTrial():
+                case messages.StopTrial():
                     self._stopped = STOPPED
-                case Pause() | Resume() | Step() | AnalyseParameters() | MeasureSensitivity():
+                case (
+                    messages.Pause()
+                    | messages.Resume()
+                    | messages.Step()
+                    | messages.AnalyseParameters()
+                    | messages.MeasureSensitivity()
+                ):
                     asked.append(request)
-                case StopAnalysing():
+                case messages.StopAnalysing():
                     without_looks(asked)
                 case _:
                     asked.append(request)
@@ -210,8 +203,10 @@ class Trials:
             self._stopped = "the viewer disconnected"
 
 
-def _without(wish: Wish, outcome: TrialOutcome, why: str, began: float) -> TrialResult:
-    return TrialResult(wish.kind, wish.node, outcome, time.monotonic() - began, why)
+def _without(
+    wish: messages.Wish, outcome: TrialOutcome, why: str, began: float
+) -> messages.TrialResult:
+    return messages.TrialResult(wish.kind, wish.node, outcome, time.monotonic() - began, why)
 
 
 def _how(code: int | None) -> str:

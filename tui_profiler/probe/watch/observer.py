@@ -21,23 +21,7 @@ from collections.abc import Callable
 import torch
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    Failed,
-    Hello,
-    LoopState,
-    Message,
-    ModeSeen,
-    Overhead,
-    Program,
-    Request,
-    RunModel,
-    Sample,
-    ShowModel,
-    StageStarted,
-    StepTimes,
-    Tick,
-    TraceAgain,
-)
+from tui_profiler import messages
 from tui_profiler.messages.live import WIRE_VERSION, State
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.clock import ModuleClock
@@ -64,7 +48,14 @@ IDLE_SECONDS = 2.0
 TRACES_APART_SECONDS = 2.0
 """The least time between two recorded forwards, which are slower than others: viewers may ask for
 as many as they like."""
-_OF_NOW = (Tick, Overhead, LoopState, Sample, StepTimes, ModeSeen)
+_OF_NOW = (
+    messages.Tick,
+    messages.Overhead,
+    messages.LoopState,
+    messages.Sample,
+    messages.StepTimes,
+    messages.ModeSeen,
+)
 """What tells of the present: a viewer that comes later must not take it for new."""
 
 
@@ -85,7 +76,7 @@ class Observer:
 
     def __init__(
         self,
-        program: Program,
+        program: messages.Program,
         name: str,
         wanted: Wanted,
         budget: float,
@@ -107,12 +98,12 @@ class Observer:
         self._others: tuple[str, ...] = ()
         self._shares: tuple[float, ...] = ()
         """Of the time, of each of those."""
-        self._models: tuple[RunModel, ...] = ()
+        self._models: tuple[messages.RunModel, ...] = ()
         self._budget = budget
         self._wake = wake
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
-        self._posted: deque[Sample] = deque(maxlen=1)
+        self._posted: deque[messages.Sample] = deque(maxlen=1)
         self._tree: Trace | None = None
         self._kind: Kind | None = None
         self._has_failed = False
@@ -149,18 +140,20 @@ class Observer:
         # In a forked child it is another process.
         program = replace(self.program, at=self.now(), role=role, pid=os.getpid())
         accepts = ACCEPTS if self._elsewhere is None else (*ACCEPTS, "ShowModel")
-        self._viewers.admit(link, Hello(WIRE_VERSION, program.pid, accepts, REFUSAL, program))
+        self._viewers.admit(
+            link, messages.Hello(WIRE_VERSION, program.pid, accepts, REFUSAL, program)
+        )
 
     def make_room(self) -> bool:
         """Close the longest idle connection; False where every one has sent a request."""
         return self._viewers.hang_up_on_silent()
 
-    def post(self, sample: Sample) -> None:
+    def post(self, sample: messages.Sample) -> None:
         """Have viewers told of a sample at the next step; from any thread."""
         self._posted.append(sample)
         self._wake()
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: messages.Message) -> None:
         """Send a message to every viewer, and to no later one."""
         self._viewers.tell(message)
 
@@ -207,13 +200,13 @@ class Observer:
         self._let_go()
         self._viewers.abandon()
 
-    def _carry_out(self, request: Request) -> None:
+    def _carry_out(self, request: messages.Request) -> None:
         # Hello says what is carried out; the rest is for probes of the viewer's own.
-        if isinstance(request, ShowModel) and self._elsewhere is not None:
+        if isinstance(request, messages.ShowModel) and self._elsewhere is not None:
             self._elsewhere.chosen = request.pattern
             if not self._search.is_recording:
                 self._forget_tree()
-        elif isinstance(request, TraceAgain) and not self._search.is_on:
+        elif isinstance(request, messages.TraceAgain) and not self._search.is_on:
             self._is_again_wanted = True
 
     def _forget_tree(self) -> None:
@@ -257,8 +250,8 @@ class Observer:
             self._take_tree(listener)
         elif why := self._search.waits_because or self._why_not_chosen():
             because = f"waits: {why}"
-            stage = self._viewers.last(StageStarted)
-            if isinstance(stage, StageStarted) and stage.detail != because:
+            stage = self._viewers.last(messages.StageStarted)
+            if isinstance(stage, messages.StageStarted) and stage.detail != because:
                 self._viewers.say(replace(stage, detail=because))
 
     def _why_not_chosen(self) -> str:
@@ -296,7 +289,7 @@ class Observer:
         if hearing is None or model is None or trace is None:
             why = listener.gave_up or (hearing.trouble if hearing is not None else "")
             what = "no forward of the program could be recorded"
-            self._viewers.say(Failed("trace", what, why=why))
+            self._viewers.say(messages.Failed("trace", what, why=why))
             self._has_failed = True
             self._search.end()
             return
@@ -369,8 +362,8 @@ class Observer:
             self._state = "finished"
             self._viewers.say(self._loop(self.now(), why))
 
-    def _loop(self, at: float, why: str = "") -> LoopState:
-        return LoopState(
+    def _loop(self, at: float, why: str = "") -> messages.LoopState:
+        return messages.LoopState(
             self._state,
             at,
             detail=why,

@@ -14,18 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    EnergyTotals,
-    LoadSpec,
-    MeasureSensitivity,
-    Node,
-    Replayed,
-    ReplayNode,
-    Request,
-    Try,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.measure.devices.allocator import cuda_uuids
 from tui_profiler.probe.measure.devices.nvml import Nvml
@@ -53,7 +42,7 @@ class NodeReplay:
     def __init__(
         self,
         model: nn.Module,
-        nodes: Sequence[Node],
+        nodes: Sequence[messages.Node],
         energy: EnergyWatch,
         pace: Pace | None = None,
     ) -> None:
@@ -64,7 +53,7 @@ class NodeReplay:
 
     def run(
         self, index: int, forward: Callable[[], object], is_over: Callable[[], bool]
-    ) -> Replayed:
+    ) -> messages.Replayed:
         """Replay a node; takes a quarter of a minute at least.
 
         Args:
@@ -78,12 +67,12 @@ class NodeReplay:
         if node.kind == "op":
             return refused(index, "an operator cannot run alone: replay its module")
         counter = self._counter()
-        if isinstance(counter, Unknown):
+        if isinstance(counter, messages.Unknown):
             return refused(index, counter.reason)
         snapshot = Snapshot(self._model)
         try:
             found = captured(self._model, node.path, forward)
-            if isinstance(found, Unknown):
+            if isinstance(found, messages.Unknown):
                 return refused(index, found.reason)
             replayer = Replayer(self._energy, counter, is_over, self._pace)
             return replayer.run(index, _call_of(found), self._wait)
@@ -97,10 +86,10 @@ class NodeReplay:
         first = next(self._model.parameters(), None)
         return torch.device("cpu") if first is None else first.device
 
-    def _counter(self) -> EnergyTotals | Unknown:
+    def _counter(self) -> messages.EnergyTotals | messages.Unknown:
         """Return the counter of the device that the model is on."""
         counters, device = self._energy.totals(), self._device
-        if isinstance(counters, Unknown):
+        if isinstance(counters, messages.Unknown):
             return counters
         if device.type == "cpu":
             found = [one for one in counters if one.of == "package"]
@@ -110,8 +99,8 @@ class NodeReplay:
         else:
             found = []
         if not found:
-            return Unknown(f"no energy counter for {device}")
-        return Unknown(found[0].why) if found[0].why else found[0]
+            return messages.Unknown(f"no energy counter for {device}")
+        return messages.Unknown(found[0].why) if found[0].why else found[0]
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
@@ -133,17 +122,19 @@ def _gpu_of(cuda_index: int) -> int | None:
     nvml = Nvml(cuda_uuids=cuda_uuids)
     gpus = nvml.gpus(0.0)
     nvml.close()
-    if isinstance(gpus, Unknown):
+    if isinstance(gpus, messages.Unknown):
         return None
     return next((gpu.index for gpu in gpus if gpu.cuda_index == cuda_index), None)
 
 
-Aside: TypeAlias = ReplayNode | Try | AnalyseParameters | MeasureSensitivity
+Aside: TypeAlias = (
+    messages.ReplayNode | messages.Try | messages.AnalyseParameters | messages.MeasureSensitivity
+)
 WHY: dict[type[Aside], str] = {
-    ReplayNode: _REPLAYING,
-    Try: "running a trial",
-    AnalyseParameters: ANALYSING,
-    MeasureSensitivity: "measuring weight sensitivity",
+    messages.ReplayNode: _REPLAYING,
+    messages.Try: "running a trial",
+    messages.AnalyseParameters: ANALYSING,
+    messages.MeasureSensitivity: "measuring weight sensitivity",
 }
 """What is said while the model is held."""
 
@@ -164,7 +155,7 @@ class Asides:
     def __init__(
         self,
         link: Talk,
-        spec: LoadSpec,
+        spec: messages.LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,
         traced: Trace,
@@ -183,7 +174,7 @@ class Asides:
         self.has_random_weights = False
 
     def carry_out(
-        self, request: Aside, forward: Callable[[], object], asked: deque[Request]
+        self, request: Aside, forward: Callable[[], object], asked: deque[messages.Request]
     ) -> None:
         """Do what is asked, until it is done or anything else is wanted.
 
@@ -193,23 +184,25 @@ class Asides:
             asked: what is wanted besides; takes what else is asked meanwhile.
         """
         match request:
-            case ReplayNode(node=node):
+            case messages.ReplayNode(node=node):
                 self._replay(node, forward, asked)
-            case Try(wish=wish):
+            case messages.Try(wish=wish):
                 from tui_profiler.probe.trials.trials import Trials  # noqa: PLC0415 # rule 1
 
                 traced = self._traced
                 of = self._spec, self._model, traced.nodes, traced.inputs, self._phase
                 Trials(self._link, *of).run(wish, asked)
-            case AnalyseParameters():
+            case messages.AnalyseParameters():
                 asked.extend(self.analyst.run(request) if self.analyst is not None else ())
-            case MeasureSensitivity():
+            case messages.MeasureSensitivity():
                 from tui_profiler.probe.worker.sensitivity_requests import measured  # noqa: PLC0415 # rule 1
 
                 of_it = request, self._link, self._now, self._model, self._traced
                 asked.extend(measured(*of_it, is_random=self.has_random_weights))
 
-    def _replay(self, node: int, forward: Callable[[], object], asked: deque[Request]) -> None:
+    def _replay(
+        self, node: int, forward: Callable[[], object], asked: deque[messages.Request]
+    ) -> None:
         """Run one node by itself until its energy is known, or anything else is asked."""
 
         def is_interrupted() -> bool:

@@ -23,22 +23,7 @@ from itertools import chain
 
 import torch
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    LoadSpec,
-    LoopState,
-    MeasureSensitivity,
-    Pause,
-    ReplayNode,
-    Request,
-    Resume,
-    SetBatch,
-    SetPhase,
-    Step,
-    Stop,
-    Tick,
-    Try,
-)
+from tui_profiler import messages
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.cost.traffic import tensors_in
@@ -76,7 +61,7 @@ class Loop:
     def __init__(
         self,
         link: Talk,
-        spec: LoadSpec,
+        spec: messages.LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,
         traced: Trace,
@@ -94,7 +79,7 @@ class Loop:
         self._energy = energy or EnergyWatch(())
         self.asides = Asides(link, spec, now, model, traced, phase, self._energy)
         self._forwards_done = 0
-        self._asked: deque[Request] = deque()
+        self._asked: deque[messages.Request] = deque()
         self._clock = ModuleClock(model, device=device_clock_of(model))
         self._cost = MeasuredCost()
         self._times = TimeRecorder(
@@ -121,7 +106,7 @@ class Loop:
         self._ran_seconds = 0.0
         self._not_asked = 0
         self.why_finished = ""
-        self.on_tick: Callable[[Tick], object] | None = None
+        self.on_tick: Callable[[messages.Tick], object] | None = None
         """Is given every tick after it was sent."""
         self._times.start()
 
@@ -146,7 +131,7 @@ class Loop:
         self._clock.recording = False
         return self._forward()
 
-    def run(self) -> Request | None:
+    def run(self) -> messages.Request | None:
         """Run forwards until stopped or enough were run.
 
         Returns:
@@ -215,7 +200,7 @@ class Loop:
             return math.inf
         return self._spec.forwards - (self._forwards_done - self._not_asked)
 
-    def _requests(self) -> Request | None:
+    def _requests(self) -> messages.Request | None:
         """Carry out what was asked; gives the request that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
         if wait is None:
@@ -223,30 +208,35 @@ class Loop:
         while (request := self._next_request(wait)) is not None:
             wait = 0.0
             match request:
-                case Pause():
+                case messages.Pause():
                     self._tick()  # Nothing waits for it, and all that ran is known while paused.
                     self._become("paused")
-                case Resume():
+                case messages.Resume():
                     self._become("running")
-                case Step():
+                case messages.Step():
                     self._steps += 1
-                case ReplayNode() | Try() | AnalyseParameters() | MeasureSensitivity():
+                case (
+                    messages.ReplayNode()
+                    | messages.Try()
+                    | messages.AnalyseParameters()
+                    | messages.MeasureSensitivity()
+                ):
                     self._set_aside(request)
-                case SetBatch() | SetPhase() | Stop():
+                case messages.SetBatch() | messages.SetPhase() | messages.Stop():
                     return request
                 case _:
                     pass  # Start and ListModels come once, before there is a loop.
-        return Stop() if self._link.is_closed else None
+        return messages.Stop() if self._link.is_closed else None
 
-    def _next_request(self, wait: float | None) -> Request | None:
+    def _next_request(self, wait: float | None) -> messages.Request | None:
         return self._asked.popleft() if self._asked else self._link.next_request(wait)
 
     def _set_aside(self, request: Aside) -> None:
         """Hold the model, and do with it what is no figure of this run."""
         self._energy.become("other")
         why, batch, before = WHY[type(request)], self._inputs.batch, self._forwards_done
-        self._link.send(LoopState("paused", self._now(), batch, why, self._phase))
-        runs_here = isinstance(request, ReplayNode | MeasureSensitivity)
+        self._link.send(messages.LoopState("paused", self._now(), batch, why, self._phase))
+        runs_here = isinstance(request, messages.ReplayNode | messages.MeasureSensitivity)
         with self._clock.removed() if runs_here else nullcontext():
             self.asides.carry_out(request, self._forward, self._asked)
         if self._state == "running":
@@ -257,7 +247,9 @@ class Loop:
     def _become(self, state: State) -> None:
         self._state = state
         self._energy.become("running" if state == "running" else "idle", self.work)
-        self._link.send(LoopState(state, self._now(), self._inputs.batch, phase=self._phase))
+        self._link.send(
+            messages.LoopState(state, self._now(), self._inputs.batch, phase=self._phase)
+        )
 
     def _tick(self) -> None:
         began = time.perf_counter()
@@ -265,7 +257,7 @@ class Loop:
         at, dropped = self._now(), self._link.dropped
         for message in chain(self._times.modes(at), self._times.figures(at, dropped)):
             self._link.send(message)
-            if isinstance(message, Tick) and self.on_tick is not None:
+            if isinstance(message, messages.Tick) and self.on_tick is not None:
                 self.on_tick(message)
         ended = time.perf_counter()
         if self._since_tick_seconds >= TICK_SECONDS / 2:

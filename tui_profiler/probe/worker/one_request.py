@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from tui_profiler.messages import (
-    Ceilings,
-    CountWith,
-    ExportOnnx,
-    Failed,
-    ListModels,
-    LoadSpec,
-    MeasureCeilings,
-    Message,
-    TryAlone,
-)
+from tui_profiler import messages
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.memory_limit import lift, with_limit
 from tui_profiler.probe.process.wire_names import writable
@@ -26,11 +16,17 @@ from tui_profiler.probe.process.wire_names import writable
 if TYPE_CHECKING:
     from tui_profiler.probe.worker.run import Stages
 
-Errand: TypeAlias = ListModels | MeasureCeilings | CountWith | TryAlone | ExportOnnx
+Errand: TypeAlias = (
+    messages.ListModels
+    | messages.MeasureCeilings
+    | messages.CountWith
+    | messages.TryAlone
+    | messages.ExportOnnx
+)
 
 
 def carry_out(
-    errand: Errand, stages: Stages, link: Link, import_torch: Callable[[LoadSpec], None]
+    errand: Errand, stages: Stages, link: Link, import_torch: Callable[[messages.LoadSpec], None]
 ) -> None:
     """Do what was asked, and tell what came of it.
 
@@ -41,37 +37,39 @@ def carry_out(
         import_torch: imports torch, and tells so.
     """
     try:
-        if not isinstance(errand, ListModels):
+        if not isinstance(errand, messages.ListModels):
             import_torch(errand.spec)
         link.send(_answer(errand, stages, link))
     # The border of the probe: nothing may go by unsaid, nor end the worker.
     except (Exception, SystemExit) as error:
-        link.send(failed(error, "load model" if isinstance(errand, CountWith) else "worker"))
+        link.send(
+            failed(error, "load model" if isinstance(errand, messages.CountWith) else "worker")
+        )
 
 
-def _answer(errand: Errand, stages: Stages, link: Link) -> Message:
+def _answer(errand: Errand, stages: Stages, link: Link) -> messages.Message:
     match errand:
-        case ListModels(pattern=pattern):
+        case messages.ListModels(pattern=pattern):
             from tui_profiler.probe.load.load import list_models  # noqa: PLC0415 # rule 1
 
             return list_models(pattern)
-        case MeasureCeilings(spec=spec, again=again):
+        case messages.MeasureCeilings(spec=spec, again=again):
             return _ceilings(spec, stages, again=again)
-        case CountWith(spec=spec, counter=counter):
+        case messages.CountWith(spec=spec, counter=counter):
             from tui_profiler.probe.worker.counters import count_with  # noqa: PLC0415
 
             return count_with(counter, spec)
-        case TryAlone():
+        case messages.TryAlone():
             from tui_profiler.probe.trials.experiment import try_alone  # noqa: PLC0415
 
             return try_alone(errand, link.send)
-        case ExportOnnx():
+        case messages.ExportOnnx():
             from tui_profiler.probe.worker.onnx import export_onnx  # noqa: PLC0415
 
             return export_onnx(errand, stages)
 
 
-def _ceilings(spec: LoadSpec, stages: Stages, *, again: bool) -> Ceilings:
+def _ceilings(spec: messages.LoadSpec, stages: Stages, *, again: bool) -> messages.Ceilings:
     import torch  # noqa: PLC0415 # rule 1
 
     from tui_profiler.probe.measure.ceilings.ceilings import ceilings, measure_again  # noqa: PLC0415
@@ -85,15 +83,15 @@ def _ceilings(spec: LoadSpec, stages: Stages, *, again: bool) -> Ceilings:
     return found
 
 
-def failed(error: BaseException, stage: str = "worker") -> Failed:
+def failed(error: BaseException, stage: str = "worker") -> messages.Failed:
     """Return the message for what went wrong; what says so itself needs no torch for it."""
     lift()
     carried = getattr(error, "failed", None)
-    if not isinstance(carried, Failed):
+    if not isinstance(carried, messages.Failed):
         try:
             from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
         except Exception:  # torch itself cannot be imported, and that is what there is to tell.
-            carried = Failed(stage, writable(f"{type(error).__name__}: {error}")[:500])
+            carried = messages.Failed(stage, writable(f"{type(error).__name__}: {error}")[:500])
         else:
             carried = failure(error, stage)
     return with_limit(carried, error)

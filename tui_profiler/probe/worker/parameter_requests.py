@@ -11,19 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    MeasureSensitivity,
-    ParametersDone,
-    Pause,
-    Request,
-    Resume,
-    SensitivityDone,
-    SensitivityStarted,
-    Step,
-    StopAnalysing,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.probe.process.link import Link, Talk
 from tui_profiler.probe.process.queued_analyses import without_looks
 from tui_profiler.probe.process.wire_names import writable
@@ -57,19 +45,22 @@ class Analyst:
         self._subjects = subjects
         self._weights = weights
 
-    def run(self, request: AnalyseParameters) -> list[Request]:
+    def run(self, request: messages.AnalyseParameters) -> list[messages.Request]:
         """Look at the parameters; gives what else was asked meanwhile, oldest first."""
-        asked: deque[Request] = deque()
+        asked: deque[messages.Request] = deque()
 
         def is_over() -> bool:
             over = self._link.is_closed
             while (other := self._link.next_request(0.0)) is not None:
-                if isinstance(other, StopAnalysing):
+                if isinstance(other, messages.StopAnalysing):
                     without_looks(asked)
                     over = True
                     continue
                 asked.append(other)
-                over = over or not isinstance(other, Pause | Resume | Step | MeasureSensitivity)
+                over = over or not isinstance(
+                    other,
+                    messages.Pause | messages.Resume | messages.Step | messages.MeasureSensitivity,
+                )
             return over
 
         try:
@@ -81,12 +72,16 @@ class Analyst:
             analysis.run(request, is_over)
         except Exception as error:  # The border: building the model anew may raise anything.
             why = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
-            self._link.send(ParametersDone(self._now(), 0.0, 0, 0, why=why))
+            self._link.send(messages.ParametersDone(self._now(), 0.0, 0, 0, why=why))
         return list(asked)
 
 
-def refuse(request: MeasureSensitivity, link: Link, now: Callable[[], float], reason: str) -> None:
+def refuse(
+    request: messages.MeasureSensitivity, link: Link, now: Callable[[], float], reason: str
+) -> None:
     """Say why nothing is measured."""
-    at, none = now(), Unknown("no forward was run")
-    link.send(SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under))
-    link.send(SensitivityDone(at, request.scheme, 0.0, 0, none, none, reason))
+    at, none = now(), messages.Unknown("no forward was run")
+    link.send(
+        messages.SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under)
+    )
+    link.send(messages.SensitivityDone(at, request.scheme, 0.0, 0, none, none, reason))

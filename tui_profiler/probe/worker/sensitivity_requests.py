@@ -7,12 +7,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from tui_profiler.messages import (
-    AnalyseParameters,
-    MeasureSensitivity,
-    Request,
-    StopAnalysing,
-)
+from tui_profiler import messages
 from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
 from tui_profiler.probe.process.link import Talk
 from tui_profiler.probe.process.queued_analyses import without_looks
@@ -20,14 +15,14 @@ from tui_profiler.probe.trace.trace import Trace
 
 
 def measured(
-    request: MeasureSensitivity,
+    request: messages.MeasureSensitivity,
     link: Talk,
     now: Callable[[], float],
     model: nn.Module,
     traced: Trace,
     *,
     is_random: bool,
-) -> list[Request]:
+) -> list[messages.Request]:
     """Measure what was asked; gives what else was asked meanwhile, oldest first.
 
     Args:
@@ -38,19 +33,19 @@ def measured(
         traced: its tree, and the inputs that it runs on.
         is_random: whether its weights are those of an initialisation.
     """
-    asked: deque[Request] = deque()
+    asked: deque[messages.Request] = deque()
     was_stopped = False
 
     def is_over() -> bool:
         nonlocal was_stopped
         while (other := link.next_request(0.0)) is not None:
-            if isinstance(other, StopAnalysing):
+            if isinstance(other, messages.StopAnalysing):
                 without_looks(asked)
                 was_stopped = True
             else:
                 asked.append(other)
                 # A look at the values can wait; whatever else is wanted, is wanted now.
-                was_stopped = was_stopped or not isinstance(other, AnalyseParameters)
+                was_stopped = was_stopped or not isinstance(other, messages.AnalyseParameters)
         return was_stopped or link.is_closed
 
     meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)

@@ -20,33 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    NO_FORWARD,
-    AnalyseParameters,
-    CountWith,
-    ExportOnnx,
-    Failed,
-    Heartbeat,
-    Hello,
-    ListModels,
-    LoadSpec,
-    MeasureCeilings,
-    MeasureSensitivity,
-    Replayed,
-    ReplayNode,
-    Request,
-    Sandbox,
-    SetBatch,
-    SetPhase,
-    StageDone,
-    StageStarted,
-    Start,
-    Stop,
-    TrialResult,
-    Try,
-    TryAlone,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.messages.live import WIRE_VERSION, Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.files.inspection import is_file
@@ -94,7 +68,7 @@ MOST_IDLE_SECONDS = 4.0
 class Worker:
     """One worker's life, from the first request to the last."""
 
-    def __init__(self, link: Link, sandbox: Sandbox | str = "") -> None:
+    def __init__(self, link: Link, sandbox: messages.Sandbox | str = "") -> None:
         """Begin.
 
         Args:
@@ -107,11 +81,11 @@ class Worker:
         self._run: Run | None = None
         self._shown: ParametersShown | None = None
         self._file: FileSubjects | None = None
-        self._asked: deque[Request] = deque()
+        self._asked: deque[messages.Request] = deque()
         self._cores = allowed_cores()
         self.energy = EnergyWatch()
 
-    def serve(self, refused: Failed | None = None) -> None:
+    def serve(self, refused: messages.Failed | None = None) -> None:
         """Carry out the first request, then others until the viewer is gone or says stop.
 
         Args:
@@ -123,26 +97,31 @@ class Worker:
             self._wait_for_stop()
             return
         match self._link.next_request(timeout=None):
-            case Start(spec=spec):
+            case messages.Start(spec=spec):
                 self._count_from(spec.started_at or self._started_at)
                 self._start(spec)
-            case ExportOnnx(spec=spec) as errand:
+            case messages.ExportOnnx(spec=spec) as errand:
                 self._count_from(spec.started_at or self._started_at)
                 carry_out(errand, self, self._link, self._import_torch)
-            case ListModels() | MeasureCeilings() | CountWith() | TryAlone() as errand:
+            case (
+                messages.ListModels()
+                | messages.MeasureCeilings()
+                | messages.CountWith()
+                | messages.TryAlone() as errand
+            ):
                 carry_out(errand, self, self._link, self._import_torch)
             case _:
                 pass  # Stopped, or hung up, before it was told what to do.
 
-    def _hello(self) -> Hello:
+    def _hello(self) -> messages.Hello:
         """Introduce this worker; what is not denied to it goes to the log as well."""
         match self._sandbox:
-            case Sandbox(lacks=lacks) if lacks:
+            case messages.Sandbox(lacks=lacks) if lacks:
                 print(f"tui-profiler: sandbox incomplete: {'; '.join(lacks)}", flush=True)
             case str() as why if why:
                 print(f"tui-profiler: no sandbox: {why}", flush=True)
-        told = Hello(WIRE_VERSION, os.getpid(), ACCEPTS)
-        if isinstance(self._sandbox, Sandbox):
+        told = messages.Hello(WIRE_VERSION, os.getpid(), ACCEPTS)
+        if isinstance(self._sandbox, messages.Sandbox):
             return replace(told, sandbox=self._sandbox)
         return replace(told, why_no_sandbox=self._sandbox)
 
@@ -162,17 +141,17 @@ class Worker:
             a list: what is appended to it is the detail of the stage when it is done.
         """
         began = time.perf_counter()
-        self._link.send(StageStarted(stage, self.now(), detail))
+        self._link.send(messages.StageStarted(stage, self.now(), detail))
         # A model may end the process at its first line: then this is what is known of where.
         self._link.flush(TOLD_SECONDS)
         details: list[str] = []
         yield details
         seconds = time.perf_counter() - began
-        self._link.send(StageDone(stage, self.now(), seconds, " ".join(details) or detail))
+        self._link.send(messages.StageDone(stage, self.now(), seconds, " ".join(details) or detail))
 
     def rest(self) -> None:
         """Do nothing for a while where energy is counted: idle power of the machine."""
-        if isinstance(self.energy.totals(), Unknown):
+        if isinstance(self.energy.totals(), messages.Unknown):
             return
         with self.stage("idle", "idle power of the machine") as details:
             self.energy.become("idle")
@@ -184,8 +163,8 @@ class Worker:
             self.energy.become("other")
             details.append("measure idle power")
 
-    def _start(self, spec: LoadSpec) -> None:
-        self._link.send(StageDone("worker", self.now(), self.now(), self._process()))
+    def _start(self, spec: messages.LoadSpec) -> None:
+        self._link.send(messages.StageDone("worker", self.now(), self.now(), self._process()))
         self.energy.start()
         threading.Thread(target=self._sample, name="tui-profiler-sample", daemon=True).start()
         if not self._attempt(lambda: self._first_attempt(spec)):
@@ -195,14 +174,14 @@ class Worker:
         """Return the process and what it may do, in words."""
         process = ", ".join(filter(None, (f"pid {os.getpid()}", memory_limit.told())))
         match self._sandbox:
-            case Sandbox(kind=kind, lacks=lacks):
+            case messages.Sandbox(kind=kind, lacks=lacks):
                 return ", ".join((process, f"sandbox {kind}", *lacks))
             case "":
                 return process
             case why:
                 return f"{process}, no sandbox: {why}"
 
-    def _first_attempt(self, spec: LoadSpec) -> Run | ParametersShown:
+    def _first_attempt(self, spec: messages.LoadSpec) -> Run | ParametersShown:
         shown = open_file(spec, self, self._link)
         if shown is not None:
             self._shown = shown
@@ -223,7 +202,7 @@ class Worker:
             self._link.send(failed(error))
             return False
 
-    def _import_torch(self, spec: LoadSpec) -> None:
+    def _import_torch(self, spec: messages.LoadSpec) -> None:
         with self.stage("import torch") as details:
             torch = importlib.import_module("torch")
             if spec.model and ":" not in spec.model and not is_file(spec):
@@ -251,7 +230,7 @@ class Worker:
             wait = SAMPLE_SECONDS
             running = self._run.forward_seconds() if self._run is not None else 0.0
             try:
-                self._link.send(Heartbeat(self.now(), running))
+                self._link.send(messages.Heartbeat(self.now(), running))
                 self._link.send(sampler.sample())
             except MemoryError:  # The model took all that is allowed; the viewer must still hear.
                 memory_limit.lift()
@@ -262,38 +241,40 @@ class Worker:
         """Stay, so that what is known can be looked at."""
         while not self._link.is_closed:
             match self._asked.popleft() if self._asked else self._link.next_request(None):
-                case Stop() | None:
+                case messages.Stop() | None:
                     return
-                case Try(wish=wish) if self._run is not None:
+                case messages.Try(wish=wish) if self._run is not None:
                     self._run.try_change(wish, self._asked)
-                case Try(wish=wish):
+                case messages.Try(wish=wish):
                     why = self._why_no_model
-                    self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
-                case ReplayNode(node=node):
+                    self._link.send(
+                        messages.TrialResult(wish.kind, wish.node, "impossible", 0.0, why)
+                    )
+                case messages.ReplayNode(node=node):
                     ran = "the model is no longer running"
                     why = ran if self._run is not None else self._why_no_model
-                    self._link.send(Replayed(node, "", "counter", (), None, 0.0, why))
-                case SetBatch(batch=batch) if self._run is not None:
+                    self._link.send(messages.Replayed(node, "", "counter", (), None, 0.0, why))
+                case messages.SetBatch(batch=batch) if self._run is not None:
                     if self._attempt(partial(self._again, self._run, batch)):
                         return
-                case SetPhase(phase=phase) if self._run is not None:
+                case messages.SetPhase(phase=phase) if self._run is not None:
                     if self._attempt(partial(self._show, self._run, phase)):
                         return
-                case MeasureSensitivity() as request:
+                case messages.MeasureSensitivity() as request:
                     self._measure_sensitivity(request)
-                case AnalyseParameters() as request:
+                case messages.AnalyseParameters() as request:
                     self._analyse(request)
                 case _:
                     pass  # There is nothing to pause, resume or step.
 
-    def _analyse(self, request: AnalyseParameters) -> None:
+    def _analyse(self, request: messages.AnalyseParameters) -> None:
         """Look at the parameters of what was loaded."""
         analyst = self._run.analyst if self._run is not None else None
         if analyst is None:
             analyst = Analyst(self._link, self.now, self._in_file, "its own")
         self._asked.extend(analyst.run(request))
 
-    def _measure_sensitivity(self, request: MeasureSensitivity) -> None:
+    def _measure_sensitivity(self, request: messages.MeasureSensitivity) -> None:
         """Change weights of what was loaded, or say why there is nothing to run."""
         if self._run is None:
             refuse(request, self._link, self.now, self._why_no_model)
@@ -303,7 +284,7 @@ class Worker:
     @property
     def _why_no_model(self) -> str:
         """Why nothing can run, where there is no ``_run``."""
-        return NO_FORWARD if self._shown is not None else "nothing was loaded"
+        return messages.NO_FORWARD if self._shown is not None else "nothing was loaded"
 
     def _in_file(self) -> list[Subject]:
         if self._shown is None:

@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    TimeColumn,
-    count,
-    duration,
-    in_column,
-    intensity,
-    size,
-    three_digits,
-)
+from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Unknown
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import AlignedNode, Change
-from tui_profiler.queries.compare.comparison import (
-    Comparison,
-    Pair,
-    TotalRow,
-    Unit,
-    former_path,
-    node_of,
-)
 from tui_profiler.queries.time.standard_error import DOUBT
 
 EQUAL = "="
@@ -42,29 +26,29 @@ _MOST = 999e18
 _MOST_SECONDS = 1e7
 
 
-def value_text(value: Figure, unit: Unit) -> str:
+def value_text(value: Figure, unit: comparison.Unit) -> str:
     """Return a figure; a dash where it is not known."""
     if isinstance(value, Unknown):
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     return ("−" if value < 0 else "") + _written(abs(value), unit)
 
 
-def mark_of(pair: Pair) -> str:
+def mark_of(pair: comparison.Pair) -> str:
     """Return the sign before a difference that is not ranked, empty where it is."""
     return DOUBT if pair.doubt else NOISE if pair.noise else ""
 
 
-def difference_text(difference: float | None, unit: Unit, mark: str = "") -> str:
+def difference_text(difference: float | None, unit: comparison.Unit, mark: str = "") -> str:
     """Return a difference with its sign; before it what ``mark_of`` gives."""
     if difference is None:
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     if difference == 0:
         return EQUAL
     sign = "+" if difference > 0 else "−"
     return f"{mark}{sign}{_written(abs(difference), unit)}"
 
 
-def ratio_text(pair: Pair) -> str:
+def ratio_text(pair: comparison.Pair) -> str:
     """Return how many times the first figure the second is: ``×1.50``; ``=`` where equal.
 
     Of times that do not add up there is none: ``×37`` of a stage may be one that was interrupted.
@@ -73,21 +57,21 @@ def ratio_text(pair: Pair) -> str:
     if pair.difference == 0:
         return EQUAL
     if ratio is None or pair.doubt:
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     if ratio >= 999.5:
         return f"×{_written(ratio, 'count')}"
-    return f"×{three_digits(ratio)}" if ratio >= 0.00995 else "×<0.01"
+    return f"×{units.three_digits(ratio)}" if ratio >= 0.00995 else "×<0.01"
 
 
-def path_text(compared: Comparison, one: AlignedNode) -> str:
+def path_text(compared: comparison.Comparison, one: AlignedNode) -> str:
     """Return the path of a row and, where it has moved, where it was."""
-    path = safe(node_of(compared, one).path) or NO_PATH
+    path = safe(comparison.node_of(compared, one).path) or NO_PATH
     if one.change == "moved":
-        return f"{path} (was {safe(former_path(compared, one)) or NO_PATH})"
+        return f"{path} (was {safe(comparison.former_path(compared, one)) or NO_PATH})"
     return path
 
 
-def what_changed(compared: Comparison, one: AlignedNode) -> str:
+def what_changed(compared: comparison.Comparison, one: AlignedNode) -> str:
     """Say what is not the same of a node that both have, besides its cost: ``type, shape``."""
     if one.a < 0 or one.b < 0 or compared.a.tree is None or compared.b.tree is None:
         return ""
@@ -102,7 +86,7 @@ def what_changed(compared: Comparison, one: AlignedNode) -> str:
     return ", ".join(parts)
 
 
-def statistic_text(compared: Comparison) -> str:
+def statistic_text(compared: comparison.Comparison) -> str:
     """Say what the times of nodes are; of each side where they are not the same."""
     a, b = compared.a.statistic, compared.b.statistic
     if a == b or not (a and b):
@@ -110,7 +94,7 @@ def statistic_text(compared: Comparison) -> str:
     return f"A {a}, B {b}"
 
 
-def total_texts(row: TotalRow) -> tuple[str, str, str, str]:
+def total_texts(row: comparison.TotalRow) -> tuple[str, str, str, str]:
     """Return A, B, the difference and the ratio of a total."""
     pair = row.pair
     return (
@@ -121,12 +105,12 @@ def total_texts(row: TotalRow) -> tuple[str, str, str, str]:
     )
 
 
-def written_time(difference: float, column: TimeColumn, mark: str = "") -> str:
+def written_time(difference: float, column: units.TimeColumn, mark: str = "") -> str:
     """Return a difference of times, in a column of them, with its sign and ``mark_of``."""
     if difference == 0:
         return EQUAL
     sign = "+" if difference > 0 else "−"
-    return f"{mark}{sign}{in_column(abs(difference), column)}"
+    return f"{mark}{sign}{units.in_column(abs(difference), column)}"
 
 
 def _shape(axes: tuple[int, ...] | None) -> str:
@@ -135,24 +119,24 @@ def _shape(axes: tuple[int, ...] | None) -> str:
     return "×".join(map(str, axes)) if axes else "scalar"
 
 
-def _written(value: float, unit: Unit) -> str:
+def _written(value: float, unit: comparison.Unit) -> str:
     """Return a figure that is not negative; what no model has is told by the most there is."""
     most = _MOST_SECONDS if unit == "seconds" else _MOST
     return f">{_WRITTEN[unit](most)}" if value > most else _WRITTEN[unit](value)
 
 
 def _count(value: float) -> str:
-    return "0" if value == 0 else count(value)
+    return "0" if value == 0 else units.count(value)
 
 
 def _rate(value: float) -> str:
-    return f"{three_digits(value) if value < 999.5 else count(value)}/s"
+    return f"{units.three_digits(value) if value < 999.5 else units.count(value)}/s"
 
 
-_WRITTEN: Mapping[Unit, Callable[[float], str]] = {
-    "seconds": duration,
-    "bytes": size,
+_WRITTEN: Mapping[comparison.Unit, Callable[[float], str]] = {
+    "seconds": units.duration,
+    "bytes": units.size,
     "count": _count,
     "rate": _rate,
-    "ratio": intensity,
+    "ratio": units.intensity,
 }

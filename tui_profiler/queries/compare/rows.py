@@ -8,16 +8,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode, Alignment
-from tui_profiler.queries.compare.comparison import (
-    FIGURES,
-    Comparison,
-    FigureName,
-    figure_pair,
-    node_of,
-    row_difference,
-    worst,
-)
 
 Order: TypeAlias = Literal["tree", "difference"]
 OPEN_DEPTH = 2
@@ -27,7 +19,7 @@ OPEN_DEPTH = 2
 class View(Struct, frozen=True):
     """How a comparison is looked at."""
 
-    figure: FigureName
+    figure: comparison.FigureName
     order: Order = "tree"
     unfolded: frozenset[int] = frozenset()
     """Nodes of the alignment that show their children."""
@@ -37,7 +29,7 @@ class View(Struct, frozen=True):
     """Node of the alignment under the cursor."""
 
 
-def first_view(compared: Comparison, figure: FigureName) -> View:
+def first_view(compared: comparison.Comparison, figure: comparison.FigureName) -> View:
     """Look at a comparison for the first time: unfolded where something differs."""
     alignment = compared.alignment
     if alignment is None:
@@ -56,30 +48,30 @@ def _differs_inside(alignment: Alignment, index: int) -> bool:
     return len(inside) > 1
 
 
-def next_figure(view: View, compared: Comparison) -> View:
+def next_figure(view: View, compared: comparison.Comparison) -> View:
     """Compare the next figure that both sides have."""
-    there = [name for name in FIGURES if _is_there(compared, name)] or [view.figure]
+    there = [name for name in comparison.FIGURES if _is_there(compared, name)] or [view.figure]
     place = there.index(view.figure) + 1 if view.figure in there else 0
     return replace(view, figure=there[place % len(there)])
 
 
-def _is_there(compared: Comparison, name: FigureName) -> bool:
+def _is_there(compared: comparison.Comparison, name: comparison.FigureName) -> bool:
     if name == "seconds":
         return compared.a.is_timed or compared.b.is_timed
     alignment = compared.alignment
     if alignment is None:
         return False
-    pair = figure_pair(compared, alignment.nodes[0], name)
+    pair = comparison.figure_pair(compared, alignment.nodes[0], name)
     return pair.difference is not None
 
 
-def visible(compared: Comparison, view: View) -> tuple[int, ...]:
+def visible(compared: comparison.Comparison, view: View) -> tuple[int, ...]:
     """Return the nodes of the alignment that are seen, from the top."""
     return _visible(compared, replace(view, selected=0))
 
 
 @lru_cache(maxsize=2)
-def _visible(compared: Comparison, view: View) -> tuple[int, ...]:
+def _visible(compared: comparison.Comparison, view: View) -> tuple[int, ...]:
     alignment = compared.alignment
     if alignment is None:
         return ()
@@ -95,7 +87,8 @@ def _visible(compared: Comparison, view: View) -> tuple[int, ...]:
             below = [
                 child
                 for child in alignment.children(index)
-                if view.operators or node_of(compared, alignment.nodes[child]).kind == "module"
+                if view.operators
+                or comparison.node_of(compared, alignment.nodes[child]).kind == "module"
             ]
             if view.order == "difference":
                 below.sort(key=lambda child: -_distance(compared, alignment.nodes[child], view))
@@ -103,32 +96,34 @@ def _visible(compared: Comparison, view: View) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def _distance(compared: Comparison, one: AlignedNode, view: View) -> float:
-    pair = figure_pair(compared, one, view.figure)
-    found = row_difference(one, pair)
+def _distance(compared: comparison.Comparison, one: AlignedNode, view: View) -> float:
+    pair = comparison.figure_pair(compared, one, view.figure)
+    found = comparison.row_difference(one, pair)
     if found is None:
         return -1.0
     return abs(found) if pair.is_ranked else -0.5  # In the order of the model, after the rest.
 
 
-def has_children(compared: Comparison, view: View, index: int) -> bool:
+def has_children(compared: comparison.Comparison, view: View, index: int) -> bool:
     """Tell whether a row can be unfolded."""
     alignment = compared.alignment
     if alignment is None:
         return False
     below = (alignment.nodes[child] for child in alignment.children(index))
-    return any(view.operators or node_of(compared, one).kind == "module" for one in below)
+    return any(
+        view.operators or comparison.node_of(compared, one).kind == "module" for one in below
+    )
 
 
 @lru_cache(maxsize=2)
-def _passing(compared: Comparison, text: str, operators: bool) -> frozenset[int]:
+def _passing(compared: comparison.Comparison, text: str, operators: bool) -> frozenset[int]:
     """Return the nodes that a filter lets through, and those above them."""
     alignment = compared.alignment
     assert alignment is not None
     found: set[int] = set()
     terms = text.casefold().split()
     for index, one in enumerate(alignment.nodes):
-        node = node_of(compared, one)
+        node = comparison.node_of(compared, one)
         if node.kind == "op" and not operators:
             continue
         said = f"{node.path} {node.type}".casefold()
@@ -146,7 +141,7 @@ def _passes(term: str, said: str, one: AlignedNode) -> bool:
     return one.change == term if term in CHANGE_NAMES else term in said
 
 
-def folded(view: View, compared: Comparison, index: int, *, unfold: bool) -> View:
+def folded(view: View, compared: comparison.Comparison, index: int, *, unfold: bool) -> View:
     """Fold a node, or unfold it."""
     if not unfold:
         return replace(view, unfolded=view.unfolded - {index})
@@ -154,7 +149,7 @@ def folded(view: View, compared: Comparison, index: int, *, unfold: bool) -> Vie
     return replace(view, unfolded=view.unfolded | {index}) if is_open else view
 
 
-def folded_to(view: View, compared: Comparison, depth: int) -> View:
+def folded_to(view: View, compared: comparison.Comparison, depth: int) -> View:
     """Unfold every node down to a depth, and fold what is deeper; the selection stays in sight."""
     alignment = compared.alignment
     if alignment is None:
@@ -167,7 +162,7 @@ def folded_to(view: View, compared: Comparison, depth: int) -> View:
     return replace(view, unfolded=found, selected=max(selected, 0))
 
 
-def in_sight(view: View, compared: Comparison) -> View:
+def in_sight(view: View, compared: comparison.Comparison) -> View:
     """Select the nearest row above the cursor that is seen, where its own is not."""
     alignment, rows = compared.alignment, frozenset(visible(compared, view))
     selected = view.selected
@@ -176,7 +171,7 @@ def in_sight(view: View, compared: Comparison) -> View:
     return replace(view, selected=max(selected, 0))
 
 
-def revealed(view: View, compared: Comparison, index: int) -> View:
+def revealed(view: View, compared: comparison.Comparison, index: int) -> View:
     """Go to a node, and unfold what is above it."""
     alignment = compared.alignment
     if alignment is None:
@@ -189,9 +184,9 @@ def revealed(view: View, compared: Comparison, index: int) -> View:
     return replace(view, unfolded=frozenset(above), selected=index)
 
 
-def next_worst(view: View, compared: Comparison) -> int:
+def next_worst(view: View, compared: comparison.Comparison) -> int:
     """Return the node that differs most by itself; from that one on, the next."""
-    found = [one.index for one in worst(compared, view.figure, 100)]
+    found = [one.index for one in comparison.worst(compared, view.figure, 100)]
     if not found:
         return view.selected
     place = found.index(view.selected) + 1 if view.selected in found else 0

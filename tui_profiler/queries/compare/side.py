@@ -17,13 +17,7 @@ from msgspec import Struct
 from tui_profiler.figures.units import dtype, shape
 from tui_profiler.messages import Figure, InputSpec, Unknown
 from tui_profiler.messages.model import Kind
-from tui_profiler.queries.cost.bound import (
-    intensity,
-    known_bytes,
-    known_flops,
-    known_macs,
-    why_not_counted,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.totals import counted_rate, peak_bytes, why_no_times
 from tui_profiler.queries.time.standard_error import WholeRun
 from tui_profiler.session import Session, Tree
@@ -123,9 +117,9 @@ def _side_tree(tree: Tree) -> SideTree:
             node.calls if has_forward else None,
             node.outputs[0].shape if node.outputs else None,
             cost.parameters,
-            known_macs(cost) if has_forward else None,
-            known_flops(cost) if has_forward else None,
-            known_bytes(cost) if has_forward else None,
+            bound.known_macs(cost) if has_forward else None,
+            bound.known_flops(cost) if has_forward else None,
+            bound.known_bytes(cost) if has_forward else None,
         )
         for node, cost in zip(tree.nodes, tree.costs, strict=True)
     )
@@ -138,10 +132,10 @@ def _totals(session: Session, tree: Tree) -> dict[str, Figure]:
     found: dict[str, Figure] = {
         "total_parameters": cost.parameters,
         "total_parameter_bytes": cost.parameter_bytes,
-        "total_macs": _or_unknown(known_macs(cost), why_not_counted(tree)),
-        "total_flops": _or_unknown(known_flops(cost), why_not_counted(tree)),
-        "total_memory": _or_unknown(known_bytes(cost), why_not_counted(tree)),
-        "arithmetic_intensity": _or_unknown(intensity(cost), NOTHING_MOVED),
+        "total_macs": _or_unknown(bound.known_macs(cost), bound.why_not_counted(tree)),
+        "total_flops": _or_unknown(bound.known_flops(cost), bound.why_not_counted(tree)),
+        "total_memory": _or_unknown(bound.known_bytes(cost), bound.why_not_counted(tree)),
+        "arithmetic_intensity": _or_unknown(bound.intensity(cost), NOTHING_MOVED),
         "coverage.ops": cost.ops,
         "peak_memory.activations": peak.activations,
         "peak_memory.total": peak_bytes(peak),

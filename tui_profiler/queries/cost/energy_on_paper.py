@@ -15,13 +15,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from tui_profiler.messages import Cost, Unknown
-from tui_profiler.queries.cost.bound import (
-    bytes_moved,
-    is_counted,
-    node_dtype,
-    own_cost,
-    why_not_counted,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.session import Session, Tree
 
 SOURCE = "Horowitz, ISSCC 2014, 45 nm at 0.9 V"
@@ -48,8 +42,8 @@ def energy_on_paper(session: Session, node: int) -> PaperEnergy | Unknown:
     tree = session.tree
     if tree is None or not tree.has_forward:
         return Unknown("there is no forward to estimate")
-    if not is_counted(tree.costs[node]):
-        return Unknown(why_not_counted(tree))
+    if not bound.is_counted(tree.costs[node]):
+        return Unknown(bound.why_not_counted(tree))
     low = high = 0.0
     for inside in range(node, tree.ends[node]):
         is_own = tree.nodes[inside].kind == "module" or inside == node
@@ -63,15 +57,15 @@ def energy_on_paper(session: Session, node: int) -> PaperEnergy | Unknown:
 
 
 def _own(tree: Tree, node: int) -> tuple[float, float] | Unknown:
-    cost = own_cost(tree, node)
+    cost = bound.own_cost(tree, node)
     if not cost.ops:
         return 0.0, 0.0
-    name = node_dtype(tree, node)
+    name = bound.node_dtype(tree, node)
     coefficients = _MULTIPLY_ADD.get(name)
     if coefficients is None:
         return Unknown(f"no published coefficient for {name}")
     arithmetic = _arithmetic(cost, *coefficients)
-    moved = bytes_moved(cost)
+    moved = bound.bytes_moved(cost)
     return (
         (arithmetic + moved * CACHE_BYTE_PICOJOULES) * _PICO,
         (arithmetic + moved * DRAM_BYTE_PICOJOULES) * _PICO,

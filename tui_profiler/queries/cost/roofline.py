@@ -18,24 +18,13 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import dtype as short_dtype
 from tui_profiler.messages import Ceilings
-from tui_profiler.queries.cost.bound import (
-    KINDS,
-    NOT_DECIDED,
-    UNEXPLAINED,
-    BoundKind,
-    bytes_moved,
-    explained,
-    floors,
-    has_roofs,
-    least_seconds,
-    node_dtype,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
-UNJUDGED = NOT_DECIDED
+UNJUDGED = bound.NOT_DECIDED
 """In place of a position in ``KINDS``: no roof, or none good enough, says what limits a part."""
 BELOW = 0.5
 """Of the roof: the status line counts the parts that reach less."""
@@ -87,12 +76,12 @@ class Parts(Struct, frozen=True, eq=False):
     limits: list[float]
     """Seconds above which nothing explains its time."""
 
-    def kind(self, place: int, seconds: float) -> BoundKind | None:
+    def kind(self, place: int, seconds: float) -> bound.BoundKind | None:
         """Return what holds a part back that takes so many seconds, None where nothing says."""
         code = self.kinds[place]
         if code == UNJUDGED and seconds <= self.limits[place]:
             return None
-        return KINDS[code if seconds <= self.limits[place] else UNEXPLAINED]
+        return bound.KINDS[code if seconds <= self.limits[place] else bound.UNEXPLAINED]
 
 
 class Reached(Struct, frozen=True, eq=False):
@@ -134,22 +123,24 @@ def part_nodes(tree: Tree) -> list[int]:
 
 def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
     """Return the parts of a tree and what each could reach."""
-    nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bytes_moved(tree.costs[i])]
+    nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bound.bytes_moved(tree.costs[i])]
     flops, intensities, least, limits = [], [], [], []
     dtypes = _dtypes(tree, nodes)
     kinds = bytearray()
-    held = floors(tree, ceilings) if ceilings is not None and has_roofs(ceilings) else None
+    held = (
+        bound.floors(tree, ceilings) if ceilings is not None and bound.has_roofs(ceilings) else None
+    )
     for node, dtype in zip(nodes, dtypes, strict=True):
         cost = tree.costs[node]
-        moved = bytes_moved(cost)
+        moved = bound.bytes_moved(cost)
         flops.append(float(cost.flops))
         intensities.append(cost.flops / moved if moved else 0.0)
-        times: dict[BoundKind, float] = {}
+        times: dict[bound.BoundKind, float] = {}
         code, limit = UNJUDGED, math.inf
         if held is not None:
             moved_seconds = held.moved(node, tree.ends[node])
-            times = least_seconds(cost, held.roofs, dtype, moved_seconds.seconds)
-            code, limit = explained(cost, held.roofs, dtype, moved_seconds)
+            times = bound.least_seconds(cost, held.roofs, dtype, moved_seconds.seconds)
+            code, limit = bound.explained(cost, held.roofs, dtype, moved_seconds)
         if code == UNJUDGED:
             times = {}
         least.append(max(times.get("compute", 0.0), times.get("memory", 0.0)))
@@ -167,7 +158,7 @@ def _dtypes(tree: Tree, nodes: list[int]) -> list[str]:
         at = tree.nodes[node]
         key = (id(at.weights), id(at.outputs), id(at.inputs), at.type)
         if key not in known:
-            known[key] = node_dtype(tree, node)
+            known[key] = bound.node_dtype(tree, node)
         found.append(known[key])
     return found
 

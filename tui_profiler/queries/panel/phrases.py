@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import (
-    PENDING,
-    UNAVAILABLE,
-    count,
-    dtype,
-    quantity,
-    shape,
-    share,
-    thousands,
-)
+from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Overhead
 from tui_profiler.messages.failure import SCRIPT
@@ -39,7 +30,7 @@ def model_name(session: Session, spec: LoadSpec | None = None) -> str:
 def parameters_text(session: Session) -> str:
     """Return the number of parameters: ``25.6M``; empty before the trace."""
     tree = session.tree
-    return count(tree.costs[0].parameters) if tree is not None and len(tree) else ""
+    return units.count(tree.costs[0].parameters) if tree is not None and len(tree) else ""
 
 
 def macs_text(session: Session) -> str:
@@ -53,7 +44,7 @@ def macs_text(session: Session) -> str:
     if macs is None:
         return "MAC not counted"
     mark = {"at most": "≤ ", "about": "~ ", None: ""}[tree.bounded.get(0)]
-    return mark + quantity(macs, "MAC") if macs else "no MAC"
+    return mark + units.quantity(macs, "MAC") if macs else "no MAC"
 
 
 def input_text(session: Session) -> str:
@@ -66,7 +57,7 @@ def input_text(session: Session) -> str:
         return ""
     more = f" +{len(given) - 1}" if len(given) > 1 else ""
     named = f"{phase(session)} " if phase(session) else ""
-    return f"{named}{shape(given[0].shape)} {dtype(safe(given[0].dtype))}{more}"
+    return f"{named}{units.shape(given[0].shape)} {units.dtype(safe(given[0].dtype))}{more}"
 
 
 def device_text(session: Session, *, threads: bool = True) -> str:
@@ -116,7 +107,7 @@ def _last_event(session: Session) -> str:
         return f"{_worker(session)} is idle: fix the input and press ctrl+r"
     printed = session.log.total_lines
     if session.tree is None and printed:
-        lines = "1 line" if printed == 1 else f"{thousands(printed)} lines"
+        lines = "1 line" if printed == 1 else f"{units.thousands(printed)} lines"
         return f"the worker prints to the log  {lines} so far"
     return _last_stage(session)
 
@@ -151,7 +142,7 @@ def overhead_text(session: Session) -> str:
     """Return the cost of profiling: ``0.8 % ± 0.3``; ``…`` until it is measured."""
     overhead = session.overhead
     if overhead is None:
-        return PENDING
+        return units.PENDING
     if overhead.pairs == 0:
         return f"~{max(overhead.ratio, 0.0) * 100:.1f} %"
     if overhead.ratio <= 0:
@@ -164,13 +155,13 @@ def overhead_text(session: Session) -> str:
 def overhead_words(overhead: Overhead | None) -> str:
     """Return the cost of profiling for a report: ``0.8 % (0.2 % to 1.4 %)``."""
     if overhead is None:
-        return f"{UNAVAILABLE} (too short to tell)"
+        return f"{units.UNAVAILABLE} (too short to tell)"
     if overhead.pairs == 0:
-        return f"~{share(max(overhead.ratio, 0.0))} estimated"
+        return f"~{units.share(max(overhead.ratio, 0.0))} estimated"
     if overhead.ratio <= 0:
         return no_cost(overhead)
     low, high = max(overhead.low, 0.0), overhead.high
-    return f"{share(overhead.ratio)} ({share(low)} to {share(high)})"
+    return f"{units.share(overhead.ratio)} ({units.share(low)} to {units.share(high)})"
 
 
 def no_cost(overhead: Overhead) -> str:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Ceilings, Unknown
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
-from tui_profiler.queries.cost.bound import (
-    bound,
-    has_roofs,
-    not_decided_modules,
-    why_no_class,
-    why_not_decided,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered
@@ -120,8 +114,8 @@ def _asked(tree: Tree) -> str:
 
 
 def _bound(session: Session, node: int) -> str:
-    found = bound(session, node)
-    why = why_not_decided(session, node)
+    found = bound.bound(session, node)
+    why = bound.why_not_decided(session, node)
     if found is None:
         return f"bound: {no_class(session, node)}"
     if found.measured:
@@ -131,7 +125,7 @@ def _bound(session: Session, node: int) -> str:
     if why := why_times_do_not_fit(session):
         return f"bound: {found.reason}; {why}"
     ceilings = session.ceilings
-    if ceilings is not None and not has_roofs(ceilings):
+    if ceilings is not None and not bound.has_roofs(ceilings):
         return f"bound: {found.reason}; {no_roof(ceilings)}"
     if ceilings is not None:
         return f"bound: {found.reason}; it has no time to compare with the ceilings"
@@ -141,7 +135,7 @@ def _bound(session: Session, node: int) -> str:
 def no_class(session: Session, node: int) -> str:
     """Return why a node has no class at all, not even on paper."""
     assert session.tree is not None
-    return why_not_decided(session, node) or why_no_class(session.tree.costs[node])
+    return bound.why_not_decided(session, node) or bound.why_no_class(session.tree.costs[node])
 
 
 def no_roof(ceilings: Ceilings) -> str:
@@ -153,8 +147,8 @@ def no_roof(ceilings: Ceilings) -> str:
 
 def bounds_told(session: Session) -> str:
     """Return whether bounds are of this machine's roofs, and how many are on paper and why."""
-    left, timed = not_decided_modules(session)
-    why = why_not_decided(session, 0) if left else ""
+    left, timed = bound.not_decided_modules(session)
+    why = bound.why_not_decided(session, 0) if left else ""
     if not left:
         return "against this machine"
     if left == timed:

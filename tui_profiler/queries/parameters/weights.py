@@ -12,13 +12,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import (
-    Figure,
-    Sensitivity,
-    TensorStatistics,
-    Unknown,
-    known,
-)
+from tui_profiler import messages
 from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST, Scheme
 from tui_profiler.session import Session, Tree
 
@@ -66,9 +60,9 @@ class WeightRow(Struct, frozen=True, eq=False):
     bytes: int
     is_buffer: bool
     shared_with: str
-    statistics: TensorStatistics | None
+    statistics: messages.TensorStatistics | None
     """None while its values were not looked at."""
-    sensitivity: Sensitivity | None
+    sensitivity: messages.Sensitivity | None
 
     @property
     def values(self) -> int:
@@ -109,7 +103,7 @@ def rows_of(session: Session) -> tuple[WeightRow, ...]:
     return tuple(found)
 
 
-def figure(row: WeightRow, column: Column) -> Figure | None:
+def figure(row: WeightRow, column: Column) -> messages.Figure | None:
     """Return what a row has in a column; shares and errors are of 1, noise is in dB."""
     match column:
         case "values":
@@ -122,20 +116,28 @@ def figure(row: WeightRow, column: Column) -> Figure | None:
             return _of_statistics(row, column)
 
 
-def _of_statistics(row: WeightRow, column: Column) -> Figure | None:
+def _of_statistics(row: WeightRow, column: Column) -> messages.Figure | None:
     found = row.statistics
     if row.shared_with:
-        return Unknown(f"the same values as {row.shared_with}")
+        return messages.Unknown(f"the same values as {row.shared_with}")
     if found is None:
         return None
     moments = found.moments
     if moments is None:
-        return Unknown(found.why_none or NOT_LOOKED_AT)
+        return messages.Unknown(found.why_none or NOT_LOOKED_AT)
     match column:
         case "std":
-            return moments.std if math.isfinite(moments.std) else Unknown("no value is finite")
+            return (
+                moments.std
+                if math.isfinite(moments.std)
+                else messages.Unknown("no value is finite")
+            )
         case "zeros":
-            return moments.zeros / moments.count if moments.count else Unknown("no value is finite")
+            return (
+                moments.zeros / moments.count
+                if moments.count
+                else messages.Unknown("no value is finite")
+            )
         case "int8":
             return signal_over_noise(found, "int8", "channel", "tensor")
         case "width":
@@ -144,20 +146,22 @@ def _of_statistics(row: WeightRow, column: Column) -> Figure | None:
             return prunable(found)
 
 
-def _width(row: WeightRow, found: TensorStatistics) -> Figure:
+def _width(row: WeightRow, found: messages.TensorStatistics) -> messages.Figure:
     if found.width is not None:
         return found.width.bits
     if wrong := not_finite(row):
-        return Unknown(f"there are values that are {wrong}")
+        return messages.Unknown(f"there are values that are {wrong}")
     return _why(found, "quantisation", "only tensors of two rows or more are made narrower")
 
 
-def is_exact(figure: Figure) -> bool:
+def is_exact(figure: messages.Figure) -> bool:
     """Tell whether a signal over noise is missing because nothing is lost."""
-    return isinstance(figure, Unknown) and figure.reason in (NOTHING_LOST, ALL_ZERO)
+    return isinstance(figure, messages.Unknown) and figure.reason in (NOTHING_LOST, ALL_ZERO)
 
 
-def signal_over_noise(found: TensorStatistics, stored: str, *granularities: str) -> Figure:
+def signal_over_noise(
+    found: messages.TensorStatistics, stored: str, *granularities: str
+) -> messages.Figure:
     """Return dB of a format, for the first of the granularities that there is."""
     for granularity in granularities:
         for one in found.quantised:
@@ -166,18 +170,20 @@ def signal_over_noise(found: TensorStatistics, stored: str, *granularities: str)
     return _why(found, "quantisation")
 
 
-def prunable(found: TensorStatistics) -> Figure:
+def prunable(found: messages.TensorStatistics) -> messages.Figure:
     """Return the share of values that can be zero for a loss of a tenth of the norm."""
     if not found.pruned:
-        return Unknown("no norm to lose")
+        return messages.Unknown("no norm to lose")
     return min(found.pruned, key=lambda one: abs(one.loss - PRUNE_LOSS)).sparsity
 
 
-def _why(found: TensorStatistics, part: str, otherwise: str = "not asked for") -> Unknown:
-    return Unknown(next((why for of, why in found.whys if of == part), otherwise))
+def _why(
+    found: messages.TensorStatistics, part: str, otherwise: str = "not asked for"
+) -> messages.Unknown:
+    return messages.Unknown(next((why for of, why in found.whys if of == part), otherwise))
 
 
-def measured_error(row: WeightRow) -> Figure | None:
+def measured_error(row: WeightRow) -> messages.Figure | None:
     """Return what changing it cost the output; None where that was not measured."""
     one = row.sensitivity
     return one.output_error if one is not None and one.done else None
@@ -270,7 +276,7 @@ class WeightsView:
             case "order" | "name":
                 return True
             case column:
-                return any(known(figure(row, column)) is not None for row in self.all)
+                return any(messages.known(figure(row, column)) is not None for row in self.all)
 
     def _first_of(self, tree: Tree, node: int) -> str:
         """Return the first row of a node or below it; else the cursor stays, or goes to the top."""
@@ -289,7 +295,7 @@ def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[Wei
         case "name":
             return tuple(sorted(rows, key=lambda row: row.name.casefold(), reverse=descending))
         case column:
-            figures = [(known(figure(row, column)), row) for row in rows]
+            figures = [(messages.known(figure(row, column)), row) for row in rows]
     with_figure = [(value, row) for value, row in figures if value is not None]
     with_figure.sort(key=lambda pair: pair[0], reverse=descending)
     without = [row for value, row in figures if value is None]

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.cost.bound import (
-    KINDS,
-    bound,
-    intensity,
-    known_bytes,
-    known_flops,
-    known_macs,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.time.node_seconds import node_seconds, share
 from tui_profiler.queries.time.repeated_siblings import Steps, members
@@ -77,13 +70,13 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
         case "params":
             return cost.parameters
         case "macs":
-            return known_macs(cost)
+            return bound.known_macs(cost)
         case "flops":
-            return known_flops(cost)
+            return bound.known_flops(cost)
         case "bytes":
-            return known_bytes(cost) if tree.has_forward else cost.parameter_bytes
+            return bound.known_bytes(cost) if tree.has_forward else cost.parameter_bytes
         case "intensity":
-            return intensity(cost)
+            return bound.intensity(cost)
         case "activations":
             return cost.output_bytes
         case "calls":
@@ -94,8 +87,8 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
             found = node_energy(session, node)
             return None if isinstance(found, Unknown) else found.joules
         case "bound":
-            kind = bound(session, node)
-            return None if kind is None else KINDS.index(kind.kind)
+            kind = bound.bound(session, node)
+            return None if kind is None else bound.KINDS.index(kind.kind)
         case _:
             return _time(session, node, column)
 

@@ -12,40 +12,16 @@ from msgspec.structs import asdict
 
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.model import Kind
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import AlignedNode, Change
-from tui_profiler.queries.compare.comparison import (
-    Comparison,
-    FigureName,
-    Pair,
-    TotalRow,
-    Unit,
-    change_counts,
-    default_figure,
-    different_settings,
-    figure_pair,
-    former_path,
-    node_of,
-    row_difference,
-    total_rows,
-    worst,
-)
+from tui_profiler.queries.compare.comparison import former_path
 from tui_profiler.queries.compare.side import Side
-from tui_profiler.reports.json_values import (
-    EACH,
-    Closed,
-    Count,
-    Json,
-    Known,
-    entries,
-    one_line,
-    or_why,
-    plain,
-)
+from tui_profiler.reports import json_values
 
 SCHEMA: Literal["tui-profiler/compare/1"] = "tui-profiler/compare/1"
 
 
-class SideOfTwo(Closed, frozen=True):
+class SideOfTwo(json_values.Closed, frozen=True):
     """What is compared."""
 
     label: str
@@ -53,7 +29,7 @@ class SideOfTwo(Closed, frozen=True):
     settings: dict[str, str]
 
 
-class Setting(Closed, frozen=True):
+class Setting(json_values.Closed, frozen=True):
     """A setting that is not the same."""
 
     name: str
@@ -61,14 +37,14 @@ class Setting(Closed, frozen=True):
     b: str | None
 
 
-class Figures(Closed, frozen=True):
+class Figures(json_values.Closed, frozen=True):
     """A figure of both sides."""
 
-    a: Known[float]
-    b: Known[float]
-    difference: Known[float]
+    a: json_values.Known[float]
+    b: json_values.Known[float]
+    difference: json_values.Known[float]
     """B less A."""
-    ratio: Known[float]
+    ratio: json_values.Known[float]
     """B over A."""
     noise: bool | None
     """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
@@ -78,17 +54,17 @@ class Figures(Closed, frozen=True):
     where they are."""
 
 
-class Total(Closed, frozen=True):
+class Total(json_values.Closed, frozen=True):
     """A figure of the whole."""
 
     name: str
     """Its path in the report."""
-    unit: Unit
-    a: Known[float]
-    b: Known[float]
-    difference: Known[float]
+    unit: comparison.Unit
+    a: json_values.Known[float]
+    b: json_values.Known[float]
+    difference: json_values.Known[float]
     """B less A."""
-    ratio: Known[float]
+    ratio: json_values.Known[float]
     """B over A."""
     noise: bool | None
     """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
@@ -98,23 +74,23 @@ class Total(Closed, frozen=True):
     where they are."""
 
 
-class Changes(Closed, frozen=True):
+class Changes(json_values.Closed, frozen=True):
     """How many modules became what."""
 
-    changed: Count
-    moved: Count
-    appeared: Count
-    vanished: Count
-    same: Count
+    changed: json_values.Count
+    moved: json_values.Count
+    appeared: json_values.Count
+    vanished: json_values.Count
+    same: json_values.Count
 
 
-class ComparedLayer(Closed, frozen=True):
+class ComparedLayer(json_values.Closed, frozen=True):
     """A module or operator of one side or of both."""
 
     path: str
     kind: Kind
     type: str
-    depth: Count
+    depth: json_values.Count
     change: Change
     former_path: str | None
     """Of what has moved."""
@@ -130,7 +106,7 @@ class ComparedLayer(Closed, frozen=True):
     """Scalars."""
 
 
-class CompareReport(Closed, frozen=True):
+class CompareReport(json_values.Closed, frozen=True):
     """Two sides, as `tui-profiler compare --format json` prints them on one line.
 
     Times are seconds, sizes bytes. A difference is B less A, a ratio B over A. A figure that is not
@@ -144,16 +120,18 @@ class CompareReport(Closed, frozen=True):
     """Those that are not the same."""
     measured_in_turns: bool
     """Both were measured in turns, so that what the machine did meanwhile fell on both."""
-    totals: Annotated[list[Total], entries("name={name}")]
-    modules: Known[Changes]
-    worst_by: FigureName | None
+    totals: Annotated[list[Total], json_values.entries("name={name}")]
+    modules: json_values.Known[Changes]
+    worst_by: comparison.FigureName | None
     """The figure by which --top chooses the layers."""
-    layers: Known[Annotated[list[ComparedLayer], EACH]]
+    layers: json_values.Known[Annotated[list[ComparedLayer], json_values.EACH]]
     unavailable: dict[str, str]
     """Path to the reason."""
 
 
-def compare_json(compared: Comparison, *, top: int | None = None, in_turns: bool = False) -> str:
+def compare_json(
+    compared: comparison.Comparison, *, top: int | None = None, in_turns: bool = False
+) -> str:
     """Return a comparison without a line end.
 
     Args:
@@ -161,14 +139,14 @@ def compare_json(compared: Comparison, *, top: int | None = None, in_turns: bool
         top: Only so many layers, those that differ most by themselves.
         in_turns: Both were measured in turns.
     """
-    return one_line(compare_as_json(compared, top=top, in_turns=in_turns))
+    return json_values.one_line(compare_as_json(compared, top=top, in_turns=in_turns))
 
 
 def compare_as_json(
-    compared: Comparison, *, top: int | None = None, in_turns: bool = False
-) -> dict[str, Json]:
+    compared: comparison.Comparison, *, top: int | None = None, in_turns: bool = False
+) -> dict[str, json_values.Json]:
     """Return the same as plain values."""
-    counted = change_counts(compared)
+    counted = comparison.change_counts(compared)
     why = Unknown(compared.why_no_alignment)
     report = CompareReport(
         schema=SCHEMA,
@@ -176,16 +154,16 @@ def compare_as_json(
         b=_side(compared.b),
         settings=[
             Setting(name=name, a=a or None, b=b or None)
-            for name, a, b in different_settings(compared)
+            for name, a, b in comparison.different_settings(compared)
         ],
         measured_in_turns=in_turns,
-        totals=[_total(row) for row in total_rows(compared)],
+        totals=[_total(row) for row in comparison.total_rows(compared)],
         modules=_changes(counted) if counted else why,
-        worst_by=default_figure(compared) if counted else None,
+        worst_by=comparison.default_figure(compared) if counted else None,
         layers=_layers(compared, top),
         unavailable={},
     )
-    return plain(report)
+    return json_values.plain(report)
 
 
 def _side(side: Side) -> SideOfTwo:
@@ -202,38 +180,41 @@ def _changes(counted: Mapping[Change, int]) -> Changes:
     )
 
 
-def _total(row: TotalRow) -> Total:
+def _total(row: comparison.TotalRow) -> Total:
     figures = _figures(row.pair, row.pair.difference)
     return Total(name=row.name, unit=row.unit, **asdict(figures))
 
 
-def _figures(pair: Pair, difference: float | None) -> Figures:
+def _figures(pair: comparison.Pair, difference: float | None) -> Figures:
     return Figures(
         a=pair.a,
         b=pair.b,
-        difference=or_why(difference, "a side is not known"),
-        ratio=or_why(pair.ratio, "a side is not known, or A is 0"),
+        difference=json_values.or_why(difference, "a side is not known"),
+        ratio=json_values.or_why(pair.ratio, "a side is not known, or A is 0"),
         noise=pair.noise,
         doubt=pair.doubt or None,
     )
 
 
-def _layers(compared: Comparison, top: int | None) -> list[ComparedLayer] | Unknown:
+def _layers(compared: comparison.Comparison, top: int | None) -> list[ComparedLayer] | Unknown:
     alignment = compared.alignment
     if alignment is None:
         return Unknown(compared.why_no_alignment)
     chosen: list[int] | range = range(len(alignment.nodes))
     if top is not None:
-        chosen = [one.index for one in worst(compared, default_figure(compared), top)]
+        chosen = [
+            one.index
+            for one in comparison.worst(compared, comparison.default_figure(compared), top)
+        ]
     return [_layer(compared, alignment.nodes[index]) for index in chosen]
 
 
-def _layer(compared: Comparison, one: AlignedNode) -> ComparedLayer:
-    node = node_of(compared, one)
+def _layer(compared: comparison.Comparison, one: AlignedNode) -> ComparedLayer:
+    node = comparison.node_of(compared, one)
 
-    def figures(name: FigureName) -> Figures:
-        pair = figure_pair(compared, one, name)
-        return _figures(pair, row_difference(one, pair))
+    def figures(name: comparison.FigureName) -> Figures:
+        pair = comparison.figure_pair(compared, one, name)
+        return _figures(pair, comparison.row_difference(one, pair))
 
     return ComparedLayer(
         path=node.path,

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tui_profiler.messages import (
-    Allocator,
-    Environment,
-    Gpu,
-    MigDevice,
-    PerfCounters,
-    Sample,
-    Traffic,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.messages.hardware import NOT_RECORDED
 from tui_profiler.queries.cost.machine import (
     fragmentation,
@@ -186,24 +177,24 @@ def hardware(session: Session) -> Hardware:
     return Hardware(
         ceilings=ceilings_section(ceilings)
         if ceilings is not None
-        else Unknown("this machine's ceilings were not measured"),
+        else messages.Unknown("this machine's ceilings were not measured"),
         caches=_caches(session.environment),
         sample=_sample(session, sample)
         if sample is not None
-        else Unknown("no sample of the counters has come"),
+        else messages.Unknown("no sample of the counters has come"),
     )
 
 
-def _caches(environment: Environment | None) -> list[ProcessorCache] | Unknown:
+def _caches(environment: messages.Environment | None) -> list[ProcessorCache] | messages.Unknown:
     if environment is None or not environment.caches:
-        return Unknown("the kernel does not describe them")
+        return messages.Unknown("the kernel does not describe them")
     return [
         ProcessorCache(level=one.level, bytes=one.bytes, cores=one.cores, count=one.count)
         for one in environment.caches
     ]
 
 
-def _sample(session: Session, sample: Sample) -> MachineSample:
+def _sample(session: Session, sample: messages.Sample) -> MachineSample:
     return MachineSample(
         core_utilisation=[core.utilisation for core in sample.cores],
         frequency_hz=sample.frequency_hertz,
@@ -218,15 +209,15 @@ def _sample(session: Session, sample: Sample) -> MachineSample:
         traffic=NOT_RECORDED if sample.traffic is None else _traffic(sample.traffic),
         counters=NOT_RECORDED if sample.counters is None else _counters(sample.counters),
         allocators=sample.allocators
-        if isinstance(sample.allocators, Unknown)
+        if isinstance(sample.allocators, messages.Unknown)
         else [_allocator(one) for one in sample.allocators],
         gpus=sample.gpus
-        if isinstance(sample.gpus, Unknown)
+        if isinstance(sample.gpus, messages.Unknown)
         else [_gpu(one) for one in sample.gpus],
     )
 
 
-def _traffic(found: Traffic) -> TrafficSample:
+def _traffic(found: messages.Traffic) -> TrafficSample:
     return TrafficSample(
         disk_read_bytes_per_s=found.disk_read_bytes,
         disk_written_bytes_per_s=found.disk_written_bytes,
@@ -239,7 +230,7 @@ def _traffic(found: Traffic) -> TrafficSample:
     )
 
 
-def _counters(counters: PerfCounters) -> CounterSample:
+def _counters(counters: messages.PerfCounters) -> CounterSample:
     return CounterSample(
         seconds=counters.seconds,
         instructions=counters.instructions,
@@ -255,11 +246,11 @@ def _counters(counters: PerfCounters) -> CounterSample:
     )
 
 
-def _allocator(found: Allocator) -> AllocatorSample:
+def _allocator(found: messages.Allocator) -> AllocatorSample:
     return taken(AllocatorSample, found, fragmentation=fragmentation(found))
 
 
-def _gpu(gpu: Gpu) -> GpuSample:
+def _gpu(gpu: messages.Gpu) -> GpuSample:
     processes = gpu.processes
     return GpuSample(
         name=gpu.name,
@@ -285,11 +276,11 @@ def _gpu(gpu: Gpu) -> GpuSample:
         pcie_width=gpu.pcie_width,
         throttled_by=gpu.throttled_by,
         processes=processes
-        if isinstance(processes, Unknown)
+        if isinstance(processes, messages.Unknown)
         else [taken(ProcessOnGpu, one) for one in processes],
         mig=[_slice(part) for part in gpu.mig],
     )
 
 
-def _slice(part: MigDevice) -> GpuSlice:
+def _slice(part: messages.MigDevice) -> GpuSlice:
     return taken(GpuSlice, part, uuid=part.uuid or None)

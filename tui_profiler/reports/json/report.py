@@ -15,35 +15,16 @@ from typing import Annotated, Literal, TypeAlias, TypedDict
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    NO_FORWARD,
-    Environment,
-    Failed,
-    InputSpec,
-    ModelFacts,
-    RunModel,
-    TraceDone,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.messages.model import Kind, Method
 from tui_profiler.messages.program import Autograd
-from tui_profiler.queries.cost.bound import (
-    BoundKind,
-    bound,
-    bytes_moved,
-    intensity,
-    is_counted,
-    known_bytes,
-    known_flops,
-    known_macs,
-    why_not_counted,
-    why_not_decided,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
 from tui_profiler.queries.cost.totals import dearest_modules, was_run, why_no_times
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
+from tui_profiler.reports import json_values
 from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
 from tui_profiler.reports.json.findings import Findings, findings_section
 from tui_profiler.reports.json.hardware import Hardware
@@ -74,27 +55,11 @@ from tui_profiler.reports.json.parameters import (
     file_section,
     parameters_section,
 )
-from tui_profiler.reports.json_values import (
-    EACH,
-    Above0,
-    Closed,
-    Count,
-    Json,
-    Known,
-    Part,
-    Share,
-    Size,
-    entries,
-    one_line,
-    or_why,
-    plain,
-    taken,
-)
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.data_dependence import Bounded
 
 SCHEMA: Literal["tui-profiler/report/1"] = "tui-profiler/report/1"
-Nothing: TypeAlias = Known[None]
+Nothing: TypeAlias = json_values.Known[None]
 """Null, with its reason."""
 
 _NOTHING_MOVED = "it moves no bytes"
@@ -116,7 +81,7 @@ _OF_A_TREE = (
 )
 
 
-class Machine(Part, frozen=True):
+class Machine(json_values.Part, frozen=True):
     """Versions and machine; null where torch was not needed: a file of parameters."""
 
     python: str
@@ -124,158 +89,158 @@ class Machine(Part, frozen=True):
     torchvision: str | None
     cuda: str | None
     cpu: str
-    cores: Count
-    threads: Count
-    memory_bytes: Count
+    cores: json_values.Count
+    threads: json_values.Count
+    memory_bytes: json_values.Count
 
 
-class Sandboxed(Part, frozen=True):
+class Sandboxed(json_values.Part, frozen=True):
     """What the sandbox denies to the worker.
 
     null where no file was opened without --trust, or there is no sandbox.
     """
 
     kind: str
-    landlock_abi: Count
+    landlock_abi: json_values.Count
     denied: tuple[str, ...]
     lacks: tuple[str, ...]
 
 
-class Input(Closed, frozen=True):
+class Input(json_values.Closed, frozen=True):
     """One input of a forward."""
 
     name: str
-    shape: tuple[Count, ...]
+    shape: tuple[json_values.Count, ...]
     dtype: str
     why: str
     """Where the shape came from."""
 
 
-class Published(Part, frozen=True):
+class Published(json_values.Part, frozen=True):
     """What torchvision publishes of it; null where it does not."""
 
     gmacs: float | None
-    parameters: Count | None
+    parameters: json_values.Count | None
 
 
-class Mode(Closed, frozen=True):
+class Mode(json_values.Closed, frozen=True):
     """Whether the program trains the model or infers with it, as observed."""
 
-    name: Known[ModeName]
+    name: json_values.Known[ModeName]
     """null where it is not known."""
     why: str
     """What it was concluded from, or why it is not known."""
     autograd: list[Autograd]
     """Of the forwards that times speak of; empty where none was observed."""
-    backward_passes: Known[Count]
+    backward_passes: json_values.Known[json_values.Count]
     """Of any model of the program, since it is watched."""
-    backward_passes_reached: Count
+    backward_passes_reached: json_values.Count
     """Of those, passes that computed gradients of this model's parameters."""
-    backward_pass_s: Known[Size]
+    backward_pass_s: json_values.Known[json_values.Size]
     """Median seconds of the last passes."""
 
 
-class ModelOfProgram(Closed, frozen=True):
+class ModelOfProgram(json_values.Closed, frozen=True):
     """A model that the program ran."""
 
     type: str | None
-    index: Above0
+    index: json_values.Above0
     """Among the models of its class, in the order of their first calls."""
     path: str | None
     """The variable through which the script reaches it, such as trainer.model; null where none was
     found."""
-    parameters: Count
-    share: Known[Share]
+    parameters: json_values.Count
+    share: json_values.Known[json_values.Share]
     """Of the time in all models' calls."""
     shown: bool
     """Whether it is the one that is reported."""
 
 
-class TraceAttempt(Part, frozen=True):
+class TraceAttempt(json_values.Part, frozen=True):
     """One way in which the model was traced."""
 
     method: str
-    seconds: Known[Size]
+    seconds: json_values.Known[json_values.Size]
     """What it took."""
     error: str | None
     """null where it succeeded."""
     variant: str | None
     """What tells two ways of one method apart: non-strict, strict."""
-    graphs: Count | None
+    graphs: json_values.Count | None
     """Graphs that the tracer made, those inside of operators included."""
-    graph_breaks: Count | None
+    graph_breaks: json_values.Count | None
     """Places between graphs where the model's own Python must run."""
 
 
-class Tracer(Part, frozen=True):
+class Tracer(json_values.Part, frozen=True):
     """How the layers were found."""
 
     method: Method
     """`parameters`: those of a file, without a forward pass; what only a forward gives is null."""
-    attempts: Annotated[list[TraceAttempt], EACH]
+    attempts: Annotated[list[TraceAttempt], json_values.EACH]
     """In the order tried; the last one gave the layers."""
 
 
-class StageTime(Part, frozen=True):
+class StageTime(json_values.Part, frozen=True):
     """One stage of the worker."""
 
     stage: str
-    seconds: Known[float]
+    seconds: json_values.Known[float]
 
 
-class PhaseCost(Part, frozen=True):
+class PhaseCost(json_values.Part, frozen=True):
     """One of the two forwards of a model that generates tokens."""
 
     phase: Literal["prefill", "decode"]
     """prefill: all tokens at once; decode: the next one, with a cache of those."""
     inputs: list[Input]
-    total_parameters: Count
-    total_parameter_bytes: Count
-    total_macs: Known[Count]
-    total_flops: Known[Count]
-    total_memory: Known[Count]
+    total_parameters: json_values.Count
+    total_parameter_bytes: json_values.Count
+    total_macs: json_values.Known[json_values.Count]
+    total_flops: json_values.Known[json_values.Count]
+    total_memory: json_values.Known[json_values.Count]
     """Bytes moved by all operators: inputs, weights and outputs."""
-    arithmetic_intensity: Known[Size]
+    arithmetic_intensity: json_values.Known[json_values.Size]
     """total_flops / total_memory."""
     peak_memory: PredictedPeak
 
 
-class Coverage(Part, frozen=True):
+class Coverage(json_values.Part, frozen=True):
     """Which operators have a formula."""
 
-    ops: Count
+    ops: json_values.Count
     """Operators dispatched in one forward."""
-    costed: Count
+    costed: json_values.Count
     uncosted: tuple[str, ...]
     """Names of operators without a formula."""
     bounded: tuple[str, ...]
     """Names of operators whose output's size depends on the data: figures are upper bounds."""
 
 
-class RealRun(Part, frozen=True):
+class RealRun(json_values.Part, frozen=True):
     """One real forward on the same inputs, where the totals depend on what is in the data.
 
     null where they do not, or where the model was not run.
     """
 
-    total_macs: Count
-    total_flops: Count
-    total_memory: Count
-    ops: Count
+    total_macs: json_values.Count
+    total_flops: json_values.Count
+    total_memory: json_values.Count
+    ops: json_values.Count
 
 
-class Bottleneck(Part, frozen=True):
+class Bottleneck(json_values.Part, frozen=True):
     """Operators, FLOPs and time of one class."""
 
-    ops: Known[Count]
+    ops: json_values.Known[json_values.Count]
     """Operators in this class, by FLOPs per byte: at most 10 is memory, above it compute."""
-    flops_share: Known[Size]
+    flops_share: json_values.Known[json_values.Size]
     """Share of all FLOPs, likewise."""
-    time_share: Known[Size]
+    time_share: json_values.Known[json_values.Size]
     """Share of a forward's time, of modules against this machine's measured ceilings."""
 
 
-class Bottlenecks(Part, frozen=True):
+class Bottlenecks(json_values.Part, frozen=True):
     """Operators, FLOPs and time by class.
 
     Overhead: of three floors the least time of calling the operators is the largest. Unexplained:
@@ -288,7 +253,7 @@ class Bottlenecks(Part, frozen=True):
     unexplained: Bottleneck
 
 
-class Layer(Part, frozen=True):
+class Layer(json_values.Part, frozen=True):
     """A module or an operator, with all inside."""
 
     name: str
@@ -299,31 +264,31 @@ class Layer(Part, frozen=True):
     kind: Kind
     type: str
     """Class name of a module, overload of an operator."""
-    depth: Count
+    depth: json_values.Count
     """0 for the root; layers are in preorder."""
-    calls: Known[Count]
+    calls: json_values.Known[json_values.Count]
     """Calls in one forward, from this parent."""
-    parameters: Count
+    parameters: json_values.Count
     """Scalars of it and all inside; a shared one counts once."""
-    macs: Known[Count]
+    macs: json_values.Known[json_values.Count]
     """Multiply-accumulates of convolutions, matrix products and attention, of it and all inside."""
-    flops: Known[Count]
+    flops: json_values.Known[json_values.Count]
     """2 x macs plus the arithmetic of everything else; a lower bound where uncosted is above 0."""
-    uncosted: Known[Count]
+    uncosted: json_values.Known[json_values.Count]
     """Operators in it that have no formula."""
     bounded: Bounded | None
     """Whether its work depends on the data: an upper bound, or from a constant in place of a value;
     null where it does not."""
-    memory: Known[Count]
+    memory: json_values.Known[json_values.Count]
     """Bytes: input_bytes + weight_bytes + output_bytes."""
-    input_bytes: Known[Count]
-    weight_bytes: Known[Count]
-    output_bytes: Known[Count]
-    output_shape: Known[tuple[Count, ...]]
+    input_bytes: json_values.Known[json_values.Count]
+    weight_bytes: json_values.Known[json_values.Count]
+    output_bytes: json_values.Known[json_values.Count]
+    output_shape: json_values.Known[tuple[json_values.Count, ...]]
     """Of its first output, every axis."""
-    arithmetic_intensity: Known[Size]
+    arithmetic_intensity: json_values.Known[json_values.Size]
     """FLOPs per byte."""
-    bottleneck: Known[BoundKind]
+    bottleneck: json_values.Known[bound.BoundKind]
     """Measured: the class of most of its time, which is that of its own operators and of all
     modules inside. On paper: by its intensity, at most 10 FLOPs per byte is memory, above it
     compute."""
@@ -332,19 +297,19 @@ class Layer(Part, frozen=True):
     bottleneck_on_paper: str | None
     """Which roof is not good enough or not known, and leaves the class open of some of its time;
     null where none does, and without times."""
-    timing: Known[Timing] | UnsetType = UNSET
-    energy: Known[LayerEnergy] | UnsetType = UNSET
-    measured_memory: Known[LayerMemory] | UnsetType = UNSET
+    timing: json_values.Known[Timing] | UnsetType = UNSET
+    energy: json_values.Known[LayerEnergy] | UnsetType = UNSET
+    measured_memory: json_values.Known[LayerMemory] | UnsetType = UNSET
 
 
-class Remedy(Part, frozen=True):
+class Remedy(json_values.Part, frozen=True):
     """What to try."""
 
     command: str
     result: str
 
 
-class Failure(Part, frozen=True):
+class Failure(json_values.Part, frozen=True):
     """What ended it early; null where nothing did."""
 
     stage: str
@@ -362,7 +327,7 @@ class Failure(Part, frozen=True):
     """The request was wrong (exit code 2), not the model (exit code 1)."""
 
 
-class Report(Part, frozen=True, kw_only=True):
+class Report(json_values.Part, frozen=True, kw_only=True):
     """One model, as `tui-profiler report --format json` prints it on one line.
 
     Times are seconds, sizes bytes, shares 0 to 1. A figure that is not known is null and
@@ -370,8 +335,8 @@ class Report(Part, frozen=True, kw_only=True):
     """
 
     schema: Literal["tui-profiler/report/1"]
-    environment: Known[Machine]
-    sandbox: Known[Sandboxed]
+    environment: json_values.Known[Machine]
+    sandbox: json_values.Known[Sandboxed]
     model: str | None
     """As asked for."""
     type: str | None
@@ -381,7 +346,7 @@ class Report(Part, frozen=True, kw_only=True):
     """`random`, or where the values came from."""
     device: str | None
     training: bool | None
-    batch: Count | None
+    batch: json_values.Count | None
     """Size of the batch axis; null where the inputs have none."""
     inputs: list[Input] | None
     published: Published | None
@@ -391,71 +356,71 @@ class Report(Part, frozen=True, kw_only=True):
     torch_child_processes: list[int]
     """Process ids of a script's child processes that loaded torch (the first 64, without DataLoader
     workers). They were not profiled."""
-    models: Annotated[list[ModelOfProgram], EACH]
+    models: Annotated[list[ModelOfProgram], json_values.EACH]
     """Every model that the program ran, the reported one first, with its share of the time in all
     models' calls."""
     file: File | None
     """null where the model is not a file."""
     tracer: Tracer
-    stages: Annotated[list[StageTime], EACH]
+    stages: Annotated[list[StageTime], json_values.EACH]
     """From the command to here."""
-    total_parameters: Count
-    total_parameter_bytes: Count
-    total_macs: Known[Count]
-    total_flops: Known[Count]
-    total_memory: Known[Count]
+    total_parameters: json_values.Count
+    total_parameter_bytes: json_values.Count
+    total_macs: json_values.Known[json_values.Count]
+    total_flops: json_values.Known[json_values.Count]
+    total_memory: json_values.Known[json_values.Count]
     """Bytes moved by all operators: inputs, weights and outputs."""
-    arithmetic_intensity: Known[Size]
+    arithmetic_intensity: json_values.Known[json_values.Size]
     """total_flops / total_memory."""
     peak_memory: PredictedPeak
-    measured_memory: Known[MeasuredMemory]
-    phases: Annotated[list[PhaseCost], entries("phase={phase}")]
+    measured_memory: json_values.Known[MeasuredMemory]
+    phases: Annotated[list[PhaseCost], json_values.entries("phase={phase}")]
     """The two forwards of a model that generates tokens; empty for any other. The figures of the
     whole report are those of prefill."""
-    coverage: Known[Coverage]
-    real_run: Known[RealRun]
+    coverage: json_values.Known[Coverage]
+    real_run: json_values.Known[RealRun]
     architecture: Architecture
-    breakdown: Known[list[OperatorType]]
-    layer_types: Known[list[LayerType]]
+    breakdown: json_values.Known[list[OperatorType]]
+    layer_types: json_values.Known[list[LayerType]]
     """Layers by class, most FLOPs first."""
-    intensity_bands: Known[list[IntensityBand]]
+    intensity_bands: json_values.Known[list[IntensityBand]]
     """Operators by FLOPs per byte."""
-    bottlenecks: Known[Bottlenecks]
-    layers: Annotated[list[Layer], EACH]
+    bottlenecks: json_values.Known[Bottlenecks]
+    layers: Annotated[list[Layer], json_values.EACH]
     """In preorder; with --top only the most expensive modules, most first."""
-    latency: Known[Latency]
-    throughput: Known[Throughput]
-    overhead: Known[Overhead]
-    hardware: Known[Hardware]
-    energy: Known[Energy]
+    latency: json_values.Known[Latency]
+    throughput: json_values.Known[Throughput]
+    overhead: json_values.Known[Overhead]
+    hardware: json_values.Known[Hardware]
+    energy: json_values.Known[Energy]
     findings: Findings | UnsetType = UNSET
-    parameters: Known[ParameterValues]
+    parameters: json_values.Known[ParameterValues]
     failure: Failure | None
     unavailable: dict[str, str]
     """Reasons by path, such as `energy`; `layers[].timing` speaks of every layer in which it is
     null, `layers[kind=op].timing` of every operator."""
 
 
-class FailedReport(Part, frozen=True):
+class FailedReport(json_values.Part, frozen=True):
     """A model that failed before its tree was whole: the same keys, and every figure is null."""
 
     schema: Literal["tui-profiler/report/1"]
-    environment: Known[Machine]
-    sandbox: Known[Sandboxed]
+    environment: json_values.Known[Machine]
+    sandbox: json_values.Known[Sandboxed]
     model: str
     """As asked for."""
-    type: Known[str]
-    source: Known[str]
-    weights: Known[str]
-    device: Known[str]
-    training: Known[bool]
+    type: json_values.Known[str]
+    source: json_values.Known[str]
+    weights: json_values.Known[str]
+    device: json_values.Known[str]
+    training: json_values.Known[bool]
     mode: Nothing
-    batch: Known[Count]
-    inputs: Known[list[Input]]
-    published: Known[Published]
+    batch: json_values.Known[json_values.Count]
+    inputs: json_values.Known[list[Input]]
+    published: json_values.Known[Published]
     file: File | None
     tracer: Nothing
-    stages: Annotated[list[StageTime], EACH]
+    stages: Annotated[list[StageTime], json_values.EACH]
     total_parameters: Nothing
     total_parameter_bytes: Nothing
     total_macs: Nothing
@@ -502,10 +467,10 @@ class _Totals(TypedDict):
 
     total_parameters: int
     total_parameter_bytes: int
-    total_macs: int | Unknown
-    total_flops: int | Unknown
-    total_memory: int | Unknown
-    arithmetic_intensity: float | Unknown
+    total_macs: int | messages.Unknown
+    total_flops: int | messages.Unknown
+    total_memory: int | messages.Unknown
+    arithmetic_intensity: float | messages.Unknown
 
 
 def json_report(session: Session, *, top: int | None = None, advises: bool = False) -> str:
@@ -516,12 +481,14 @@ def json_report(session: Session, *, top: int | None = None, advises: bool = Fal
         top: Only the layers that cost most by themselves: by time, else by FLOPs.
         advises: With findings as well.
     """
-    return one_line(as_json(session, top=top, advises=advises))
+    return json_values.one_line(as_json(session, top=top, advises=advises))
 
 
-def as_json(session: Session, *, top: int | None = None, advises: bool = False) -> dict[str, Json]:
+def as_json(
+    session: Session, *, top: int | None = None, advises: bool = False
+) -> dict[str, json_values.Json]:
     """Return the same as plain values; arguments and errors as of ``report_of``."""
-    return plain(report_of(session, top=top, advises=advises))
+    return json_values.plain(report_of(session, top=top, advises=advises))
 
 
 def report_of(session: Session, *, top: int | None = None, advises: bool = False) -> Report:
@@ -540,7 +507,7 @@ def report_of(session: Session, *, top: int | None = None, advises: bool = False
     without_decode = session.no_decode
     report = Report(
         schema=SCHEMA,
-        environment=Unknown(_why_no_environment(tree))
+        environment=messages.Unknown(_why_no_environment(tree))
         if environment is None
         else _machine(environment),
         sandbox=_sandbox(session),
@@ -571,7 +538,7 @@ def report_of(session: Session, *, top: int | None = None, advises: bool = False
     return report if tree.has_forward else _without_forward(report)
 
 
-def json_failed(name: str, session: Session, failed: Failed) -> str:
+def json_failed(name: str, session: Session, failed: messages.Failed) -> str:
     """Return the line of a model without a tree, without a line end.
 
     Args:
@@ -579,7 +546,7 @@ def json_failed(name: str, session: Session, failed: Failed) -> str:
         session: As it was left.
         failed: Why there is no tree.
     """
-    why = Unknown(f"{failed.stage} failed")
+    why = messages.Unknown(f"{failed.stage} failed")
     model, environment = session.model, session.environment
     report = FailedReport(
         schema=SCHEMA,
@@ -593,7 +560,7 @@ def json_failed(name: str, session: Session, failed: Failed) -> str:
         unavailable={},
         **dict.fromkeys(_OF_A_TREE, why),
     )
-    return one_line(plain(report))
+    return json_values.one_line(json_values.plain(report))
 
 
 def _why_no_environment(tree: Tree) -> str:
@@ -603,20 +570,22 @@ def _why_no_environment(tree: Tree) -> str:
     return "torch was not imported: the parameters were read without it"
 
 
-def _machine(found: Environment) -> Machine:
-    return taken(Machine, found, torchvision=found.torchvision or None, cuda=found.cuda or None)
+def _machine(found: messages.Environment) -> Machine:
+    return json_values.taken(
+        Machine, found, torchvision=found.torchvision or None, cuda=found.cuda or None
+    )
 
 
-def _sandbox(session: Session) -> Sandboxed | Unknown:
+def _sandbox(session: Session) -> Sandboxed | messages.Unknown:
     hello = session.hello
     if hello is None or hello.sandbox is None:
         why = hello.why_no_sandbox if hello is not None else ""
-        return Unknown(why or "no file was opened without --trust")
+        return messages.Unknown(why or "no file was opened without --trust")
     found = hello.sandbox
-    return taken(Sandboxed, found)
+    return json_values.taken(Sandboxed, found)
 
 
-def _named(model: ModelFacts) -> _Named:
+def _named(model: messages.ModelFacts) -> _Named:
     return {
         "type": model.type,
         "source": model.source,
@@ -634,12 +603,12 @@ def _mode(session: Session) -> Mode:
     found, seen = mode(session), session.mode
     unseen = why_no_times(session) or "no forward was observed"
     return Mode(
-        name=found.name or Unknown(found.why),
+        name=found.name or messages.Unknown(found.why),
         why=found.why,
         autograd=sorted({one.autograd for one in shown_settings(session)}),
-        backward_passes=or_why(seen.passes if seen is not None else None, unseen),
+        backward_passes=json_values.or_why(seen.passes if seen is not None else None, unseen),
         backward_passes_reached=seen.reached if seen is not None else 0,
-        backward_pass_s=or_why(seen.pass_seconds if seen is not None else None, unseen),
+        backward_pass_s=json_values.or_why(seen.pass_seconds if seen is not None else None, unseen),
     )
 
 
@@ -647,22 +616,22 @@ def _models(session: Session) -> list[ModelOfProgram]:
     """Return every model that the program ran, this one first, with its share of their time."""
     tree, own = session.tree, session.model
     parameters = tree.costs[0].parameters if tree is not None and len(tree) else 0
-    alone = RunModel(own.type if own is not None else "", 1, "", parameters, 1.0)
+    alone = messages.RunModel(own.type if own is not None else "", 1, "", parameters, 1.0)
     return [
         ModelOfProgram(
             type=one.type or None,
             index=one.index,
             path=one.path or None,
             parameters=one.parameters,
-            share=or_why(one.share, "no complete step was timed"),
+            share=json_values.or_why(one.share, "no complete step was timed"),
             shown=at == 0,
         )
         for at, one in enumerate(run_models(session) or (alone,))
     ]
 
 
-def _inputs(inputs: tuple[InputSpec, ...]) -> list[Input]:
-    return [taken(Input, part) for part in inputs]
+def _inputs(inputs: tuple[messages.InputSpec, ...]) -> list[Input]:
+    return [json_values.taken(Input, part) for part in inputs]
 
 
 def _stages(session: Session) -> list[StageTime]:
@@ -672,12 +641,16 @@ def _stages(session: Session) -> list[StageTime]:
     ]
 
 
-def _told(session: Session, seconds: float | None) -> float | Unknown:
+def _told(session: Session, seconds: float | None) -> float | messages.Unknown:
     """Return how long something of ours took; unmeasured reports of two runs are equal."""
-    return or_why(seconds, "it was not finished") if was_run(session) else Unknown(_OF_A_RUN)
+    return (
+        json_values.or_why(seconds, "it was not finished")
+        if was_run(session)
+        else messages.Unknown(_OF_A_RUN)
+    )
 
 
-def _tracer(session: Session, tree: Tree, done: TraceDone) -> Tracer:
+def _tracer(session: Session, tree: Tree, done: messages.TraceDone) -> Tracer:
     return Tracer(
         method=tree.method,
         attempts=[
@@ -709,19 +682,19 @@ def _phases(session: Session) -> list[PhaseCost]:
 
 
 def _totals(tree: Tree) -> _Totals:
-    cost, why = tree.costs[0], why_not_counted(tree)
-    no_ratio = _NOTHING_MOVED if is_counted(cost) else why
+    cost, why = tree.costs[0], bound.why_not_counted(tree)
+    no_ratio = _NOTHING_MOVED if bound.is_counted(cost) else why
     return {
         "total_parameters": cost.parameters,
         "total_parameter_bytes": cost.parameter_bytes,
-        "total_macs": or_why(known_macs(cost), why),
-        "total_flops": or_why(known_flops(cost), why),
-        "total_memory": or_why(known_bytes(cost), why),
-        "arithmetic_intensity": or_why(intensity(cost), no_ratio),
+        "total_macs": json_values.or_why(bound.known_macs(cost), why),
+        "total_flops": json_values.or_why(bound.known_flops(cost), why),
+        "total_memory": json_values.or_why(bound.known_bytes(cost), why),
+        "arithmetic_intensity": json_values.or_why(bound.intensity(cost), no_ratio),
     }
 
 
-def _coverage(tree: Tree, done: TraceDone) -> Coverage:
+def _coverage(tree: Tree, done: messages.TraceDone) -> Coverage:
     cost = tree.costs[0]
     return Coverage(
         ops=cost.ops,
@@ -731,17 +704,20 @@ def _coverage(tree: Tree, done: TraceDone) -> Coverage:
     )
 
 
-def _real_run(session: Session, done: TraceDone) -> RealRun | Unknown:
+def _real_run(session: Session, done: messages.TraceDone) -> RealRun | messages.Unknown:
     """Return what one real forward cost, where the totals depend on the data."""
     if not done.bounded:
-        return Unknown("not needed: the totals are the same in every run")
+        return messages.Unknown("not needed: the totals are the same in every run")
     if session.real is None:
-        return Unknown(why_no_times(session) or "not run")
+        return messages.Unknown(why_no_times(session) or "not run")
     cost = session.real.cost
     if cost is None:
-        return Unknown(session.real.why)
+        return messages.Unknown(session.real.why)
     return RealRun(
-        total_macs=cost.macs, total_flops=cost.flops, total_memory=bytes_moved(cost), ops=cost.ops
+        total_macs=cost.macs,
+        total_flops=cost.flops,
+        total_memory=bound.bytes_moved(cost),
+        ops=cost.ops,
     )
 
 
@@ -749,8 +725,8 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     shares = bound_shares(session)
     by_time = "operators are assigned to this class by their times only: see time_share"
     tree = session.tree
-    is_known = tree is None or not len(tree) or is_counted(tree.costs[0])
-    unseen = "" if tree is None or is_known else why_not_counted(tree)
+    is_known = tree is None or not len(tree) or bound.is_counted(tree.costs[0])
+    unseen = "" if tree is None or is_known else bound.why_not_counted(tree)
     not_timed = (
         why_times_do_not_fit(session) or why_no_times(session) or "the roofline is not calibrated"
     )
@@ -758,9 +734,9 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     def of(share: BoundShare) -> Bottleneck:
         no_flops = by_time if share.ops is None else "no operator has FLOPs"
         return Bottleneck(
-            ops=or_why(None if unseen else share.ops, unseen or by_time),
-            flops_share=or_why(share.flops_share, unseen or no_flops),
-            time_share=or_why(share.time_share, not_timed),
+            ops=json_values.or_why(None if unseen else share.ops, unseen or by_time),
+            flops_share=json_values.or_why(share.flops_share, unseen or no_flops),
+            time_share=json_values.or_why(share.time_share, not_timed),
         )
 
     return Bottlenecks(
@@ -779,15 +755,15 @@ def _layers(session: Session, tree: Tree, top: int | None) -> list[Layer]:
     layers = (_layer(session, tree, index, runs=runs) for index in chosen)
     if tree.has_forward:
         return list(layers)
-    without = dict.fromkeys(_OF_LAYER_IN_FORWARD, Unknown(NO_FORWARD))
+    without = dict.fromkeys(_OF_LAYER_IN_FORWARD, messages.Unknown(messages.NO_FORWARD))
     return [replace(layer, **without) for layer in layers]
 
 
 def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
     node, cost = tree.nodes[index], tree.costs[index]
-    found = bound(session, index)
-    why = why_not_counted(tree)
-    no_ratio = _NOTHING_MOVED if is_counted(cost) else why
+    found = bound.bound(session, index)
+    why = bound.why_not_counted(tree)
+    no_ratio = _NOTHING_MOVED if bound.is_counted(cost) else why
     return Layer(
         name=node.name,
         path=node.path,
@@ -796,19 +772,21 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         depth=tree.depths[index],
         calls=node.calls,
         parameters=cost.parameters,
-        macs=or_why(known_macs(cost), why),
-        flops=or_why(known_flops(cost), why),
+        macs=json_values.or_why(bound.known_macs(cost), why),
+        flops=json_values.or_why(bound.known_flops(cost), why),
         uncosted=cost.uncosted,
         bounded=tree.bounded.get(index),
-        memory=or_why(known_bytes(cost), why),
+        memory=json_values.or_why(bound.known_bytes(cost), why),
         input_bytes=cost.input_bytes,
         weight_bytes=cost.weight_bytes,
         output_bytes=cost.output_bytes,
-        output_shape=node.outputs[0].shape if node.outputs else Unknown("it returned no tensor"),
-        arithmetic_intensity=or_why(intensity(cost), no_ratio),
-        bottleneck=Unknown(no_class(session, index)) if found is None else found.kind,
+        output_shape=node.outputs[0].shape
+        if node.outputs
+        else messages.Unknown("it returned no tensor"),
+        arithmetic_intensity=json_values.or_why(bound.intensity(cost), no_ratio),
+        bottleneck=messages.Unknown(no_class(session, index)) if found is None else found.kind,
         bottleneck_measured=found is not None and found.measured,
-        bottleneck_on_paper=why_not_decided(session, index) or None,
+        bottleneck_on_paper=bound.why_not_decided(session, index) or None,
         timing=timing(session, index) if runs else UNSET,
         energy=layer_energy(session, index) if runs else UNSET,
         measured_memory=layer_memory(session, index) if runs else UNSET,
@@ -816,7 +794,7 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
 
 
 def _without_times(reason: str) -> Measured:
-    why = Unknown(reason)
+    why = messages.Unknown(reason)
     return {
         "latency": why,
         "throughput": why,
@@ -828,10 +806,10 @@ def _without_times(reason: str) -> Measured:
 
 def _without_forward(report: Report) -> Report:
     """Return the report with a reason in place of what only a forward pass gives."""
-    return replace(report, **dict.fromkeys(_IN_FORWARD, Unknown(NO_FORWARD)))
+    return replace(report, **dict.fromkeys(_IN_FORWARD, messages.Unknown(messages.NO_FORWARD)))
 
 
-def _failure(failure: Failed) -> Failure:
+def _failure(failure: messages.Failed) -> Failure:
     return Failure(
         stage=failure.stage,
         what=failure.what,

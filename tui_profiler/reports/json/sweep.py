@@ -26,19 +26,8 @@ from tui_profiler.queries.scaling import (
     scalings,
 )
 from tui_profiler.queries.sweep import AxisName, Result, State, Sweep, Value, Visit, results
+from tui_profiler.reports import json_values
 from tui_profiler.reports.csv.nodes import as_text
-from tui_profiler.reports.json_values import (
-    TOLD_ABOVE,
-    Above0,
-    Closed,
-    Count,
-    Known,
-    Size,
-    one_line,
-    one_of,
-    plain,
-    taken,
-)
 
 SCHEMA: Literal["tui-profiler/sweep/1"] = "tui-profiler/sweep/1"
 
@@ -48,7 +37,7 @@ _CSV_COLUMNS = (
 )
 
 
-class SweepMachine(Closed, frozen=True):
+class SweepMachine(json_values.Closed, frozen=True):
     """Versions and machine."""
 
     python: str
@@ -56,81 +45,81 @@ class SweepMachine(Closed, frozen=True):
     torchvision: str | None
     cuda: str | None
     cpu: str
-    cores: Above0
-    threads: Above0
+    cores: json_values.Above0
+    threads: json_values.Above0
     """Of the first worker; where threads are an axis, the points say theirs."""
-    memory_bytes: Above0
+    memory_bytes: json_values.Above0
 
 
-class SweptAxis(Closed, frozen=True):
+class SweptAxis(json_values.Closed, frozen=True):
     """What is varied."""
 
     name: AxisName
     values: Annotated[tuple[Value, ...], Meta(min_length=1)]
 
 
-class PointFailure(Closed, frozen=True, rename={"try_": "try"}):
+class PointFailure(json_values.Closed, frozen=True, rename={"try_": "try"}):
     """Why there is no figure."""
 
     what: str
     try_: str | None
 
 
-class PointLatency(Closed, frozen=True):
+class PointLatency(json_values.Closed, frozen=True):
     """Seconds of a forward."""
 
-    p50_s: Known[Size]
+    p50_s: json_values.Known[json_values.Size]
     """Median of its rounds' medians of a forward."""
-    p95_s: Known[Size]
+    p95_s: json_values.Known[json_values.Size]
     """Median of its rounds' 95th percentiles; null of fewer than 20 forwards."""
-    low_s: Known[Size]
+    low_s: json_values.Known[json_values.Size]
     """Least median of a round."""
-    high_s: Known[Size]
+    high_s: json_values.Known[json_values.Size]
     """Largest median of a round."""
-    forwards: Count
+    forwards: json_values.Count
 
 
-class PointThroughput(Closed, frozen=True):
+class PointThroughput(json_values.Closed, frozen=True):
     """Items per second."""
 
-    per_s: Known[Size]
+    per_s: json_values.Known[json_values.Size]
     """Forwards times batch."""
 
 
-class PointMemory(Closed, frozen=True):
+class PointMemory(json_values.Closed, frozen=True):
     """Bytes."""
 
-    paper_bytes: Known[Size]
+    paper_bytes: json_values.Known[json_values.Size]
     """Predicted peak of one forward."""
     paper_is_least: bool
     """A part of the peak is not known: it is at least that."""
-    allocator_bytes: Known[Size]
+    allocator_bytes: json_values.Known[json_values.Size]
     """Peak of torch's allocator on the model's device; the CPU's counts nothing."""
-    process_bytes: Known[Size]
+    process_bytes: json_values.Known[json_values.Size]
     """Most resident memory of the worker, torch included."""
 
 
-class PointEnergy(Closed, frozen=True):
+class PointEnergy(json_values.Closed, frozen=True):
     """Energy of one forward."""
 
-    joules: Known[Size]
+    joules: json_values.Known[json_values.Size]
     """Of one forward."""
-    joules_per_item: Known[Size]
+    joules_per_item: json_values.Known[json_values.Size]
 
 
-class PointVisit(Closed, frozen=True):
+class PointVisit(json_values.Closed, frozen=True):
     """One run of a point."""
 
-    round: Count
-    p50_s: Size | None
-    p95_s: Size | None
-    per_s: Size | None
-    forwards: Count
-    took_s: Size
+    round: json_values.Count
+    p50_s: json_values.Size | None
+    p95_s: json_values.Size | None
+    per_s: json_values.Size | None
+    forwards: json_values.Count
+    took_s: json_values.Size
     """Start, import and load included."""
 
 
-class SweepPoint(Closed, frozen=True):
+class SweepPoint(json_values.Closed, frozen=True):
     """The model at one setting of every axis."""
 
     settings: dict[AxisName, Value]
@@ -144,13 +133,13 @@ class SweepPoint(Closed, frozen=True):
     visits: list[PointVisit]
 
 
-class GrowthSlope(Closed, frozen=True):
+class GrowthSlope(json_values.Closed, frozen=True):
     """How a figure grows with a setting."""
 
     exponent: float
     """Slope of the line through (ln setting, ln figure): 0 flat, 1 linear, 2 quadratic, -1
     inverse."""
-    spread: Size | None
+    spread: json_values.Size | None
     """Half of the 95 % interval; null where it is exact, as on paper."""
     word: str
     first: float
@@ -160,13 +149,13 @@ class GrowthSlope(Closed, frozen=True):
     points: Annotated[int, Meta(ge=2)]
 
 
-class NodeGrowth(Closed, frozen=True):
+class NodeGrowth(json_values.Closed, frozen=True):
     """How a node grows."""
 
     path: str
     kind: Kind
     type: str
-    seconds: Size | None
+    seconds: json_values.Size | None
     """Of one forward at the highest setting."""
     time: GrowthSlope | None
     flops: GrowthSlope | None
@@ -175,31 +164,31 @@ class NodeGrowth(Closed, frozen=True):
     """Why there is no slope: time, flops or bytes to a reason."""
 
 
-class AxisScaling(Closed, frozen=True):
+class AxisScaling(json_values.Closed, frozen=True):
     """How every node grows along one axis."""
 
-    axis: Annotated[str, one_of("batch", "sequence", "threads")]
+    axis: Annotated[str, json_values.one_of("batch", "sequence", "threads")]
     at: dict[AxisName, Value]
     """Axis to value, of the others."""
-    highest: Above0
+    highest: json_values.Above0
     nodes: list[NodeGrowth]
 
 
-class SweepKnee(Closed, frozen=True):
+class SweepKnee(json_values.Closed, frozen=True):
     """The batch beyond which throughput grows little."""
 
     at: dict[AxisName, Value]
     """Axis to value, of the others."""
-    batch: Above0
-    gain: Size
+    batch: json_values.Above0
+    gain: json_values.Size
     """Items/s over those of the smallest batch."""
-    cost: Size
+    cost: json_values.Size
     """Latency over that of the smallest batch."""
     is_first: bool
     is_last: bool
 
 
-class SweepReport(Closed, frozen=True):
+class SweepReport(json_values.Closed, frozen=True):
     """One model at many settings, as `tui-profiler sweep --format json` prints it on one line.
 
     Times are seconds, sizes bytes. A figure that is not known is null and `unavailable` says why,
@@ -207,15 +196,15 @@ class SweepReport(Closed, frozen=True):
     """
 
     schema: Literal["tui-profiler/sweep/1"]
-    environment: Known[SweepMachine]
+    environment: json_values.Known[SweepMachine]
     model: str
     type: str | None
     source: str | None
     weights: str | None
     device: str | None
     axes: Annotated[list[SweptAxis], Meta(min_length=1)]
-    rounds: Above0
-    seconds: Size
+    rounds: json_values.Above0
+    seconds: json_values.Size
     """Of running warmed up for each point, all rounds together; 0 where it is on paper only."""
     interrupted: bool
     points: list[SweepPoint]
@@ -255,7 +244,7 @@ def sweep_json(sweep: Sweep) -> str:
             if one.state in ("failed", "not reached")
         },
     )
-    return one_line(plain(report))
+    return json_values.one_line(json_values.plain(report))
 
 
 def sweep_csv(sweep: Sweep) -> str:
@@ -289,7 +278,7 @@ def _digits(value: Figure) -> str:
 
 
 def _machine(found: Environment) -> SweepMachine:
-    return taken(
+    return json_values.taken(
         SweepMachine, found, torchvision=found.torchvision or None, cuda=found.cuda or None
     )
 
@@ -298,7 +287,7 @@ def _point(sweep: Sweep, one: Result) -> SweepPoint:
     has_figures = one.state in ("measured", "on paper")
 
     def figure(value: Figure) -> Figure:
-        return value if has_figures else TOLD_ABOVE
+        return value if has_figures else json_values.TOLD_ABOVE
 
     return SweepPoint(
         settings={
@@ -368,8 +357,8 @@ def _growth(node: Growth) -> NodeGrowth:
 def _slope(slope: Slope | Unknown) -> GrowthSlope | None:
     if isinstance(slope, Unknown):
         return None
-    return taken(GrowthSlope, slope)
+    return json_values.taken(GrowthSlope, slope)
 
 
 def _knee(knee: Knee) -> SweepKnee:
-    return taken(SweepKnee, knee, at=dict(knee.at))
+    return json_values.taken(SweepKnee, knee, at=dict(knee.at))

@@ -17,36 +17,26 @@ from tui_profiler.findings.verdict import Word, measured, verdict
 from tui_profiler.messages import TrialResult, TrialSide, Unknown
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialKind, TrialOutcome
-from tui_profiler.reports.json_values import (
-    Above0,
-    Closed,
-    Count,
-    Known,
-    Size,
-    one_line,
-    or_why,
-    plain,
-    taken,
-)
+from tui_profiler.reports import json_values
 from tui_profiler.session import Session
 
 SCHEMA: Literal["tui-profiler/try/1"] = "tui-profiler/try/1"
 
 
-class TryMachine(Closed, frozen=True):
+class TryMachine(json_values.Closed, frozen=True):
     """Versions and machine."""
 
     python: str
     torch: str
     cpu: str
-    cores: Above0
-    threads: Above0
+    cores: json_values.Above0
+    threads: json_values.Above0
 
 
-class Prediction(Closed, frozen=True):
+class Prediction(json_values.Closed, frozen=True):
     """What the findings predict of the change."""
 
-    speedup: Known[Annotated[float, Meta(gt=0)]]
+    speedup: json_values.Known[Annotated[float, Meta(gt=0)]]
     """Times as fast."""
     is_bound: bool
     """It is the most that there is to gain."""
@@ -55,40 +45,40 @@ class Prediction(Closed, frozen=True):
     title: str
 
 
-class Interval(Closed, frozen=True):
+class Interval(json_values.Closed, frozen=True):
     """Contains the true median with at least 95 % probability."""
 
-    low: Known[float]
-    high: Known[float]
+    low: json_values.Known[float]
+    high: json_values.Known[float]
 
 
-class TrialError(Closed, frozen=True):
+class TrialError(json_values.Closed, frozen=True):
     """How far the outputs are apart."""
 
-    largest: Known[float]
-    relative: Known[float]
+    largest: json_values.Known[float]
+    relative: json_values.Known[float]
     """Euclidean norm of the differences over that of the values."""
-    values: Count
-    others_differ: Count
+    values: json_values.Count
+    others_differ: json_values.Count
     """Of values that are not floating numbers."""
-    again: Known[float]
+    again: json_values.Known[float]
     """Relative difference of the model as it is from itself."""
 
 
-class TriedSide(Closed, frozen=True):
+class TriedSide(json_values.Closed, frozen=True):
     """The model as it is, or changed."""
 
     seconds: Annotated[float, Meta(gt=0)]
     """Median of one call."""
-    items: Above0
+    items: json_values.Above0
     """In one call: how many times the batch of the model as it is."""
-    peak_bytes: Known[float]
+    peak_bytes: json_values.Known[float]
     """The most that one call had allocated at once."""
-    weight_bytes: Known[float]
+    weight_bytes: json_values.Known[float]
     """Parameters and buffers."""
 
 
-class Trial(Closed, frozen=True):
+class Trial(json_values.Closed, frozen=True):
     """One change that was tried."""
 
     kind: TrialKind
@@ -99,24 +89,24 @@ class Trial(Closed, frozen=True):
     """Why there is no figure, or no interval."""
     detail: str
     """What was changed."""
-    seconds: Size
+    seconds: json_values.Size
     """That the trial took, all in all."""
     phase: Phase
-    predicted: Known[Prediction]
+    predicted: json_values.Known[Prediction]
     verdict: Word | None
     """What the trial says of the prediction; null where there is none of either."""
-    speedup: Known[float]
+    speedup: json_values.Known[float]
     """Time of an item without the change over that with it: the median of the pairs."""
     interval: Interval
-    pairs: Count
-    change_s: Size
+    pairs: json_values.Count
+    change_s: json_values.Size
     """Seconds once, before it runs at its speed."""
-    error: Known[TrialError]
-    baseline: Known[TriedSide]
-    changed: Known[TriedSide]
+    error: json_values.Known[TrialError]
+    baseline: json_values.Known[TriedSide]
+    changed: json_values.Known[TriedSide]
 
 
-class TryReport(Closed, frozen=True):
+class TryReport(json_values.Closed, frozen=True):
     """One model, as `tui-profiler try --format json` prints it on one line.
 
     What was predicted of changes beside what was measured. Times are seconds, sizes bytes. A figure
@@ -129,7 +119,7 @@ class TryReport(Closed, frozen=True):
     type: str | None
     weights: str | None
     device: str | None
-    batch: Above0 | None
+    batch: json_values.Above0 | None
     trials: list[Trial]
     unavailable: dict[str, str]
     """Path to the reason."""
@@ -150,14 +140,14 @@ def trials_json(session: Session) -> str:
         trials=[_trial(one, session, found.get(one.kind)) for one in session.trials],
         unavailable={},
     )
-    return one_line(plain(report))
+    return json_values.one_line(json_values.plain(report))
 
 
 def _machine(session: Session) -> TryMachine | None:
     found = session.environment
     if found is None:
         return None
-    return taken(TryMachine, found)
+    return json_values.taken(TryMachine, found)
 
 
 def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Trial:
@@ -178,8 +168,10 @@ def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Tr
         if finding is None
         else _prediction(finding),
         verdict=None if finding is None or saved is None else verdict(finding.gain, saved),
-        speedup=or_why(result.speedup, why),
-        interval=Interval(low=or_why(result.low, why), high=or_why(result.high, why)),
+        speedup=json_values.or_why(result.speedup, why),
+        interval=Interval(
+            low=json_values.or_why(result.low, why), high=json_values.or_why(result.high, why)
+        ),
         pairs=result.pairs,
         change_s=result.change_seconds,
         error=_error(result),
@@ -196,17 +188,17 @@ def _prediction(finding: Finding) -> Prediction:
         speedup = share
     elif gain.of == "time":
         speedup = 1 / (1 - share) if share < 1 else Unknown("all of the time would be saved")
-    return taken(Prediction, gain, speedup=speedup, title=finding.title)
+    return json_values.taken(Prediction, gain, speedup=speedup, title=finding.title)
 
 
 def _error(result: TrialResult) -> TrialError | Unknown:
     error = result.error
     if error is None:
         return Unknown(result.why_no_error or result.why or "nothing was measured")
-    return taken(TrialError, error)
+    return json_values.taken(TrialError, error)
 
 
 def _side(side: TrialSide | None, why: str) -> TriedSide | Unknown:
     if side is None:
         return Unknown(why or "nothing was measured")
-    return taken(TriedSide, side)
+    return json_values.taken(TriedSide, side)

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from tui_profiler.messages import (
-    Environment,
-    ModelFacts,
-    SecondOpinion,
-    Unknown,
-    verification,
-)
+from tui_profiler import messages
 from tui_profiler.messages.verification import Counter
 from tui_profiler.queries.cost.verification import (
     Against,
@@ -27,18 +21,8 @@ from tui_profiler.queries.cost.verification import (
     peak_bytes_of,
     verify_verdict,
 )
+from tui_profiler.reports import json_values
 from tui_profiler.reports.json.report import Input
-from tui_profiler.reports.json_values import (
-    Closed,
-    Count,
-    Known,
-    Size,
-    entries,
-    one_line,
-    or_why,
-    plain,
-    taken,
-)
 from tui_profiler.session import Tree
 
 SCHEMA: Literal["tui-profiler/verify/1"] = "tui-profiler/verify/1"
@@ -46,81 +30,81 @@ SCHEMA: Literal["tui-profiler/verify/1"] = "tui-profiler/verify/1"
 _NONE_PUBLISHED = "torchvision publishes none for this model and input"
 
 
-class VerifyMachine(Closed, frozen=True):
+class VerifyMachine(json_values.Closed, frozen=True):
     """Versions and machine."""
 
     python: str
     torch: str
     torchvision: str | None
     cpu: str
-    threads: Count
+    threads: json_values.Count
 
 
-class Ours(Closed, frozen=True):
+class Ours(json_values.Closed, frozen=True):
     """What this program counts."""
 
-    parameters: Count
-    macs: Count
+    parameters: json_values.Count
+    macs: json_values.Count
     """Multiply-accumulates of one forward."""
-    flops: Count
+    flops: json_values.Count
     """2 for each multiply-accumulate, and the arithmetic of everything else that has a formula."""
-    peak_bytes: Known[Size]
+    peak_bytes: json_values.Known[json_values.Size]
     """Predicted peak of one forward: parameters, buffers, activations and workspace, as far as each
     is known."""
     uncosted: tuple[str, ...]
     """Operators without a formula: above them, flops is a lower bound."""
     bounded: tuple[str, ...]
     """Operators whose output depends on the data: our figures are then bounds."""
-    seconds: Size | None
+    seconds: json_values.Size | None
     """What tracing took."""
 
 
-class PublishedFigures(Closed, frozen=True):
+class PublishedFigures(json_values.Closed, frozen=True):
     """What torchvision publishes."""
 
-    gmacs: Known[Size]
+    gmacs: json_values.Known[json_values.Size]
     """Billions of multiply-accumulates of one item."""
-    parameters: Known[Count]
+    parameters: json_values.Known[json_values.Count]
 
 
-class CountedMacs(Closed, frozen=True):
+class CountedMacs(json_values.Closed, frozen=True):
     """One kind of operator."""
 
     name: str
-    calls: Count | None
-    macs: Count
+    calls: json_values.Count | None
+    macs: json_values.Count
 
 
-class CountedOthers(Closed, frozen=True):
+class CountedOthers(json_values.Closed, frozen=True):
     """One kind of operator whose count is not of multiply-accumulates."""
 
     name: str
-    calls: Count | None
-    count: Count
+    calls: json_values.Count | None
+    count: json_values.Count
 
 
-class SkippedOperator(Closed, frozen=True):
+class SkippedOperator(json_values.Closed, frozen=True):
     """One kind of operator that counts 0."""
 
     name: str
-    calls: Count | None
+    calls: json_values.Count | None
 
 
-class CounterResult(Closed, frozen=True):
+class CounterResult(json_values.Closed, frozen=True):
     """What another counter says."""
 
     counter: Counter
     version: str | None
-    seconds: Size
+    seconds: json_values.Size
     """What counting took, loading the model apart."""
     error: str | None
     """What it raised, in one line; its figures are then null."""
-    parameters: Known[Count]
-    macs: Known[Count]
+    parameters: json_values.Known[json_values.Count]
+    macs: json_values.Known[json_values.Count]
     """Multiply-accumulates: what it counts, converted."""
-    flops: Known[Count]
+    flops: json_values.Known[json_values.Count]
     """As it counts them, 2 for each multiply-accumulate."""
-    peak_bytes: Known[Count]
+    peak_bytes: json_values.Known[json_values.Count]
     operators: list[CountedMacs]
     """What its multiply-accumulates are made of."""
     not_macs: list[CountedOthers]
@@ -129,14 +113,14 @@ class CounterResult(Closed, frozen=True):
     """Operators that it counts 0 for."""
 
 
-class LeftOut(Closed, frozen=True):
+class LeftOut(json_values.Closed, frozen=True):
     """Operators that are taken from ours before comparing."""
 
     name: str
-    macs: Count
+    macs: json_values.Count
 
 
-class CheckResult(Closed, frozen=True):
+class CheckResult(json_values.Closed, frozen=True):
     """One figure of ours against one of another's."""
 
     against: Against
@@ -144,8 +128,8 @@ class CheckResult(Closed, frozen=True):
     tolerance: str
     """What must hold, in words."""
     verdict: Verdict
-    ours: Count | None
-    theirs: Size | None
+    ours: json_values.Count | None
+    theirs: json_values.Size | None
     left_out: list[LeftOut]
     """Operators that it counts 0 for and we do not, with what we count: taken from ours before
     comparing."""
@@ -153,7 +137,7 @@ class CheckResult(Closed, frozen=True):
     """How far they are apart, or why nothing could be compared."""
 
 
-class VerifyReport(Closed, frozen=True):
+class VerifyReport(json_values.Closed, frozen=True):
     """One model, as `tui-profiler verify --format json` prints it on one line.
 
     Our figures beside those of other counters. Times are seconds, sizes bytes. A figure that is not
@@ -166,12 +150,12 @@ class VerifyReport(Closed, frozen=True):
     type: str | None
     source: str | None
     device: str | None
-    batch: Count | None
+    batch: json_values.Count | None
     """Size of the batch axis; null where the inputs have none."""
     inputs: list[Input] | None
     ours: Ours
     published: PublishedFigures
-    counters: Annotated[list[CounterResult], entries("{counter}")]
+    counters: Annotated[list[CounterResult], json_values.entries("{counter}")]
     checks: list[CheckResult]
     verdict: Verdict
     """fails where one check does, not compared where none could be made; the exit codes are 0, 3
@@ -197,7 +181,9 @@ def verification_json(made: Verification) -> str:
         source=model.source if model is not None else None,
         device=model.device if model is not None else None,
         batch=model.batch if model is not None else None,
-        inputs=[taken(Input, part) for part in model.inputs] if model is not None else None,
+        inputs=[json_values.taken(Input, part) for part in model.inputs]
+        if model is not None
+        else None,
         ours=_ours(tree),
         published=_published(model),
         counters=[_opinion(opinion) for opinion in made.opinions],
@@ -205,13 +191,13 @@ def verification_json(made: Verification) -> str:
         verdict=verify_verdict(made),
         unavailable={},
     )
-    return one_line(plain(report))
+    return json_values.one_line(json_values.plain(report))
 
 
-def _machine(found: Environment | None) -> VerifyMachine | None:
+def _machine(found: messages.Environment | None) -> VerifyMachine | None:
     if found is None:
         return None
-    return taken(VerifyMachine, found, torchvision=found.torchvision or None)
+    return json_values.taken(VerifyMachine, found, torchvision=found.torchvision or None)
 
 
 def _ours(tree: Tree) -> Ours:
@@ -220,24 +206,29 @@ def _ours(tree: Tree) -> Ours:
         parameters=cost.parameters,
         macs=cost.macs,
         flops=cost.flops,
-        peak_bytes=or_why(peak_bytes_of(tree), "nothing was predicted"),
+        peak_bytes=json_values.or_why(peak_bytes_of(tree), "nothing was predicted"),
         uncosted=done.uncosted if done is not None else (),
         bounded=done.bounded if done is not None else (),
         seconds=sum(attempt.seconds for attempt in done.attempts) if done is not None else None,
     )
 
 
-def _published(model: ModelFacts | None) -> PublishedFigures:
+def _published(model: messages.ModelFacts | None) -> PublishedFigures:
     gmacs = None if model is None else model.published_gmacs
     parameters = None if model is None else model.published_parameters
     return PublishedFigures(
-        gmacs=or_why(gmacs, _NONE_PUBLISHED), parameters=or_why(parameters, _NONE_PUBLISHED)
+        gmacs=json_values.or_why(gmacs, _NONE_PUBLISHED),
+        parameters=json_values.or_why(parameters, _NONE_PUBLISHED),
     )
 
 
-def _opinion(opinion: SecondOpinion) -> CounterResult:
-    def figure(value: verification.Count) -> verification.Count:
-        return Unknown(opinion.error or value.reason) if isinstance(value, Unknown) else value
+def _opinion(opinion: messages.SecondOpinion) -> CounterResult:
+    def figure(value: messages.verification.Count) -> messages.verification.Count:
+        return (
+            messages.Unknown(opinion.error or value.reason)
+            if isinstance(value, messages.Unknown)
+            else value
+        )
 
     return CounterResult(
         counter=opinion.counter,
@@ -261,7 +252,7 @@ def _opinion(opinion: SecondOpinion) -> CounterResult:
 
 
 def _check(check: Check) -> CheckResult:
-    return taken(
+    return json_values.taken(
         CheckResult,
         check,
         left_out=[LeftOut(name=part.name, macs=part.macs) for part in check.left_out],

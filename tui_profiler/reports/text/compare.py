@@ -9,22 +9,8 @@ from __future__ import annotations
 from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import known
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode
-from tui_profiler.queries.compare.comparison import (
-    UNITS,
-    Comparison,
-    FigureName,
-    TotalRow,
-    Unit,
-    Worst,
-    change_counts,
-    default_figure,
-    different_settings,
-    node_of,
-    total_rows,
-    why_no_times,
-    worst,
-)
 from tui_profiler.queries.compare.figure_text import (
     MARKS,
     difference_text,
@@ -46,7 +32,7 @@ TOP = 12
 NAME_CELLS = 18
 FIGURE_CELLS = 12
 RATIO_CELLS = 8
-_BY: dict[FigureName, str] = {
+_BY: dict[comparison.FigureName, str] = {
     "seconds": "time per forward",
     "flops": "FLOP",
     "macs": "MAC",
@@ -59,7 +45,7 @@ APART = "measured at different times: variation of the machine is not part of th
 
 
 def compare_table(
-    compared: Comparison, *, columns: int, top: int | None = None, in_turns: bool = False
+    compared: comparison.Comparison, *, columns: int, top: int | None = None, in_turns: bool = False
 ) -> tuple[str, ...]:
     """Return a comparison as lines.
 
@@ -80,7 +66,7 @@ def compare_table(
     return tuple(in_cells(line, cells) for line in lines)
 
 
-def _sides(compared: Comparison) -> list[str]:
+def _sides(compared: comparison.Comparison) -> list[str]:
     return [f"{which}  {_named(side)}" for which, side in (("A", compared.a), ("B", compared.b))]
 
 
@@ -90,8 +76,8 @@ def _named(side: Side) -> str:
     return "  ".join([safe(side.label), *said])
 
 
-def _settings(compared: Comparison, cells: int) -> list[str]:
-    rows = different_settings(compared)
+def _settings(compared: comparison.Comparison, cells: int) -> list[str]:
+    rows = comparison.different_settings(compared)
     if not rows:
         return []
     room = max((cells - 2 - NAME_CELLS - 3) // 2, 8)
@@ -102,11 +88,11 @@ def _settings(compared: Comparison, cells: int) -> list[str]:
     return lines
 
 
-def _totals(compared: Comparison, in_turns: bool) -> list[str]:
-    rows = total_rows(compared)
+def _totals(compared: comparison.Comparison, in_turns: bool) -> list[str]:
+    rows = comparison.total_rows(compared)
     if not rows:
         return ["", compared.why_no_alignment]
-    why = why_no_times(compared)
+    why = comparison.why_no_times(compared)
     lines = ["", _head("one forward", "A", "B", "B − A", "B / A")]
     lines += [_total(row) for row in rows if row.is_measured]
     lines += [_total(row) for row in rows if not row.is_measured]
@@ -119,7 +105,7 @@ def _head(title: str, *names: str) -> str:
     return f"{title:<{NAME_CELLS + 2}}" + _figures(*names)
 
 
-def _total(row: TotalRow) -> str:
+def _total(row: comparison.TotalRow) -> str:
     return f"  {row.words:<{NAME_CELLS}}" + _figures(*total_texts(row))
 
 
@@ -129,20 +115,20 @@ def _figures(a: str, b: str, difference: str, ratio: str) -> str:
     return found + " " * max(RATIO_CELLS - width(ratio), 1) + ratio
 
 
-def _modules(compared: Comparison) -> list[str]:
+def _modules(compared: comparison.Comparison) -> list[str]:
     if compared.alignment is None:
         return ["", compared.why_no_alignment]
-    counted = change_counts(compared)
+    counted = comparison.change_counts(compared)
     said = [f"{thousands(counted[change])} {change}" for change in CHANGE_NAMES if counted[change]]
     return ["", heading("modules", ", ".join(said))]
 
 
-def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
+def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
     alignment = compared.alignment
     if alignment is None:
         return []
-    name = default_figure(compared)
-    found = worst(compared, name, top)
+    name = comparison.default_figure(compared)
+    found = comparison.worst(compared, name, top)
     if not found:
         return [f"  no module differs in {_BY[name]}"]
     room = cells - 2 - 2 * FIGURE_CELLS - FIGURE_CELLS - 1 - RATIO_CELLS - 2
@@ -157,17 +143,17 @@ def _worst(compared: Comparison, cells: int, top: int) -> list[str]:
     for one in found:
         row = alignment.nodes[one.index]
         path = fit(middle(_path(compared, row, one), room - 1), room)
-        texts = _times(one, column) if column is not None else _counts(one, UNITS[name])
+        texts = _times(one, column) if column is not None else _counts(one, comparison.UNITS[name])
         lines.append(f"  {MARKS[row.change]} {path}" + _figures(*texts, ratio_text(one.pair)))
     doubtful = [f"  {NOT_RANKED}"] * any(one.pair.doubt for one in found)
     return [*lines, "", "  " + _legend(), *doubtful]
 
 
-def _most(one: Worst) -> float:
+def _most(one: comparison.Worst) -> float:
     return max(known(one.pair.a) or 0.0, known(one.pair.b) or 0.0)
 
 
-def _times(one: Worst, column: TimeColumn) -> tuple[str, str, str]:
+def _times(one: comparison.Worst, column: TimeColumn) -> tuple[str, str, str]:
     """Return A, B and their difference in one unit, with as many decimals all the way down."""
     a, b = (known(figure) for figure in (one.pair.a, one.pair.b))
     return (
@@ -177,23 +163,23 @@ def _times(one: Worst, column: TimeColumn) -> tuple[str, str, str]:
     )
 
 
-def _counts(one: Worst, unit: Unit) -> tuple[str, str, str]:
+def _counts(one: comparison.Worst, unit: comparison.Unit) -> tuple[str, str, str]:
     difference = difference_text(one.difference, unit, mark_of(one.pair))
     return value_text(one.pair.a, unit), value_text(one.pair.b, unit), difference
 
 
-def _path(compared: Comparison, row: AlignedNode, one: Worst) -> str:
+def _path(compared: comparison.Comparison, row: AlignedNode, one: comparison.Worst) -> str:
     whole = ", all of it" if one.is_whole and _holds(compared, one.index) else ""
     said = what_changed(compared, row)
     return path_text(compared, row) + whole + (f"  {said}" if said else "")
 
 
-def _holds(compared: Comparison, index: int) -> bool:
+def _holds(compared: comparison.Comparison, index: int) -> bool:
     """Tell whether there are modules inside."""
     alignment = compared.alignment
     assert alignment is not None
     below = (alignment.nodes[child] for child in alignment.children(index))
-    return any(node_of(compared, child).kind == "module" for child in below)
+    return any(comparison.node_of(compared, child).kind == "module" for child in below)
 
 
 def _legend() -> str:

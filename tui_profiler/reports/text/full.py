@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    energy,
-    quantity,
-    rough_energy,
-    shape,
-    size,
-    thousands,
-    three_digits,
-)
+from tui_profiler.figures import units
 from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
@@ -90,25 +81,34 @@ def energy_section(session: Session, tree: Tree) -> Section:
         )
     paper = energy_on_paper(session, 0)
     if isinstance(paper, PaperEnergy):
-        on_paper = f"~{rough_energy(paper.low)} to ~{rough_energy(paper.high)}, by {paper.source}"
+        between = f"~{units.rough_energy(paper.low)} to ~{units.rough_energy(paper.high)}"
+        on_paper = f"{between}, by {paper.source}"
     else:
-        on_paper = figure_text.figure(paper, energy)
-    rows = (("measured", figure_text.figure(found, energy)), ("on paper", on_paper))
+        on_paper = figure_text.figure(paper, units.energy)
+    rows = (("measured", figure_text.figure(found, units.energy)), ("on paper", on_paper))
     return Section("energy", "estimated from published coefficients", (figure_text.facts(*rows),))
 
 
 def _measured(found: ForwardEnergy) -> list[tuple[str, str]]:
     how = "counted" if found.source == "counter" else "by the integral of power"
-    over = f"{three_digits(found.seconds)} s and {three_digits(found.forwards)} forwards"
+    over = (
+        f"{units.three_digits(found.seconds)} s and {units.three_digits(found.forwards)} forwards"
+    )
     return [
-        ("a forward", f"{energy(found.joules)}, {how} over {over}"),
+        ("a forward", f"{units.energy(found.joules)}, {how} over {over}"),
         ("counter", found.name),
-        ("power", f"{three_digits(found.watts)} W while it runs"),
-        ("idle machine", figure_text.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
-        ("above idle", figure_text.figure(found.above_idle_joules, lambda v: energy(max(v, 0.0)))),
+        ("power", f"{units.three_digits(found.watts)} W while it runs"),
+        (
+            "idle machine",
+            figure_text.figure(found.idle_watts, lambda v: f"{units.three_digits(v)} W"),
+        ),
+        (
+            "above idle",
+            figure_text.figure(found.above_idle_joules, lambda v: units.energy(max(v, 0.0))),
+        ),
         (
             "work per joule",
-            figure_text.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP")),
+            figure_text.figure(found.flops_per_joule, lambda v: units.quantity(v, "FLOP")),
         ),
         ("CO₂", figure_text.figure(found.grams, lambda v: f"{v:.3g} g {found.grid}")),
     ]
@@ -131,23 +131,30 @@ def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
     least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
     at = tree.nodes[peak.at].path if 0 <= peak.at < len(tree) else ""
     steps = tree.memory
-    in_view = f"{thousands(peak.tensors - peak.sized - peak.skipped)} in memory that was there"
-    covered = f"{thousands(peak.tensors)} tensors: {thousands(peak.sized)} allocated, {in_view}"
+    in_view = (
+        f"{units.thousands(peak.tensors - peak.sized - peak.skipped)} in memory that was there"
+    )
+    allocated = f"{units.thousands(peak.sized)} allocated"
+    covered = f"{units.thousands(peak.tensors)} tensors: {allocated}, {in_view}"
     return [
-        ("peak", f"{least}{size(known_peak_bytes(peak))}"),
+        ("peak", f"{least}{units.size(known_peak_bytes(peak))}"),
         ("at", at),
-        ("parameters", figure_text.figure(peak.parameters, size)),
-        ("buffers", figure_text.figure(peak.buffers, size)),
-        ("activations", figure_text.figure(peak.activations, size)),
-        ("workspace", figure_text.figure(peak.workspace, size)),
-        ("kv cache", "" if peak.kv_cache is None else figure_text.figure(peak.kv_cache, size)),
-        ("covers", f"{covered}, {thousands(peak.skipped)} skipped"),
+        ("parameters", figure_text.figure(peak.parameters, units.size)),
+        ("buffers", figure_text.figure(peak.buffers, units.size)),
+        ("activations", figure_text.figure(peak.activations, units.size)),
+        ("workspace", figure_text.figure(peak.workspace, units.size)),
+        (
+            "kv cache",
+            "" if peak.kv_cache is None else figure_text.figure(peak.kv_cache, units.size),
+        ),
+        ("covers", f"{covered}, {units.thousands(peak.skipped)} skipped"),
         ("over the forward", _over(min(steps.live), max(steps.live)) if steps else ""),
     ]
 
 
 def _over(least: int, most: int) -> str:
-    return f"{size(least)} to {size(most)} in tensors after an operator, weights not counted"
+    between = f"{units.size(least)} to {units.size(most)}"
+    return f"{between} in tensors after an operator, weights not counted"
 
 
 def _alive(tree: Tree, peak: PeakMemory) -> Grid:
@@ -157,10 +164,10 @@ def _alive(tree: Tree, peak: PeakMemory) -> Grid:
         made = tree.nodes[node] if 0 <= node < len(tree) else None
         outputs = made.outputs if made is not None else ()
         name = "the inputs" if made is None else made.path
-        kind = UNAVAILABLE if made is None else made.name
-        held = shape(outputs[0].shape) if outputs else UNAVAILABLE
+        kind = units.UNAVAILABLE if made is None else made.name
+        held = units.shape(outputs[0].shape) if outputs else units.UNAVAILABLE
         part = figure_text.percent(taken / whole if whole else None)
-        rows.append((name, kind, held, size(taken), part))
+        rows.append((name, kind, held, units.size(taken), part))
     columns = (
         *(names("alive at the peak, made by"), names("operator"), names("shape")),
         *figures("bytes", "% peak"),

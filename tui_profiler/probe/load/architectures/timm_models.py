@@ -19,19 +19,13 @@ from typing import Any
 import torch
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.common.downloads import (
     DownloadError,
     download_of,
     fetched,
     offline,
     timm_weights,
-)
-from tui_profiler.probe.load.common.errors import (
-    in_words,
-    model_failed,
-    nearest,
-    reason,
-    wrong_request,
 )
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
@@ -112,15 +106,15 @@ def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
     names = timm_names()
     if name not in names:
         folded = name.casefold().replace("-", "_")
-        likely = [folded] if folded in names else nearest(name, names)
-        raise wrong_request(
+        likely = [folded] if folded in names else errors.nearest(name, names)
+        raise errors.wrong_request(
             f'timm has no architecture "{name}"',
             *((f"tui-profiler {PREFIX}{near}", "a name like it") for near in likely),
             (f"tui-profiler models '{PREFIX}*'", "lists the names there are"),
         )
     positional, keywords = parse_arguments(spec.arguments)
     if positional or any(key in _RESERVED for key in keywords):
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{spec.model} takes keywords only, and its weights through --weights",
             ("--args '{\"num_classes\": 10}'", "an object of keywords"),
         )
@@ -145,7 +139,7 @@ def _fetch(timm: Any, wanted: _Architecture, spec: LoadSpec) -> None:
         fetched(download)
     except DownloadError as error:
         plain = wanted.name.partition(".")[0]
-        raise model_failed(
+        raise errors.model_failed(
             f"the weights of {wanted.name} cannot be had as safetensors: {error};"
             f" {plain} has {_tags(timm, plain)}",
             (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
@@ -160,25 +154,25 @@ def _build(timm: Any, wanted: _Architecture) -> torch.nn.Module:
     except Exception as error:
         plain = wanted.name.partition(".")[0]
         if wanted.is_pretrained:
-            raise model_failed(
-                f"the weights of {wanted.name} cannot be had: {reason(error)};"
+            raise errors.model_failed(
+                f"the weights of {wanted.name} cannot be had: {errors.reason(error)};"
                 f" {plain} has {_tags(timm, plain)}",
                 (f"tui-profiler {PREFIX}{plain}", "random weights, no download"),
                 error=error,
             ) from error
         asked = " with these --args" if wanted.keywords else ""
-        raise wrong_request(
-            f"{wanted.name} cannot be built{asked}: {reason(error)}",
+        raise errors.wrong_request(
+            f"{wanted.name} cannot be built{asked}: {errors.reason(error)}",
             (f"tui-profiler {PREFIX}{plain}", "without --args" if asked else "without the tag"),
         ) from error
     if not isinstance(model, torch.nn.Module):
-        raise model_failed(f"timm gave a {type(model).__name__} for {wanted.name}")
+        raise errors.model_failed(f"timm gave a {type(model).__name__} for {wanted.name}")
     return model
 
 
 def _tags(timm: Any, plain: str) -> str:
     tags = [full.partition(".")[2] for full in timm.list_pretrained(plain)]
-    return in_words(tags) or "none"
+    return errors.in_words(tags) or "none"
 
 
 def _sketch(make: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:

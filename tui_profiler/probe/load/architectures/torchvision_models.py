@@ -25,19 +25,12 @@ from torchvision.models import WeightsEnum
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.common.downloads import (
     DownloadError,
     download_of,
     fetched,
     file_of_entry,
-)
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    nearest,
-    reason,
-    wrong_request,
 )
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, seeded, without_random_values
@@ -173,22 +166,22 @@ def build(
             warnings.simplefilter("ignore")
             model = builder(weights=entry, progress=False, **{**own, **keywords})
     except UnpicklingError as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"the weights of {name} in the cache cannot be read without running code:"
-            f" {reason(error)}",
+            f" {errors.reason(error)}",
             (f"tui-profiler {name}", "random weights, no download"),
             error=error,
         ) from error
     except (TypeError, ValueError, KeyError, AssertionError, OSError, RuntimeError) as error:
         if keywords:
-            raise wrong_request(
-                f"{name} cannot be built with these --args: {reason(error)}",
+            raise errors.wrong_request(
+                f"{name} cannot be built with these --args: {errors.reason(error)}",
                 (f"tui-profiler {name}", "without --args"),
             ) from error
         if entry is None:
             raise
-        raise model_failed(
-            f"the weights {entry.name} of {name} cannot be had: {reason(error)}",
+        raise errors.model_failed(
+            f"the weights {entry.name} of {name} cannot be had: {errors.reason(error)}",
             (f"tui-profiler {name}", "random weights, no download"),
             error=error,
         ) from error
@@ -299,14 +292,14 @@ def _checked_name(spec: LoadSpec) -> str:
     raise _unknown(name)
 
 
-def _unknown(name: str) -> LoadError:
+def _unknown(name: str) -> errors.LoadError:
     demos = [PREFIX + demo for demo in demo_names()]
-    likely = nearest(name, (*architecture_names(), *demos))
+    likely = errors.nearest(name, (*architecture_names(), *demos))
     likely += [PREFIX + demo for demo in demo_names() if demo == name.casefold()]
     remedies = [(f"tui-profiler {near}", "a name like it") for near in dict.fromkeys(likely)]
     if "." in name and all(part.isidentifier() for part in name.split(".")):
         remedies.append((f"tui-profiler {name}:build", "takes build from that Python module"))
-    return wrong_request(
+    return errors.wrong_request(
         f'no model is named "{name}"',
         *remedies,
         ("tui-profiler models", "lists the names there are"),
@@ -317,7 +310,7 @@ def _keywords(arguments: str, name: str) -> dict[str, object]:
     positional, keywords = parse_arguments(arguments)
     reserved = [key for key in ("weights", "progress") if key in keywords]
     if positional or reserved:
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{name} takes keywords only, and its weights through --weights",
             ("--args '{\"num_classes\": 10}'", "an object of keywords"),
         )
@@ -348,11 +341,11 @@ def _entry(text: str, name: str) -> WeightsEnum:
         if entry.name == wanted:
             found: WeightsEnum = entry
             return found
-    raise wrong_request(
-        f'{name} has no weights "{text}"; it has {in_words(names)}',
+    raise errors.wrong_request(
+        f'{name} has no weights "{text}"; it has {errors.in_words(names)}',
         *(
             (f"--weights {near}", "downloads them, once")
-            for near in nearest(text, names) or names[:1]
+            for near in errors.nearest(text, names) or names[:1]
         ),
     )
 
@@ -369,7 +362,7 @@ def _fetch(entry: WeightsEnum, spec: LoadSpec) -> None:
     try:
         fetched(download)
     except DownloadError as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"the weights {entry.name} of {download.name} cannot be had: {error}",
             (f"tui-profiler {download.name}", "random weights, no download"),
             error=error,

@@ -8,13 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    reason,
-    wrong_request,
-)
+from tui_profiler.probe.load.common import errors
 
 _SAMPLES = {"int": 1, "float": 0.5, "str": "", "bool": True}
 
@@ -30,7 +24,7 @@ def parse_arguments(text: str) -> tuple[tuple[object, ...], dict[str, object]]:
     try:
         value: object = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise wrong_request(
+        raise errors.wrong_request(
             f"--args is not JSON: {error}",
             ("--args '{\"width\": 64}'", "passes width=64"),
             ("--args '[64]'", "passes 64 as the first argument"),
@@ -39,7 +33,7 @@ def parse_arguments(text: str) -> tuple[tuple[object, ...], dict[str, object]]:
         return (), value
     if isinstance(value, list):
         return tuple(value), {}
-    raise wrong_request(
+    raise errors.wrong_request(
         "--args must be an object (keywords) or an array (positional)",
         (f"--args '[{text.strip()}]'", "passes it as the first argument"),
     )
@@ -59,13 +53,13 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
     args, kwargs = parse_arguments(arguments)
     if isinstance(made_by, torch.nn.Module):
         if args or kwargs:
-            raise wrong_request(
+            raise errors.wrong_request(
                 f"{shown} is a model already, and has no --args",
                 (f"tui-profiler {shown}", "without --args"),
             )
         return made_by
     if not callable(made_by):
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{shown} is of type {type(made_by).__name__}: not a module, a module class or a"
             " function that returns one",
             (f"tui-profiler {shown.rpartition(':')[0] or shown}", "lists what else is there"),
@@ -74,7 +68,7 @@ def model_from(made_by: object, arguments: str, shown: str) -> torch.nn.Module:
     try:
         model = made_by(*args, **kwargs)
     except (Exception, SystemExit) as error:
-        raise model_failed(f"{shown} raised {reason(error)}", error=error) from error
+        raise errors.model_failed(f"{shown} raised {errors.reason(error)}", error=error) from error
     if not isinstance(model, torch.nn.Module):
         raise _no_module(made_by, model, shown)
     return model
@@ -115,7 +109,7 @@ def _check_arguments(
             and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
         sample = json.dumps({parameter.name: _sample(parameter) for parameter in wanted})
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{shown}{_brief(signature)} cannot be called with these arguments: {error}",
             (f"--args '{sample}'", "passes what it needs")
             if wanted
@@ -125,7 +119,7 @@ def _check_arguments(
 
 
 def _brief(signature: inspect.Signature) -> str:
-    return f"({in_words(list(signature.parameters), 8)})"
+    return f"({errors.in_words(list(signature.parameters), 8)})"
 
 
 def _sample(parameter: inspect.Parameter) -> object:
@@ -135,7 +129,7 @@ def _sample(parameter: inspect.Parameter) -> object:
     return _SAMPLES.get(name, 1)
 
 
-def _no_module(made_by: object, returned: object, shown: str) -> LoadError:
+def _no_module(made_by: object, returned: object, shown: str) -> errors.LoadError:
     name = type(returned).__name__
     article = "an" if name[:1].lower() in "aeiou" else "a"
     kind = "None" if returned is None else f"{article} {name}"
@@ -146,6 +140,6 @@ def _no_module(made_by: object, returned: object, shown: str) -> LoadError:
         isinstance(part, torch.nn.Module) for part in returned
     ):
         likely = "the model is inside; return it alone"
-    return model_failed(
+    return errors.model_failed(
         f"{shown} returned {kind}, not a torch.nn.Module", at=defined_at(made_by), likely=likely
     )

@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.common.errors import (
-    in_words,
-    model_failed,
-    nearest,
-    reason,
-    wrong_request,
-)
+from tui_profiler.probe.load.common import errors
 
 _DTYPES = {
     name: dtype
@@ -42,7 +36,9 @@ def settings_of(spec: LoadSpec) -> Settings:
         LoadError: One of them cannot be had here.
     """
     if spec.batch is not None and spec.batch < 1:
-        raise wrong_request(f"a batch of {spec.batch} holds nothing", ("--batch 1", "one item"))
+        raise errors.wrong_request(
+            f"a batch of {spec.batch} holds nothing", ("--batch 1", "one item")
+        )
     return Settings(_device(spec.device), _model_dtype(spec.dtype), spec.batch)
 
 
@@ -55,7 +51,7 @@ def set_threads(count: int | None) -> None:
     if count is None:
         return
     if count < 1:
-        raise wrong_request(f"{count} threads cannot compute", ("--threads 1", "one thread"))
+        raise errors.wrong_request(f"{count} threads cannot compute", ("--threads 1", "one thread"))
     torch.set_num_threads(count)
 
 
@@ -71,15 +67,16 @@ def place(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
         model.eval()
         return model.to(device=settings.device, dtype=settings.dtype)
     except RecursionError as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"its modules are nested deeper than Python's limit of {sys.getrecursionlimit()} calls",
             ("sys.setrecursionlimit(100_000)", "in the file that builds it"),
         ) from error
     except (RuntimeError, TypeError, NotImplementedError) as error:
         parts = [str(settings.device), str(settings.dtype or "").removeprefix("torch.")]
         remedies = [("--device cpu", "runs on the processor")] if parts[0] != "cpu" else []
-        raise model_failed(
-            f"the model cannot be put on {' in '.join(filter(None, parts))}: {reason(error)}",
+        where = " in ".join(filter(None, parts))
+        raise errors.model_failed(
+            f"the model cannot be put on {where}: {errors.reason(error)}",
             *remedies,
             error=error,
         ) from error
@@ -106,17 +103,19 @@ def dtype_named(name: str) -> torch.dtype:
     try:
         return _DTYPES[name]
     except KeyError:
-        likely = nearest(name, _DTYPES) or ["float32", "int64"]
-        raise wrong_request(f'torch has no dtype "{name}"; near it: {in_words(likely)}') from None
+        likely = errors.nearest(name, _DTYPES) or ["float32", "int64"]
+        raise errors.wrong_request(
+            f'torch has no dtype "{name}"; near it: {errors.in_words(likely)}'
+        ) from None
 
 
 def _model_dtype(name: str) -> torch.dtype | None:
     if not name:
         return None
     if name not in _MODEL_DTYPES:
-        likely = (nearest(name, _MODEL_DTYPES) or ["float32"])[0]
-        raise wrong_request(
-            f'a model cannot run in "{name}": {in_words(_MODEL_DTYPES)} are possible',
+        likely = (errors.nearest(name, _MODEL_DTYPES) or ["float32"])[0]
+        raise errors.wrong_request(
+            f'a model cannot run in "{name}": {errors.in_words(_MODEL_DTYPES)} are possible',
             (f"--dtype {likely}", "casts parameters and floating inputs"),
         )
     return _DTYPES[name]
@@ -128,7 +127,7 @@ def _device(name: str) -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda", "meta"):
-        raise wrong_request(
+        raise errors.wrong_request(
             f'"{name}" is not a device that can be profiled: cpu, cuda, cuda:N or meta',
             ("--device cpu", "runs on the processor"),
         )
@@ -137,13 +136,13 @@ def _device(name: str) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
         why = "this torch is built without CUDA" if torch.version.cuda is None else ""
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{name} was asked for, but torch sees no CUDA device here",
             ("--device cpu", "runs on the processor"),
             why=why,
         )
     if (device.index or 0) >= count:
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{name} was asked for, but torch sees {count} CUDA device{'s' * (count > 1)} here",
             ("--device cuda:0", "runs on the first"),
         )

@@ -19,13 +19,7 @@ from msgspec.structs import replace
 
 from tui_profiler.archive import ArchiveError, Found, look, verify
 from tui_profiler.messages import FileFacts, FileProblem, LoadSpec
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    nearest,
-    wrong_request,
-)
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.process.wire_names import writable
 
 _SUFFIXES = (".pt", ".pth", ".pt2", ".safetensors", ".bin", ".ckpt", ".pkl", ".pickle", ".tar")
@@ -85,23 +79,25 @@ def looked_into(spec: LoadSpec) -> Found:
     except ArchiveError as error:
         place = f" ({error.where})" if error.where else ""
         what = f"{spec.model} cannot be read: {error.what}{place}"
-        raise model_failed(what, _another()) from error
+        raise errors.model_failed(what, _another()) from error
     if found.kind == "unknown":
-        raise model_failed(f"{spec.model} is not a known model format: {_FORMATS}", _another())
+        raise errors.model_failed(
+            f"{spec.model} is not a known model format: {_FORMATS}", _another()
+        )
     return found
 
 
-def refusal(found: Found, spec: LoadSpec) -> LoadError | None:
+def refusal(found: Found, spec: LoadSpec) -> errors.LoadError | None:
     """Return the error for what cannot be opened, or not without trust; None where it can."""
     shown = spec.model
     if found.kind == "hugging-face-directory" and found.content == "nothing":
         what = f"{shown} is a Hugging Face folder without weights"
-        return model_failed(what, (f"tui-profiler hf:{shown}", "builds it from its config"))
+        return errors.model_failed(what, (f"tui-profiler hf:{shown}", "builds it from its config"))
     if found.content in ("parameters", "program"):
         return None
     if found.content == "nothing":
         because = f": {found.problems[0].what}" if found.problems else ""
-        return model_failed(f"{shown} has no weights{because}", _another())
+        return errors.model_failed(f"{shown} has no weights{because}", _another())
     return None if spec.trust else _untrusted(found, shown)
 
 
@@ -132,9 +128,9 @@ def checked(found: Found, is_over: Callable[[], bool] = lambda: False) -> Found:
 def imports(found: Found) -> str:
     """Say what loading a file imports, what can run commands first."""
     names = worst_first(found) or list(found.globals)
-    dangerous = in_words(found.dangerous_globals, _MOST_NAMED)
+    dangerous = errors.in_words(found.dangerous_globals, _MOST_NAMED)
     warning = f" ({dangerous} can run commands: no model needs that)" if dangerous else ""
-    return f"it imports {in_words(names, _MOST_NAMED)}{warning}"
+    return f"it imports {errors.in_words(names, _MOST_NAMED)}{warning}"
 
 
 def worst_first(found: Found) -> list[str]:
@@ -146,11 +142,11 @@ def worst_first(found: Found) -> list[str]:
     return sorted(found.untrusted_globals, key=order)
 
 
-def damaged(found: Found, shown: str) -> LoadError:
+def damaged(found: Found, shown: str) -> errors.LoadError:
     """Return the error for a file whose checksums failed: torch would load wrong values."""
     problem = found.problems[-1]
     place = f" ({problem.where})" if problem.where else ""
-    return model_failed(
+    return errors.model_failed(
         f"{shown} is damaged, its bytes are not those that were written{place}",
         (f"cp or download {shown} again", "compare its size with the original's"),
     )
@@ -161,13 +157,13 @@ def path_of(spec: LoadSpec) -> Path:
     return _path(spec)
 
 
-def _untrusted(found: Found, shown: str) -> LoadError:
+def _untrusted(found: Found, shown: str) -> errors.LoadError:
     kind = {
         "module": "is a pickled module",
         "other": "contains objects other than weights",
     }[found.content]
     said = f": {imports(found)}" if found.globals else ""
-    return model_failed(
+    return errors.model_failed(
         f"{shown} {kind}, and loading it runs code{said}",
         (f"tui-profiler {shown} --trust", "if you trust who made it"),
     )
@@ -187,25 +183,27 @@ def _check_readable(path: Path, shown: str) -> None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         if path.is_symlink():
-            raise model_failed(f"{shown} is a broken link", _another()) from None
+            raise errors.model_failed(f"{shown} is a broken link", _another()) from None
         raise _missing(path, shown) from None
     except OSError as error:
-        raise model_failed(f"{shown} cannot be read: {error.strerror}", _another()) from error
+        raise errors.model_failed(
+            f"{shown} cannot be read: {error.strerror}", _another()
+        ) from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         what = _OTHERS.get(stat.S_IFMT(mode), "no ordinary file")
-        raise model_failed(f"{shown} is {what}: a model is a file or a folder", _another())
+        raise errors.model_failed(f"{shown} is {what}: a model is a file or a folder", _another())
     if stat.S_ISREG(mode) and not path.stat().st_size:
-        raise model_failed(f"{shown} is empty", _another())
+        raise errors.model_failed(f"{shown} is empty", _another())
     if not os.access(path, os.R_OK):
         remedy = (f"chmod u+r {shown}", "if it is yours")
-        raise model_failed(f"{shown} cannot be read: permission denied", remedy)
+        raise errors.model_failed(f"{shown} cannot be read: permission denied", remedy)
 
 
-def _missing(path: Path, shown: str) -> LoadError:
+def _missing(path: Path, shown: str) -> errors.LoadError:
     folder = path.parent
     if not folder.is_dir():
         what = f"there is no file {shown}, nor the folder {folder}"
-        return wrong_request(what, _another())
+        return errors.wrong_request(what, _another())
     beside = sorted(
         other.name
         for other in folder.iterdir()
@@ -215,10 +213,10 @@ def _missing(path: Path, shown: str) -> LoadError:
     prefix = f"{typed}/" if typed else ""
     remedies = [
         (f"tui-profiler {prefix}{near}", "takes this file")
-        for near in nearest(path.name, beside) or beside[:2]
+        for near in errors.nearest(path.name, beside) or beside[:2]
     ]
     what = f"no file {path.name} in {folder}"
-    return wrong_request(what, *(remedies or [_another()]))
+    return errors.wrong_request(what, *(remedies or [_another()]))
 
 
 _MOST_LISTED = 100

@@ -14,13 +14,7 @@ from typing import Any
 
 import torch
 
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    reason,
-    wrong_request,
-)
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.hugging_face.config import Config
 
 _ARGUMENTS_OF_TIMM = ("model_args", "backbone_kwargs")
@@ -78,7 +72,7 @@ def choose_class(library: ModuleType, config: Config, *, trust: bool) -> Choice:
             try:
                 several = auto._model_mapping[type(config.value)]
             except ValueError as error:  # A name in its table, and no class of that name.
-                missing = missing or f": {reason(error)}"
+                missing = missing or f": {errors.reason(error)}"
                 continue
             found = several[0] if isinstance(several, (list, tuple)) else several
             why = f"by {auto_name}" + (f", as there is no {stated} here" if stated else "")
@@ -89,7 +83,7 @@ def choose_class(library: ModuleType, config: Config, *, trust: bool) -> Choice:
     if listed is not None:
         return listed
     kind = getattr(config.value, "model_type", "?")
-    raise model_failed(
+    raise errors.model_failed(
         f"{config.shown} is a config of type {kind}, which no AutoModel class builds{missing}",
         ('"architectures": ["BertModel"]', "in that file names a class of transformers"),
     )
@@ -115,14 +109,14 @@ def build(choice: Choice, config: Config, dtype: torch.dtype | None) -> torch.nn
         raise _without_package(choice.name, error) from error
     except Exception as error:
         empty = _without_value(config.value) if isinstance(error, TypeError) else []
-        raise model_failed(
-            f"{choice.name} cannot be built from {config.shown}: {reason(error)}",
+        raise errors.model_failed(
+            f"{choice.name} cannot be built from {config.shown}: {errors.reason(error)}",
             *((f'"{name}": 8', f"in {config.shown} gives it a value: now none") for name in empty),
             error=error,
-            likely=f"its config has no value for {in_words(empty)}" if empty else "",
+            likely=f"its config has no value for {errors.in_words(empty)}" if empty else "",
         ) from error
     if not isinstance(model, torch.nn.Module):
-        raise model_failed(f"{choice.name} is not a torch.nn.Module")
+        raise errors.model_failed(f"{choice.name} is not a torch.nn.Module")
     return model
 
 
@@ -134,18 +128,18 @@ def _listed(found: Any, why: str) -> Choice:
         raise _without_package(found.__name__, error) from error
 
 
-def _without_package(name: str, error: ImportError) -> LoadError:
+def _without_package(name: str, error: ImportError) -> errors.LoadError:
     """Return the error for a class whose package is not installed, and where that comes from."""
     text = str(error)
     package = error.name or next(iter(_PACKAGE.findall(text)), "")
     if not package:
-        return model_failed(
-            f"{name} needs a package that is not here: {reason(error)}", error=error
+        return errors.model_failed(
+            f"{name} needs a package that is not here: {errors.reason(error)}", error=error
         )
     typed = next(iter(_PIP.findall(text)), "").strip()
     page = next(iter(_PAGE.findall(text)), "").rstrip(".,)`'\"")
     remedies = [(typed, "installs it")] if typed else [(page, "tells how to install it")]
-    return model_failed(
+    return errors.model_failed(
         f"{name} needs the package {package}, which is not installed",
         *(remedies if typed or page else ()),
         error=error,
@@ -199,14 +193,16 @@ def _own(library: ModuleType, config: Config, stated: str) -> Choice:
     """Return the class in the code that came with the config."""
     models = [name for name in config.auto_map if name.startswith("AutoModel")]
     if not models:
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{config.shown} brings code, and none of it is a model: {_map(config)}"
         )
     matching = [name for name in models if _class_of(config.auto_map[name]) == stated]
     auto_name = (matching or models)[0]
     auto = getattr(library, auto_name, None)
     if auto is None:
-        raise model_failed(f"transformers here has no {auto_name}, which {config.shown} asks for")
+        raise errors.model_failed(
+            f"transformers here has no {auto_name}, which {config.shown} asks for"
+        )
 
     def from_config(value: Any, dtype: torch.dtype) -> Any:
         return auto.from_config(value, trust_remote_code=True, dtype=dtype)
@@ -219,7 +215,7 @@ def _own(library: ModuleType, config: Config, stated: str) -> Choice:
 
 
 def _map(config: Config) -> str:
-    return in_words([str(name) for name in config.auto_map])
+    return errors.in_words([str(name) for name in config.auto_map])
 
 
 def _stated_dtype(config: Config) -> torch.dtype | None:
@@ -244,16 +240,16 @@ def refuse_files(config: Config) -> None:
             arguments = attributes.get(name)
             named = _FILES_OF_TIMM.intersection(arguments) if isinstance(arguments, dict) else ()
             if named:
-                raise model_failed(
+                raise errors.model_failed(
                     f"{config.shown} names a file to load, as {min(named)} in its {name}"
                 )
         for name, text in attributes.items():
             if name in _TIMM_MODELS and isinstance(text, str) and ":" in text:
-                raise model_failed(
+                raise errors.model_failed(
                     f"{config.shown} names a model that lies elsewhere: {text[:100]!a}"
                 )
             if name.endswith(_IMPLEMENTATION) and "/" in str(text):
-                raise model_failed(
+                raise errors.model_failed(
                     f"{config.shown} names code of the Hub's as its implementation of a layer:"
                     f" {str(text)[:100]!a}"
                 )

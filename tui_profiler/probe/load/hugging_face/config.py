@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.common.downloads import (
     DEFAULT,
     DownloadError,
@@ -17,14 +18,6 @@ from tui_profiler.probe.load.common.downloads import (
     fetched,
     folder_of_repository,
     is_repository,
-)
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    nearest,
-    reason,
-    wrong_request,
 )
 from tui_profiler.probe.load.hugging_face.library import image_processor
 
@@ -82,16 +75,16 @@ def _path(spec: LoadSpec, shown: str) -> Path | None:
         if path.is_dir() and shown:
             path = path / "config.json"
             if not path.is_file():
-                raise wrong_request(f"{shown} holds no config.json")
+                raise errors.wrong_request(f"{shown} holds no config.json")
         if path.is_file():
             return path
     except (OSError, RuntimeError, ValueError) as error:
-        raise wrong_request(f"{shown!r} cannot be a path: {reason(error)}") from error
+        raise errors.wrong_request(f"{shown!r} cannot be a path: {errors.reason(error)}") from error
     if not is_repository(shown):
-        raise wrong_request(f"there is no folder or config file {shown!r}")
+        raise errors.wrong_request(f"there is no folder or config file {shown!r}")
     if spec.weights == DEFAULT:
         return None
-    raise wrong_request(
+    raise errors.wrong_request(
         f"there is no folder {shown!r}, and models on the Hub are only downloaded with --weights",
         (f"--weights {DEFAULT}", "downloads its config and its weights, once"),
         (f"tui-profiler {PREFIX}DIR", "takes the config.json in that folder, random weights"),
@@ -112,14 +105,14 @@ def fetched_folder(spec: LoadSpec) -> Path | None:
         fetched(download)
         folder = folder_of_repository(name)
     except DownloadError as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"{name} cannot be downloaded: {error}",
             (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
         ) from error
     if not (folder / "config.json").is_file():
-        raise model_failed(f"{name} has no config.json")
+        raise errors.model_failed(f"{name} has no config.json")
     if not any((folder / one).is_file() for one in _SAFETENSORS):
-        raise model_failed(
+        raise errors.model_failed(
             f"{name} has no model.safetensors; other files, such as pickles, are not downloaded",
             (f"tui-profiler {PREFIX}{name} --weights {DEFAULT} --trust", "if you trust them"),
             (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
@@ -130,14 +123,14 @@ def fetched_folder(spec: LoadSpec) -> Path | None:
 def _content(path: Path, shown: str) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise wrong_request(f"{shown} is larger than any config")
+            raise errors.wrong_request(f"{shown} is larger than any config")
         content: object = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise model_failed(
-            f"{shown} cannot be read as JSON: {reason(error)}", at=str(path)
+        raise errors.model_failed(
+            f"{shown} cannot be read as JSON: {errors.reason(error)}", at=str(path)
         ) from error
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-        raise model_failed(
+        raise errors.model_failed(
             f"{shown} is not the config of a model: it has no model_type",
             ('"model_type": "bert"', "in that file names the architecture"),
             at=str(path),
@@ -153,7 +146,9 @@ def _check_layers(content: Mapping[str, object], shown: str) -> None:
             if isinstance(value, Mapping):
                 pending.append(value)
             elif isinstance(value, int) and key.endswith(_LAYERS) and value > _MOST_LAYERS:
-                raise model_failed(f"{shown} states {value:,} as {key}: no model has so many")
+                raise errors.model_failed(
+                    f"{shown} states {value:,} as {key}: no model has so many"
+                )
 
 
 def _config(
@@ -179,8 +174,8 @@ def _config(
             local_files_only=folder is not None,
         )
     except Exception as error:  # whatever its checks, or its own code, raise
-        raise model_failed(
-            f"{shown} is not a usable config: {reason(error)}", error=error
+        raise errors.model_failed(
+            f"{shown} is not a usable config: {errors.reason(error)}", error=error
         ) from error
     return Config(value, shown, folder, auto_map, has_own_code)
 
@@ -198,16 +193,16 @@ def _files_of_code(auto_map: Mapping[str, object]) -> tuple[str, ...]:
 
 def _unknown_kind(
     kind: str, shown: str, known: Mapping[str, str], *, code: tuple[str, ...]
-) -> LoadError:
+) -> errors.LoadError:
     if code:
-        return wrong_request(
+        return errors.wrong_request(
             f'transformers has no "{kind}" of its own, and {shown} brings code for it'
-            f" ({in_words(code, 4)}), which needs --trust",
+            f" ({errors.in_words(code, 4)}), which needs --trust",
             ("--trust", "runs that code: read it first"),
         )
-    return model_failed(
+    return errors.model_failed(
         f'transformers here does not know a model of type "{kind}"',
-        *((f'"model_type": "{near}"', "a type like it") for near in nearest(kind, known)),
+        *((f'"model_type": "{near}"', "a type like it") for near in errors.nearest(kind, known)),
         ("pip install -U transformers", "a newer one may know it"),
     )
 

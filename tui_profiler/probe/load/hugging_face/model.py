@@ -21,14 +21,9 @@ from typing import Any
 import torch
 
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.load.common.downloads import DEFAULT
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    reason,
-    wrong_request,
-)
+from tui_profiler.probe.load.common.errors import reason
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
 from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
 from tui_profiler.probe.load.common.settings import Settings, place
@@ -68,7 +63,7 @@ def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
         return _Values(config.shown, DEFAULT, is_download=True)
     if text.upper() == DEFAULT:
         if not _has_weights(config.folder):
-            raise wrong_request(
+            raise errors.wrong_request(
                 f"{config.shown} holds no weights beside its config",
                 (f"tui-profiler hf:{config.shown}", "random weights"),
             )
@@ -76,11 +71,11 @@ def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
     folder = Path(spec.folder or ".") / Path(text).expanduser()
     if folder.is_dir():
         if not _has_weights(folder):
-            raise wrong_request(f"--weights: {text} holds no weights")
+            raise errors.wrong_request(f"--weights: {text} holds no weights")
         return _Values(folder, text)
     path = file_of_weights(text, spec.folder)
     if path is None:
-        raise wrong_request(
+        raise errors.wrong_request(
             f'--weights "{text}": there is no such file or folder',
             (f"--weights {DEFAULT}", "the files beside the config"),
         )
@@ -117,7 +112,7 @@ def _read_values(
     try:
         model, found = choice.from_pretrained(source, **named)
     except Exception as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"the weights of {values.shown} cannot be read into {choice.name}: {reason(error)}",
             error=error,
         ) from error
@@ -128,13 +123,15 @@ def _told(model: torch.nn.Module, found: Any, values: _Values, choice: Choice) -
     missing = sorted(str(name) for name in found.get("missing_keys", ()))
     wanted = len(model.state_dict())
     if wanted and len(missing) >= wanted:
-        raise model_failed(
+        raise errors.model_failed(
             f"{values.shown} holds nothing that {choice.name} takes",
             ("--weights FILE", "another file"),
         )
     if not missing:
         return values.shown
-    return f"{values.shown} (all but {len(missing)}, which are random: {in_words(missing, 2)})"
+    return (
+        f"{values.shown} (all but {len(missing)}, which are random: {errors.in_words(missing, 2)})"
+    )
 
 
 def _state(path: Path, shown: str) -> dict[str, torch.Tensor]:
@@ -150,7 +147,7 @@ def _state(path: Path, shown: str) -> dict[str, torch.Tensor]:
             return state
         return _tensors(path)
     except Exception as error:
-        raise model_failed(
+        raise errors.model_failed(
             f"{shown} cannot be read without running code: {reason(error)}", error=error
         ) from error
 
@@ -183,7 +180,7 @@ def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
             version of transformers does not know, or wants code or weights that were not allowed.
     """
     if spec.arguments:
-        raise wrong_request(
+        raise errors.wrong_request(
             "--args is for factories; what a Hugging Face model is built with is its config",
             (f"tui-profiler {spec.model}", "without --args, after a change of its config.json"),
         )
@@ -221,7 +218,7 @@ def _sketch(without_values: _Build) -> torch.nn.Module | None:
     try:
         with torch.device("meta"):
             return without_values()
-    except LoadError:
+    except errors.LoadError:
         return None  # Building it for real tells what is wrong, or that nothing is.
 
 
@@ -236,8 +233,8 @@ def _require_forward(model: torch.nn.Module, config: Config) -> None:
     name, source = type(model).__name__, type(config.value).__name__
     parts = [part for part, child in model.named_children() if list(child.parameters())]
     made = f"transformers.{name}(transformers.{source}.from_pretrained({config.shown!r}))"
-    raise model_failed(
-        f"{name} has no forward: {_callers(model)} its parts ({in_words(parts, 6)})",
+    raise errors.model_failed(
+        f"{name} has no forward: {_callers(model)} its parts ({errors.in_words(parts, 6)})",
         *(
             (
                 "tui-profiler part.py:build",
@@ -258,7 +255,7 @@ def _callers(model: torch.nn.Module) -> str:
     public = [f"{name}()" for name in own if not name.startswith("_")]
     if not public:
         return "other code calls"
-    return f"{in_words(public, 3)} {'calls' if len(public) == 1 else 'call'}"
+    return f"{errors.in_words(public, 3)} {'calls' if len(public) == 1 else 'call'}"
 
 
 def _parameters(model: torch.nn.Module) -> int:

@@ -18,14 +18,7 @@ from types import ModuleType
 
 import torch
 
-from tui_profiler.probe.load.common.errors import (
-    LoadError,
-    in_words,
-    model_failed,
-    nearest,
-    reason,
-    wrong_request,
-)
+from tui_profiler.probe.load.common import errors
 
 MODEL_NAME = "build"
 """What is taken from a file where the user names nothing."""
@@ -60,7 +53,7 @@ def import_file(path: Path, shown: str) -> ModuleType:
         name = f"{name}__profiled"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise wrong_request(f"{shown} is not a Python file")
+        raise errors.wrong_request(f"{shown} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -78,13 +71,13 @@ def import_named(name: str, folder: Path) -> ModuleType:
         LoadError: There is none, or its code does not run.
     """
     if not all(part.isidentifier() for part in name.split(".")):
-        raise wrong_request(
+        raise errors.wrong_request(
             f'"{name}" is neither a Python file nor the name of a module',
             ("tui-profiler file.py:build", "takes build from a file"),
         )
     try:
         return _imported(name, name)
-    except LoadError as error:
+    except errors.LoadError as error:
         cause = error.__cause__
         missing = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if missing is None or not f"{name}.".startswith(f"{missing}."):
@@ -94,7 +87,7 @@ def import_named(name: str, folder: Path) -> ModuleType:
             for found in [folder / Path(*name.split(".")).with_suffix(".py")]
             if found.is_file()
         ]
-        raise wrong_request(
+        raise errors.wrong_request(
             f'there is no module "{missing}" in {folder.resolve()} or in this Python environment',
             *remedies,
         ) from cause
@@ -112,11 +105,13 @@ def named_object(module: ModuleType, dotted: str, shown: str) -> object:
             found = getattr(found, part)
         except AttributeError:
             names = loadable_names(module)
-            likely = nearest(dotted, (name for name in vars(module) if name[0] != "_")) or names
+            likely = (
+                errors.nearest(dotted, (name for name in vars(module) if name[0] != "_")) or names
+            )
             what = f'{shown} has no "{dotted}"'
             if names:
-                what += f"; it has {in_words(names)}"
-            raise wrong_request(
+                what += f"; it has {errors.in_words(names)}"
+            raise errors.wrong_request(
                 what,
                 *((f"tui-profiler {shown}:{name}", "takes this one") for name in likely[:3]),
             ) from None
@@ -142,12 +137,12 @@ def only_name(module: ModuleType, shown: str) -> str:
         return classes[0]
     names = loadable_names(module)
     if not names:
-        raise wrong_request(
+        raise errors.wrong_request(
             f"{shown} has neither a function nor a class that could give a model",
             (f"tui-profiler {shown}:{MODEL_NAME}", f"once it has a function {MODEL_NAME}()"),
         )
-    raise wrong_request(
-        f"{shown} has no function {MODEL_NAME}; which of {in_words(names)} is meant",
+    raise errors.wrong_request(
+        f"{shown} has no function {MODEL_NAME}; which of {errors.in_words(names)} is meant",
         *((f"tui-profiler {shown}:{name}", "takes this one") for name in names[:4]),
     )
 
@@ -180,15 +175,15 @@ def _imported(name: str, shown: str) -> ModuleType:
         raise _does_not_import(shown, error) from error
 
 
-def _does_not_import(shown: str, error: BaseException) -> LoadError:
+def _does_not_import(shown: str, error: BaseException) -> errors.LoadError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
-        return model_failed(
+        return errors.model_failed(
             f'{shown} needs the module "{error.name}", which is not in this environment',
             (f"pip install {package}", "if the package is called like the module"),
             error=error,
         )
-    return model_failed(f"{shown} does not import: {reason(error)}", error=error)
+    return errors.model_failed(f"{shown} does not import: {errors.reason(error)}", error=error)
 
 
 def _has_relative_imports(path: Path) -> bool:

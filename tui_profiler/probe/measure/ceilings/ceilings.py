@@ -32,14 +32,7 @@ import psutil
 import torch
 from msgspec.structs import replace
 
-from tui_profiler.messages import (
-    Cache,
-    CacheCeiling,
-    Ceiling,
-    Ceilings,
-    Unknown,
-    known,
-)
+from tui_profiler import messages
 from tui_profiler.probe.measure.ceilings.core_timing import MOST_BUSY
 from tui_profiler.probe.measure.ceilings.roofs import (
     cache_rounds,
@@ -78,7 +71,7 @@ _METHOD = "rounds and convolutions, copies past the caches"
 
 class _Kept(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
-    ceilings: Ceilings
+    ceilings: messages.Ceilings
     tries: int = 1
     """Starts in a row after which a roof was not good enough."""
     tried_at: float = 0.0
@@ -102,7 +95,7 @@ def ceilings(
     *,
     refused: Callable[[str], object] = str,
     between: Callable[[], object] = int,
-) -> Ceilings:
+) -> messages.Ceilings:
     """Return what is kept for this host; measure and keep what is missing or not good enough.
 
     Args:
@@ -119,7 +112,9 @@ def ceilings(
     return _measure_and_keep(device, threads, folder, kept, refused, between=between)
 
 
-def kept_ceilings(device: str, threads: int, folder: Path | None = None) -> Ceilings | None:
+def kept_ceilings(
+    device: str, threads: int, folder: Path | None = None
+) -> messages.Ceilings | None:
     """Return what is kept for this host; None where nothing is. Arguments as of ``ceilings``."""
     kept = _read(*_file(device, threads, folder))
     return None if kept is None else replace(kept.ceilings, seconds=0.0)
@@ -137,7 +132,7 @@ def measure_again(
     folder: Path | None = None,
     *,
     refused: Callable[[str], object] = str,
-) -> Ceilings:
+) -> messages.Ceilings:
     """Measure every roof anew; a good one that is kept stays where the new one is not good.
 
     Arguments as of ``ceilings``.
@@ -155,7 +150,7 @@ def _measure_and_keep(
     *,
     every: bool = False,
     between: Callable[[], object] = int,
-) -> Ceilings:
+) -> messages.Ceilings:
     found_threads = torch.get_num_threads()
     only = None
     if before is not None and not every:
@@ -178,7 +173,7 @@ def _keep(
     device: str,
     threads: int,
     folder: Path | None,
-    measured: Ceilings,
+    measured: messages.Ceilings,
     before: _Kept | None,
     refused: Callable[[str], object],
 ) -> None:
@@ -189,25 +184,25 @@ def _keep(
         refused(why)
 
 
-def reasons(found: Ceilings) -> dict[str, str]:
+def reasons(found: messages.Ceilings) -> dict[str, str]:
     """Return for each roof that has a figure why it is not good enough, empty where it is good."""
     return {
         name: one.quality.why_not_good if one.quality is not None else ""
         for name, one in _by_name(found).items()
-        if not isinstance(one.figure, Unknown)
+        if not isinstance(one.figure, messages.Unknown)
     }
 
 
-def to_measure_again(found: Ceilings) -> set[str]:
+def to_measure_again(found: messages.Ceilings) -> set[str]:
     """Return the names of the roofs that a calmer machine would give better."""
     return {
         name
         for name, one in _by_name(found).items()
-        if not isinstance(one.figure, Unknown) and _rank(one) < _BEST
+        if not isinstance(one.figure, messages.Unknown) and _rank(one) < _BEST
     }
 
 
-def merged(before: Ceilings, now: Ceilings) -> Ceilings:
+def merged(before: messages.Ceilings, now: messages.Ceilings) -> messages.Ceilings:
     """Return for each roof the newer figure; the older one where that alone is good.
 
     Of two that are not good enough the higher one counts: what interferes only lowers them.
@@ -222,7 +217,7 @@ def merged(before: Ceilings, now: Ceilings) -> Ceilings:
 
 
 def _is_better(name: str, old: Measured, new: Measured) -> bool:
-    rate, other = known(old.figure), known(new.figure)
+    rate, other = messages.known(old.figure), messages.known(new.figure)
     if rate is None or other is None:
         return other is None and rate is not None
     if _rank(old) != _rank(new) or _rank(new):
@@ -238,12 +233,12 @@ def _rank(one: Measured) -> int:
     return 1 if one.quality.scaled and one.quality.busy > MOST_BUSY else _BEST
 
 
-def plausible(found: Ceilings) -> Ceilings:
+def plausible(found: messages.Ceilings) -> messages.Ceilings:
     """Return the roofs with what cannot be so marked or mended, by rule 3."""
     roofs = _by_name(found)
-    wide = known(roofs[_WIDE].figure) if _WIDE in roofs else None
+    wide = messages.known(roofs[_WIDE].figure) if _WIDE in roofs else None
     for product in found.compute:
-        rate = known(product.flops_per_second)
+        rate = messages.known(product.flops_per_second)
         if wide and rate and rate > MOST_OVER_FLOAT32 * wide:
             why = (
                 f"{product.dtype} is {rate / wide:.0f} times as fast,"
@@ -253,15 +248,15 @@ def plausible(found: Ceilings) -> Ceilings:
     farther = MEMORY
     for one in reversed(found.caches):
         name = cache_name(one.level)
-        rate = known(roofs[farther].figure)
-        if rate and known(roofs[name].figure) is not None:
+        rate = messages.known(roofs[farther].figure)
+        if rate and messages.known(roofs[name].figure) is not None:
             roofs[name] = _raised(roofs[name], rate, farther)
-        if known(roofs[name].figure) is not None:
+        if messages.known(roofs[name].figure) is not None:
             farther = name
     return _with(found, roofs, found)
 
 
-def raised(found: Ceilings, name: str, rate: float, by: str) -> Ceilings:
+def raised(found: messages.Ceilings, name: str, rate: float, by: str) -> messages.Ceilings:
     """Return the roofs with one raised to what was reached, by rule 5; the same where none is.
 
     Args:
@@ -271,14 +266,14 @@ def raised(found: Ceilings, name: str, rate: float, by: str) -> Ceilings:
         by: what reached it.
     """
     roofs = _by_name(found)
-    if name not in roofs or known(roofs[name].figure) is None:
+    if name not in roofs or messages.known(roofs[name].figure) is None:
         return found
     changed = _raised(roofs[name], rate, by)
     return found if changed is roofs[name] else _with(found, {**roofs, name: changed}, found)
 
 
 def keep_raised(
-    found: Ceilings,
+    found: messages.Ceilings,
     folder: Path | None = None,
     *,
     refused: Callable[[str], object] = str,
@@ -299,7 +294,7 @@ def keep_raised(
 
 
 def _raised(one: Measured, rate: float, by: str) -> Measured:
-    roof = known(one.figure)
+    roof = messages.known(one.figure)
     assert roof is not None
     if rate <= LEAST_RAISED * roof or one.quality is None:
         return one
@@ -314,7 +309,7 @@ def _doubted(one: Measured, why: str) -> Measured:
     return one._replace(quality=replace(one.quality, why_not_good=why))
 
 
-def _by_name(found: Ceilings) -> dict[str, Measured]:
+def _by_name(found: messages.Ceilings) -> dict[str, Measured]:
     return {
         **{one.dtype: Measured(one.flops_per_second, one.quality) for one in found.compute},
         MEMORY: Measured(found.bytes_per_second, found.memory_quality),
@@ -326,19 +321,21 @@ def _by_name(found: Ceilings) -> dict[str, Measured]:
     }
 
 
-def _with(found: Ceilings, roofs: Mapping[str, Measured], like: Ceilings) -> Ceilings:
+def _with(
+    found: messages.Ceilings, roofs: Mapping[str, Measured], like: messages.Ceilings
+) -> messages.Ceilings:
     """Return ceilings with other roofs; those that both lack a figure for stay as they are."""
     dtypes = list(dict.fromkeys(one.dtype for one in (*like.compute, *found.compute)))
     levels = {one.level: one for one in (*like.caches, *found.caches)}
     return replace(
         found,
-        compute=tuple(Ceiling(dtype, *roofs[dtype]) for dtype in dtypes),
+        compute=tuple(messages.Ceiling(dtype, *roofs[dtype]) for dtype in dtypes),
         bytes_per_second=roofs[MEMORY].figure,
         memory_quality=roofs[MEMORY].quality,
         op_seconds=roofs[OPERATOR].figure,
         op_quality=roofs[OPERATOR].quality,
         caches=tuple(
-            CacheCeiling(level, one.bytes, *roofs[cache_name(level)])
+            messages.CacheCeiling(level, one.bytes, *roofs[cache_name(level)])
             for level, one in sorted(levels.items())
         ),
     )
@@ -355,7 +352,7 @@ def measure_ceilings(
     only: Iterable[str] | None = None,
     *,
     between: Callable[[], object] = int,
-) -> Ceilings:
+) -> messages.Ceilings:
     """Measure arithmetic of each dtype, copies in memory and in each cache, and an empty operator.
 
     Args:
@@ -395,10 +392,10 @@ def measure_ceilings(
     for name, dtype in convolutions.items():
         measured[dtype] = of_arithmetic(measured[dtype], measured[name])
     seconds = perf_counter() - began
-    return Ceilings(
+    return messages.Ceilings(
         device=device,
         threads=threads,
-        compute=tuple(Ceiling(dtype, *measured[dtype]) for dtype in dtypes),
+        compute=tuple(messages.Ceiling(dtype, *measured[dtype]) for dtype in dtypes),
         bytes_per_second=measured[MEMORY].figure,
         memory_quality=measured[MEMORY].quality,
         op_seconds=measured[OPERATOR].figure,
@@ -407,7 +404,7 @@ def measure_ceilings(
         seconds=seconds,
         busy=max((_others_seconds() - others) / seconds, 0.0),
         caches=tuple(
-            CacheCeiling(
+            messages.CacheCeiling(
                 cache.level, level_bytes(cache, threads), *measured[cache_name(cache.level)]
             )
             for cache in levels
@@ -419,7 +416,7 @@ def measure_ceilings(
 
 def of_arithmetic(products: Measured, convolutions: Measured) -> Measured:
     """Return the roof of a dtype, by rule 4; that of products where it has no convolutions."""
-    rate, other = known(products.figure), known(convolutions.figure)
+    rate, other = messages.known(products.figure), messages.known(convolutions.figure)
     if not rate or other is None or products.quality is None or convolutions.quality is None:
         return products
     found = products
@@ -432,10 +429,10 @@ def of_arithmetic(products: Measured, convolutions: Measured) -> Measured:
     return found
 
 
-_NOT_MEASURED = Measured(Unknown("not measured now"), None)
+_NOT_MEASURED = Measured(messages.Unknown("not measured now"), None)
 
 
-def _levels(device: torch.device) -> tuple[tuple[Cache, ...], str]:
+def _levels(device: torch.device) -> tuple[tuple[messages.Cache, ...], str]:
     if device.type != "cpu":
         return (), f"caches of {device.type} are not measured"
     found = tuple(cache for cache in caches(allowed_cores()) if cache.level > 1)
@@ -454,7 +451,7 @@ def _when_asked(make: Callable[[], Callable[[], Round]]) -> Callable[[], Round]:
     return measure
 
 
-def _cache_roofs(levels: Iterable[Cache], threads: int) -> dict[str, Callable[[], Round]]:
+def _cache_roofs(levels: Iterable[messages.Cache], threads: int) -> dict[str, Callable[[], Round]]:
     found, beyond = {}, 0
     for cache in levels:
         found[cache_name(cache.level)] = cache_rounds(cache, threads, beyond)

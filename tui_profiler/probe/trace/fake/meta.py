@@ -13,13 +13,7 @@ from typing import Any
 
 import torch
 
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    FakeTensorMode,
-    buffers_of,
-    fake_on_cpu,
-    parameters_of,
-)
+from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.tree.weights import all_modules, own_tensors
 
 
@@ -35,14 +29,14 @@ def is_on_meta(model: torch.nn.Module) -> bool:
 def has_fakes(model: torch.nn.Module) -> bool:
     """Tell whether fake tensors stand in for those on meta now."""
     return any(
-        isinstance(tensor, FakeTensor)
+        isinstance(tensor, internals.FakeTensor)
         for module in all_modules(model)
         for _, tensor, _ in own_tensors(module)
     )
 
 
 @contextmanager
-def as_if_on_cpu(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]:
+def as_if_on_cpu(model: torch.nn.Module, mode: internals.FakeTensorMode) -> Iterator[None]:
     """Put fake tensors on the CPU in the place of those on meta, while the block runs.
 
     Parameters, buffers and plain attributes of every module; a tensor that is held twice is
@@ -52,13 +46,17 @@ def as_if_on_cpu(model: torch.nn.Module, mode: FakeTensorMode) -> Iterator[None]
     replaced: list[tuple[MutableMapping[str, Any], str, torch.Tensor]] = []
     try:
         for module in all_modules(model):
-            for held in (parameters_of(module), buffers_of(module), vars(module)):
+            for held in (
+                internals.parameters_of(module),
+                internals.buffers_of(module),
+                vars(module),
+            ):
                 if not isinstance(held, dict):
                     continue  # a ScriptModule's: they cannot be replaced
                 for name, value in list(held.items()):
                     if isinstance(value, torch.Tensor) and value.device.type == "meta":
                         if id(value) not in fakes:
-                            fakes[id(value)] = fake_on_cpu(mode, value)
+                            fakes[id(value)] = internals.fake_on_cpu(mode, value)
                         replaced.append((held, name, value))
                         held[name] = fakes[id(value)]
         yield

@@ -20,12 +20,7 @@ from typing import TypeVar
 import torch
 
 from tui_profiler.probe.cost.traffic import tensors_in
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    FakeTensorMode,
-    storage_key,
-    tree_map,
-)
+from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 
@@ -43,26 +38,29 @@ class Twins:
 
     def before_write(self, written: Sequence[torch.Tensor], arguments: object) -> None:
         """Make twins of the real tensors that an operator writes into, if it writes fake values."""
-        real = [tensor for tensor in written if not isinstance(tensor, FakeTensor)]
+        real = [tensor for tensor in written if not isinstance(tensor, internals.FakeTensor)]
         if not real:
             return
-        mode = next((t.fake_mode for t in tensors_in(arguments) if isinstance(t, FakeTensor)), None)
+        mode = next(
+            (t.fake_mode for t in tensors_in(arguments) if isinstance(t, internals.FakeTensor)),
+            None,
+        )
         for tensor in real if mode is not None else ():
             assert mode is not None
             self._make(tensor, mode)
 
     def put_in(self, arguments: _T) -> _T:
         """Return the arguments with the twin of every tensor that has one."""
-        return tree_map(self._twin, arguments) if self._bases else arguments
+        return internals.tree_map(self._twin, arguments) if self._bases else arguments
 
     def take_out(self, result: object, written: Sequence[torch.Tensor]) -> object:
         """Return what an operator returned, with the model's own tensors if it wrote in place."""
         if not self._bases:
             return result
         own = {
-            storage_key(base): tensor
+            internals.storage_key(base): tensor
             for tensor in written
-            if (base := self._bases.get(storage_key(tensor) or 0)) is not None
+            if (base := self._bases.get(internals.storage_key(tensor) or 0)) is not None
         }
         if not own:
             return result
@@ -70,13 +68,13 @@ class Twins:
         def of_model(value: object) -> object:
             if not isinstance(value, torch.Tensor):
                 return value
-            tensor = own.get(storage_key(value))
+            tensor = own.get(internals.storage_key(value))
             return value if tensor is None or tensor.shape != value.shape else tensor
 
-        return tree_map(of_model, result)
+        return internals.tree_map(of_model, result)
 
-    def _make(self, tensor: torch.Tensor, mode: FakeTensorMode) -> None:
-        key = storage_key(tensor)
+    def _make(self, tensor: torch.Tensor, mode: internals.FakeTensorMode) -> None:
+        key = internals.storage_key(tensor)
         if key is None or key in self._bases or tensor.device.type == "meta":
             return
         storage = tensor.untyped_storage()
@@ -95,9 +93,9 @@ class Twins:
         del self._guards[key]
 
     def _twin(self, value: object) -> object:
-        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        if not isinstance(value, torch.Tensor) or isinstance(value, internals.FakeTensor):
             return value
-        base = self._bases.get(storage_key(value) or 0)
+        base = self._bases.get(internals.storage_key(value) or 0)
         if base is None or base.dtype != value.dtype:
             return value
         return base.as_strided(value.shape, value.stride(), value.storage_offset())

@@ -28,13 +28,8 @@ from torch.fx import GraphModule, Tracer
 from torch.fx._symbolic_trace import PH
 
 from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.internals import (
-    FakeTensor,
-    tree_leaves,
-    tree_map_only,
-    tree_unflatten,
-)
 from tui_profiler.probe.trace.graphs.graph_run import GraphRun, held_by, module_at
 from tui_profiler.probe.trace.graphs.traced_programs import (
     BrokenGraphError,
@@ -91,7 +86,8 @@ def exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
         raise
     except Exception as error:
         if any(
-            isinstance(tensor, FakeTensor) for tensor in tensors_in((inputs.args, inputs.kwargs))
+            isinstance(tensor, internals.FakeTensor)
+            for tensor in tensors_in((inputs.args, inputs.kwargs))
         ):
             raise  # to count them, the model must run for real
         graphs, breaks = _counted_by_dynamo(model, inputs)
@@ -127,7 +123,7 @@ def _run(
 ) -> object:
     stack.enter(model, given.args, given.kwargs)
     kwargs = {name: given.kwargs[name] for name in _keywords(program, given)}
-    leaves = iter(tree_leaves((given.args, kwargs)))
+    leaves = iter(internals.tree_leaves((given.args, kwargs)))
     arguments = [
         _argument(model, program, spec, leaves) for spec in program.graph_signature.input_specs
     ]
@@ -170,7 +166,7 @@ def _result(program: ExportedProgram, outputs: object) -> object:
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     out_spec = program.call_spec.out_spec
-    return own if out_spec is None else tree_unflatten(own, out_spec)
+    return own if out_spec is None else internals.tree_unflatten(own, out_spec)
 
 
 MOST_FX_MODULES = 20_000
@@ -192,14 +188,14 @@ def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
     bound = _bound(model, inputs)
     concrete = {name: value for name, value in bound.items() if not isinstance(value, torch.Tensor)}
     holds_tensors = any(tensors_in(value) for value in concrete.values())
-    shapes = tree_map_only(torch.Tensor, lambda _: PH, concrete)
+    shapes = internals.tree_map_only(torch.Tensor, lambda _: PH, concrete)
     graph = _Tracer().trace(model, concrete_args=shapes or None)
     held = held_by(model, graph)
 
     def run(given: Inputs, stack: ModuleStack) -> object:
         stack.enter(model, given.args, given.kwargs)
         values: list[Any] = list(_bound(model, given).values())
-        arguments = tree_leaves(values) if holds_tensors else values
+        arguments = internals.tree_leaves(values) if holds_tensors else values
         result = graph.process_outputs(GraphRun(graph, held, stack).go(*arguments))
         stack.leave(stack.running.place, result)
         stack.end()

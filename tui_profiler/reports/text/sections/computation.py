@@ -5,14 +5,7 @@ from __future__ import annotations
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.messages import NO_FORWARD
-from tui_profiler.queries.cost.bound import (
-    Bound,
-    bound,
-    bytes_moved,
-    intensity,
-    is_counted,
-    known_bytes,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
 from tui_profiler.queries.cost.totals import dearest_modules, known_peak_bytes
@@ -53,7 +46,7 @@ def computation(session: Session, tree: Tree, top: int | None) -> Section:
 
 def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
     cost, real = tree.costs[0], session.real
-    ratio = intensity(cost)
+    ratio = bound.intensity(cost)
     once = ""
     if real is not None and real.cost is not None:
         macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
@@ -61,11 +54,11 @@ def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
     elif real is not None:
         once = f"{UNAVAILABLE} ({real.why})"
     read = f"inputs {size(cost.input_bytes)}, weights {size(cost.weight_bytes)}"
-    moved = f"{size(bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
+    moved = f"{size(bound.bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
     return [
         ("work", figure_text.work(tree)),
         ("one real run", once),
-        ("bytes moved", moved if known_bytes(cost) is not None else UNAVAILABLE),
+        ("bytes moved", moved if bound.known_bytes(cost) is not None else UNAVAILABLE),
         ("intensity", UNAVAILABLE if ratio is None else f"{intensity_text(ratio)} FLOP/B"),
         ("operators", f"{thousands(cost.ops)} calls, {thousands(cost.uncosted)} not costed"),
     ]
@@ -79,7 +72,7 @@ def _phases(session: Session) -> list[Part]:
             shape(tree.inputs[0].shape) if tree.inputs else UNAVAILABLE,
             count(tree.costs[0].macs),
             count(tree.costs[0].flops),
-            size(bytes_moved(tree.costs[0])),
+            size(bound.bytes_moved(tree.costs[0])),
             size(known_peak_bytes(tree.done.peak_memory)) if tree.done else UNAVAILABLE,
         )
         for tree in session.phases
@@ -124,14 +117,14 @@ def _layers(session: Session, tree: Tree, top: int | None) -> Grid:
 
 def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str, ...]:
     node, cost = tree.nodes[at], tree.costs[at]
-    ratio, found = intensity(cost), bound(session, at)
-    mark, moved = _MARKS[tree.bounded.get(at)] if cost.macs else "", known_bytes(cost)
+    ratio, found = bound.intensity(cost), bound.bound(session, at)
+    mark, moved = _MARKS[tree.bounded.get(at)] if cost.macs else "", bound.known_bytes(cost)
     return (
         (node.path or node.name) if in_full else node.name,
         node.type,
         str(node.calls),
         count(cost.parameters),
-        mark + count(cost.macs) if is_counted(cost) else UNAVAILABLE,
+        mark + count(cost.macs) if bound.is_counted(cost) else UNAVAILABLE,
         count(cost.flops) if cost.flops or not cost.uncosted else UNAVAILABLE,
         UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
         ZERO if ratio is None else intensity_text(ratio),
@@ -139,7 +132,7 @@ def _layer(session: Session, tree: Tree, at: int, *, in_full: bool) -> tuple[str
     )
 
 
-def _class(session: Session, found: Bound) -> str:
+def _class(session: Session, found: bound.Bound) -> str:
     is_timed = session.timings is not None
     return f"{found.kind}, on paper" if is_timed and not found.measured else found.kind
 

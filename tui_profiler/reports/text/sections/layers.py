@@ -13,14 +13,7 @@ from tui_profiler.figures.units import (
     time_unit,
 )
 from tui_profiler.figures.units import intensity as intensity_cell
-from tui_profiler.queries.cost.bound import (
-    LETTERS,
-    bound,
-    intensity,
-    known_bytes,
-    known_flops,
-    known_macs,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.totals import slowest_modules, top_modules
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
@@ -66,7 +59,7 @@ def layers_section(session: Session, tree: Tree, top: int | None) -> Section:
 
 
 def _any_on_paper(session: Session, chosen: tuple[int, ...]) -> bool:
-    found = (bound(session, at) for at in chosen)
+    found = (bound.bound(session, at) for at in chosen)
     return any(one is not None and not one.measured for one in found)
 
 
@@ -92,9 +85,9 @@ def _called(tree: Tree, at: int) -> str:
 
 def _figures(session: Session, tree: Tree, at: int, unit: TimeUnit | None) -> tuple[str, ...]:
     cost = tree.costs[at]
-    ratio = intensity(cost)
+    ratio = bound.intensity(cost)
     mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(at)] if cost.macs else ""
-    macs, flops, moved = known_macs(cost), known_flops(cost), known_bytes(cost)
+    macs, flops, moved = bound.known_macs(cost), bound.known_flops(cost), bound.known_bytes(cost)
     return (
         count(cost.parameters),
         UNAVAILABLE if macs is None else mark + count(macs),
@@ -107,10 +100,10 @@ def _figures(session: Session, tree: Tree, at: int, unit: TimeUnit | None) -> tu
 
 
 def _letter(session: Session, at: int, *, is_timed: bool) -> str:
-    found = bound(session, at)
+    found = bound.bound(session, at)
     if found is None:
         return ZERO
-    return ON_PAPER * (is_timed and not found.measured) + LETTERS[found.kind]
+    return ON_PAPER * (is_timed and not found.measured) + bound.LETTERS[found.kind]
 
 
 def _times(session: Session, at: int, unit: TimeUnit) -> tuple[str, str]:

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    column_time,
-    duration,
-    share,
-    size,
-    thousands,
-    time_unit,
-)
+from tui_profiler.figures import units
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
 from tui_profiler.queries.cost.bound import KINDS, Bound, bound, is_counted
 from tui_profiler.queries.cost.breakdown import bound_shares
@@ -49,13 +41,17 @@ def profile(session: Session, tree: Tree, top: int | None) -> Section:
 
 def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, str]]:
     """Return latency, throughput and what measuring cost; ``between`` parts the figures."""
-    counted = thousands(tick.forwards)
+    counted = units.thousands(tick.forwards)
     if not tick.cold:
-        counted += f", and {thousands(tick.warmup_forwards)} to warm up"
+        counted += f", and {units.thousands(tick.warmup_forwards)} to warm up"
     return [
         *(("of", said) for said in forwards_words(session)[:1]),
         *(("" if at else "mode", said) for at, said in enumerate(mode_words(session))),
-        ("latency", f"p50 {duration(tick.latency_p50)}{between}p95 {duration(tick.latency_p95)}"),
+        (
+            "latency",
+            f"p50 {units.duration(tick.latency_p50)}{between}"
+            f"p95 {units.duration(tick.latency_p95)}",
+        ),
         ("throughput", throughput(session)),
         ("forwards", counted),
         ("overhead", overhead_words(session.overhead)),
@@ -64,7 +60,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
 
 def _stages(session: Session) -> list[tuple[str, str]]:
     told = [
-        f"{record.stage} {duration(record.seconds)}"
+        f"{record.stage} {units.duration(record.seconds)}"
         for record in session.stages
         if record.seconds is not None
     ]
@@ -73,7 +69,7 @@ def _stages(session: Session) -> list[tuple[str, str]]:
 
 def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
     whole = root_seconds(session)
-    unit = time_unit(whole or 0.0)
+    unit = units.time_unit(whole or 0.0)
     rows, is_doubtful = [], False
     for at in slowest_modules(session, most):
         timing = session.timings.of(at) if session.timings is not None else None
@@ -86,10 +82,10 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
             (
                 tree.nodes[at].path or tree.nodes[at].name,
                 tree.nodes[at].type,
-                mark + column_time(own, unit),
-                column_time(timing.per_forward, unit),
+                mark + units.column_time(own, unit),
+                units.column_time(timing.per_forward, unit),
                 figure_text.percent(part_of(own, whole)),
-                *(column_time(one, unit) for one in (timing.p50, timing.p95)),
+                *(units.column_time(one, unit) for one in (timing.p50, timing.p95)),
                 _class(found),
             )
         )
@@ -101,7 +97,7 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
 
 def _class(found: Bound | None) -> str:
     if found is None:
-        return UNAVAILABLE
+        return units.UNAVAILABLE
     return found.kind if found.measured else f"{found.kind}, on paper"
 
 
@@ -112,7 +108,9 @@ def bounds_grid(session: Session) -> Grid:
     rows = tuple(
         (
             kind,
-            UNAVAILABLE if (ops := shares[kind].ops) is None or is_unseen else thousands(ops),
+            units.UNAVAILABLE
+            if (ops := shares[kind].ops) is None or is_unseen
+            else units.thousands(ops),
             figure_text.percent(shares[kind].flops_share),
             figure_text.percent(shares[kind].time_share),
         )
@@ -139,18 +137,24 @@ def _sample(session: Session, sample: Sample) -> list[tuple[str, str]]:
     rows = [
         (
             "threads",
-            figure_text.figure(parallel_efficiency(session), lambda v: f"{share(v)} busy"),
+            figure_text.figure(parallel_efficiency(session), lambda v: f"{units.share(v)} busy"),
         ),
-        ("resident", figure_text.figure(sample.process_peak_bytes, lambda v: f"at most {size(v)}")),
-        ("cache misses", figure_text.figure(miss_share(sample.counters), share)),
+        (
+            "resident",
+            figure_text.figure(sample.process_peak_bytes, lambda v: f"at most {units.size(v)}"),
+        ),
+        ("cache misses", figure_text.figure(miss_share(sample.counters), units.share)),
         ("package power", figure_text.figure(sample.package_watts, lambda v: f"{v:.1f} W")),
     ]
     if isinstance(sample.gpus, Unknown):
-        return [*rows, ("gpu", f"{UNAVAILABLE} ({sample.gpus.reason})")]
+        return [*rows, ("gpu", f"{units.UNAVAILABLE} ({sample.gpus.reason})")]
     for gpu in sample.gpus:
-        busy = figure_text.figure(gpu.utilisation, lambda v: f"{share(v)} busy")
+        busy = figure_text.figure(gpu.utilisation, lambda v: f"{units.share(v)} busy")
         power = figure_text.figure(gpu.power_watts, lambda v: f"{v:.0f} W")
         rows.append(
-            ("gpu", f"{gpu.name}: {busy}, {power}, {figure_text.figure(gpu.memory_bytes, size)}")
+            (
+                "gpu",
+                f"{gpu.name}: {busy}, {power}, {figure_text.figure(gpu.memory_bytes, units.size)}",
+            )
         )
     return rows

@@ -7,35 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    count,
-    dtype,
-    duration,
-    energy,
-    intensity,
-    quantity,
-    shape,
-    share,
-    share_cell,
-    size,
-    thousands,
-    three_digits,
-)
-from tui_profiler.messages import (
-    NO_FORWARD,
-    Failed,
-    Figure,
-    FileFacts,
-    ModelFacts,
-    PeakMemory,
-    RealCost,
-    Sample,
-    TensorStatistics,
-    TraceDone,
-    Unknown,
-    known,
-)
+from tui_profiler import messages
+from tui_profiler.figures import units
 from tui_profiler.queries.cost.bound import bytes_moved, why_not_counted
 from tui_profiler.queries.cost.bound import intensity as intensity_of
 from tui_profiler.queries.cost.breakdown import architecture_of, bound_shares
@@ -132,11 +105,12 @@ def short_sections(session: Session, tree: Tree, found: Totals, top: int | None)
     ]
 
 
-def _identity(model: ModelFacts | None, more: tuple[tuple[str, str], ...] = ()) -> Section:
+def _identity(model: messages.ModelFacts | None, more: tuple[tuple[str, str], ...] = ()) -> Section:
     if model is None:
         return Section("", "", (Note("unknown model"), Facts(more)))
     inputs = [
-        f"{part.name} {shape(part.shape)} {dtype(part.dtype)} ({part.why})" for part in model.inputs
+        f"{part.name} {units.shape(part.shape)} {units.dtype(part.dtype)} ({part.why})"
+        for part in model.inputs
     ]
     rows = (
         ("weights", model.weights),
@@ -156,23 +130,23 @@ def _others(session: Session) -> Rows:
     ]
 
 
-def _published(model: ModelFacts) -> Rows:
+def _published(model: messages.ModelFacts) -> Rows:
     """Return what torchvision says of the same model, for its own input size and one item."""
     parts = []
     if model.published_parameters is not None:
-        parts.append(f"{thousands(model.published_parameters)} parameters")
+        parts.append(f"{units.thousands(model.published_parameters)} parameters")
     if model.published_gmacs is not None:
         parts.append(f"{model.published_gmacs:.3f} GMAC per item")
     return [("published", ", ".join(parts))] if parts else []
 
 
-def _stored(file: FileFacts | None, tree: Tree, done: TraceDone) -> Section:
+def _stored(file: messages.FileFacts | None, tree: Tree, done: messages.TraceDone) -> Section:
     """Return the size of parameters alone and what was found in their file."""
     cost, buffers = tree.costs[0], done.peak_memory.buffers
     rows = [
-        ("parameters", f"{thousands(cost.parameters)}  {size(cost.parameter_bytes)}"),
-        *([] if isinstance(buffers, Unknown) else [("buffers", size(buffers))]),
-        ("work", f"{UNAVAILABLE} ({NO_FORWARD})"),
+        ("parameters", f"{units.thousands(cost.parameters)}  {units.size(cost.parameter_bytes)}"),
+        *([] if isinstance(buffers, messages.Unknown) else [("buffers", units.size(buffers))]),
+        ("work", f"{units.UNAVAILABLE} ({messages.NO_FORWARD})"),
         *_file(file),
     ]
     return Section(
@@ -180,7 +154,7 @@ def _stored(file: FileFacts | None, tree: Tree, done: TraceDone) -> Section:
     )
 
 
-def _file(file: FileFacts | None) -> Rows:
+def _file(file: messages.FileFacts | None) -> Rows:
     """Return what the look into the file told; nothing where the model is not a file."""
     if file is None:
         return []
@@ -189,7 +163,7 @@ def _file(file: FileFacts | None) -> Rows:
     imports = ", ".join(listed[:_MOST_NAMES]) or "nothing"
     more = len(listed) - _MOST_NAMES
     rows = [
-        ("file", f"{file.kind}, {thousands(file.tensors)} tensors, {size(file.bytes)}"),
+        ("file", f"{file.kind}, {units.thousands(file.tensors)} tensors, {units.size(file.bytes)}"),
         ("checksum", file.checksum),
         ("imports", f"{imports} and {more} more" if more > 0 else imports),
     ]
@@ -197,7 +171,7 @@ def _file(file: FileFacts | None) -> Rows:
         place = f" ({problem.where})" if problem.where else ""
         rows.append(("problem", f"{problem.what}{place}"))
     if file.problem_count > len(file.problems):
-        rows.append(("", f"{thousands(file.problem_count - len(file.problems))} more"))
+        rows.append(("", f"{units.thousands(file.problem_count - len(file.problems))} more"))
     return [*rows, ("to run it", file.hint)] if file.hint else rows
 
 
@@ -221,9 +195,9 @@ def _parts_of_file(tree: Tree, top: int | None) -> Section:
         tuple(
             (
                 nodes[at].name if top is None else nodes[at].path or nodes[at].name,
-                count(costs[at].parameters),
-                size(costs[at].parameter_bytes),
-                share_cell(costs[at].parameters / whole) if whole else UNAVAILABLE,
+                units.count(costs[at].parameters),
+                units.size(costs[at].parameter_bytes),
+                units.share_cell(costs[at].parameters / whole) if whole else units.UNAVAILABLE,
             )
             for at in chosen
         ),
@@ -234,29 +208,36 @@ def _parts_of_file(tree: Tree, top: int | None) -> Section:
     return Section("layers", told, (grid,))
 
 
-def _on_paper(session: Session, found: Totals, tree: Tree, done: TraceDone) -> Section:
+def _on_paper(session: Session, found: Totals, tree: Tree, done: messages.TraceDone) -> Section:
     at_least = "at least " if found.uncosted else ""
     bounded = {"at most": "at most ", "about": "about ", None: ""}[tree.bounded.get(0)]
     seconds = sum(attempt.seconds for attempt in done.attempts)
     moved = (
-        f"{size(found.memory_bytes)}: inputs {size(found.input_bytes)}, "
-        f"weights {size(found.weight_bytes)}, outputs {size(found.output_bytes)}"
+        f"{units.size(found.memory_bytes)}: inputs {units.size(found.input_bytes)}, "
+        f"weights {units.size(found.weight_bytes)}, outputs {units.size(found.output_bytes)}"
     )
-    macs, flops = quantity(found.macs, "MAC"), quantity(found.flops, "FLOP")
+    macs, flops = units.quantity(found.macs, "MAC"), units.quantity(found.flops, "FLOP")
     work = f"{bounded}{macs}  {at_least or bounded}{flops}"
     if not found.is_counted:
-        work = moved = f"{UNAVAILABLE} {why_not_counted(tree)}"
-    ratio = UNAVAILABLE if found.intensity is None else f"{intensity(found.intensity)} FLOP/B"
+        work = moved = f"{units.UNAVAILABLE} {why_not_counted(tree)}"
+    ratio = (
+        units.UNAVAILABLE
+        if found.intensity is None
+        else f"{units.intensity(found.intensity)} FLOP/B"
+    )
     rows = (
-        ("parameters", f"{thousands(found.parameters)}  {size(found.parameter_bytes)}"),
+        ("parameters", f"{units.thousands(found.parameters)}  {units.size(found.parameter_bytes)}"),
         ("work", work),
         *_real_run(session.real),
         ("bytes moved", moved),
         ("intensity", ratio),
         *_peak(done.peak_memory),
         *_alive(tree, done.peak_memory),
-        ("operators", f"{thousands(found.ops)}, {thousands(found.uncosted)} not costed"),
-        ("traced by", f"{tree.method}, {duration(seconds)}"),
+        (
+            "operators",
+            f"{units.thousands(found.ops)}, {units.thousands(found.uncosted)} not costed",
+        ),
+        ("traced by", f"{tree.method}, {units.duration(seconds)}"),
         *(("", f"{one.method} failed: {one.error}") for one in done.attempts if one.error),
         *labelled("phases", _phases(session)),
     )
@@ -264,16 +245,16 @@ def _on_paper(session: Session, found: Totals, tree: Tree, done: TraceDone) -> S
     return Section("on paper", says_what, (Facts(rows),))
 
 
-def _real_run(real: RealCost | None) -> Rows:
+def _real_run(real: messages.RealCost | None) -> Rows:
     if real is None:
         return []
     if real.cost is None:
         return [("", f"a real run failed: {real.why}")]
-    macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
+    macs, flops = units.quantity(real.cost.macs, "MAC"), units.quantity(real.cost.flops, "FLOP")
     return [("", f"{macs}  {flops} in one real run on these inputs")]
 
 
-def _peak(peak: PeakMemory) -> Rows:
+def _peak(peak: messages.PeakMemory) -> Rows:
     parts = (
         ("parameters", peak.parameters),
         ("buffers", peak.buffers),
@@ -281,26 +262,35 @@ def _peak(peak: PeakMemory) -> Rows:
         ("workspace", peak.workspace),
         *((("kv cache", peak.kv_cache),) if peak.kv_cache is not None else ()),
     )
-    named = [f"{name} {size(part)}" for name, part in parts if not isinstance(part, Unknown)]
-    why = [f"{name} {figure(part, size)}" for name, part in parts if isinstance(part, Unknown)]
+    named = [
+        f"{name} {units.size(part)}"
+        for name, part in parts
+        if not isinstance(part, messages.Unknown)
+    ]
+    why = [
+        f"{name} {figure(part, units.size)}"
+        for name, part in parts
+        if isinstance(part, messages.Unknown)
+    ]
     at_least = "at least " if why else ""
     return [
-        ("peak memory", f"{at_least}{size(known_peak_bytes(peak))}: {', '.join(named)}"),
+        ("peak memory", f"{at_least}{units.size(known_peak_bytes(peak))}: {', '.join(named)}"),
         *(("", reason) for reason in why),
         ("", "predicted from the lifetimes of tensors"),
     ]
 
 
-def _alive(tree: Tree, peak: PeakMemory) -> Rows:
+def _alive(tree: Tree, peak: messages.PeakMemory) -> Rows:
     """Return the largest tensors alive at the peak, and what the prediction covers."""
     named = [
-        f"{size(taken)} {tree.nodes[node].path if node >= 0 else 'the inputs'}"
+        f"{units.size(taken)} {tree.nodes[node].path if node >= 0 else 'the inputs'}"
         for node, taken in peak.alive[:_MOST_ALIVE]
     ]
     aliases = peak.tensors - peak.sized - peak.skipped
     covered = (
-        f"{thousands(peak.tensors)} tensors: {thousands(peak.sized)} allocated, "
-        f"{thousands(aliases)} in memory that was there, {thousands(peak.skipped)} skipped"
+        f"{units.thousands(peak.tensors)} tensors: {units.thousands(peak.sized)} allocated, "
+        f"{units.thousands(aliases)} in memory that was there,"
+        f" {units.thousands(peak.skipped)} skipped"
     )
     return [*([("alive then", ", ".join(named))] if named else []), ("", covered)]
 
@@ -317,13 +307,13 @@ def _phase(tree: Tree) -> str:
     cost = tree.costs[0]
     ratio = intensity_of(cost)
     peak = known_peak_bytes(tree.done.peak_memory) if tree.done is not None else 0.0
-    given = shape(tree.inputs[0].shape) if tree.inputs else ""
+    given = units.shape(tree.inputs[0].shape) if tree.inputs else ""
     parts = (
         f"{tree.phase} {given}".strip(),
-        quantity(cost.macs, "MAC"),
-        f"{size(bytes_moved(cost))} moved",
-        UNAVAILABLE if ratio is None else f"{intensity(ratio)} FLOP/B",
-        f"peak {size(peak)}",
+        units.quantity(cost.macs, "MAC"),
+        f"{units.size(bytes_moved(cost))} moved",
+        units.UNAVAILABLE if ratio is None else f"{units.intensity(ratio)} FLOP/B",
+        f"peak {units.size(peak)}",
     )
     return "  ".join(parts)
 
@@ -332,7 +322,7 @@ def _measured(session: Session) -> list[Section]:
     tick = session.tick
     why = why_no_times(session)
     if tick is None or why:
-        nothing = Section("measured", "nothing", (Note(f"{UNAVAILABLE} {why}"),))
+        nothing = Section("measured", "nothing", (Note(f"{units.UNAVAILABLE} {why}"),))
         return [nothing] if was_run(session) or has_ended(session) else []
     rows = (*times(session, tick, between="  "), *_machine(session), *_energy(session))
     return [Section("measured", "on this machine", (Facts(rows),))]
@@ -347,8 +337,8 @@ def _machine(session: Session) -> Rows:
     used, peak = parallel_efficiency(session), sample.process_peak_bytes
     threads = session.environment.threads if session.environment is not None else 0
     return [
-        ("threads", _told(used, lambda v: f"{share(v)} of {threads} kept busy")),
-        ("resident", _told(peak, lambda v: f"at most {size(v)} so far, all of the process")),
+        ("threads", _told(used, lambda v: f"{units.share(v)} of {threads} kept busy")),
+        ("resident", _told(peak, lambda v: f"at most {units.size(v)} so far, all of the process")),
         *labelled("ceilings", roofs),
         ("cache misses", _misses(sample)),
         *_allocators(sample),
@@ -356,39 +346,54 @@ def _machine(session: Session) -> Rows:
     ]
 
 
-def _told(value: Figure, written: Callable[[float], str]) -> str:
-    return f"{UNAVAILABLE} {value.reason}" if isinstance(value, Unknown) else written(value)
+def _told(value: messages.Figure, written: Callable[[float], str]) -> str:
+    return (
+        f"{units.UNAVAILABLE} {value.reason}"
+        if isinstance(value, messages.Unknown)
+        else written(value)
+    )
 
 
-def _misses(sample: Sample) -> str:
+def _misses(sample: messages.Sample) -> str:
     loads = last_level_miss_share(sample.counters)
-    last = "" if isinstance(loads, Unknown) else f", {share(loads)} of loads from the last level"
-    return _told(miss_share(sample.counters), lambda v: f"{share(v)} of references{last}")
+    last = (
+        ""
+        if isinstance(loads, messages.Unknown)
+        else f", {units.share(loads)} of loads from the last level"
+    )
+    return _told(miss_share(sample.counters), lambda v: f"{units.share(v)} of references{last}")
 
 
-def _allocators(sample: Sample) -> Rows:
+def _allocators(sample: messages.Sample) -> Rows:
     rows = []
-    for one in () if isinstance(sample.allocators, Unknown) else sample.allocators:
-        if isinstance(one.allocated_bytes, Unknown) or isinstance(one.reserved_bytes, Unknown):
+    for one in () if isinstance(sample.allocators, messages.Unknown) else sample.allocators:
+        if isinstance(one.allocated_bytes, messages.Unknown) or isinstance(
+            one.reserved_bytes, messages.Unknown
+        ):
             continue  # The CPU's has nothing to tell but the resident memory.
         split = fragmentation(one)
-        pieces = "" if isinstance(split, Unknown) else f", {share(split)} of it fragmented"
-        taken = (
-            f"{size(one.allocated_bytes)} allocated, {size(one.reserved_bytes)} reserved{pieces}"
+        pieces = (
+            ""
+            if isinstance(split, messages.Unknown)
+            else f", {units.share(split)} of it fragmented"
         )
+        reserved = f"{units.size(one.reserved_bytes)} reserved"
+        taken = f"{units.size(one.allocated_bytes)} allocated, {reserved}{pieces}"
         rows.append((one.device, taken))
     return rows
 
 
-def _gpus(sample: Sample) -> Rows:
-    if isinstance(sample.gpus, Unknown):
-        return [("gpu", f"{UNAVAILABLE} {sample.gpus.reason}")]
+def _gpus(sample: messages.Sample) -> Rows:
+    if isinstance(sample.gpus, messages.Unknown):
+        return [("gpu", f"{units.UNAVAILABLE} {sample.gpus.reason}")]
     rows = []
     for gpu in sample.gpus:
         parts = [
             f"cuda:{gpu.cuda_index}" if gpu.cuda_index is not None else "",
-            "" if isinstance(gpu.utilisation, Unknown) else f"{share(gpu.utilisation)} busy",
-            "" if isinstance(gpu.power_watts, Unknown) else f"{gpu.power_watts:.0f} W",
+            ""
+            if isinstance(gpu.utilisation, messages.Unknown)
+            else f"{units.share(gpu.utilisation)} busy",
+            "" if isinstance(gpu.power_watts, messages.Unknown) else f"{gpu.power_watts:.0f} W",
             f"throttled by {gpu.throttled_by}" if gpu.throttled_by else "",
         ]
         rows.append(("gpu", f"{gpu.name}  {', '.join(filter(None, parts))}"))
@@ -398,29 +403,33 @@ def _gpus(sample: Sample) -> Rows:
 def _energy(session: Session) -> Rows:
     """Return the joules of a forward: measured, or why not and then on paper."""
     found = forward_energy(session)
-    if not isinstance(found, Unknown):
+    if not isinstance(found, messages.Unknown):
         return labelled("energy", _joules(found))
-    rows = [("energy", f"{UNAVAILABLE} {found.reason}")]
+    rows = [("energy", f"{units.UNAVAILABLE} {found.reason}")]
     paper = energy_on_paper(session, 0)
     if isinstance(paper, PaperEnergy):
-        low, high = energy(paper.low), energy(paper.high)
+        low, high = units.energy(paper.low), units.energy(paper.high)
         rows.append(("", f"~{low} to ~{high} on paper, by {paper.source}"))
     return rows
 
 
 def _joules(found: ForwardEnergy) -> list[str]:
     by = "counted" if found.source == "counter" else "by the integral of power"
-    over = f"{three_digits(found.seconds)} s"
-    lines = [f"{energy(found.joules)} per forward, {by} over {over}: {found.name}"]
-    if isinstance(found.above_idle_joules, Unknown) or isinstance(found.idle_watts, Unknown):
-        why = found.idle_watts.reason if isinstance(found.idle_watts, Unknown) else ""
-        lines.append(f"{UNAVAILABLE} idle apart: {why}")
+    over = f"{units.three_digits(found.seconds)} s"
+    lines = [f"{units.energy(found.joules)} per forward, {by} over {over}: {found.name}"]
+    if isinstance(found.above_idle_joules, messages.Unknown) or isinstance(
+        found.idle_watts, messages.Unknown
+    ):
+        why = found.idle_watts.reason if isinstance(found.idle_watts, messages.Unknown) else ""
+        lines.append(f"{units.UNAVAILABLE} idle apart: {why}")
     else:
-        above = energy(max(found.above_idle_joules, 0.0))
-        lines.append(f"{above} above the {three_digits(found.idle_watts)} W of the idle machine")
-    if not isinstance(found.flops_per_joule, Unknown):
-        lines.append(f"{quantity(found.flops_per_joule, 'FLOP')} a joule")
-    if not isinstance(found.grams, Unknown):
+        above = units.energy(max(found.above_idle_joules, 0.0))
+        lines.append(
+            f"{above} above the {units.three_digits(found.idle_watts)} W of the idle machine"
+        )
+    if not isinstance(found.flops_per_joule, messages.Unknown):
+        lines.append(f"{units.quantity(found.flops_per_joule, 'FLOP')} a joule")
+    if not isinstance(found.grams, messages.Unknown):
         lines.append(f"{found.grams:.3g} g of CO₂ {found.grid}")
     return lines
 
@@ -452,40 +461,42 @@ def _parameters(session: Session, top: int | None) -> list[Section]:
     ]
 
 
-def _tensors(found: Parameters, tensors: list[TensorStatistics], top: int | None) -> Section:
+def _tensors(
+    found: Parameters, tensors: list[messages.TensorStatistics], top: int | None
+) -> Section:
     columns = (names("tensor"), *(short(Column(head), head, cells) for head, cells in HEADS))
     grid = Grid(columns, tuple((one.name, *_cells(one)) for one in tensors))
     told = "every value looked at"
     if top is not None:
-        told = f"the {len(tensors)} largest of {thousands(len(found.tensors))} tensors"
+        told = f"the {len(tensors)} largest of {units.thousands(len(found.tensors))} tensors"
     return Section("tensors", told, (grid, *map(Note, LEGEND)))
 
 
-def _cells(one: TensorStatistics) -> tuple[str, ...]:
-    why = f"{UNAVAILABLE} {why_no_cells(one)}"
+def _cells(one: messages.TensorStatistics) -> tuple[str, ...]:
+    why = f"{units.UNAVAILABLE} {why_no_cells(one)}"
     return tensor_cells(one) or (type_cell(one.dtype), why)
 
 
-def _odd(one: TensorStatistics) -> str:
+def _odd(one: messages.TensorStatistics) -> str:
     """Return what should be looked at: values that are not numbers, dead and doubled channels."""
     told = []
     if one.moments is not None and one.moments.nans:
-        told.append(f"{thousands(one.moments.nans)} NaN")
+        told.append(f"{units.thousands(one.moments.nans)} NaN")
     if one.moments is not None and one.moments.infinities:
-        told.append(f"{thousands(one.moments.infinities)} infinite")
+        told.append(f"{units.thousands(one.moments.infinities)} infinite")
     if one.channels is not None:
         rows = one.channels
-        alike = known(rows.near_duplicates)
-        told += [f"{thousands(rows.dead)} of {thousands(rows.count)} channels dead"] * (
+        alike = messages.known(rows.near_duplicates)
+        told += [f"{units.thousands(rows.dead)} of {units.thousands(rows.count)} channels dead"] * (
             rows.dead > 0
         )
-        told += [f"{thousands(rows.outliers)} outlier channels"] * (rows.outliers > 0)
+        told += [f"{units.thousands(rows.outliers)} outlier channels"] * (rows.outliers > 0)
         if alike:
-            told.append(f"{thousands(int(alike))} near-duplicate rows")
+            told.append(f"{units.thousands(int(alike))} near-duplicate rows")
     return f"{one.name}: {', '.join(told)}" if told else ""
 
 
-def _without_formula(done: TraceDone) -> list[Section]:
+def _without_formula(done: messages.TraceDone) -> list[Section]:
     lists = (
         ("not costed", "no formula: FLOP above are a lower bound", done.uncosted),
         ("upper bounds", "outputs whose size depends on the data", done.bounded),
@@ -493,7 +504,7 @@ def _without_formula(done: TraceDone) -> list[Section]:
     return [Section(title, why, tuple(map(Note, found))) for title, why, found in lists if found]
 
 
-def _stopped(failure: Failed | None) -> list[Section]:
+def _stopped(failure: messages.Failed | None) -> list[Section]:
     if failure is None:
         return []
     what = f"{failure.stage}: {failure.what}"
