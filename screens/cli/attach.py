@@ -22,7 +22,7 @@ from .options import is_remote, remote_python, require_remote, stock_output
 
 @click.command("attach")
 @click.argument("who", metavar="[NAME|PID]", default="")
-@click.option("--list", "only_list", is_flag=True, help="List what can be attached to, and exit.")
+@click.option("--list", "only_list", is_flag=True, help="List watched programs and exit.")
 @remote_python
 @look_options
 @stock_output
@@ -30,10 +30,10 @@ from .options import is_remote, remote_python, require_remote, stock_output
 def attach_verb(
     started_at: float, /, who: str, only_list: bool, remote_python: str, wish: Wish
 ) -> int:
-    """Look into a program that runs tui_profiler.watch(model); leaving changes nothing there.
+    """Attach to a running program that calls tui_profiler.watch(model), read-only.
 
-    NAME is what watch was given, or the class of the model. Where there are several programs, they
-    are listed to choose from. On another host it is ssh://[user@]host[:port][/NAME|PID].
+    NAME is the name passed to watch, or the class of the model; without it, a single program is
+    attached to and several are listed. On another host: ssh://[user@]host[:port][/NAME|PID].
     """
     require_remote(who, remote_python)
     if only_list and is_remote(who):
@@ -113,7 +113,7 @@ def _picked(who: str, *, wish: Wish, started_at: float) -> Attached | int:
 @click.argument("who", metavar="[NAME|PID]", default="")
 @click.option("--stdio", is_flag=True, required=True, help="Speak over standard input and output.")
 def relay_verb(who: str, stdio: bool) -> int:
-    """Carry bytes between a program of this host and standard input and output."""
+    """Relay a watched program of this host over standard input and output."""
     try:
         connected = connect(choose(who).place)
     except (OSError, AttachError) as error:

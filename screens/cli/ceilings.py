@@ -43,12 +43,11 @@ def ceilings_verb(
     output: str,
     debug: bool,
 ) -> int:
-    """Show the roofs of this machine that bounds and findings are measured against.
+    """Show the calibrated roofline of this machine, with the age and quality of each peak.
 
-    Each has its age and its quality: matrix products of each dtype, copies in memory and in the
-    caches, and the least time of an operator. What is missing, or was not good enough because the
-    machine was busy, is measured first. With --again everything is; a good roof is not replaced by
-    one that is not good enough.
+    Peaks: matrix products per dtype, memory and cache bandwidth, and the overhead of one operator.
+    Peaks that are missing, or were measured on a busy machine, are calibrated first; --again
+    calibrates all. A good peak is never replaced by one that is not good enough.
     """
     spec = LoadSpec("", device=device, threads=threads, started_at=started_at)
     with Results(output) as results:

@@ -81,10 +81,10 @@ class CompareOptions(Struct, frozen=True):
 @stock_output
 @click.pass_obj
 def compare_verb(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -> int:
-    """Hold B against A: totals, settings, the tree node by node, and with --measure the times.
+    """Compare B with A: totals, settings, the tree node by node, and with --measure the times.
 
-    A and B are models, recordings, or JSON reports. Options hold for each that is a model; a
-    side in quotes has its own: compare resnet50 'resnet50 --batch 8'.
+    A and B are models, recordings or JSON reports. Options apply to each that is a model; a quoted
+    side has its own: compare resnet50 'resnet50 --batch 8'.
     """
     options = msgspec.convert(typed, CompareOptions)
     sides = (typed_side(options.a, chosen), typed_side(options.b, chosen))

@@ -52,9 +52,9 @@ RECALL_SECONDS = 0.05
 def explore_verb(
     started_at: float, /, model: str, chosen: Chosen, wish: Wish, *, remembers: bool, web: bool
 ) -> int:
-    """Run MODEL and look inside, on screen. The verb may be left out.
+    """Run MODEL and explore it on screen. The verb may be omitted.
 
-    Without MODEL, what can be opened is listed to choose from.
+    Without MODEL, the start screen lists what can be opened.
     """
     if is_recording(model):
         refuse_options(chosen, RECORDING)

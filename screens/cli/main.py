@@ -48,7 +48,7 @@ Examples:
   tui-profiler config                           your settings, and the path of their file
 
 Exit codes: 0 done, 1 the model could not be loaded, traced or run, or has no times,
-2 bad arguments, 3 a check or tolerance does not hold, 70 a internal error, 130 interrupted."""
+2 bad arguments, 3 a check or tolerance does not hold, 70 internal error, 130 interrupted."""
 
 
 _VERBS = (

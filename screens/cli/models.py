@@ -19,7 +19,7 @@ from ..terminal.standard_output import put, say
 @click.argument("pattern", default="")
 @click.option("--debug", is_flag=True, help="Show tracebacks.")
 def models_verb(pattern: str, debug: bool) -> int:
-    """List the models that have names: all, or those with PATTERN in their name (or a glob)."""
+    """List models that have a name: all, or those that match PATTERN (part of a name or a glob)."""
     session = asyncio.run(models(Spawned(worker_command(), first=[ListModels(pattern)])))
     for line in complaint(session, debug=debug):
         say("models", line)

@@ -39,9 +39,9 @@ def onnx_verb(
     force: bool,
     chosen: Chosen,
 ) -> int:
-    """Write MODEL as an ONNX file by torch.onnx, for the shapes of its inputs, and check it.
+    """Export MODEL to an ONNX file with torch.onnx, for the shapes of its inputs, and check it.
 
-    It needs the packages onnx and onnxscript: pip install 'tui-profiler[onnx]'.
+    Requires the packages onnx and onnxscript: pip install 'tui-profiler[onnx]'.
     """
     require_models([model], "exported")
     return _write(model, (output, opset, force), chosen, started_at=started_at)

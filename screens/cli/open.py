@@ -35,7 +35,7 @@ from .options import Finite, models_and_files, stock_output
 @look_options
 @stock_output
 def open_verb(file: str, speed: float, at: float | None, wish: Wish) -> int:
-    """Play the recording in FILE, as the explorer would have shown it."""
+    """Play the recording in FILE in the explorer."""
     return play(file, speed=speed, at=at, wish=wish)
 
 

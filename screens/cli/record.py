@@ -70,10 +70,10 @@ class RecordOptions(Struct, frozen=True):
 @model_options
 @click.pass_obj
 def record_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Run MODEL and record all that the explorer would show, to be opened later and elsewhere.
+    """Run MODEL and record everything that the explorer shows, to open later or elsewhere.
 
-    The file can be read after a crash of the recorder or with a full disk. It holds names, paths,
-    arguments and what the model prints, and no values of tensors.
+    The file stays readable after a crash or when the disk is full. It contains names, paths,
+    arguments and what the model prints, but no tensor values.
     """
     options = msgspec.convert(typed, RecordOptions)
     if bool(options.model) == bool(options.attach):

@@ -131,9 +131,9 @@ class ReportOptions(Struct, frozen=True):
 )
 @click.pass_obj
 def report_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Print what each MODEL costs on paper, and with --measure how long it takes.
+    """Report parameters, FLOPs and memory of each MODEL; with --measure also latency.
 
-    A MODEL may be a recording: then its last figures are printed, measured ones included.
+    A MODEL may be a recording: its last figures are reported, measured ones included.
     """
     if typed["group"] is not None:
         from .report_all import report_all  # noqa: PLC0415 # it, or what a single report needs

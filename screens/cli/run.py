@@ -67,10 +67,10 @@ class RunOptions(Struct, frozen=True):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def run_verb(started_at: float, /, wish: Wish, **typed: object) -> int:
-    """Run SCRIPT with its ARGUMENTS, unchanged, and look at the model that it calls.
+    """Run SCRIPT unchanged with its ARGUMENTS, and profile the model that it calls.
 
-    What it prints is in the log (L). Its exit code is ours. With --format it keeps the terminal,
-    and a report is written when it ends: to FILE, or to standard error.
+    Its output is in the log (L), and tui-profiler exits with its exit code. With --format the
+    script keeps the terminal, and a report is written when it ends: to FILE or standard error.
     """
     options = msgspec.convert(typed, RunOptions)
     if options.layout is None:

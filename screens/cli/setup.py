@@ -34,10 +34,10 @@ complete -o nosort -F _tui_profiler_whole_words tui-profiler
 
 @click.command("config")
 def config_verb() -> int:
-    """Print where the configuration lies and the settings that hold, as TOML with comments.
+    """Print the path of the configuration file and the current settings, as commented TOML.
 
-    tui-profiler config > FILE gives a file to begin from. What is wrong in yours is told on
-    standard error, and the exit code is then 2.
+    tui-profiler config > FILE writes a file to start from. Invalid settings are reported on
+    standard error, with exit code 2.
     """
     from ..settings.config import config_path, read_config  # noqa: PLC0415
     from ..settings.config_file import actions, as_toml  # noqa: PLC0415
@@ -53,7 +53,7 @@ def config_verb() -> int:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_verb(context: click.Context, shell: str) -> int:
-    """Print what lets SHELL complete verbs, options and names of tui-profiler.
+    """Print the completion script of SHELL, for verbs, options and names.
 
     \b
     bash   eval "$(tui-profiler completion bash)"           in ~/.bashrc

@@ -139,11 +139,11 @@ class SweepOptions(Struct, frozen=True):
 @model_options_but("batch", "threads", "dtype")
 @click.pass_obj
 def sweep_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Run MODEL at many settings: latency, throughput, memory and energy of each.
+    """Measure how MODEL scales: latency, throughput, memory and energy at every point.
 
-    Several axes at once are their product. Each point is run by a worker of its own, in rounds; it
-    also tells how each node grows along an axis, and where a larger batch stops to pay. With
-    --no-run all of it is on paper.
+    Several axes are combined as a product. Each point runs in its own worker, in rounds. Reports
+    how each node scales along an axis, and the saturation point of the batch size. With --no-run
+    everything is predicted from the trace.
     """
     axes = {name: typed.pop(name) for name in _AXES}
     options = msgspec.convert({**typed, "axes": axes}, SweepOptions)

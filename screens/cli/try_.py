@@ -101,10 +101,10 @@ class TryOptions(Struct, frozen=True):
 @model_options
 @click.pass_obj
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Try changes on each MODEL, and print what was predicted beside what was measured.
+    """Try changes on each MODEL, and print predicted beside measured speed-ups.
 
-    Each is tried in a process of its own, in turn with the model as it is: the speed-up has an
-    interval, and the outputs are compared. Nothing of the model that runs is changed.
+    Each trial is a separate process that runs the changed model in turn with the original: the
+    speed-up has a confidence interval, and outputs are compared. The running model is not changed.
     """
     if not chosen.run:
         raise click.UsageError("try runs the model: omit --no-run.")

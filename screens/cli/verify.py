@@ -49,10 +49,10 @@ class VerifyOptions(Struct, frozen=True):
 @model_options
 @click.pass_obj
 def verify_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
-    """Count each MODEL, and hold the figures against those of others.
+    """Cross-check parameters, FLOPs and memory of each MODEL with other counters.
 
-    They are what torchvision publishes, torch.utils.flop_counter, fvcore where it is installed, and
-    the memory that a real forward allocates: each counts in a process of its own.
+    These are torchvision's published figures, torch.utils.flop_counter, fvcore where installed, and
+    the memory that a real forward allocates. Each counter is a separate process.
     """
     options = msgspec.convert(typed, VerifyOptions)
     require_models(options.names, "counted again")

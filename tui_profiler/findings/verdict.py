@@ -115,8 +115,8 @@ def of_result(result: TrialResult) -> Finding:
     """Return the finding that stands beside a trial without a prediction."""
     return Finding(
         kind=result.kind,
-        title=f"{result.kind}, which nothing speaks for",
-        why="Tried without evidence of a gain.",
+        title=f"{result.kind}, tried without evidence of a gain",
+        why="No finding of this session suggests this change.",
         nodes=(max(result.node, 0) if result.node != WHOLE_MODEL else 0,),
         evidence=(
             Evidence("pairs of calls that were compared", result.pairs, "count", "measured"),

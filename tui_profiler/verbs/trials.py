@@ -15,7 +15,7 @@ from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 SOON_SECONDS = 10.0
 """A trial that is over sooner has no steps to tell."""
 _STEPS = {
-    "start": "trying it in a process of its own",
+    "start": "starting a process for the trial",
     "load": "loading the model",
     "change": "changing it",
     "warm up": "warming up",

@@ -188,7 +188,7 @@ def compared_short(look: Look, found: Comparison | None) -> tuple[Line, ...]:
     only = f"peak {'≥ ' if found.is_least else ''}{_text(peak.predicted, look)}"
     every = "  ".join((*(f"{p.label} {_text(p.predicted, look)}" for p in found.parts), only))
     process = found.process.measured
-    resident = "" if isinstance(process, Unknown) else f"process {size(process)} at its most"
+    resident = "" if isinstance(process, Unknown) else f"peak RSS {size(process)}"
     if isinstance(peak.measured, Unknown):
         reason = f"peak {look.glyphs.dash} {safe(peak.measured.reason)}"
         measured = (f"{resident}, {reason}" if resident else reason, resident or reason)

@@ -270,12 +270,12 @@ def detail_lines(look: Look, at: Standing) -> tuple[Line, ...]:
     return (
         EMPTY,
         title,
-        _figure("reaches", _rate(at.reaches, at, look), look),
+        _figure("achieved", _rate(at.reaches, at, look), look),
         _figure(_roof_label(at), _rate(at.roof, at, look), look),
-        _figure("of its roof", _share(at, look), look),
+        _figure("of roof", _share(at, look), look),
         _figure("arithmetic intensity", _intensity(at, look), look),
         _figure("time at the roof", _least(at, look), look),
-        _figure("model speed-up at the roof", _gain(at, look), look),
+        _figure("speed-up at the roof", _gain(at, look), look),
         *why,
     )
 
@@ -300,12 +300,12 @@ def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list
     first = (
         _pair("time", ((duration(at.seconds), "ink"),) if at.seconds else _dash(look)),
         _pair("at the roof", _least(at, look)),
-        _pair("of its roof", _share(at, look)),
+        _pair("of roof", _share(at, look)),
     )
     second = (
-        _pair("reaches", _rate(at.reaches, at, look)),
-        _pair("roof", _rate(at.roof, at, look)),
-        _pair("would gain", _gain(at, look)),
+        _pair("achieved", _rate(at.reaches, at, look)),
+        _pair("attainable", _rate(at.roof, at, look)),
+        _pair("speed-up", _gain(at, look)),
         _pair("work", _intensity(at, look)),
     )
     lines = [title, columns(first, verdict, look), columns(second, EMPTY, look)]
@@ -319,7 +319,7 @@ def _provenance(at: Standing) -> str:
 def _roof_label(at: Standing) -> str:
     if at.roof_name == "mixed":
         return "attainable, children"
-    return f"roof here, {at.roof_name}" if at.roof_name else "roof here"
+    return f"attainable, {at.roof_name}" if at.roof_name else "attainable"
 
 
 def _figure(label: str, figure: Line, look: Look) -> Line:

@@ -8,8 +8,7 @@ import pytest
 from textual.actions import parse
 
 from screens.actions.commands import Command, commands, matching
-from screens.actions.palette import PaletteScreen
-from screens.actions.palette import palette_lines
+from screens.actions.palette import PaletteScreen, palette_lines
 from screens.actions.table import DEPTHS, EXPLORER, OF_FUNCTION
 from screens.settings.theme import PREFIX, THEMES, short_name
 from screens.widgets.lines import line_width, text

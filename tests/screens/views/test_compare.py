@@ -13,8 +13,7 @@ from screens.app.compare_app import CompareApp
 from screens.settings.config import USUAL
 from screens.settings.preferences import Habits
 from screens.views.compare.cells import CompareLook, SideLook
-from screens.views.compare.lines import side_lines
-from screens.views.compare.lines import compare_lines, status_line
+from screens.views.compare.lines import compare_lines, side_lines, status_line
 from screens.views.compare.opened import Opened
 from screens.views.compare.screen import CompareScreen
 from screens.views.ranks.lines import look_of

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from screens.views.node.screen import NodeScreen
-from screens.views.roofline.screen import node_under
 from screens.views.roofline.lines import form_for, no_roofs, roofline_lines, status_row
-from screens.views.roofline.screen import RooflineScreen
+from screens.views.roofline.screen import RooflineScreen, node_under
 from screens.widgets.lines import Line, text
 from screens.widgets.rows import Look, finished
 from tests.fixtures.record import recorded

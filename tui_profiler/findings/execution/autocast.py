@@ -19,7 +19,6 @@ from tui_profiler.findings.evidence.affected_operators import (
     moved,
     roof_seconds,
 )
-from tui_profiler.findings.evidence.figure_text import counted
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.messages import Unknown, known
@@ -30,6 +29,7 @@ from tui_profiler.session import Session, Tree
 _WIDE = "float32"
 _NARROW_BYTES = 2
 _WIDE_BYTES = 4
+_SHORT = {"bfloat16": "bf16", "float16": "f16"}
 _SCALE = " Small gradients become 0 in float16: scale the loss (torch.amp.GradScaler)."
 
 
@@ -74,7 +74,7 @@ def _autocast(
     )
     return Finding(
         kind=kind,
-        title=f"{dtype} in {counted(len(saved.nodes), 'matrix layer')}",
+        title=f"{_SHORT[dtype]} autocast ({len(saved.nodes):,} matmul and convolution layers)",
         why=(
             f"This machine multiplies faster in {dtype}, and half the bits are half the bytes."
             " Autocast keeps weights in float32 and converts them; outputs lose digits."

@@ -26,10 +26,10 @@ def host_overhead(session: Session) -> Finding | None:
     )
     return Finding(
         kind="host-overhead",
-        title="host-bound: do more in each operator",
+        title="host-bound: run fewer, larger operators",
         why=(
-            "Operators are so short that starting them is what takes the time. Larger batches,"
-            " compiling, or CUDA graphs where there is a GPU give each start more work."
+            "Most of the time is operator overhead, not computation. Larger batches, compiling,"
+            " or CUDA graphs where there is a GPU do more per operator call."
         ),
         nodes=_hosts(session, tree),
         evidence=(

@@ -41,21 +41,18 @@ def fuse_activation(session: Session) -> Finding | None:
         return None
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in nodes)
     evidence = [
-        Evidence(
-            "activations that are the only reader of a product", len(nodes), "count", "derived"
-        ),
+        Evidence("activations that alone read a product", len(nodes), "count", "derived"),
         Evidence("activations that they read and write", moved, "B", "derived"),
     ]
     if isinstance(found, Unknown):
         gain = Gain("time", found, "the activations' share of a forward")
     else:
-        formula = f"they take {found.text}; joined with their product at best nothing"
+        formula = f"they take {found.text}; fused into the preceding operator at best nothing"
         gain = found.gain(formula, is_bound=True)
         evidence.append(found.evidence("their time per forward"))
-    read = "it reads" if len(nodes) == 1 else "they read"
     return Finding(
         kind="fuse-activation",
-        title=f"join {counted(len(nodes), 'activation')} with what {read}",
+        title=f"fuse {counted(len(nodes), 'activation')} into the preceding operator",
         why=(
             "A product can apply its activation to what it is about to write. Eager PyTorch has no"
             " call for that; a compiler or an inference engine does it."
@@ -63,7 +60,7 @@ def fuse_activation(session: Session) -> Finding | None:
         nodes=slowest_first(session, nodes),
         evidence=tuple(evidence),
         gains=(gain,),
-        why_no_trial="eager PyTorch cannot join them: the trial of compile does",
+        why_no_trial="eager PyTorch cannot fuse them: the trial of compile does",
     )
 
 

@@ -41,7 +41,7 @@ def remove_dropout_identity(session: Session) -> Finding | None:
         evidence.append(found.evidence("time of those calls"))
     return Finding(
         kind="remove-dropout-identity",
-        title=f"remove {counted(len(nodes), 'module')} that are no-ops",
+        title=f"remove {counted(len(nodes), 'no-op module')}",
         why=(
             "In evaluation dropout and identity modules give back what they get; what they cost is"
             " Python's call of a module. The output stays the same to the bit."

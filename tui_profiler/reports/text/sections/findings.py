@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui_profiler.findings import Finding, checks_words, findings, withheld_words
 from tui_profiler.findings.evidence.figure_text import figure_text, gain_text
 from tui_profiler.findings.evidence.finding import Evidence, Gain
-from tui_profiler.formatting.text import safe, wrap
+from tui_profiler.formatting.text import safe, width, wrap
 from tui_profiler.messages import Unknown
 from tui_profiler.reports.document import Facts, Note, Part, Section
 from tui_profiler.reports.text_parts import heading
@@ -59,9 +59,14 @@ def _finding(one: Finding, columns: int) -> list[str]:
         *(f"predicted: {gain_line(gain)}" for gain in one.gains),
         f"trial: {trial_text(one)}",
     ]
-    head = f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}  [{one.kind}]"
+    head, kind = (
+        f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}",
+        f"[{one.kind}]",
+    )
+    fits = width(head) + 2 + width(kind) <= columns
     room = columns - len(_INDENT)
-    return [head, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]
+    heads = [f"{head}  {kind}"] if fits else [head, f"{_INDENT}{kind}"]
+    return [*heads, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]
 
 
 def evidence_text(part: Evidence) -> str:
