@@ -26,7 +26,7 @@ from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.kineto import Seen, Window
+from tui_profiler.probe.torch_compat.kineto import KinetoOperator, Window
 from tui_profiler.probe.trace.trace import trace
 
 MARK = "module:"
@@ -184,7 +184,7 @@ def _windowed(
 
 
 def _laid(
-    model: nn.Module, nodes: Sequence[Node], forward: Forward, seen: Sequence[Seen]
+    model: nn.Module, nodes: Sequence[Node], forward: Forward, seen: Sequence[KinetoOperator]
 ) -> tuple[Times, Times, Times]:
     """Return the product's figures: operators per module and its children, others, host time."""
     clock = OperatorClock(nodes, model)
@@ -206,7 +206,7 @@ def _laid(
     return operators, other, host
 
 
-def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, list[Seen]]:
+def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, list[KinetoOperator]]:
     with Window() as window:
         # The window was opened with cold caches: the second forward is like any other.
         run()
@@ -216,7 +216,9 @@ def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, li
     return forward, window.seen
 
 
-def _host(forward: Forward, seen: Sequence[Seen], names: dict[int, str]) -> tuple[Times, Times]:
+def _host(
+    forward: Forward, seen: Sequence[KinetoOperator], names: dict[int, str]
+) -> tuple[Times, Times]:
     """Return each module's time, and how long no operator ran in it: by times, without our tree."""
     starts, ends = np.frombuffer(forward.times, np.float64).reshape(2, -1)
     outermost: list[tuple[float, float]] = []

@@ -23,7 +23,7 @@ from tests.recording.files import fixture, messages_in, write
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Message
 from tui_profiler.recording.reader import open_recording
-from tui_profiler.source.recorded import Past
+from tui_profiler.source.recorded import SeekIndex
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -62,7 +62,7 @@ def recorder_killed(folder: Path, kills: int) -> None:
         whole = open_recording(seen).entries
         lost += recording.entries[: len(whole)] != whole
         torn += bool(recording.holes)
-        with_times += Past(recording).session(len(recording.entries)).timings is not None
+        with_times += SeekIndex(recording).session(len(recording.entries)).timings is not None
         recording.close()
     print(
         f"recorder killed {kills} times: {opened} opened, {lost} lost a frame that was in the"
@@ -127,7 +127,7 @@ def damaged(folder: Path, damages: int) -> None:
         opened += 1
         skipped += recording.skipped
         wrong += not is_part_of([encode(m) for m in messages_in(recording)], said)
-        Past(recording).session(len(recording.entries))
+        SeekIndex(recording).session(len(recording.entries))
         recording.close()
     print(
         f"{damages} damaged copies: {opened} opened, {wrong} showed what was not said,"
@@ -157,7 +157,7 @@ def speed(folder: Path) -> None:
     began = time.perf_counter()
     recording = open_recording(path)
     opened = time.perf_counter() - began
-    past = Past(recording)
+    past = SeekIndex(recording)
     chance = random.Random(4)
     took = []
     for _ in range(20):

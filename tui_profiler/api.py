@@ -185,7 +185,7 @@ def profile(
         ProfileError: it could not be traced or run; the cause is what it raised.
     """
     from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
-    from tui_profiler.probe.worker.in_process import Wanted, profiled, require_module  # noqa: PLC0415
+    from tui_profiler.probe.worker.in_process import ProfileOptions, profiled, require_module  # noqa: PLC0415
 
     require_module(model)
     if not ((seconds or 0) >= 0 and (forwards or 0) >= 0):  # Also where it is nan.
@@ -193,7 +193,7 @@ def profile(
     if seconds is None and forwards is None:
         seconds = SECONDS
     runs = seconds != 0 and forwards != 0
-    wanted = Wanted(name, seconds if runs else None, forwards if runs else None, tracer)
+    wanted = ProfileOptions(name, seconds if runs else None, forwards if runs else None, tracer)
     try:
         said = profiled(model, inputs, kwargs or {}, wanted)
     except Exception as error:

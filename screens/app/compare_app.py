@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.screen import Screen
 
 from ..common.base_app import BaseApp
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..views.compare.opened import Opened
 from ..views.compare.screen import CompareScreen
 from ..views.compare.turns import TwoSides
@@ -22,7 +22,7 @@ class CompareApp(BaseApp):
         *,
         measuring: bool,
         seconds: float | None,
-        habits: Habits | None = None,
+        habits: Preferences | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(habits, clock)

@@ -23,8 +23,8 @@ from tui_profiler.source.script import Script
 
 from ..common.base_app import AT_ONCE, BaseApp
 from ..explorer.screen import ExplorerScreen
-from ..settings.appearance_options import NO_WISH, Wish
-from ..settings.preferences import Habits, habits_of
+from ..settings.appearance_options import NO_WISH, AppearanceOptions
+from ..settings.preferences import Preferences, habits_of
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import ending, restore
 from ..terminal.standard_output import say
@@ -46,7 +46,7 @@ class ProfilerApp(BaseApp):
         spec: LoadSpec,
         restart: Callable[[LoadSpec], Source],
         *,
-        habits: Habits | None = None,
+        habits: Preferences | None = None,
         clock: Callable[[], float] | None = None,
         script: Script | None = None,
         begun: Session = EMPTY,
@@ -226,7 +226,7 @@ def run_explorer(
     restart: Callable[[LoadSpec], Source],
     spec: LoadSpec,
     *,
-    wish: Wish = NO_WISH,
+    wish: AppearanceOptions = NO_WISH,
     clock: Callable[[], float] | None = None,
     script: Script | None = None,
     begun: Session = EMPTY,
@@ -237,7 +237,7 @@ def run_explorer(
     return run_and_keep(app, habits, spec.model)
 
 
-def run_and_keep(app: ProfilerApp, habits: Habits, model: str) -> int:
+def run_and_keep(app: ProfilerApp, habits: Preferences, model: str) -> int:
     """Run an app to its end; gives the exit code, and says where the look could not be kept."""
     code = run_to_end(app, mouse=habits.mouse)
     app.is_left = True

@@ -12,8 +12,8 @@ from tui_profiler.source.attached import Found
 from tui_profiler.source.ranks import Ranks, is_whole_run
 
 from ..common.base_app import BaseApp
-from ..settings.appearance_options import Wish
-from ..settings.preferences import Habits, habits_of
+from ..settings.appearance_options import AppearanceOptions
+from ..settings.preferences import Preferences, habits_of
 from ..views.ranks.screen import RanksScreen
 from .explorer_app import ProfilerApp, run_and_keep
 
@@ -27,7 +27,7 @@ class RanksApp(ProfilerApp):
         spec: LoadSpec,
         *,
         begins_with_all: bool,
-        habits: Habits | None = None,
+        habits: Preferences | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(ranks, spec, self._not_started_again, habits=habits, clock=clock)
@@ -73,7 +73,9 @@ class RanksApp(ProfilerApp):
         raise AssertionError("what is attached to is not started again")
 
 
-def run_ranks(chosen: Found, program: Program, *, wish: Wish, started_at: float) -> int:
+def run_ranks(
+    chosen: Found, program: Program, *, wish: AppearanceOptions, started_at: float
+) -> int:
     """Run the app on a run until it is left; gives the exit code.
 
     Args:

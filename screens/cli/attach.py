@@ -13,7 +13,7 @@ from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
 from tui_profiler.source.relay import relay
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
-from ..settings.appearance_options import Wish, look_options
+from ..settings.appearance_options import AppearanceOptions, look_options
 from ..settings.preferences import habits_of
 from ..start.programs import candidates, choose, columns, matching, refused, source_of
 from ..terminal.standard_output import put, require_terminal, say
@@ -28,7 +28,7 @@ from .options import is_remote, remote_python, require_remote, stock_output
 @stock_output
 @click.pass_obj
 def attach_verb(
-    started_at: float, /, who: str, only_list: bool, remote_python: str, wish: Wish
+    started_at: float, /, who: str, only_list: bool, remote_python: str, wish: AppearanceOptions
 ) -> int:
     """Attach to a running program that calls tui_profiler.watch(model), read-only.
 
@@ -60,7 +60,9 @@ def _list(who: str) -> int:
     return MODEL_FAILED
 
 
-def run_attached(who: str, *, remote_python: str, wish: Wish, started_at: float) -> int:
+def run_attached(
+    who: str, *, remote_python: str, wish: AppearanceOptions, started_at: float
+) -> int:
     """Look into one program until it is left; gives the exit code.
 
     Args:
@@ -88,7 +90,7 @@ def run_attached(who: str, *, remote_python: str, wish: Wish, started_at: float)
     return run_explorer(source, again, spec, wish=wish)
 
 
-def _picked(who: str, *, wish: Wish, started_at: float) -> Attached | int:
+def _picked(who: str, *, wish: AppearanceOptions, started_at: float) -> Attached | int:
     """Attach to what fits, chosen by hand where there are several.
 
     Gives an exit code where none was chosen, or where it is a run of several ranks and was left.

@@ -25,14 +25,14 @@ from tui_profiler.verbs.report import progress_line, trusted_line
 
 from ..options.model import Chosen, model_options
 from ..options.side import TypedSide, typed_side
-from ..settings.appearance_options import Wish, look_options
+from ..settings.appearance_options import AppearanceOptions, look_options
 from ..settings.preferences import habits_of
 from ..terminal.standard_output import Results, columns, is_terminal, require_terminal, say
 from ..views.compare.opened import Opened, opened
 from .options import (
     RECORDING,
     REPORT,
-    Finite,
+    FiniteRange,
     models_and_files,
     output_option,
     refuse_options,
@@ -65,7 +65,7 @@ class CompareOptions(Struct, frozen=True):
 @output_option
 @click.option(
     "--measure",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Run each for so long, in turns, and compare their times. On screen they run until it is"
     " left.",
@@ -80,7 +80,9 @@ class CompareOptions(Struct, frozen=True):
 @look_options
 @stock_output
 @click.pass_obj
-def compare_verb(started_at: float, /, chosen: Chosen, wish: Wish, **typed: object) -> int:
+def compare_verb(
+    started_at: float, /, chosen: Chosen, wish: AppearanceOptions, **typed: object
+) -> int:
     """Compare B with A: totals, settings, the tree node by node, and with --measure the times.
 
     A and B are models, recordings or JSON reports. Options apply to each that is a model; a quoted
@@ -138,7 +140,11 @@ def _opened(
 
 
 def _on_screen(
-    options: CompareOptions, sides: tuple[TypedSide, TypedSide], wish: Wish, *, started_at: float
+    options: CompareOptions,
+    sides: tuple[TypedSide, TypedSide],
+    wish: AppearanceOptions,
+    *,
+    started_at: float,
 ) -> int:
     """Compare on screen until it is left; gives the exit code."""
     # --help, and comparing as text, need no Textual.

@@ -23,7 +23,7 @@ from tui_profiler.source import Source
 from tui_profiler.source.spawned import Spawned, worker_command
 
 from ..options.model import Chosen, model_options
-from ..settings.appearance_options import Wish, look_options
+from ..settings.appearance_options import AppearanceOptions, look_options
 from ..terminal.standard_output import require_terminal
 from ..web.driver import is_served
 from ..web.launch import to_browsers
@@ -50,7 +50,14 @@ RECALL_SECONDS = 0.05
 )
 @click.pass_obj
 def explore_verb(
-    started_at: float, /, model: str, chosen: Chosen, wish: Wish, *, remembers: bool, web: bool
+    started_at: float,
+    /,
+    model: str,
+    chosen: Chosen,
+    wish: AppearanceOptions,
+    *,
+    remembers: bool,
+    web: bool,
 ) -> int:
     """Run MODEL and explore it on screen. The verb may be omitted.
 
@@ -69,7 +76,7 @@ def explore_verb(
     return _run(spec, wish=wish, remembers=remembers)
 
 
-def _run(spec: LoadSpec, *, wish: Wish, remembers: bool) -> int:
+def _run(spec: LoadSpec, *, wish: AppearanceOptions, remembers: bool) -> int:
     """Explore a model until it is left; gives the exit code.
 
     Args:
@@ -83,9 +90,9 @@ def _run(spec: LoadSpec, *, wish: Wish, remembers: bool) -> int:
         worker = Spawned(worker_command(), first=[Start(spec)])
         if not remembers:
             return worker
-        from tui_profiler.source.remembered_tree import Remembering  # noqa: PLC0415 # rule 1
+        from tui_profiler.source.remembered_tree import CachedTreeSource  # noqa: PLC0415 # rule 1
 
-        return Remembering(worker, spec)
+        return CachedTreeSource(worker, spec)
 
     with _said_at_once(f"{spec.model}: starting"):
         first = restart(spec)
@@ -98,13 +105,13 @@ def _run(spec: LoadSpec, *, wish: Wish, remembers: bool) -> int:
 
 def _begun(first: Source) -> Session:
     """Return the session with what is remembered, if it was read while the app was imported."""
-    from tui_profiler.source.remembered_tree import Remembering  # noqa: PLC0415 # rule 1
+    from tui_profiler.source.remembered_tree import CachedTreeSource  # noqa: PLC0415 # rule 1
 
-    found = first.known(RECALL_SECONDS) if isinstance(first, Remembering) else None
+    found = first.known(RECALL_SECONDS) if isinstance(first, CachedTreeSource) else None
     return apply(EMPTY, found) if found is not None else EMPTY
 
 
-def _choose(chosen: Chosen, *, wish: Wish, remembers: bool) -> int:
+def _choose(chosen: Chosen, *, wish: AppearanceOptions, remembers: bool) -> int:
     """Let something be chosen, and open it; gives the exit code.
 
     Args:
@@ -137,7 +144,7 @@ def _choose(chosen: Chosen, *, wish: Wish, remembers: bool) -> int:
     return _run(spec, wish=wish, remembers=remembers)
 
 
-def _play(file: str, wish: Wish) -> int:
+def _play(file: str, wish: AppearanceOptions) -> int:
     from .open import play  # noqa: PLC0415 # most never need it
 
     return play(file, wish=wish)

@@ -161,9 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, OSError) and not_written(error):
             return 1
-        from ..terminal.crash_report import CRASHED, Circumstances, tell  # noqa: PLC0415
+        from ..terminal.crash_report import CRASHED, CrashContext, tell  # noqa: PLC0415
 
-        tell(error, Circumstances())
+        tell(error, CrashContext())
         return CRASHED
     return result if isinstance(result, int) else 0
 

@@ -11,16 +11,16 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.source.recorded import Player
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS
 
-from ..settings.appearance_options import Wish, look_options
+from ..settings.appearance_options import AppearanceOptions, look_options
 from ..terminal.standard_output import require_terminal, say
-from .options import Finite, models_and_files, stock_output
+from .options import FiniteRange, models_and_files, stock_output
 
 
 @click.command("open")
 @click.argument("file", shell_complete=models_and_files)
 @click.option(
     "--speed",
-    type=Finite(1 / 64, 1024),
+    type=FiniteRange(1 / 64, 1024),
     default=1.0,
     show_default=True,
     metavar="TIMES",
@@ -28,18 +28,18 @@ from .options import Finite, models_and_files, stock_output
 )
 @click.option(
     "--at",
-    type=Finite(min=0),
+    type=FiniteRange(min=0),
     metavar="SECONDS",
     help="Start position; default: the first figures.",
 )
 @look_options
 @stock_output
-def open_verb(file: str, speed: float, at: float | None, wish: Wish) -> int:
+def open_verb(file: str, speed: float, at: float | None, wish: AppearanceOptions) -> int:
     """Play the recording in FILE in the explorer."""
     return play(file, speed=speed, at=at, wish=wish)
 
 
-def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: Wish) -> int:
+def play(file: str, *, speed: float = 1.0, at: float | None = None, wish: AppearanceOptions) -> int:
     """Play a recording in the explorer until it is left; gives the exit code.
 
     Args:

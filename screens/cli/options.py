@@ -61,7 +61,7 @@ attach_to = click.option(
 )
 
 
-class Finite(click.FloatRange):
+class FiniteRange(click.FloatRange):
     """A range of numbers that has neither ``nan``, which no limit holds off, nor ``inf``."""
 
     def convert(

@@ -32,7 +32,7 @@ from ..start.programs import follow, refused
 from ..terminal.standard_output import say, speaker
 from .options import (
     PROGRAM,
-    Finite,
+    FiniteRange,
     attach_to,
     models_and_files,
     refuse_options,
@@ -62,7 +62,7 @@ class RecordOptions(Struct, frozen=True):
 @file_option("--output", "-o", required=True, help="Output file.")
 @click.option(
     "--seconds",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Run the model for this long; default: until ctrl+C.",
 )

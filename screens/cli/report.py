@@ -26,7 +26,7 @@ from ..terminal.standard_output import Results, say, speaker
 from .options import (
     PROGRAM,
     RECORDING,
-    Finite,
+    FiniteRange,
     ReportLayout,
     attach_to,
     models_and_files,
@@ -78,7 +78,7 @@ class ReportOptions(Struct, frozen=True):
 )
 @click.option(
     "--measure",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Run the model for this long and report its times.",
 )
@@ -117,7 +117,7 @@ class ReportOptions(Struct, frozen=True):
 @click.option("--again", is_flag=True, help="With --all: run models again that have a file.")
 @click.option(
     "--timeout",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -23,7 +23,7 @@ from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.script import Script
 
 from ..options.model import BUDGET_HELP, Share, file_option
-from ..settings.appearance_options import Wish, look_options
+from ..settings.appearance_options import AppearanceOptions, look_options
 from ..terminal.standard_output import columns, put_into, require_terminal, require_writable, say
 from .options import models_and_files, stock_output
 
@@ -66,7 +66,7 @@ class RunOptions(Struct, frozen=True):
 @click.argument("script", shell_complete=models_and_files)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def run_verb(started_at: float, /, wish: Wish, **typed: object) -> int:
+def run_verb(started_at: float, /, wish: AppearanceOptions, **typed: object) -> int:
     """Run SCRIPT unchanged with its ARGUMENTS, and profile the model that it calls.
 
     Its output is in the log (L), and tui-profiler exits with its exit code. With --format the
@@ -78,7 +78,7 @@ def run_verb(started_at: float, /, wish: Wish, **typed: object) -> int:
     return _run(options, wish, started_at=started_at)
 
 
-def _run(options: RunOptions, wish: Wish, *, started_at: float) -> int:
+def _run(options: RunOptions, wish: AppearanceOptions, *, started_at: float) -> int:
     """Run a script to its end, and give its exit code.
 
     Raises:
@@ -105,7 +105,9 @@ def _run(options: RunOptions, wish: Wish, *, started_at: float) -> int:
     return script.end()
 
 
-def _explored(script: Script, options: RunOptions, wish: Wish, started_at: float) -> int:
+def _explored(
+    script: Script, options: RunOptions, wish: AppearanceOptions, started_at: float
+) -> int:
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # after the script was started: both take a while
 
     observed: Literal["module", "script"] = "module" if options.is_module else "script"

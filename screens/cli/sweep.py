@@ -27,7 +27,7 @@ from tui_profiler.verbs.sweep import estimated_seconds, exit_code, sweep
 from ..options.model import MOST_BATCH, MOST_THREADS, Chosen, model_options_but
 from ..settings.appearance import glyphs_for
 from ..terminal.standard_output import Results, columns, say, speaker
-from .options import Finite, models_and_files, output_option, require_models
+from .options import FiniteRange, models_and_files, output_option, require_models
 
 MOST_POINTS = 200
 MOST_ROUNDS = 20
@@ -98,7 +98,7 @@ class SweepOptions(Struct, frozen=True):
 )
 @click.option(
     "--seconds",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=4.0,
     show_default=True,
     help="Measured time per point, after the warm-up, all rounds together.",
@@ -112,7 +112,7 @@ class SweepOptions(Struct, frozen=True):
 )
 @click.option(
     "--timeout",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

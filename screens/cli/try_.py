@@ -20,7 +20,7 @@ from tui_profiler.verbs.trials import try_out
 
 from ..options.model import Chosen, model_options
 from ..terminal.standard_output import Results, columns, say, speaker
-from .options import Finite, models_and_files, output_option, require_models, table_or_json
+from .options import FiniteRange, models_and_files, output_option, require_models, table_or_json
 
 MOST_GIB = 1 << 20
 _GIB = 1 << 30
@@ -68,7 +68,7 @@ class TryOptions(Struct, frozen=True):
 )
 @click.option(
     "--seconds",
-    type=Finite(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -76,7 +76,7 @@ class TryOptions(Struct, frozen=True):
 )
 @click.option(
     "--most-seconds",
-    type=Finite(1, 24 * 3600),
+    type=FiniteRange(1, 24 * 3600),
     default=120.0,
     show_default=True,
     metavar="SECONDS",
@@ -84,13 +84,13 @@ class TryOptions(Struct, frozen=True):
 )
 @click.option(
     "--most-memory",
-    type=Finite(0.1, MOST_GIB),
+    type=FiniteRange(0.1, MOST_GIB),
     metavar="GIB",
     help="Maximum memory per trial. Default: 80 % of the free memory.",
 )
 @click.option(
     "--measure",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=3.0,
     show_default=True,
     metavar="SECONDS",

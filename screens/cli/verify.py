@@ -20,7 +20,7 @@ from tui_profiler.verbs.outcome import DONE, complaint
 
 from ..options.model import Chosen, model_options
 from ..terminal.standard_output import Results, columns, say, speaker
-from .options import Finite, models_and_files, output_option, require_models, table_or_json
+from .options import FiniteRange, models_and_files, output_option, require_models, table_or_json
 
 
 class VerifyOptions(Struct, frozen=True):
@@ -40,7 +40,7 @@ class VerifyOptions(Struct, frozen=True):
 @output_option
 @click.option(
     "--timeout",
-    type=Finite(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
     metavar="SECONDS",

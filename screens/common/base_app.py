@@ -25,9 +25,9 @@ from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from ..actions.table import Key, remapped
 from ..settings.appearance import ThemeName
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..settings.theme import PREFIX, THEMES, roles_for
-from ..terminal.crash_report import Circumstances
+from ..terminal.crash_report import CrashContext
 from ..terminal.crashing import CrashingApp
 from ..terminal.driver import QuietDriver
 from ..terminal.guard import end_on_hang_up, end_on_signals
@@ -138,9 +138,9 @@ class BaseApp(ThemedApp[int]):
     """Name of an action to the keys that the user gave it."""
 
     def __init__(
-        self, habits: Habits | None = None, clock: Callable[[], float] | None = None
+        self, habits: Preferences | None = None, clock: Callable[[], float] | None = None
     ) -> None:
-        self.habits = habits or Habits()
+        self.habits = habits or Preferences()
         super().__init__(self.habits.theme)
         self._given_clock = clock
         self.set_clock()
@@ -199,7 +199,7 @@ class BaseApp(ThemedApp[int]):
         if self._driver is not None:
             self._driver.write(sequence)
 
-    def circumstances(self) -> Circumstances:
+    def circumstances(self) -> CrashContext:
         """Add what is known of the session to the report of a crash."""
         session = self.session
         facts: list[tuple[str, str]] = []

@@ -39,7 +39,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME = 60
 
 
-class Given(Struct, frozen=True):
+class ExportContent(Struct, frozen=True):
     """What a screen gives away."""
 
     view: str
@@ -68,7 +68,7 @@ class CopyExport:
     def __init__(
         self,
         screen: Screen[Any],
-        given: Given,
+        given: ExportContent,
         say: Callable[[str], None],
         ask: Callable[[Prompt | Choice], None],
     ) -> None:

@@ -13,7 +13,7 @@ from tui_profiler.session import Session
 
 from ..common.base_app import BaseApp
 from ..settings.appearance import ThemeName
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..settings.theme import PREFIX, next_theme, short_name
 from ..terminal.driver import set_mouse
 
@@ -38,7 +38,7 @@ class Appearance:
     def __init__(
         self,
         screen: Screen[None],
-        habits: Habits,
+        habits: Preferences,
         glyphs: Glyphs,
         say: Callable[[str], None],
         tick_at: Callable[[float], None],

@@ -6,7 +6,7 @@ from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import width, wrap
 from tui_profiler.messages import Remedy
-from tui_profiler.queries.panel.failure import Fact, Trouble, still_known, trouble
+from tui_profiler.queries.panel.failure import Fact, FailureText, still_known, trouble
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
@@ -45,7 +45,7 @@ def _after(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     return (EMPTY, *lines) if lines else ()
 
 
-def _head(found: Trouble, look: Look) -> tuple[Line, ...]:
+def _head(found: FailureText, look: Look) -> tuple[Line, ...]:
     title: Line = ((f"{look.glyphs.failed} {found.title}", "strong error"),)
     where: Line = ((found.where, "strong ink"), (f"  {found.type}" if found.type else "", "muted"))
     lines = [row(title, ((found.after, "muted"),), look), EMPTY]
@@ -79,7 +79,7 @@ def _tail(text: str, cells: int, ellipsis: str) -> str:
     return ellipsis + text
 
 
-def _remedies(found: Trouble, look: Look, marked: int, hint: str) -> tuple[Line, ...]:
+def _remedies(found: FailureText, look: Look, marked: int, hint: str) -> tuple[Line, ...]:
     if not found.remedies:
         return ()
     longest = max(width(remedy.command) for remedy in found.remedies) + 3

@@ -41,10 +41,10 @@ from tui_profiler.session import EMPTY, Session
 from ..actions.footer import explorer_bar
 from ..actions.table import DEPTHS, EXPLORER, OF_FUNCTION, Key, bindings, textual_action
 from ..common.base_app import BaseApp, own_keys
-from ..common.copy_export import CopyExport, Given
+from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import NARROW_COLUMNS, is_narrow
 from ..common.view_pause import ViewPause
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..settings.theme import THEMES, short_name
 from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
@@ -58,7 +58,7 @@ from .requests import Requests
 
 if TYPE_CHECKING:  # Only their names: they are imported after the first frame.
     from ..actions.commands import Command
-    from ..views.view_screen import Left
+    from ..views.view_screen import ViewState
     from .tree.widget import NodeTree
     from .tree_keys import TreeKeys
 
@@ -103,7 +103,7 @@ class ExplorerScreen(PaintedScreen[None]):
         now: Callable[[], float],
         send: Callable[[Request], None],
         restart: Callable[[LoadSpec | None], None],
-        habits: Habits | None = None,
+        habits: Preferences | None = None,
     ) -> None:
         super().__init__()
         self.glyphs = glyphs
@@ -112,7 +112,7 @@ class ExplorerScreen(PaintedScreen[None]):
         self._restart = restart
         self.prompt = PromptRow(self._draw_panels)
         self.view_pause = ViewPause(send)
-        self.appearance = Appearance(self, habits or Habits(), glyphs, self.say, self._tick_at)
+        self.appearance = Appearance(self, habits or Preferences(), glyphs, self.say, self._tick_at)
         self.requests = Requests(
             spec,
             session=lambda: self.session,
@@ -123,7 +123,7 @@ class ExplorerScreen(PaintedScreen[None]):
             say=self.say,
             ask=self.prompt.ask,
         )
-        given = Given(
+        given = ExportContent(
             "explorer",
             session=lambda: self.session,
             path=self._selected_path,
@@ -527,7 +527,7 @@ class ExplorerScreen(PaintedScreen[None]):
         screen.send = self._send
         self.app.push_screen(screen.data_bind(BaseApp.session), self._come_back)
 
-    async def _come_back(self, left: Left | None) -> None:
+    async def _come_back(self, left: ViewState | None) -> None:
         """Select what was selected where one comes from, and go on to where one wants to."""
         if left is not None:
             self.tree_widget.select(left.node)

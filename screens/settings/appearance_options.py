@@ -14,14 +14,14 @@ from .appearance import GLYPH_SETS, THEME_NAMES, GlyphSet, ThemeName
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-class Wish(Struct, frozen=True):
+class AppearanceOptions(Struct, frozen=True):
     """What was typed; None leaves it to the configuration."""
 
     theme: ThemeName | None = None
     glyphs: GlyphSet | None = None
 
 
-NO_WISH = Wish()
+NO_WISH = AppearanceOptions()
 
 _OPTIONS = (
     click.option("--theme", type=click.Choice(THEME_NAMES), help="Colours; T changes them."),
@@ -41,7 +41,7 @@ def look_options(command: _Command) -> Callable[..., object]:
     def with_wish(
         *given: object, theme: ThemeName | None, glyphs: GlyphSet | None, **typed: object
     ) -> object:
-        return command(*given, wish=Wish(theme, glyphs), **typed)
+        return command(*given, wish=AppearanceOptions(theme, glyphs), **typed)
 
     decorated: Callable[..., object] = with_wish
     for option in reversed(_OPTIONS):

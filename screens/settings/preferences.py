@@ -12,12 +12,12 @@ from tui_profiler.queries.tree.focus import Focus
 from tui_profiler.session import Tree
 
 from .appearance import ThemeName, glyphs_for, holds_escape_back, theme_for
-from .appearance_options import Wish
+from .appearance_options import AppearanceOptions
 from .config import USUAL, Config, config_path, read_config
 from .saved_view import NOTHING, Memory, Remembered, folds, memory, with_folds
 
 
-class Habits:
+class Preferences:
     """Answers how to begin, and keeps how it ended."""
 
     def __init__(self, config: Config = USUAL, kept: Memory | None = None, model: str = "") -> None:
@@ -100,7 +100,7 @@ class Habits:
             self.unkept = self._kept.write(self._model, self._remembered)
 
 
-def habits_of(wish: Wish, model: str = "") -> Habits:
+def habits_of(wish: AppearanceOptions, model: str = "") -> Preferences:
     """Read what this user is used to, with what was typed before everything else."""
     from .config_file import actions  # noqa: PLC0415 # needs Textual
 
@@ -112,4 +112,4 @@ def habits_of(wish: Wish, model: str = "") -> Habits:
     }
     settings = replace(config.settings, **typed)
     config = replace(config, settings=settings, typed=frozenset(typed))
-    return Habits(config, memory(), model)
+    return Preferences(config, memory(), model)

@@ -14,7 +14,7 @@ from tui_profiler.source.attached import Found, find
 from tui_profiler.source.ranks import by_run
 
 from ..common.base_app import ThemedApp
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..widgets.key_bar import key_bar
@@ -75,7 +75,7 @@ class Picker(ThemedApp[Found | None]):
         Binding("q,escape,ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, who: str, habits: Habits) -> None:
+    def __init__(self, who: str, habits: Preferences) -> None:
         super().__init__(habits.theme)
         self._who = who
         self._glyphs = habits.glyphs
@@ -134,7 +134,7 @@ class Picker(ThemedApp[Found | None]):
         self.exit(None, return_code=code)
 
 
-def pick(who: str, habits: Habits) -> tuple[Found | None, int]:
+def pick(who: str, habits: Preferences) -> tuple[Found | None, int]:
     """Let one be chosen; gives None when it is left, and the exit code of that."""
     app = Picker(who, habits)
     code = run_to_end(app, mouse=habits.mouse)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tui_profiler.figures.units import clock
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Failed, Remedy
-from tui_profiler.source.adapters import Timed
+from tui_profiler.source.adapters import TimeLimited
 from tui_profiler.source.attached import Attached, AttachError, Found, attached, find
 from tui_profiler.source.ranks import is_whole_run
 from tui_profiler.source.remote import SCHEME, address, remote
@@ -82,7 +82,7 @@ def source_of(who: str, remote_python: str, started_at: float) -> Attached:
 
 def follow(
     who: str, remote_python: str, *, seconds: float | None, started_at: float
-) -> Attached | Timed:
+) -> Attached | TimeLimited:
     """Attach to the one program that fits, for so many seconds of figures; None: until it ends.
 
     Raises:
@@ -92,7 +92,7 @@ def follow(
     if seconds is None:
         return source
     began = time.monotonic() - (time.time() - started_at)  # The clock may be set meanwhile.
-    return Timed(source, seconds, lambda: time.monotonic() - began)
+    return TimeLimited(source, seconds, lambda: time.monotonic() - began)
 
 
 def not_attached(error: AttachError) -> Failed:

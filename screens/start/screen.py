@@ -17,7 +17,7 @@ from tui_profiler.queries.start_offers import Offer, matching
 
 from ..actions.help import KeysScreen
 from ..common.base_app import ThemedApp
-from ..settings.preferences import Habits
+from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..widgets.key_bar import key_bar
@@ -160,7 +160,7 @@ class StartApp(ThemedApp[Offer | None]):
         Binding("ctrl+c,ctrl+q", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, habits: Habits, folder: str = "") -> None:
+    def __init__(self, habits: Preferences, folder: str = "") -> None:
         super().__init__(habits.theme)
         self._glyphs = habits.glyphs
         self._folder = folder or os.getcwd()
@@ -183,7 +183,7 @@ class StartApp(ThemedApp[Offer | None]):
         self.exit(None, return_code=code)
 
 
-def choose(habits: Habits) -> tuple[Offer | None, int]:
+def choose(habits: Preferences) -> tuple[Offer | None, int]:
     """Let something be chosen; gives None when it is left, and the exit code of that."""
     app = StartApp(habits)
     code = run_to_end(app, mouse=habits.mouse)

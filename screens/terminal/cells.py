@@ -19,7 +19,7 @@ from operator import ne
 from typing import NamedTuple, TypeAlias
 
 
-class Pen(NamedTuple):
+class CellStyle(NamedTuple):
     """How a cell is drawn; every part as the codes of its escape sequence."""
 
     attributes: tuple[str, ...] = ()
@@ -29,8 +29,8 @@ class Pen(NamedTuple):
     """Address and id of a hyperlink, as OSC 8 wants them."""
 
 
-Cell: TypeAlias = tuple[str, Pen]
-PLAIN = Pen()
+Cell: TypeAlias = tuple[str, CellStyle]
+PLAIN = CellStyle()
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "8": "28", "9": "29"}
 """What ends an attribute. The others end with a reset alone."""
 _GAP = 3
@@ -58,7 +58,7 @@ def is_odd(grapheme: str) -> bool:
     return not (len(grapheme) <= 1 and (is_sure(grapheme) or _SURE_AND_WIDE.match(grapheme)))
 
 
-def pen_from(codes: str, link: str = "") -> Pen:
+def pen_from(codes: str, link: str = "") -> CellStyle:
     """Return the pen that the codes of one SGR sequence make, from a plain one."""
     attributes: list[str] = []
     colours = {"3": "", "4": ""}
@@ -73,11 +73,11 @@ def pen_from(codes: str, link: str = "") -> Pen:
             colours[ground] = "" if code in ("39", "49") else code
         else:
             attributes.append(code)
-    return Pen(tuple(attributes), colours["3"], colours["4"], link)
+    return CellStyle(tuple(attributes), colours["3"], colours["4"], link)
 
 
 @lru_cache(4096)
-def turn(old: Pen, new: Pen) -> str:
+def turn(old: CellStyle, new: CellStyle) -> str:
     """Return the shortest sequence from one pen to another."""
     link = "" if old.link == new.link else f"\x1b]8;{new.link or ';'}\x1b\\"
     if old[:3] == new[:3]:
@@ -92,7 +92,7 @@ def turn(old: Pen, new: Pen) -> str:
     return f"{link}\x1b[{min(map(';'.join, ways), key=len)}m"
 
 
-class Pencil:
+class FrameWriter:
     """Writes the sequences of one frame."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Pencil:
         return "".join((*self.parts, end, _placed(*cursor)))
 
 
-def _way(at: int | None, to: tuple[int, int], row: Sequence[Cell | None], pen: Pen) -> str:
+def _way(at: int | None, to: tuple[int, int], row: Sequence[Cell | None], pen: CellStyle) -> str:
     """Return the shortest way to a cell, from one to the left of it in its row or from anywhere."""
     x, y = to
     if at is None or at > x:
@@ -196,13 +196,13 @@ class Cells:
             self._odd_rows.add(y)
         self.dirty.setdefault(y)
 
-    def frame(self, most_bytes: int | None = None) -> Pencil:
+    def frame(self, most_bytes: int | None = None) -> FrameWriter:
         """Write what differs, and take it that the terminal shows it then.
 
         Args:
             most_bytes: stop at the end of the row with which there are so many.
         """
-        pencil = Pencil()
+        pencil = FrameWriter()
         for y in list(self.dirty):
             del self.dirty[y]
             if self._wanted[y] != self._shown[y]:
@@ -211,7 +211,7 @@ class Cells:
                 break
         return pencil
 
-    def _draw(self, y: int, pencil: Pencil) -> None:
+    def _draw(self, y: int, pencil: FrameWriter) -> None:
         old, new = self._shown[y], self._wanted[y]
         if y in self._odd_rows:
             changed = [was != now for was, now in zip(old, new, strict=True)]
@@ -237,7 +237,7 @@ def _blank_half(row: list[Cell | None], place: int, half: int) -> None:
         row[place] = (" ", second[1])
 
 
-def cells_of(text: str, pen: Pen, split: Callable[[str], Sequence[str]]) -> list[Cell]:
+def cells_of(text: str, pen: CellStyle, split: Callable[[str], Sequence[str]]) -> list[Cell]:
     """Return the cells of a text.
 
     Args:

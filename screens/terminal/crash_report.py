@@ -35,7 +35,7 @@ that your model printed: read it before you pass it on.
 """
 
 
-class Circumstances(Struct, frozen=True):
+class CrashContext(Struct, frozen=True):
     """What the screens were doing when it happened."""
 
     screens: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Circumstances(Struct, frozen=True):
 
 def crash_report(
     error: BaseException,
-    circumstances: Circumstances,
+    circumstances: CrashContext,
     *,
     at: float,
     environment: Mapping[str, str],
@@ -100,7 +100,7 @@ def keep(report: str, folder: Path, at: float) -> Path:
     return path
 
 
-def tell(error: BaseException, circumstances: Circumstances) -> None:
+def tell(error: BaseException, circumstances: CrashContext) -> None:
     """Keep a report and say on standard error where; where it cannot be kept, say all of it."""
     at = time.time()
     report = crash_report(error, circumstances, at=at, environment=os.environ)

@@ -16,7 +16,7 @@ from rich.console import RenderableType
 from textual.app import App
 from textual.worker import WorkerFailed
 
-from .crash_report import CRASHED, Circumstances, tell
+from .crash_report import CRASHED, CrashContext, tell
 
 _Result = TypeVar("_Result")
 
@@ -31,13 +31,13 @@ class CrashingApp(App[_Result]):
         """End the app because of an error, from where Textual would not see it."""
         self._handle_exception(error)
 
-    def circumstances(self) -> Circumstances:
+    def circumstances(self) -> CrashContext:
         """Return what a report says of where the app was."""
         screens: list[str] = []
         with contextlib.suppress(LookupError):  # There is no stack before the first screen.
             screens = [type(screen).__name__ for screen in self.screen_stack]
         columns, rows = self.size
-        return Circumstances((type(self).__name__, *screens), columns, rows)
+        return CrashContext((type(self).__name__, *screens), columns, rows)
 
     def panic(self, *renderables: RenderableType) -> None:
         """End, as Textual asks when its thread for input has died: no error is told then."""
@@ -56,7 +56,7 @@ class CrashingApp(App[_Result]):
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()
 
-    _where: Circumstances | None = None
+    _where: CrashContext | None = None
 
 
 def run_to_end(app: CrashingApp[_Result], *, mouse: bool = True) -> int:

@@ -45,7 +45,7 @@ from textual.strip import Strip
 from tui_profiler.formatting.text import safe
 
 from ..options.model import STOCK_OUTPUT
-from .cells import PLAIN, Cell, Cells, Pen, cells_of, holds_odd, pen_from
+from .cells import PLAIN, Cell, Cells, CellStyle, cells_of, holds_odd, pen_from
 from .pace import Pace
 
 try:
@@ -71,7 +71,7 @@ _Kept: TypeAlias = tuple[Strip | None, list[Cell], bool]
 _NO_STRIP: _Kept = (None, [], False)
 
 
-class Surprise(Exception):
+class UnknownOutput(Exception):
     """Textual gave something that is not known here."""
 
 
@@ -110,7 +110,7 @@ class SparingApp(App[_Result]):
         self.stock_because = ""
         """Why Textual draws by itself; empty while it does not."""
         self._cells = Cells(0, 0)
-        self._pens: dict[Style | None, Pen] = {None: PLAIN}
+        self._pens: dict[Style | None, CellStyle] = {None: PLAIN}
         self._cells_of: LRUCache[int, _Kept] = LRUCache(_MOST_STRIPS)
         """Of strips that were drawn lately: a row that is scrolled is the same strip elsewhere."""
         self._cursor_shown: tuple[int, int] | None = None
@@ -196,7 +196,7 @@ class SparingApp(App[_Result]):
                         whole = x >= start and end <= stop
                         self._take_strip(x, y, chop if whole else chop.crop(0, min(end, stop) - x))
         else:
-            raise Surprise(f"cannot draw a {type(update).__name__}")
+            raise UnknownOutput(f"cannot draw a {type(update).__name__}")
 
     def _take_strip(self, x: int, y: int, strip: Strip) -> int:
         """Want a strip; gives the cells that it takes."""
@@ -212,17 +212,17 @@ class SparingApp(App[_Result]):
         cells: list[Cell] = []
         for text, style, control in strip:
             if control or _CONTROL.search(text):
-                raise Surprise("a control character in a text")
+                raise UnknownOutput("a control character in a text")
             pen = self._pens.get(style) or self._pen(style)
             cells += cells_of(text, pen, graphemes)
         return cells
 
-    def _pen(self, style: Style | None) -> Pen:
+    def _pen(self, style: Style | None) -> CellStyle:
         assert style is not None  # It is there from the beginning.
         system = self.console._color_system or ColorSystem.TRUECOLOR
         address = style.link or ""
         if _CONTROL.search(address):
-            raise Surprise("a control character in a link")
+            raise UnknownOutput("a control character in a link")
         link = f"id={zlib.crc32(address.encode()):x};{address}" if address else ""
         if len(self._pens) >= _MOST_PENS:
             self._pens = {None: PLAIN}

@@ -25,7 +25,7 @@ from tui_profiler.session import EMPTY, Session
 
 from ..actions.table import SIDE_SCREENS, Key, shown
 from ..common.base_app import own_keys, redraw_seconds
-from ..common.copy_export import CopyExport, Given
+from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import is_narrow
 from ..common.view_pause import ViewPause
 from ..terminal.painting import PaintedScreen
@@ -39,7 +39,7 @@ from ..widgets.rows import Look, finished, row
 SAID_SECONDS = 8.0
 
 
-class Left(Struct, frozen=True):
+class ViewState(Struct, frozen=True):
     """How a view was left."""
 
     node: int
@@ -48,7 +48,7 @@ class Left(Struct, frozen=True):
     """The screen to go to; empty for the explorer."""
 
 
-class SideScreen(PaintedScreen[Left]):
+class SideScreen(PaintedScreen[ViewState]):
     """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
 
     name_of_view: ClassVar[str]
@@ -94,7 +94,7 @@ class SideScreen(PaintedScreen[Left]):
         """What asks the probe; whoever opens the view gives it."""
         self.view_pause = view_pause or ViewPause(self._send)
         self.prompt = PromptRow(self.refresh_view)
-        given = Given(
+        given = ExportContent(
             self.name_of_view,
             session=lambda: self.session,
             path=self.selected_path,
@@ -261,11 +261,11 @@ class SideScreen(PaintedScreen[Left]):
 
     def action_back(self) -> None:
         """Go back to the explorer."""
-        self.dismiss(Left(self.node))
+        self.dismiss(ViewState(self.node))
 
     def action_leave_for(self, name: str) -> None:
         """Go to another screen; to its own: back."""
-        self.dismiss(Left(self.node, name if name != self.name_of_view else ""))
+        self.dismiss(ViewState(self.node, name if name != self.name_of_view else ""))
 
 
 class PointedScreen(SideScreen):
@@ -287,7 +287,7 @@ class PointedScreen(SideScreen):
 
     def action_open(self) -> None:
         """Open the selected node."""
-        self.dismiss(Left(self.node, "node"))
+        self.dismiss(ViewState(self.node, "node"))
 
 
 _CLASSES = {

@@ -85,7 +85,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
-class Door(Struct, frozen=True):
+class AccessRules(Struct, frozen=True):
     """What a request must bring."""
 
     port: int
@@ -118,7 +118,7 @@ class Door(Struct, frozen=True):
 class Pages:
     """The pages that are open, and the way to end them."""
 
-    def __init__(self, door: Door, most: int = MOST_PAGES) -> None:
+    def __init__(self, door: AccessRules, most: int = MOST_PAGES) -> None:
         self._door = door
         self._most = most
         self._open: set[asyncio.Task[object]] = set()
@@ -431,7 +431,7 @@ def _log_in_one_line() -> None:
         logger.propagate = False
 
 
-def _application(site: Site, door: Door, pages: Pages) -> web.Application:
+def _application(site: Site, door: AccessRules, pages: Pages) -> web.Application:
     """Return the page below the token, behind the guard."""
     application = web.Application()
     pages.guard(application)
@@ -449,7 +449,7 @@ def _application(site: Site, door: Door, pages: Pages) -> web.Application:
 
 async def _serve(command: Sequence[str], title: str) -> int:
     listener = socket.create_server((ADDRESS, 0))
-    door = Door(listener.getsockname()[1], secrets.token_urlsafe(32))
+    door = AccessRules(listener.getsockname()[1], secrets.token_urlsafe(32))
     pages = Pages(door)
     runner = web.AppRunner(
         _application(Site(command, safe(title)), door, pages),

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeAlias
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.cost.bound import mixes_of
 from tui_profiler.queries.forward import strip as strips
-from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.session import EMPTY, Session
 
 from . import strip_lines
@@ -32,7 +32,7 @@ class ForwardStrip(LinesWidget):
         self._session = session
         self._selected = 0
         self._glyphs = glyphs
-        self._widths: Steady[_Drawn] = Steady(HOLD_SECONDS)
+        self._widths: Hysteresis[_Drawn] = Hysteresis(HOLD_SECONDS)
         self._drawn: _Drawn = (strips.Strip((), measured=False), ())
 
     @property

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from screens.app.explorer_app import ProfilerApp
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.start.picker import Picker
 from screens.terminal.crashing import run_to_end
 from tests.screens.panel_session import LOADING, RUN, TRACED, tick
@@ -111,7 +111,7 @@ class FaultyPicker(Picker):
 def main() -> int:
     spec = LoadSpec("demo:cnn", started_at=time.time())
     if KIND == "picker":
-        return run_to_end(FaultyPicker("", Habits()))
+        return run_to_end(FaultyPicker("", Preferences()))
     source: Recorded | Spawned = Recorded(MESSAGES)
     if KIND == "reading":
         source = BadSource(MESSAGES)

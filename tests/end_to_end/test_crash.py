@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from screens.terminal.crash_report import CRASHED, MOST_FILES, Circumstances, crash_report, keep
+from screens.terminal.crash_report import CRASHED, MOST_FILES, CrashContext, crash_report, keep
 from tests.end_to_end.faulty import SECRET
 from tests.end_to_end.terminal import Terminal, alternate_screen_is_left
 
@@ -106,7 +106,7 @@ def raised(depth: int) -> Exception:
 
 
 def test_a_report_is_bounded() -> None:
-    circumstances = Circumstances(log=("y" * 100_000,) * 5000)
+    circumstances = CrashContext(log=("y" * 100_000,) * 5000)
     text = crash_report(raised(900), circumstances, at=0.0, environment={})
     assert len(text) < 200_000
     assert "1970-01-01 00:00:00 UTC" in text

@@ -32,9 +32,9 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from screens.web.server import MOST_PAGES, MOST_SILENT, Door, Pages
+from screens.web.server import MOST_PAGES, MOST_SILENT, AccessRules, Pages
 
-DOOR = Door(8000, "secret")
+DOOR = AccessRules(8000, "secret")
 _T = TypeVar("_T")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 
@@ -282,7 +282,7 @@ async def test_there_is_a_most_of_pages() -> None:
         await websocket.receive()
         return websocket
 
-    door = Door(unused_port(), "secret")
+    door = AccessRules(unused_port(), "secret")
     pages = Pages(door, most=1)
     application = web.Application()
     pages.guard(application)

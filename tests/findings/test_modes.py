@@ -43,7 +43,7 @@ from tui_profiler.recording.reader import open_recording
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
-from tui_profiler.source.recorded import Past
+from tui_profiler.source.recorded import SeekIndex
 
 SITUATIONS = ("no_grad", "grad", "training", "generate", "attached", "recorded")
 TRAINS = ("training", "recorded")
@@ -166,7 +166,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
         found["training"] = training.session
         recorded = write(tmp_path_factory.mktemp("r") / "r.tprof", with_times(training.heard))
         recording = open_recording(recorded)
-        found["recorded"] = Past(recording).session(len(recording.entries))
+        found["recorded"] = SeekIndex(recording).session(len(recording.entries))
         recording.close()
     with sockets_folder() as folder:
         found["attached"] = of_another_process(folder)

@@ -8,13 +8,13 @@ from tests.fixtures.record_memory import memory, recorded_with_memory
 from tests.recording.files import fixture, timed, write
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Tree
-from tui_profiler.source.recorded import Past
+from tui_profiler.source.recorded import SeekIndex
 
 
 def tree_at_the_end(path: Path) -> Tree:
     recording = open_recording(path)
     try:
-        tree = Past(recording).session(len(recording.entries)).tree
+        tree = SeekIndex(recording).session(len(recording.entries)).tree
     finally:
         recording.close()
     assert tree is not None

@@ -21,7 +21,7 @@ from screens.actions.table import EXPLORER
 from screens.app.explorer_app import ProfilerApp
 from screens.app.ranks_app import RanksApp
 from screens.settings.config import USUAL
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.start.picker import picker_lines
 from screens.widgets.lines import text
 from tests.hostile import MARK, SESSIONS, TEXTS, Maker
@@ -52,7 +52,7 @@ async def app_on(
     spec = Maker(1).made_like(LoadSpec(TEXTS[0], inputs=("1,3",)))
     source = Recorded(messages)
     settings = replace(USUAL.settings, glyphs="ascii" if glyphs == ASCII else "unicode")
-    habits = Habits(replace(USUAL, settings=settings))
+    habits = Preferences(replace(USUAL, settings=settings))
     app = ProfilerApp(source, spec, lambda _: Recorded(()), habits=habits, clock=lambda: 12.0)
     async with app.run_test(size=size, notifications=True) as pilot:
         while source.left:

@@ -36,7 +36,7 @@ from tui_profiler.queries.cost.bound import (
     why_not_decided,
 )
 from tui_profiler.queries.cost.breakdown import bound_shares
-from tui_profiler.queries.cost.roofline_node import standing
+from tui_profiler.queries.cost.roofline_node import node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.neighbours import slowest_children
 from tui_profiler.queries.panel.provenance import why
@@ -207,7 +207,7 @@ def test_timeline_and_roofline_show_it(name: str) -> None:
     assert view.now is not None
     layout = FlameLayout()
     for node, kind in expected.items():
-        at = standing(session, view.parts, view.now, node)
+        at = node_roofline(session, view.parts, view.now, node)
         assert at.kind is None or at.kind == kind
         place = view.parts.places.get(node)
         if at.kind is not None and place is not None:

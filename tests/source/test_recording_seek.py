@@ -15,7 +15,7 @@ from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.session import Session
 from tui_profiler.session.history import MAX_SECONDS
-from tui_profiler.source.recorded import ACCEPTS, REFUSAL, Past, needed
+from tui_profiler.source.recorded import ACCEPTS, REFUSAL, SeekIndex, needed
 
 
 def long_session() -> list[tuple[Message, float]]:
@@ -60,7 +60,7 @@ def assert_same(found: Session, wanted: Session) -> None:
 
 
 def test_at_every_place_the_session_is_what_was_known_there(recording: Recording) -> None:
-    past = Past(recording)
+    past = SeekIndex(recording)
     chance = random.Random(4)
     last = len(recording.entries)
     for stop in [0, 1, last, *chance.sample(range(last), 12), 25, 26, 27, 28]:
@@ -73,7 +73,7 @@ def test_little_is_read_for_a_place_far_away(recording: Recording) -> None:
 
 
 def test_the_tree_is_the_same_one_wherever_it_is_looked_at(recording: Recording) -> None:
-    past = Past(recording)
+    past = SeekIndex(recording)
     last = len(recording.entries)
     trees = [past.session(stop).tree for stop in (last, last - 100, last - 300, last)]
     assert trees[0] is not None
@@ -94,7 +94,7 @@ def damaged(tmp_path: Path, lost: type[Message], nth: int = 0) -> Recording:
 
 def test_a_lost_tick_is_the_only_thing_that_is_lost(tmp_path: Path) -> None:
     recording = damaged(tmp_path, Tick, 20)
-    found = Past(recording).session(len(recording.entries))
+    found = SeekIndex(recording).session(len(recording.entries))
     assert found.tree is not None
     assert found.failure is None
     assert (recording.skipped, len(messages_in(recording))) == (1, len(long_session()) - 1)
@@ -102,7 +102,7 @@ def test_a_lost_tick_is_the_only_thing_that_is_lost(tmp_path: Path) -> None:
 
 def test_times_are_not_shown_at_the_nodes_of_another_tree(tmp_path: Path) -> None:
     recording = damaged(tmp_path, Nodes, 1)
-    past = Past(recording)
+    past = SeekIndex(recording)
     assert past.session(200).tree is not None
     found = past.session(len(recording.entries))
     assert found.tree is None
@@ -121,7 +121,7 @@ def test_the_last_minutes_are_those_of_a_viewer_that_saw_everything(tmp_path: Pa
         said.append((replace(tick, at=at, forwards=forwards, latency_p50=forwards / 1e6), at))
         said.append((replace(sample, at=at), at))
     recording = open_recording(write(tmp_path / "minutes.rec", said))
-    found = Past(recording).session(len(recording.entries)).history
+    found = SeekIndex(recording).session(len(recording.entries)).history
     wanted = fold(message for message, _ in said).history
     assert len(found.latencies) == len(found.loads) == MAX_SECONDS
     # Beyond what is kept nothing tells whether the very first of them finished a forward.

@@ -30,7 +30,7 @@ from tui_profiler.session import Remembered
 from tui_profiler.source import Told
 from tui_profiler.source import remembered_tree_files as files
 from tui_profiler.source.recorded import Recorded
-from tui_profiler.source.remembered_tree import Remembering
+from tui_profiler.source.remembered_tree import CachedTreeSource
 from tui_profiler.source.remembered_tree_files import (
     keep,
     key_of,
@@ -66,7 +66,7 @@ def only_file(cache: Path) -> Path:
     return path
 
 
-async def told(source: Remembering, until: int | None = None) -> list[Told]:
+async def told(source: CachedTreeSource, until: int | None = None) -> list[Told]:
     found: list[Told] = []
     async for message in source.messages():
         found.append(message)
@@ -237,8 +237,8 @@ def test_the_last_one_opened_comes_first(cache: Path) -> None:
 
 
 async def test_last_time_is_told_first_and_then_what_the_worker_says() -> None:
-    assert await told(Remembering(Recorded(MEASURED, ends=True), SPEC)) == list(MEASURED)
-    found = await told(Remembering(Recorded(MEASURED, ends=True), SPEC))
+    assert await told(CachedTreeSource(Recorded(MEASURED, ends=True), SPEC)) == list(MEASURED)
+    found = await told(CachedTreeSource(Recorded(MEASURED, ends=True), SPEC))
     assert isinstance(found[0], Remembered)
     assert plain(found[0].tree) == plain(folded(TRACED).tree)
     assert found[1:] == list(MEASURED)
@@ -246,7 +246,7 @@ async def test_last_time_is_told_first_and_then_what_the_worker_says() -> None:
 
 async def test_what_was_asked_for_before_is_not_told_again() -> None:
     keep(SPEC, SMALL)
-    source = Remembering(Recorded(MEASURED, ends=True), SPEC)
+    source = CachedTreeSource(Recorded(MEASURED, ends=True), SPEC)
     found = source.known(60.0)
     assert found is not None
     assert plain(found.tree) == plain(folded(TRACED).tree)
@@ -256,7 +256,7 @@ async def test_what_was_asked_for_before_is_not_told_again() -> None:
 async def test_what_is_damaged_is_not_known_and_told_to_the_log(cache: Path) -> None:
     keep(SPEC, SMALL)
     only_file(cache).write_bytes(b"?")
-    source = Remembering(Recorded(TRACED, ends=True), SPEC)
+    source = CachedTreeSource(Recorded(TRACED, ends=True), SPEC)
     assert source.known(60.0) is None
     first, *_ = await told(source)
     assert isinstance(first, Printed)
@@ -276,7 +276,7 @@ async def test_who_leaves_while_it_is_read_leaves_nothing_behind(
         return os.lstat(path)
 
     monkeypatch.setattr(Path, "lstat", stat_slowly)
-    source = Remembering(Recorded(TRACED, ends=True), SPEC)
+    source = CachedTreeSource(Recorded(TRACED, ends=True), SPEC)
     reading = asyncio.create_task(told(source))
     await asyncio.to_thread(is_read.wait, 60.0)
     reading.cancel()
@@ -289,7 +289,7 @@ async def test_who_leaves_while_it_is_read_leaves_nothing_behind(
 async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:
     keep(SPEC, SMALL)
     only_file(cache).write_bytes(b"?")
-    first, *rest = await told(Remembering(Recorded(TRACED, ends=True), SPEC))
+    first, *rest = await told(CachedTreeSource(Recorded(TRACED, ends=True), SPEC))
     assert isinstance(first, Printed)
     assert "the cached tree cannot be used" in first.text
     assert rest == list(TRACED)
@@ -299,7 +299,7 @@ async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:
 async def test_a_batch_asked_for_later_is_not_kept(first: tuple[Message, ...]) -> None:
     other = replace(FACTS, batch=8)
     again = [m for m in TRACED if isinstance(m, TraceStarted | Nodes | TraceDone)]
-    source = Remembering(Recorded([*first, other, *again, *MEASURED[-3:]], ends=True), SPEC)
+    source = CachedTreeSource(Recorded([*first, other, *again, *MEASURED[-3:]], ends=True), SPEC)
     await told(source)
     await source.close()
     found, _ = recall(SPEC)
@@ -309,12 +309,12 @@ async def test_a_batch_asked_for_later_is_not_kept(first: tuple[Message, ...]) -
 
 
 async def test_one_that_is_left_early_is_kept_where_nothing_was_known(cache: Path) -> None:
-    source = Remembering(Recorded(TRACED, ends=True), SPEC)
+    source = CachedTreeSource(Recorded(TRACED, ends=True), SPEC)
     await told(source)
     assert kept(cache)  # Also by who is killed now.
     await source.close()
     before = only_file(cache).read_bytes()
-    again = Remembering(Recorded(TRACED, ends=True), SPEC)
+    again = CachedTreeSource(Recorded(TRACED, ends=True), SPEC)
     await told(again)
     await again.close()
     assert only_file(cache).read_bytes() == before
@@ -329,14 +329,14 @@ def no_cache(cache: Path) -> None:
 @pytest.mark.usefixtures("no_cache")
 async def test_a_tree_that_cannot_be_kept_is_told_before_any_figure_and_once() -> None:
     for messages in (TRACED, MEASURED):
-        said = await told(Remembering(Recorded(messages, ends=True), SPEC))
+        said = await told(CachedTreeSource(Recorded(messages, ends=True), SPEC))
         printed = [one.text for one in said if isinstance(one, Printed)]
         assert len(printed) == 1
         assert "this tree is not cached" in printed[0]
 
 
 async def test_a_trace_that_did_not_end_is_not_kept(cache: Path) -> None:
-    source = Remembering(Recorded([m for m in TRACED if m is not DONE], ends=True), SPEC)
+    source = CachedTreeSource(Recorded([m for m in TRACED if m is not DONE], ends=True), SPEC)
     await told(source)
     await source.close()
     assert not kept(cache)

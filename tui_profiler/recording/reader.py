@@ -26,7 +26,7 @@ from tui_profiler.recording.frames import (
     unpacked,
 )
 from tui_profiler.recording.kind import MAGIC, RecordingError
-from tui_profiler.recording.scan import Entry, Hole, scan
+from tui_profiler.recording.scan import DamagedRange, Entry, scan
 
 _Described = TypeVar("_Described", Header, End)
 _NO_RECORDING: Final = "not a recording of tui-profiler"
@@ -53,7 +53,7 @@ class Recording:
         # Killed before its first bytes were written: a recording of nothing.
         self._salt: bytes = found.salt if found is not None else b""
         every: tuple[Entry, ...] = found.entries if found is not None else ()
-        self.holes: tuple[Hole, ...] = found.holes if found is not None else ()
+        self.holes: tuple[DamagedRange, ...] = found.holes if found is not None else ()
         """What is damaged; positions count all frames, the header's included."""
         self.header: Header | None = self._described(every[:1], Kind.HEADER, Header)
         """None where it is damaged."""

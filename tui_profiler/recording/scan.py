@@ -48,7 +48,7 @@ class Entry(NamedTuple):
     """When its message came; never before that of the entry before."""
 
 
-class Hole(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes between two whole frames that are none."""
 
     offset: int
@@ -66,7 +66,7 @@ class Scanned(NamedTuple):
 
     salt: bytes
     entries: tuple[Entry, ...]
-    holes: tuple[Hole, ...]
+    holes: tuple[DamagedRange, ...]
 
 
 def scan(read: Read, total_bytes: int) -> Scanned | None:
@@ -115,7 +115,7 @@ class _Scan:
         self._search = _Search(read, total_bytes, MARK + salt)
         self._budget = total_bytes * _WASTED_TIMES + MAX_BODY_BYTES
         self._entries: list[Entry] = []
-        self._holes: list[Hole] = []
+        self._holes: list[DamagedRange] = []
         self._next = 0
         self._at = 0.0
         self._misplaced = 0
@@ -163,7 +163,7 @@ class _Scan:
             splice = "cut out"
         elif self._holds_another(start, stop):
             splice = "another recording"
-        self._holes.append(Hole(start, stop - start, len(self._entries), frames, splice))
+        self._holes.append(DamagedRange(start, stop - start, len(self._entries), frames, splice))
 
     def _holds_another(self, start: int, stop: int) -> bool:
         """Whether a whole frame of another recording lies there."""

@@ -11,7 +11,7 @@ from tui_profiler.session import Jump, Session
 from tui_profiler.source import Source, Told
 
 
-class Lent:
+class SharedSession:
     """Tells the newest session whenever there is one; requests go where the reader's go.
 
     Args:
@@ -49,7 +49,7 @@ class Lent:
             self.send(Resume())
 
 
-class Timed:
+class TimeLimited:
     """Says what another source says, until so many seconds after the first figures.
 
     Args:

@@ -62,7 +62,7 @@ _FURTHER = (Kind.TICK, Kind.SAMPLE)
 _MOST_CHECKPOINTS = 64
 
 
-class Past:
+class SeekIndex:
     """Sessions of one recording."""
 
     def __init__(self, recording: Recording) -> None:
@@ -230,7 +230,7 @@ class Player:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._recording = recording
-        self._past = Past(recording)
+        self._past = SeekIndex(recording)
         self._times = [entry.at for entry in recording.entries]
         self._clock = clock
         self._speed = _within(speed)

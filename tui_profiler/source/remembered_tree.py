@@ -37,7 +37,7 @@ from tui_profiler.source import Source, Told
 _Part: TypeAlias = ModelFacts | TraceStarted | Nodes | Edges | TraceDone
 
 
-class Remembering:
+class CachedTreeSource:
     """Says what another source says, after what is remembered of the same request.
 
     Args:

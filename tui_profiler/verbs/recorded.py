@@ -8,7 +8,7 @@ from tui_profiler.figures.units import duration
 from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Past, playback_of
+from tui_profiler.source.recorded import SeekIndex, playback_of
 
 
 def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:
@@ -19,7 +19,7 @@ def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:
     """
     recording = open_recording(path)
     try:
-        session = Past(recording).session(len(recording.entries))
+        session = SeekIndex(recording).session(len(recording.entries))
         playback = playback_of(recording)
         length = duration(playback.ends - playback.begins)
         return session, (f"{origin(playback)}, {length}", *damage(playback))

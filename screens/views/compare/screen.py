@@ -33,7 +33,7 @@ from tui_profiler.session.workspace import NO_RANKS, Workspace
 from ...actions.table import bindings, shown
 from ...actions.view_keys import COMPARE
 from ...common.base_app import BaseApp, own_keys, redraw_seconds
-from ...common.copy_export import CopyExport, Given
+from ...common.copy_export import CopyExport, ExportContent
 from ...settings.theme import next_theme, short_name
 from ...terminal.painting import PaintedScreen
 from ...widgets.key_bar import key_bar
@@ -74,7 +74,7 @@ class CompareScreen(PaintedScreen[None]):
         self._compared: tuple[Workspace, Comparison] | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self.prompt = PromptRow(self.draw)
-        given = Given("compare", session=lambda: self.session, path=self.selected_path)
+        given = ExportContent("compare", session=lambda: self.session, path=self.selected_path)
         self._copying = CopyExport(self, given, self.say, self.prompt.ask)
 
     def compose(self) -> ComposeResult:

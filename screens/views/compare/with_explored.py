@@ -15,7 +15,7 @@ from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.recording.kind import RecordingError
 from tui_profiler.reports.json.report_file import ReportError
 from tui_profiler.session import Session
-from tui_profiler.source.adapters import Lent
+from tui_profiler.source.adapters import SharedSession
 
 from ...common.base_app import unix_clock
 from ...options.grid_intensity import Typed
@@ -26,7 +26,7 @@ from .screen import CompareScreen
 from .turns import TwoSides
 
 
-class CompareHere(CompareScreen):
+class CompareWithExplored(CompareScreen):
     """Compares what the explorer shows, whose session it is bound to, until it is left.
 
     Args:
@@ -35,7 +35,7 @@ class CompareHere(CompareScreen):
         lent: what lets A's model take turns, None where it does not.
     """
 
-    def __init__(self, glyphs: Glyphs, two: TwoSides, lent: Lent | None) -> None:
+    def __init__(self, glyphs: Glyphs, two: TwoSides, lent: SharedSession | None) -> None:
         super().__init__(glyphs, two)
         self._lent = lent
 
@@ -64,7 +64,7 @@ def compare_here(
     send: Callable[[Request], None],
     *,
     measuring: bool,
-) -> CompareHere:
+) -> CompareWithExplored:
     """Return the screen of two sides, of which the explorer reads the first.
 
     They run in turns where B is a model, and A one that runs and can be held.
@@ -79,10 +79,14 @@ def compare_here(
     loop = this.session.loop
     runs = loop is not None and loop.state == "running"
     if not measuring or other.start is None or not runs or refusal(this.session, "Pause"):
-        return CompareHere(glyphs, TwoSides((this, other), unix_clock(), measuring=measuring), None)
-    lent = Lent(this.session, send)
+        return CompareWithExplored(
+            glyphs, TwoSides((this, other), unix_clock(), measuring=measuring), None
+        )
+    lent = SharedSession(this.session, send)
     lending = replace(this, start=lambda began: lent)
-    return CompareHere(glyphs, TwoSides((lending, other), unix_clock(), measuring=True), lent)
+    return CompareWithExplored(
+        glyphs, TwoSides((lending, other), unix_clock(), measuring=True), lent
+    )
 
 
 def other_side(text: str, spec: LoadSpec) -> TypedSide:

@@ -36,7 +36,7 @@ from ...actions.view_keys import FINDINGS, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, row
-from ..view_screen import Left, SideScreen
+from ..view_screen import SideScreen, ViewState
 from .finding import finding_lines
 from .lines import at_word, list_lines, none_line
 
@@ -224,4 +224,4 @@ class FindingsScreen(SideScreen):
         """Open the node under the cursor."""
         one = self._current()
         nodes = one.finding.nodes if one is not None else (self.node,)
-        self.dismiss(Left(self.node if self.node in nodes else self._there(nodes[0]), "node"))
+        self.dismiss(ViewState(self.node if self.node in nodes else self._there(nodes[0]), "node"))

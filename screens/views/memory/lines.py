@@ -10,7 +10,7 @@ from tui_profiler.queries.cost.memory_compared import Compared, Comparison, comp
 from tui_profiler.queries.forward.memory import (
     CACHE,
     Alive,
-    Living,
+    AliveTensor,
     alive_at,
     module_at,
     most_tensors,
@@ -298,13 +298,13 @@ def _total(tree: Tree, found: Alive) -> str:
     return f"{total} in {thousands(count)} tensors"
 
 
-def _tensor(tree: Tree, one: Living, top: float, look: Look) -> Line:
+def _tensor(tree: Tree, one: AliveTensor, top: float, look: Look) -> Line:
     found = shape_of(tree, one)
     axes = shape(found.shape) if found is not None else look.glyphs.dash
     return _owner(_name(tree, one), axes, one.bytes, top, look)
 
 
-def _name(tree: Tree, one: Living) -> str:
+def _name(tree: Tree, one: AliveTensor) -> str:
     """Return what made a tensor: the module, and its operator where it has anything else."""
     if one.maker < 0:
         return "a cache, passed in" if one.maker == CACHE else "the inputs"

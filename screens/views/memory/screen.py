@@ -16,7 +16,7 @@ from ...actions.view_keys import MEMORY, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.rows import Look
-from ..view_screen import Left, SideScreen
+from ..view_screen import SideScreen, ViewState
 from .lines import cursor_line, memory_lines
 
 _PROVENANCE = "predicted from lifetimes"
@@ -106,4 +106,4 @@ class MemoryScreen(SideScreen):
         """Open the node at the cursor."""
         shown = self._shown()
         node = module_at(*shown, self._step) if shown is not None else self.node
-        self.dismiss(Left(node, "node"))
+        self.dismiss(ViewState(node, "node"))

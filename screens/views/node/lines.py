@@ -35,7 +35,7 @@ _FIGURES = 45
 """Cells of the table's figures: shape 15, MAC 6, bytes 10, ms 6, % 5, class 3."""
 
 
-class Around(Struct, frozen=True):
+class NodeContext(Struct, frozen=True):
     """What was looked up once for a node, because it does not change while it is looked at."""
 
     edges: Neighbours
@@ -47,7 +47,7 @@ class Around(Struct, frozen=True):
     """The line that called it."""
 
 
-def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
+def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
     """Return the whole body, as long as it is."""
     tree = look.tree
     if tree is None:
@@ -69,7 +69,7 @@ def node_lines(look: Look, around: Around) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _inner_parts(tree: Tree, around: Around, look: Look) -> tuple[tuple[Line, ...], ...]:
+def _inner_parts(tree: Tree, around: NodeContext, look: Look) -> tuple[tuple[Line, ...], ...]:
     if not tree.has_forward:
         return (_parts(tree, look), file_lines(look))
     return (_tensors(tree, around.edges, look), _modules(look), _operators(look))

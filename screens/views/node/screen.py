@@ -36,8 +36,8 @@ from ...widgets.status import Status
 from ...widgets.strip import ForwardStrip
 from ...widgets.timing_lines import timing_lines
 from ..inspector.pane import Inspector
-from ..view_screen import Left
-from .lines import Around, node_lines
+from ..view_screen import ViewState
+from .lines import NodeContext, node_lines
 from .source_text import read_source
 
 SAID_SECONDS = 8.0
@@ -45,7 +45,7 @@ WIDE_COLUMNS = 160
 _KEYS = (("esc", "back"), ("↑↓", "scroll"), ("[ ]", "sibling"), ("p", "pause"), ("y", "copy"))
 
 
-class NodeScreen(ScrollingScreen[Left]):
+class NodeScreen(ScrollingScreen[ViewState]):
     """Shows one node until it is left."""
 
     CSS = """
@@ -84,7 +84,7 @@ class NodeScreen(ScrollingScreen[Left]):
         self._glyphs = glyphs
         self._now = now
         self._tree: Tree | None = None
-        self._around: Around | None = None
+        self._around: NodeContext | None = None
         self._said, self._said_at = "", 0.0
 
     @property
@@ -189,11 +189,11 @@ class NodeScreen(ScrollingScreen[Left]):
 
     def action_back(self) -> None:
         """Go back; the node that is shown is the selected one then."""
-        self.dismiss(Left(self._node))
+        self.dismiss(ViewState(self._node))
 
     def action_leave_for(self, name: str) -> None:
         """Go to another view of this node."""
-        self.dismiss(Left(self._node, name))
+        self.dismiss(ViewState(self._node, name))
 
     def action_keys(self) -> None:
         """List the keys of this screen; leaving the list leads back here."""
@@ -218,14 +218,14 @@ class NodeScreen(ScrollingScreen[Left]):
         self._draw()
 
 
-def look_around(tree: Tree, node: int) -> Around | None:
+def look_around(tree: Tree, node: int) -> NodeContext | None:
     """Look up once what does not change while a node is looked at; None where it is not there."""
     if not 0 <= node < len(tree):
         return None
     found = tree.nodes[node]
     # A container that only holds modules has no forward of its own to show.
     is_called = bool(found.inputs or found.outputs or found.called_from)
-    return Around(
+    return NodeContext(
         edges=neighbours(tree, node),
         alike=same_shape(tree, node),
         source=read_source(found.source if is_called else "", before=0, after=8),

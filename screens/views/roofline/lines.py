@@ -16,7 +16,7 @@ from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import NO_FORWARD, Ceilings
 from tui_profiler.queries.cost.bound import KINDS
 from tui_profiler.queries.cost.ceilings import roofs_of
-from tui_profiler.queries.cost.roofline_node import Standing, standing
+from tui_profiler.queries.cost.roofline_node import NodeRoofline, node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
@@ -75,7 +75,7 @@ def roofline_lines(look: Look, view: RooflineView, rows: int) -> list[Line]:
     if not view.parts.nodes:
         return _sentence("no roofline: no operator of this model has a known cost", look, rows)
     assert view.now is not None
-    at = standing(look.session, view.parts, view.now, look.node)
+    at = node_roofline(look.session, view.parts, view.now, look.node)
     form = form_for(look.cells, rows)
     lines = _beside(look, view, at, form) if form.is_beside else _stacked(look, view, at, form)
     return list(without_colour(lines)) if is_stale(look.session, look.now) else lines
@@ -86,7 +86,7 @@ def _sentence(text: str, look: Look, rows: int) -> list[Line]:
     return lines[:rows] if rows > 2 else list(words(text, look))[:rows]
 
 
-def _beside(look: Look, view: RooflineView, at: Standing, form: Form) -> list[Line]:
+def _beside(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> list[Line]:
     right = replace(look, cells=form.list_cells)
     listed = _list_or_reason(right, view, form.list_rows)
     details = list(detail_lines(right, at))[: form.detail_rows]
@@ -104,7 +104,7 @@ def _beside(look: Look, view: RooflineView, at: Standing, form: Form) -> list[Li
     ]
 
 
-def _stacked(look: Look, view: RooflineView, at: Standing, form: Form) -> list[Line]:
+def _stacked(look: Look, view: RooflineView, at: NodeRoofline, form: Form) -> list[Line]:
     if not form.plot_rows:
         return _list_or_reason(look, view, form.list_rows)
     room = form.detail_rows
@@ -159,7 +159,7 @@ def head_rows(rows: int) -> int:
     return HEAD + (rows >= TALL_PLOT)
 
 
-def _plot(look: Look, view: RooflineView, at: Standing, rows: int) -> list[Line]:
+def _plot(look: Look, view: RooflineView, at: NodeRoofline, rows: int) -> list[Line]:
     tall = head_rows(rows) > HEAD
     head = [_title(look, view, with_unit=not tall)]
     if not view.is_placed:
@@ -263,14 +263,14 @@ _UNIT = 7
 """Cells of a unit, so that figures end at one cell: ``GFLOP/s``."""
 
 
-def detail_lines(look: Look, at: Standing) -> tuple[Line, ...]:
+def detail_lines(look: Look, at: NodeRoofline) -> tuple[Line, ...]:
     """Return one figure a row, under the node's name."""
     title = section(fitted(at.name, look.inner - 4, look.glyphs.ellipsis), _provenance(at), look)
     why = list(words(at.why, look))[:2] if at.why else []
     return (
         EMPTY,
         title,
-        _figure("achieved", _rate(at.reaches, at, look), look),
+        _figure("achieved", _rate(at.achieved, at, look), look),
         _figure(_roof_label(at), _rate(at.roof, at, look), look),
         _figure("of roof", _share(at, look), look),
         _figure("arithmetic intensity", _intensity(at, look), look),
@@ -280,7 +280,7 @@ def detail_lines(look: Look, at: Standing) -> tuple[Line, ...]:
     )
 
 
-def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list[Line]:
+def brief_lines(look: Look, at: NodeRoofline, view: RooflineView, rows: int) -> list[Line]:
     """Return the same in at most three rows; in one row the name and the share of the roof."""
     rank = view.rank(look.node)
     place = (
@@ -303,7 +303,7 @@ def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list
         _pair("of roof", _share(at, look)),
     )
     second = (
-        _pair("achieved", _rate(at.reaches, at, look)),
+        _pair("achieved", _rate(at.achieved, at, look)),
         _pair("attainable", _rate(at.roof, at, look)),
         _pair("speed-up", _gain(at, look)),
         _pair("work", _intensity(at, look)),
@@ -312,11 +312,11 @@ def brief_lines(look: Look, at: Standing, view: RooflineView, rows: int) -> list
     return lines[:rows]
 
 
-def _provenance(at: Standing) -> str:
+def _provenance(at: NodeRoofline) -> str:
     return "" if at.is_part else "achieved, children"
 
 
-def _roof_label(at: Standing) -> str:
+def _roof_label(at: NodeRoofline) -> str:
     if at.roof_name == "mixed":
         return "attainable, children"
     return f"attainable, {at.roof_name}" if at.roof_name else "attainable"
@@ -349,13 +349,13 @@ def _split(amount: str, mark: str = "") -> Line:
     return ((mark + figure, "ink"), (f" {unit}", "muted"))
 
 
-def _rate(per_second: float | None, at: Standing, look: Look) -> Line:
+def _rate(per_second: float | None, at: NodeRoofline, look: Look) -> Line:
     if per_second is None:
         return _dash(look)
     return _split(rate(per_second, at.unit), _mark(at, look))
 
 
-def _mark(at: Standing, look: Look) -> str:
+def _mark(at: NodeRoofline, look: Look) -> str:
     """Return the sign of a figure that is no exact count of the FLOPs."""
     if at.unit == "B/s":
         return ""
@@ -364,21 +364,21 @@ def _mark(at: Standing, look: Look) -> str:
     return "≥" if at.is_least else ""
 
 
-def _share(at: Standing, look: Look) -> Line:
+def _share(at: NodeRoofline, look: Look) -> Line:
     return _split(share(at.share)) if at.share is not None else _dash(look)
 
 
-def _intensity(at: Standing, look: Look) -> Line:
+def _intensity(at: NodeRoofline, look: Look) -> Line:
     if at.intensity is None:
-        return (("no FLOPs" if at.reaches else look.glyphs.dash, "faint"),)
+        return (("no FLOPs" if at.achieved else look.glyphs.dash, "faint"),)
     return ((_mark(at, look) + intensity(at.intensity), "ink"), (" FLOP/B", "muted"))
 
 
-def _least(at: Standing, look: Look) -> Line:
+def _least(at: NodeRoofline, look: Look) -> Line:
     return _split(duration(at.least_seconds)) if at.least_seconds else _dash(look)
 
 
-def _gain(at: Standing, look: Look) -> Line:
+def _gain(at: NodeRoofline, look: Look) -> Line:
     """Return a prediction: at most two digits, and marked."""
     if at.gain is not None:
         return _split(share(at.gain), look.glyphs.about)
@@ -387,7 +387,7 @@ def _gain(at: Standing, look: Look) -> Line:
     return _dash(look)
 
 
-def _verdict(at: Standing, look: Look) -> Line:
+def _verdict(at: NodeRoofline, look: Look) -> Line:
     if at.kind is None:
         return EMPTY
     return ((f"{mark_of(at.kind, look.glyphs)} {at.kind}", at.kind),)

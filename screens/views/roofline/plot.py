@@ -17,7 +17,7 @@ from tui_profiler.formatting.plot import Axis, Dots, decade_label
 from tui_profiler.formatting.text import width
 from tui_profiler.queries.cost.bound import KINDS
 from tui_profiler.queries.cost.roofline import Roof
-from tui_profiler.queries.cost.roofline_node import Standing
+from tui_profiler.queries.cost.roofline_node import NodeRoofline
 from tui_profiler.queries.cost.roofline_view import LARGE, RooflineView, Spot
 from tui_profiler.queries.tree.names import fitted
 
@@ -96,7 +96,7 @@ def scale_of(axis: Axis) -> Scale:
     return Scale(f"{prefix}FLOP/s", power)
 
 
-def plot_lines(look: Look, view: RooflineView, at: Standing | None, rows: int) -> list[Line]:
+def plot_lines(look: Look, view: RooflineView, at: NodeRoofline | None, rows: int) -> list[Line]:
     """Return ``rows`` lines of ``look.cells`` with the plot, its axes and their labels.
 
     Args:
@@ -252,11 +252,11 @@ def _label_slope(
             return
 
 
-def _draw_selected(grid: Grid, view: RooflineView, at: Standing, look: Look) -> None:
-    if not at.intensity or not at.reaches:
+def _draw_selected(grid: Grid, view: RooflineView, at: NodeRoofline, look: Look) -> None:
+    if not at.intensity or not at.achieved:
         return
     column = view.x.cell(at.intensity, grid.columns)
-    row = _row(view.y, at.reaches, grid.rows)
+    row = _row(view.y, at.achieved, grid.rows)
     if column is None or row is None:
         return
     reached = f"  {share(at.share)}" if at.share is not None else ""

@@ -11,7 +11,7 @@ from tui_profiler.queries.cost.bound import mixes_of
 from tui_profiler.queries.cost.totals import hottest
 from tui_profiler.queries.forward import flame as flames
 from tui_profiler.queries.forward import strip
-from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.timeline import steps, usual_step
 from tui_profiler.queries.tree.cells import REFRESH_SECONDS
 from tui_profiler.session import Session, Tree
@@ -34,7 +34,7 @@ class FlameLayout:
     """Lays blocks out when something else is looked at, and follows new times without flicker."""
 
     def __init__(self) -> None:
-        self._steady: Steady[Drawn] = Steady(HOLD_SECONDS)
+        self._steady: Hysteresis[Drawn] = Hysteresis(HOLD_SECONDS)
         self._of: tuple[Tree | None, bool, int, int] = (None, False, 0, 0)
         self._wanted = Drawn(flames.Flame(0, (), 0), ())
         self._at = 0.0

@@ -13,7 +13,7 @@ from torchvision.ops import deform_conv2d
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import total, traced
 from tui_profiler.probe.cost.cost import op_cost
-from tui_profiler.probe.cost.rollup import Held, Own, rolled_up
+from tui_profiler.probe.cost.rollup import ParameterOwners, SelfCost, rolled_up
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 
 FLOAT = 4
@@ -93,7 +93,7 @@ def test_blocks_of_attention_grow_with_the_queries(length: int, rows: int) -> No
 def test_a_parameter_of_three_modules_counts_once_in_each_subtree_with_bytes() -> None:
     """Tree: 0 (1 (2, 3), 4); one parameter of 10 in 2, 3 and 4."""
     parents = [-1, 0, 1, 1, 0]
-    costs = rolled_up(parents, [Own() for _ in parents], [Held(10, 40, (2, 3, 4))])
+    costs = rolled_up(parents, [SelfCost() for _ in parents], [ParameterOwners(10, 40, (2, 3, 4))])
     assert [(one.parameters, one.parameter_bytes) for one in costs] == [(10, 40)] * 5
 
 
@@ -118,7 +118,7 @@ def test_an_input_that_is_given_twice_is_held_once() -> None:
 def test_every_figure_adds_up_to_the_root() -> None:
     """Tree: 0 (1 (2, 3), 4); each figure of a node is another power of ten."""
     parents = [-1, 0, 1, 1, 0]
-    own = [Own(*(figure * 10**index for figure in range(1, 8))) for index in range(5)]
+    own = [SelfCost(*(figure * 10**index for figure in range(1, 8))) for index in range(5)]
     costs = rolled_up(parents, own, [])
     sums = [11111, 1110, 100, 1000, 10000]
     for one, times in zip(costs, sums, strict=True):

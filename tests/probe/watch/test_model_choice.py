@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.probe.watch.watched_model import has_tree, sockets  # noqa: F401
 from tests.viewer import Viewer, place_of
 from tui_profiler.probe.watch.listener import Loop
-from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, Whereabouts
+from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.server import Server
 from tui_profiler.probe.watch.watch import program
@@ -53,7 +53,7 @@ X = torch.zeros(1, 2)
 
 def test_a_model_around_the_one_that_is_looked_at_is_noticed() -> None:
     found: list[bool] = []
-    inner = Asking(lambda: found.append(Whereabouts().is_elsewhere(inner, 0.0)))
+    inner = Asking(lambda: found.append(ModelChoice().is_elsewhere(inner, 0.0)))
 
     inner(X)
     Around(inner, lambda: None)(X)
@@ -66,7 +66,7 @@ def test_another_model_is_noticed_once_the_one_that_is_looked_at_rests() -> None
     looked_at = nn.Linear(2, 2)
 
     def ask() -> None:
-        found.extend(Whereabouts().is_elsewhere(looked_at, idle) for idle in (0.0, SETTLED_SECONDS))
+        found.extend(ModelChoice().is_elsewhere(looked_at, idle) for idle in (0.0, SETTLED_SECONDS))
 
     Asking(ask)(X)
 
@@ -77,7 +77,7 @@ def test_another_model_is_noticed_once_the_one_that_is_looked_at_rests() -> None
 def test_after_a_model_was_waited_for_in_vain_nothing_is_noticed_for_a_while(
     wait_seconds: float, again: bool
 ) -> None:
-    where, looked_at = Whereabouts(wait_seconds), nn.Linear(2, 2)
+    where, looked_at = ModelChoice(wait_seconds), nn.Linear(2, 2)
 
     assert where.is_elsewhere(looked_at, SETTLED_SECONDS)
     assert where.is_in_vain(SETTLED_SECONDS) is again
@@ -87,7 +87,7 @@ def test_after_a_model_was_waited_for_in_vain_nothing_is_noticed_for_a_while(
 
 
 def test_no_other_is_waited_for_while_the_one_that_rested_is_run_again() -> None:
-    where, looked_at = Whereabouts(60.0), nn.Linear(2, 2)
+    where, looked_at = ModelChoice(60.0), nn.Linear(2, 2)
 
     assert where.is_elsewhere(looked_at, SETTLED_SECONDS)
 
@@ -100,7 +100,7 @@ def test_nothing_is_held_by_looking() -> None:
     try:
         part = nn.Linear(2, 2)
         seen = weakref.ref(part)
-        Around(part, lambda: Whereabouts().is_elsewhere(nn.Linear(2, 2), 0.0))(X)
+        Around(part, lambda: ModelChoice().is_elsewhere(nn.Linear(2, 2), 0.0))(X)
         del part
         assert seen() is None
     finally:
@@ -110,22 +110,22 @@ def test_nothing_is_held_by_looking() -> None:
 def test_a_model_is_what_has_parameters_and_is_called_by_no_other() -> None:
     found: list[bool] = []
     part = nn.Linear(2, 2)
-    without = Around(nn.Identity(), lambda: found.append(Whereabouts().is_model(part)))
-    around = Around(part, lambda: found.append(Whereabouts().is_model(part)))
+    without = Around(nn.Identity(), lambda: found.append(ModelChoice().is_model(part)))
+    around = Around(part, lambda: found.append(ModelChoice().is_model(part)))
 
     without(X)
     around(X)
 
     assert found == [True, False]
-    assert Whereabouts().is_model(Asking(lambda: None))
-    assert not Whereabouts().is_model(without)
+    assert ModelChoice().is_model(Asking(lambda: None))
+    assert not ModelChoice().is_model(without)
 
 
 @pytest.mark.parametrize(("seconds", "is_model"), [(60.0, True), (0.0, False)])
 def test_what_was_taken_for_a_loop_and_returned_soon_is_a_model(
     seconds: float, is_model: bool
 ) -> None:
-    where, model = Whereabouts(), nn.Linear(2, 2)
+    where, model = ModelChoice(), nn.Linear(2, 2)
     loop = Loop(weakref.ref(model), seconds)
 
     where.pass_over(loop)
@@ -139,7 +139,7 @@ def test_what_was_taken_for_a_loop_and_returned_soon_is_a_model(
 
 def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
     server = Server()
-    where = Whereabouts()
+    where = ModelChoice()
     observer = Observer(
         program("script"), "", where.is_model, 0.02, server.wake, 0.0, elsewhere=where
     )

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tui_profiler.probe.trace.guarded_recorder import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
-from tui_profiler.probe.watch.model_choice import Whereabouts
+from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search
 
 TORCHS_OWN = nn.Module.__call__
@@ -47,7 +47,7 @@ def _nothing_is_left() -> Iterator[None]:
     assert nn.Module.__call__ is TORCHS_OWN
 
 
-def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
+def search_of(where: ModelChoice | None, loop_seconds: float) -> Search:
     wanted = where.is_model if where is not None else lambda module: isinstance(module, Trainer)
     return Search(wanted, "", lambda: None, where, loop_seconds=loop_seconds)
 
@@ -55,7 +55,7 @@ def search_of(where: Whereabouts | None, loop_seconds: float) -> Search:
 def test_the_model_inside_of_a_loop_is_heard_in_its_place() -> None:
     heard: list[Listener] = []
     inside: list[str] = []
-    search = search_of(Whereabouts(), 0.0)
+    search = search_of(ModelChoice(), 0.0)
 
     def look() -> None:  # As the thread that looks on does now and then.
         if (found := search.heard()) is not None:
@@ -100,7 +100,7 @@ def test_a_loop_is_recorded_no_further_and_leaves_nothing() -> None:
 
 
 def test_a_forward_that_calls_a_model_often_and_ends_soon_is_one() -> None:
-    search = search_of(Whereabouts(), 60.0)
+    search = search_of(ModelChoice(), 60.0)
     trainer = Trainer(2 * LOOP_CALLS, lambda: None)
 
     search.begin()
@@ -184,7 +184,7 @@ def test_a_mistake_in_leaving_a_loop_stays_out_of_its_program() -> None:
 
 
 def test_a_slow_model_that_was_taken_for_a_loop_is_recorded_for_longer_next_time() -> None:
-    search, began = search_of(Whereabouts(), 0.5), [0.0]
+    search, began = search_of(ModelChoice(), 0.5), [0.0]
 
     def slow() -> None:  # For longer than it is recorded, by the time half of it is done.
         while len(began) == LOOP_CALLS and perf_counter() - began[0] < 0.6:

@@ -14,7 +14,7 @@ from tests.viewer import wait_until
 from tui_profiler.connection.wire import encode, message_decoder
 from tui_profiler.messages import LoopState, Observe, RunModel, ShowModel, TraceAgain
 from tui_profiler.probe.process.link import Link
-from tui_profiler.probe.watch.model_choice import Whereabouts, variable_path
+from tui_profiler.probe.watch.model_choice import ModelChoice, variable_path
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
@@ -50,7 +50,7 @@ class Script:
     """A script whose probe goes on only when it is told to, on a thread of its own."""
 
     def __init__(self) -> None:
-        where = Whereabouts()
+        where = ModelChoice()
         who = program("script")
         self.observer = Observer(who, "", where.is_model, 0.02, lambda: None, 0.0, elsewhere=where)
         ours, self._socket = socket.socketpair()

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.tree import messages
 from tui_profiler.connection import wire
 from tui_profiler.queries.cost.bound import limits, mixes
-from tui_profiler.queries.cost.incremental import STEP, InSteps, sums_in_steps
+from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.forward.precomputed import prepared
 from tui_profiler.queries.forward.strip import own_sums
 from tui_profiler.session import EMPTY, Session, apply
@@ -19,8 +19,8 @@ from tui_profiler.session import EMPTY, Session, apply
 NODES = 3 * STEP
 
 
-def counted(asked: list[object]) -> InSteps[int]:
-    @InSteps
+def counted(asked: list[object]) -> Incremental[int]:
+    @Incremental
     def answer(of: object) -> Generator[None, None, int]:
         asked.append(of)
         yield
@@ -51,7 +51,7 @@ def test_steps_that_were_left_answer_nothing() -> None:
 @pytest.mark.parametrize("count", [0, 1, STEP - 1, STEP, 2 * STEP + 1])
 def test_sums_in_steps_are_running_sums(count: int) -> None:
     column = array("d", range(count))
-    assert InSteps(sums_in_steps)(column) == array("d", accumulate(column))
+    assert Incremental(sums_in_steps)(column) == array("d", accumulate(column))
 
 
 @pytest.fixture(scope="module")

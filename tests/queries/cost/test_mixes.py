@@ -19,7 +19,7 @@ from tests.queries.sessions import (
 from tui_profiler.messages import Ceiling, Ceilings, Cost, Node, Unknown
 from tui_profiler.queries.cost.bound import (
     KINDS,
-    Mixes,
+    ClassSeconds,
     bound,
     certain_cost,
     limits,
@@ -40,7 +40,7 @@ MACHINES = [
 ]
 
 
-def sums_of(session: Session) -> Mixes:
+def sums_of(session: Session) -> ClassSeconds:
     assert session.tree is not None
     assert session.ceilings is not None
     assert session.timings is not None

@@ -18,7 +18,7 @@ from tests.small_model import cost, node, operator_times
 from tui_profiler.formatting.plot import Axis
 from tui_profiler.queries.cost.bound import bound
 from tui_profiler.queries.cost.roofline import part_nodes, parts, reached, roofs
-from tui_profiler.queries.cost.roofline_node import name_of, standing
+from tui_profiler.queries.cost.roofline_node import name_of, node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -151,14 +151,14 @@ def test_a_part_stands_under_its_own_roof() -> None:
     view = looked_at(measured())
     assert view.parts is not None
     assert view.now is not None
-    conv = standing(view.session, view.parts, view.now, CONV)
+    conv = node_roofline(view.session, view.parts, view.now, CONV)
     assert (conv.name, conv.kind, conv.roof_name) == ("conv", "compute", "f32")
-    assert conv.reaches == pytest.approx(2.5e11)
+    assert conv.achieved == pytest.approx(2.5e11)
     assert conv.roof == pytest.approx(4e11)
     assert conv.share == pytest.approx(0.625)
     assert conv.least_seconds == pytest.approx(1e-3)
     assert conv.gain == pytest.approx(0.6e-3 / 4e-3)
-    linear = standing(view.session, view.parts, view.now, FC)
+    linear = node_roofline(view.session, view.parts, view.now, FC)
     assert linear.roof == pytest.approx(1e10)
     assert linear.roof_name == "memory"
 
@@ -167,7 +167,7 @@ def test_a_block_stands_under_the_roofs_of_its_parts() -> None:
     view = looked_at(measured())
     assert view.parts is not None
     assert view.now is not None
-    block = standing(view.session, view.parts, view.now, BLOCK)
+    block = node_roofline(view.session, view.parts, view.now, BLOCK)
     assert not block.is_part
     assert block.least_seconds == pytest.approx(210e-6)  # Of fc and add.
     assert block.share == pytest.approx(0.21)
@@ -178,9 +178,9 @@ def test_a_node_without_flops_is_told_in_bytes() -> None:
     view = looked_at(measured())
     assert view.parts is not None
     assert view.now is not None
-    pool = standing(view.session, view.parts, view.now, POOL)
+    pool = node_roofline(view.session, view.parts, view.now, POOL)
     assert (pool.unit, pool.intensity) == ("B/s", None)
-    assert pool.reaches == pytest.approx(1.25e10)
+    assert pool.achieved == pytest.approx(1.25e10)
     assert pool.roof == pytest.approx(2e10)
 
 
@@ -188,7 +188,7 @@ def test_what_is_faster_than_its_roof_gains_nothing() -> None:
     view = looked_at(measured(**{"pool": 2e-6}))
     assert view.parts is not None
     assert view.now is not None
-    pool = standing(view.session, view.parts, view.now, POOL)
+    pool = node_roofline(view.session, view.parts, view.now, POOL)
     assert pool.share == pytest.approx(2.5)
     assert pool.gain is None
     assert "comes from a cache" in pool.why
@@ -198,8 +198,8 @@ def test_without_times_nothing_is_reached() -> None:
     view = looked_at(on_paper())
     assert view.parts is not None
     assert view.now is not None
-    conv = standing(view.session, view.parts, view.now, CONV)
-    assert (conv.reaches, conv.share, conv.gain) == (None, None, None)
+    conv = node_roofline(view.session, view.parts, view.now, CONV)
+    assert (conv.achieved, conv.share, conv.gain) == (None, None, None)
     assert conv.roof == pytest.approx(4e11)
     assert conv.why == "not timed"
     assert view.order == []

@@ -40,7 +40,7 @@ from tui_profiler.messages import (
 from tui_profiler.queries.cost.memory_compared import NO_WINDOW, comparison
 from tui_profiler.queries.forward.memory import (
     INPUTS,
-    Living,
+    AliveTensor,
     alive_at,
     blocks,
     columns,
@@ -169,7 +169,7 @@ def test_who_is_alive_adds_up_at_every_step():
         found = alive_at(memory, step, 1)
         assert sum(one.bytes for one in found.tensors) + found.others_bytes == live == found.live
     found = alive_at(memory, 1, 2)
-    assert found.tensors == (Living(CONV_OP, 1024), Living(INPUTS, 768))
+    assert found.tensors == (AliveTensor(CONV_OP, 1024), AliveTensor(INPUTS, 768))
     assert (found.others, found.others_bytes, found.workspace) == (1, 64, 0)
     assert alive_at(memory, 0, 9).workspace == 512
 
@@ -185,14 +185,14 @@ def test_of_a_real_model_who_is_alive_adds_up_too():
 
 def test_a_tensor_is_told_with_its_shape_only_where_that_is_certain():
     tree, _ = small()
-    found = shape_of(tree, Living(CONV_OP, 1024))
+    found = shape_of(tree, AliveTensor(CONV_OP, 1024))
     assert found is not None
     assert found.shape == (1, 4, 8, 8)
-    aligned = shape_of(tree, Living(FC_OP, 64))  # 40 bytes
+    aligned = shape_of(tree, AliveTensor(FC_OP, 64))  # 40 bytes
     assert aligned is not None
     assert aligned.shape == (1, 10)
-    assert shape_of(tree, Living(FC_OP, 4096)) is None
-    given = shape_of(tree, Living(INPUTS, 768))
+    assert shape_of(tree, AliveTensor(FC_OP, 4096)) is None
+    given = shape_of(tree, AliveTensor(INPUTS, 768))
     assert given is not None
     assert given.name == "x"
 

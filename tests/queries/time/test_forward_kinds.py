@@ -13,7 +13,7 @@ from tui_profiler.queries.cost import roofline
 from tui_profiler.queries.cost.bound import bound, mixes_of, node_mix
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy, node_energy
-from tui_profiler.queries.cost.roofline_node import standing
+from tui_profiler.queries.cost.roofline_node import node_roofline
 from tui_profiler.queries.cost.totals import counted_rate
 from tui_profiler.queries.panel.phrases import last_events
 from tui_profiler.queries.panel.state import state
@@ -59,8 +59,8 @@ def test_no_roofline_is_drawn_of_other_times(other: Session) -> None:
     now = roofline.reached(other, found)
     assert not any(now.seconds)
     assert (now.judged, now.rates) == (0, None)
-    at = standing(other, found, now, 0)
-    assert (at.kind, at.seconds, at.reaches, at.gain, at.why) == (
+    at = node_roofline(other, found, now, 0)
+    assert (at.kind, at.seconds, at.achieved, at.gain, at.why) == (
         None,
         None,
         None,

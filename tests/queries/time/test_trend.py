@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.queries.sessions import session_of, ticked
-from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.series import spaced, trend
 from tui_profiler.session import Session
 
@@ -66,7 +66,7 @@ def test_one_tick_a_second_of_the_last_minute_is_looked_at() -> None:
 
 
 def test_a_steady_value_changes_when_the_new_one_has_lasted() -> None:
-    steady: Steady[str] = Steady(2.0)
+    steady: Hysteresis[str] = Hysteresis(2.0)
 
     shown = [steady.show(1, "a" if at < 1 else "b", at) for at in (0, 0.5, 1, 2, 2.5, 3, 3.5)]
 
@@ -74,7 +74,7 @@ def test_a_steady_value_changes_when_the_new_one_has_lasted() -> None:
 
 
 def test_a_value_that_comes_and_goes_is_not_shown() -> None:
-    steady: Steady[str] = Steady(2.0)
+    steady: Hysteresis[str] = Hysteresis(2.0)
 
     shown = {steady.show(1, "ab"[tick % 2], tick * 0.25) for tick in range(40)}
 
@@ -82,7 +82,7 @@ def test_a_value_that_comes_and_goes_is_not_shown() -> None:
 
 
 def test_a_value_that_nobody_looked_at_is_shown_at_once() -> None:
-    steady: Steady[str] = Steady(2.0)
+    steady: Hysteresis[str] = Hysteresis(2.0)
     steady.show(1, "a", 0.0)
 
     assert steady.show(1, "b", 10.0) == "b"

@@ -15,7 +15,7 @@ from screens.explorer.column_list import ColumnsScreen
 from screens.explorer.screen import ExplorerScreen
 from screens.settings.appearance import GlyphSet, ThemeName
 from screens.settings.config import USUAL, Config, Problem, Settings
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.settings.saved_view import Memory, Remembered
 from screens.settings.theme import THEMES
 from screens.terminal.driver import QuietDriver
@@ -35,7 +35,7 @@ async def explored(
     config: Config = USUAL, kept: Memory | None = None, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[ProfilerApp, ExplorerScreen, Pilot[int]]]:
     source = Recorded(recorded())
-    habits = Habits(config, kept, SPEC.model)
+    habits = Preferences(config, kept, SPEC.model)
 
     def again(spec: LoadSpec) -> Recorded:
         return Recorded(recorded())
@@ -77,7 +77,7 @@ def test_the_mouse_is_left_where_it_would_cost_the_escape_key(
         monkeypatch.delenv(name, raising=False)
     for name, value in inside.items():
         monkeypatch.setenv(name, value)
-    assert Habits(Config(settings=Settings(mouse=wanted))).mouse is begins_with_it
+    assert Preferences(Config(settings=Settings(mouse=wanted))).mouse is begins_with_it
 
 
 async def test_a_key_that_was_given_does_what_it_was_given_for() -> None:

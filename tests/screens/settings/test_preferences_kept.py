@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from screens.settings.config import USUAL, Config, Settings
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.settings.saved_view import (
     MOST_BYTES,
     MOST_FILES,
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Pat
 
 def test_folds_and_order_are_as_they_were_left(tmp_path: Path) -> None:
     tree = tree_of()
-    habits = Habits(USUAL, Memory(tmp_path), "resnet50")
+    habits = Preferences(USUAL, Memory(tmp_path), "resnet50")
     left = replace(
         focuses.all_unfolded(habits.begin(focuses.initial(tree), tree), tree),
         sort="macs",
@@ -123,7 +123,7 @@ def test_folds_and_order_are_as_they_were_left(tmp_path: Path) -> None:
     habits.end(left, tree)
     assert habits.unkept == ""
 
-    again = Habits(USUAL, Memory(tmp_path), "resnet50").begin(focuses.initial(tree), tree)
+    again = Preferences(USUAL, Memory(tmp_path), "resnet50").begin(focuses.initial(tree), tree)
 
     modules = bytes(node.kind == "module" for node in tree.nodes)
     assert again.unfolded == modules
@@ -134,23 +134,23 @@ def test_folds_and_order_are_as_they_were_left(tmp_path: Path) -> None:
 
 def test_the_folds_of_another_model_of_that_name_mean_nothing(tmp_path: Path) -> None:
     tree = tree_of()
-    habits = Habits(USUAL, Memory(tmp_path), "net.py:build")
+    habits = Preferences(USUAL, Memory(tmp_path), "net.py:build")
     habits.end(focuses.all_unfolded(focuses.initial(tree), tree), tree)
     other = session_of(RESNET.replace("resnet50 ResNet", "net Other")).tree
     assert other is not None
     first = focuses.initial(other)
 
-    assert Habits(USUAL, Memory(tmp_path), "net.py:build").begin(first, other) == first
+    assert Preferences(USUAL, Memory(tmp_path), "net.py:build").begin(first, other) == first
 
 
 def test_what_was_not_changed_follows_the_configuration(tmp_path: Path) -> None:
     tree = tree_of()
-    habits = Habits(USUAL, Memory(tmp_path), "m")
+    habits = Preferences(USUAL, Memory(tmp_path), "m")
     habits.end(habits.begin(focuses.initial(tree), tree), tree)
     assert list(tmp_path.iterdir()) == []
 
     config = Config(settings=Settings(sort="seconds", columns=("bar",), theme="light"))
-    later = Habits(config, Memory(tmp_path), "m")
+    later = Preferences(config, Memory(tmp_path), "m")
 
     view = later.begin(focuses.initial(tree), tree)
     assert (view.sort, view.descending) == ("seconds", True)
@@ -159,27 +159,27 @@ def test_what_was_not_changed_follows_the_configuration(tmp_path: Path) -> None:
 
 def test_what_was_typed_comes_before_what_is_remembered(tmp_path: Path) -> None:
     tree = tree_of()
-    habits = Habits(USUAL, Memory(tmp_path), "m")
+    habits = Preferences(USUAL, Memory(tmp_path), "m")
     habits.choose_theme("light")
     habits.columns = ("bar", "params")
     habits.end(focuses.initial(tree), tree)
-    assert Habits(USUAL, Memory(tmp_path), "m").theme == "light"
-    assert Habits(USUAL, Memory(tmp_path), "m").columns == ("bar", "params")
+    assert Preferences(USUAL, Memory(tmp_path), "m").theme == "light"
+    assert Preferences(USUAL, Memory(tmp_path), "m").columns == ("bar", "params")
 
     typed = Config(settings=Settings(theme="high-contrast"), typed=frozenset({"theme"}))
 
-    assert Habits(typed, Memory(tmp_path), "m").theme == "high-contrast"
+    assert Preferences(typed, Memory(tmp_path), "m").theme == "high-contrast"
 
 
 def test_of_a_huge_tree_the_first_folds_are_kept(tmp_path: Path) -> None:
     lines = ["m M 0 0", *(f"  c{i} C 0 0\n    d D 0 0" for i in range(MOST_PATHS + 500))]
     tree = session_of("\n".join(lines)).tree
     assert tree is not None
-    habits = Habits(USUAL, Memory(tmp_path), "m")
+    habits = Preferences(USUAL, Memory(tmp_path), "m")
     habits.end(focuses.all_unfolded(focuses.initial(tree), tree), tree)
     (file,) = tmp_path.iterdir()
     assert file.stat().st_size < 60_000
 
-    view = Habits(USUAL, Memory(tmp_path), "m").begin(focuses.initial(tree), tree)
+    view = Preferences(USUAL, Memory(tmp_path), "m").begin(focuses.initial(tree), tree)
 
     assert view.unfolded.count(1) == MOST_PATHS

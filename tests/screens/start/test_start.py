@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from screens.actions.help import KeysScreen
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.start.places import demo_models, files_here, opened_before, running
 from screens.start.screen import StartApp, StartScreen
 from screens.widgets.lines import line_width, text
@@ -51,7 +51,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def on_start(
     folder: Path, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[StartApp, Pilot[Offer | None]]]:
-    app = StartApp(Habits(), str(folder))
+    app = StartApp(Preferences(), str(folder))
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield app, pilot

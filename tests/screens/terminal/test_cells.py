@@ -15,7 +15,7 @@ from screens.terminal.cells import (
     PLAIN,
     Cell,
     Cells,
-    Pen,
+    CellStyle,
     cells_of,
     is_odd,
     is_sure,
@@ -27,7 +27,7 @@ from screens.terminal.output import graphemes
 RED = pen_from("1;38;2;255;0;0;48;5;17")
 
 
-def wanted(text: str, pen: Pen = PLAIN) -> list[Cell]:
+def wanted(text: str, pen: CellStyle = PLAIN) -> list[Cell]:
     return cells_of(text, pen, graphemes)
 
 
@@ -68,8 +68,8 @@ def test_a_short_way_is_written_again_and_a_long_one_jumped_over():
 
 
 def test_a_pen_is_changed_by_what_differs():
-    assert Pen(("1",), "38;2;255;0;0", "48;5;17") == RED
-    assert Pen(("4",), "97", "107") == pen_from("4;97;107")
+    assert CellStyle(("1",), "38;2;255;0;0", "48;5;17") == RED
+    assert CellStyle(("4",), "97", "107") == pen_from("4;97;107")
     assert pen_from("39;49") == pen_from("") == PLAIN
     assert turn(PLAIN, RED) == "\x1b[1;38;2;255;0;0;48;5;17m"
     assert turn(RED, RED._replace(colour="31")) == "\x1b[31m"
@@ -82,7 +82,7 @@ def test_from_any_pen_to_any_other_the_terminal_arrives_there():
     codes = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "21", "51", "53"]
     grounds = ["", "31", "39", "97", "38;5;130", "38;2;1;2;3"]
 
-    def any_pen() -> Pen:
+    def any_pen() -> CellStyle:
         kept = [code for code in codes if chance.random() < 0.2]
         ground = chance.choice(grounds)
         behind = chance.choice(["", "41", "49", "107", "48;5;22", "48;2;9;8;7"])

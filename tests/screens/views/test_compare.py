@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from screens.app.compare_app import CompareApp
 from screens.settings.config import USUAL
-from screens.settings.preferences import Habits
+from screens.settings.preferences import Preferences
 from screens.views.compare.cells import CompareLook, SideLook
 from screens.views.compare.lines import compare_lines, side_lines, status_line
 from screens.views.compare.opened import Opened
@@ -39,7 +39,7 @@ async def on_screen(
     a: Session, b: Session, size: tuple[int, int] = (120, 40), glyphs: str = "unicode"
 ) -> AsyncIterator[tuple[CompareScreen, Pilot[int]]]:
     settings = replace(USUAL.settings, glyphs=glyphs)
-    habits = Habits(replace(USUAL, settings=settings))
+    habits = Preferences(replace(USUAL, settings=settings))
     sides = (
         Opened("resnet50", a, file="a recording"),
         Opened("'resnet50 --batch 8'", b, file="a recording"),

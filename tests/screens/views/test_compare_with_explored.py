@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from screens.views.compare.opened import Opened
-from screens.views.compare.with_explored import CompareHere, compare_here, other_side
+from screens.views.compare.with_explored import CompareWithExplored, compare_here, other_side
 from tests.fixtures.record import recorded
 from tests.screens.explorer.test_explorer import SPEC, on_stage, until_traced
 from tests.screens.screen_text import screen_text
@@ -20,7 +20,7 @@ from tui_profiler.messages import LoopState, Pause, Request, Resume
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.session import Session, apply
 from tui_profiler.session.workspace import Workspace
-from tui_profiler.source.adapters import Lent
+from tui_profiler.source.adapters import SharedSession
 from tui_profiler.verbs.compare import compare
 
 RUNNING = LoopState("running", 1.0)
@@ -38,12 +38,12 @@ async def test_a_report_is_compared_with_the_running_model_and_left_again(tmp_pa
         await stage.app.workers.wait_for_complete()
         await pilot.pause()
         shown = screen_text(stage.app)
-        assert isinstance(stage.app.screen, CompareHere)
+        assert isinstance(stage.app.screen, CompareWithExplored)
         assert shown.startswith(" A  resnet50")
         assert "a report" in shown
         assert "layer1" in shown
         await pilot.press("slash", *"conv1", "enter", "escape")
-        assert isinstance(stage.app.screen, CompareHere)
+        assert isinstance(stage.app.screen, CompareWithExplored)
         await pilot.press("escape")
         assert stage.app.screen is stage.explorer
         assert Pause() not in stage.requests
@@ -101,7 +101,7 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.was_held = asyncio.Event()
-        self.lent = Lent(running(), self.send)
+        self.lent = SharedSession(running(), self.send)
 
     def send(self, request: Request) -> None:
         self.asked.append(request)

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.001
 """Of a forward: what would save less is no advice, and no trial could tell it from noise."""
 
 
-class Spent(Struct, frozen=True):
+class TimeSpent(Struct, frozen=True):
     """Seconds of one forward in some nodes, and in all of it."""
 
     seconds: float
@@ -71,7 +71,7 @@ def share_of(part: float, whole: float) -> float:
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
-def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
+def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
     """Return what nodes take, none of them inside another.
 
     Where one of them has no time of its own, all are taken on paper: a share is of one kind.
@@ -86,7 +86,7 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     if whole is not None and len(known_times) == len(times):
         is_of_window = any(tree.nodes[node].kind == "op" for node in wanted)
         slower = _window_over_forward(session, whole) if is_of_window else 1.0
-        return Spent(sum(known_times) / slower, whole, True, is_of_window)
+        return TimeSpent(sum(known_times) / slower, whole, True, is_of_window)
     if session.ceilings is None:
         return NO_TIMES
     least = least_times(tree, session.ceilings)
@@ -95,7 +95,7 @@ def spent(session: Session, nodes: Iterable[int]) -> Spent | Unknown:
     on_paper = least[0] if least else 0.0
     if not on_paper:
         return NO_TIMES
-    return Spent(sum(least[node] for node in wanted), on_paper, False)
+    return TimeSpent(sum(least[node] for node in wanted), on_paper, False)
 
 
 def _window_over_forward(session: Session, whole: float) -> float:
@@ -104,7 +104,7 @@ def _window_over_forward(session: Session, whole: float) -> float:
     return max(session.operators.times.forward_seconds / whole, 1.0)
 
 
-def forward(session: Session) -> Spent | Unknown:
+def forward(session: Session) -> TimeSpent | Unknown:
     """Return all of a forward: what it takes of itself."""
     return spent(session, (0,)) if session.tree is not None and len(session.tree) else NO_TIMES
 
@@ -114,7 +114,7 @@ def slowest_first(session: Session, nodes: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(nodes, key=lambda node: -(node_seconds(session, node) or 0.0)))
 
 
-def is_negligible(found: Spent | Unknown) -> bool:
+def is_negligible(found: TimeSpent | Unknown) -> bool:
     """Tell whether it is known that there is next to nothing to gain."""
     return not isinstance(found, Unknown) and found.share < LEAST_SHARE
 

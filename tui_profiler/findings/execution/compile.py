@@ -11,7 +11,7 @@ from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.graph import graph, operators
 from tui_profiler.findings.evidence.host_time import Host, host
-from tui_profiler.findings.evidence.time_share import NO_TIMES, Spent, share_of, spent
+from tui_profiler.findings.evidence.time_share import NO_TIMES, TimeSpent, share_of, spent
 from tui_profiler.findings.execution.synchronise import READS_A_VALUE
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.breakdown import OpType, op_type
@@ -32,7 +32,7 @@ def compile_model(session: Session) -> Finding | None:
     joined = joinable(tree)
     found, around = spent(session, joined), host(session)
     if isinstance(found, Unknown):
-        found = Spent(0.0, 0.0, False)
+        found = TimeSpent(0.0, 0.0, False)
     python = 0.0 if isinstance(around, Unknown) else around.python
     whole = found.whole if isinstance(around, Unknown) else around.whole
     # Times on paper are no times of a forward: Python is not added to them.
@@ -57,7 +57,7 @@ def compile_model(session: Session) -> Finding | None:
 
 
 def _evidence(
-    tree: Tree, joined: tuple[int, ...], found: Spent, around: Host | Unknown
+    tree: Tree, joined: tuple[int, ...], found: TimeSpent, around: Host | Unknown
 ) -> tuple[Evidence, ...]:
     python = around if isinstance(around, Unknown) else around.python
     breaks = len(operators(tree, READS_A_VALUE))
@@ -71,7 +71,7 @@ def _evidence(
     )
 
 
-def _gain(share: float, found: Spent, around: Host | Unknown, whole: float) -> Gain:
+def _gain(share: float, found: TimeSpent, around: Host | Unknown, whole: float) -> Gain:
     if not whole:
         return Gain("time", NO_TIMES, "the share of Python and of operators that could be joined")
     parts = f"operators that could be joined take {found.seconds_text}"

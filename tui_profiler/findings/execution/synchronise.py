@@ -9,7 +9,7 @@ from __future__ import annotations
 from tui_profiler.findings.evidence.figure_text import counted
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.graph import operators
-from tui_profiler.findings.evidence.time_share import Spent, slowest_first, spent
+from tui_profiler.findings.evidence.time_share import TimeSpent, slowest_first, spent
 from tui_profiler.messages import Node, Unknown
 from tui_profiler.session import Session, Tree
 
@@ -101,7 +101,7 @@ def _changes_nothing(node: Node) -> bool:
     ]
 
 
-def _gain(found: Spent | Unknown, *, is_gpu: bool) -> Gain:
+def _gain(found: TimeSpent | Unknown, *, is_gpu: bool) -> Gain:
     if not is_gpu:
         return Gain(
             "time",

@@ -18,7 +18,7 @@ from tui_profiler.findings.evidence.figure_text import counted
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
 from tui_profiler.findings.evidence.time_share import (
     LEAST_SHARE,
-    Spent,
+    TimeSpent,
     share_of,
     slowest_first,
     spent,
@@ -82,7 +82,7 @@ def _weight_bytes(tree: Tree, node: int) -> int:
     return sum(one.bytes for one in wide if len(one.shape) > 1)
 
 
-def _time(session: Session, tree: Tree, nodes: tuple[int, ...], found: Spent | Unknown) -> Gain:
+def _time(session: Session, tree: Tree, nodes: tuple[int, ...], found: TimeSpent | Unknown) -> Gain:
     if isinstance(found, Unknown):
         return Gain("time", found, "the time of reading weights, a quarter of it kept")
     compute = compute_roof(session.ceilings, "float32")

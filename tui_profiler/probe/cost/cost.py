@@ -26,7 +26,7 @@ import tui_profiler.probe.cost.quantised  # noqa: F401 - each enters its formula
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
 from tui_profiler.probe.cost.call import Call, Signature, signature_of
 from tui_profiler.probe.cost.macs import macs_formula
-from tui_profiler.probe.cost.rollup import Own
+from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.table import Formula
 from tui_profiler.probe.cost.traffic import bytes_moved, tensors_in
 from tui_profiler.probe.cost.workspace import workspace_bytes
@@ -200,16 +200,16 @@ def op_cost(
     outputs: tuple[torch.Tensor, ...],
     *,
     weights: Container[int],
-) -> Own:
+) -> SelfCost:
     """Count one call; ``weights`` are the storage keys of parameters and buffers."""
     signature = signature_of(operator)
     call = Call(signature, args, kwargs, outputs)
     read, weight, written = bytes_moved(call, weights)
     counted = _arithmetic(operator, call)
     if counted is None:
-        return Own(0, 0, read, weight, written, ops=1, uncosted=1)
+        return SelfCost(0, 0, read, weight, written, ops=1, uncosted=1)
     macs, other = counted
-    return Own(macs, 2 * macs + other, read, weight, written, ops=1)
+    return SelfCost(macs, 2 * macs + other, read, weight, written, ops=1)
 
 
 def op_workspace(

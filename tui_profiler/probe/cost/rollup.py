@@ -18,7 +18,7 @@ from tui_profiler.probe.process.yielding import rest
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ParameterOwners:
     """A parameter and the nodes that hold it, in preorder."""
 
     scalars: int
@@ -26,7 +26,7 @@ class Held:
     nodes: tuple[int, ...]
 
 
-class Own(Struct, gc=False):
+class SelfCost(Struct, gc=False):
     """Cost of one node without its children."""
 
     macs: int = 0
@@ -37,7 +37,7 @@ class Own(Struct, gc=False):
     ops: int = 0
     uncosted: int = 0
 
-    def take(self, other: Own) -> None:
+    def take(self, other: SelfCost) -> None:
         """Add another node's cost."""
         self.macs += other.macs
         self.flops += other.flops
@@ -48,7 +48,9 @@ class Own(Struct, gc=False):
         self.uncosted += other.uncosted
 
 
-def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) -> tuple[Cost, ...]:
+def rolled_up(
+    parents: Sequence[int], own: Sequence[SelfCost], held: Iterable[ParameterOwners]
+) -> tuple[Cost, ...]:
     """Return every node's cost with everything below it.
 
     Args:
@@ -56,7 +58,7 @@ def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) 
         own: cost of each node alone.
         held: every parameter with the nodes that hold it.
     """
-    total = [Own() for _ in own]
+    total = [SelfCost() for _ in own]
     for mine, given in zip(total, own, strict=True):
         mine.take(given)
     scalars, sizes = _distinct(parents, held)
@@ -69,7 +71,9 @@ def rolled_up(parents: Sequence[int], own: Sequence[Own], held: Iterable[Held]) 
     return tuple(_cost(mine, scalars[index], sizes[index]) for index, mine in enumerate(total))
 
 
-def _distinct(parents: Sequence[int], held: Iterable[Held]) -> tuple[list[int], list[int]]:
+def _distinct(
+    parents: Sequence[int], held: Iterable[ParameterOwners]
+) -> tuple[list[int], list[int]]:
     scalars = [0] * len(parents)
     sizes = [0] * len(parents)
     for parameter in held:
@@ -93,7 +97,7 @@ def _common_ancestor(parents: Sequence[int], one: int, other: int) -> int:
     return one
 
 
-def _cost(own: Own, parameters: int, parameter_bytes: int) -> Cost:
+def _cost(own: SelfCost, parameters: int, parameter_bytes: int) -> Cost:
     return Cost(
         parameters=parameters,
         parameter_bytes=parameter_bytes,

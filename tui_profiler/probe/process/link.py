@@ -48,7 +48,7 @@ READ_BYTES = 16384
 REQUEST_BYTES_PER_SECOND = 16384
 
 
-class Talk(Protocol):
+class Channel(Protocol):
     """What a loop needs of a conversation: a link, or a list in the same process."""
 
     is_closed: bool

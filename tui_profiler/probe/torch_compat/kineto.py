@@ -36,7 +36,7 @@ except ImportError as error:
 _CLOCK_TRIES = 5
 
 
-class Seen(NamedTuple):
+class KinetoOperator(NamedTuple):
     """An operator that ran; those that it called follow, inside its times."""
 
     name: str
@@ -99,7 +99,7 @@ class Window:
         """In order of time, in seconds of ``time.perf_counter``; None where they were not read."""
         self._reads_later = reads_later
         self._result: Any = None
-        self.seen: list[Seen] = []
+        self.seen: list[KinetoOperator] = []
         """In the order in which they began, on this thread; an operator before those it calls."""
         self.seconds = 0.0
         """What opening, closing and reading took."""
@@ -142,7 +142,7 @@ class Window:
             self.read()
         self.seconds += time.perf_counter() - began
 
-    def read(self) -> list[Seen]:
+    def read(self) -> list[KinetoOperator]:
         """Read what was seen, once."""
         result, self._result = self._result, None
         self.seen = [] if result is None else _read(result, self._offset)
@@ -174,7 +174,7 @@ def _clock_offset() -> int:
     return min(tries)[1]
 
 
-def _read(result: Any, offset: int) -> list[Seen]:
+def _read(result: Any, offset: int) -> list[KinetoOperator]:
     events = result.events()
     if not events:
         return []
@@ -182,7 +182,7 @@ def _read(result: Any, offset: int) -> list[Seen]:
     # The thread that opened it has the first number; autograd's or the user's have their own.
     thread = min(row[3] for row in rows)
     return [
-        Seen(name, (start + offset) / 1e9, (start - less + offset) / 1e9)
+        KinetoOperator(name, (start + offset) / 1e9, (start - less + offset) / 1e9)
         for start, less, name, on in sorted(rows)
         if on == thread
     ]

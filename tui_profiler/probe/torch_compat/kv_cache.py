@@ -22,7 +22,7 @@ ENCODED = "encoder_last_hidden_state"
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReturnedCache:
     """The cache that one forward gave back."""
 
     name: str
@@ -36,7 +36,7 @@ class Kept:
     takes it too."""
 
 
-def kept_in(output: object) -> Kept | None:
+def kept_in(output: object) -> ReturnedCache | None:
     """Find the cache in what ``forward`` returned; None where it gave none that holds tensors."""
     if not isinstance(output, Mapping):
         return None
@@ -44,7 +44,7 @@ def kept_in(output: object) -> Kept | None:
         cache = output.get(name)
         if cache is not None and (size_bytes := bytes_of(cache)):
             encoded = output.get(ENCODED)
-            return Kept(
+            return ReturnedCache(
                 name,
                 template(cache),
                 size_bytes,

@@ -33,7 +33,7 @@ _IN_THE_ROOT = 2
 """Frames while the root runs, and nothing inside of it."""
 
 
-class CarefulStack(ModuleStack):
+class GuardedStack(ModuleStack):
     """Keeps its own mistakes from the program that it listens to."""
 
     def __init__(self, places: Places, loop_seconds: float) -> None:
@@ -81,7 +81,7 @@ class CarefulStack(ModuleStack):
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
 
-class CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] # torch has no types
+class GuardedRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] # torch has no types
     """Runs every operator exactly once, as it is; its own mistakes stay its own."""
 
     trouble = ""
@@ -93,7 +93,7 @@ class CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] 
         # in which the program's threads wait for the interpreter again and again.
         return False
 
-    def __enter__(self) -> CarefulRecorder:
+    def __enter__(self) -> GuardedRecorder:
         push_mode(self)
         self._is_on = True
         return self
@@ -136,7 +136,7 @@ class CarefulRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] 
         self._record(func, call, written, result)
 
 
-class HiddenRecorder(CarefulRecorder):  # type: ignore[no-untyped-call] # torch has no types
+class HiddenRecorder(GuardedRecorder):  # type: ignore[no-untyped-call] # torch has no types
     """The same where ``torch._dynamo`` is imported: it must not compile us."""
 
     @classmethod
@@ -153,7 +153,7 @@ class HiddenRecorder(CarefulRecorder):  # type: ignore[no-untyped-call] # torch 
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def stacked(stack: CarefulStack, forward: Forward, leave_early: Callable[[], bool]) -> Forward:
+def stacked(stack: GuardedStack, forward: Forward, leave_early: Callable[[], bool]) -> Forward:
     """Return what runs a call of a module, and keeps the stack where it is of the stack's thread.
 
     Args:

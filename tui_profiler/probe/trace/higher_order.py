@@ -20,7 +20,7 @@ import torch
 from torch.fx import GraphModule, Interpreter
 
 from tui_profiler.probe.cost.cost import op_cost
-from tui_profiler.probe.cost.rollup import Own
+from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.graphs.graph_run import Body
@@ -135,7 +135,7 @@ class _Counting(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] #
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
-        self.own = Own()
+        self.own = SelfCost()
 
     def __torch_dispatch__(
         self,
@@ -172,7 +172,7 @@ def _number(value: object) -> int | None:
     return int(value) if isinstance(value, bool | int) else None
 
 
-def _cost(function: Function, operands: Sequence[object]) -> Own:
+def _cost(function: Function, operands: Sequence[object]) -> SelfCost:
     graph = function.graph_module if isinstance(function, Body) else function
     counting = _Counting()
     with counting:

@@ -13,7 +13,7 @@ from tui_profiler.messages.model import Method
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
-from tui_profiler.probe.torch_compat.kv_cache import Kept, kept_in, tensors_of
+from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of
 from tui_profiler.probe.torch_compat.modules import COMPILED, why_opaque
 from tui_profiler.probe.torch_compat.versions import uncompiled
 from tui_profiler.probe.trace.fake.bounds import Bounds
@@ -59,7 +59,7 @@ class Recording:
     recorder: Recorder
     growing: tuple[torch.nn.Module, ...]
     """Modules that made submodules or parameters in this forward; they are gone again."""
-    kept: Kept | None
+    kept: ReturnedCache | None
     """The cache that the forward gave back."""
     program: Program
     """What ran."""

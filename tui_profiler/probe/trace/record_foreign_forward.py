@@ -32,9 +32,9 @@ from tui_profiler.probe.trace.graphs.traced_programs import Program
 from tui_profiler.probe.trace.graphs.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.guarded_recorder import (
     LOOP_SECONDS,
-    CarefulRecorder,
-    CarefulStack,
     Forward,
+    GuardedRecorder,
+    GuardedStack,
     HiddenRecorder,
     stacked,
 )
@@ -61,7 +61,7 @@ BESIDE_COMPILED = "not recorded: another part of the model is compiled by torch.
 REPLAYED = "replayed as a CUDA graph: its operators are not seen"
 
 
-class Hearing:
+class ForeignForwardRecorder:
     """Records the next forward of one model that ``run`` is given.
 
     Args:
@@ -83,8 +83,8 @@ class Hearing:
         self._name = name
         self._left_early = left_early
         self._loop_seconds = loop_seconds
-        self._stack: CarefulStack | None = None
-        self._recorder: CarefulRecorder | None = None
+        self._stack: GuardedStack | None = None
+        self._recorder: GuardedRecorder | None = None
         self._is_compiled = False
         self.seconds = 0.0
         """What the forward took."""
@@ -180,7 +180,7 @@ class Hearing:
             recorder.free()
 
     def _finished(
-        self, root: torch.nn.Module, stack: CarefulStack, recorder: CarefulRecorder
+        self, root: torch.nn.Module, stack: GuardedStack, recorder: GuardedRecorder
     ) -> Trace:
         specs = tuple(
             InputSpec(tensor.name, tensor.shape, tensor.dtype, "of the forward that was recorded")
@@ -225,12 +225,12 @@ class Hearing:
         assert root is not None
         places = Places(root, self._name)
         modules = all_modules(root)
-        self._stack = CarefulStack(places, self._loop_seconds)
+        self._stack = GuardedStack(places, self._loop_seconds)
         parameters, buffers = weight_storages(root)
         tensors = [tensor for module in modules for _, tensor, _ in own_tensors(module)]
         lifetimes = Lifetimes(tensors, tensors_in((args, kwargs)))
         lifetimes.hold(kept_tensors(root))
-        kind = CarefulRecorder if "torch._dynamo" not in sys.modules else HiddenRecorder
+        kind = GuardedRecorder if "torch._dynamo" not in sys.modules else HiddenRecorder
         self._recorder = kind(
             self._stack, {*parameters, *buffers}, lifetimes, None, Bounds(truth=False)
         )
@@ -258,7 +258,7 @@ class Hearing:
                 place.own.ops += 1
 
 
-def _note_unrecorded(places: Places, recorder: CarefulRecorder) -> None:
+def _note_unrecorded(places: Places, recorder: GuardedRecorder) -> None:
     """Count each module called beside compiled code likewise: nothing of it was recorded."""
     for place in places.in_preorder():
         if place.calls and not place.own.ops and place.parent is not None:

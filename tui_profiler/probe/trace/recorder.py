@@ -17,12 +17,12 @@ import torch
 
 from tui_profiler.probe.cost.call import Call, signature_of
 from tui_profiler.probe.cost.cost import op_cost, op_workspace
-from tui_profiler.probe.cost.rollup import Own
+from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
 from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
-from tui_profiler.probe.trace.fake.written_buffers import Twins
+from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
@@ -59,7 +59,7 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         self.lifetimes = lifetimes
         self.bounds = bounds
         self.dataflow = Dataflow()
-        self._twins = Twins(lifetimes, self.dataflow)
+        self._twins = FakeBuffers(lifetimes, self.dataflow)
         self._strangers = False
         self.uncosted: dict[str, None] = {}
         """Operators without a formula, in order of first use."""
@@ -120,7 +120,7 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         with internals.passing(self._keys):
             ran = inside.run(self, self._stack)
         place.outputs = place.outputs or described(ran.result)
-        place.own.take(Own(ops=1, uncosted=int(ran.is_less)))
+        place.own.take(SelfCost(ops=1, uncosted=int(ran.is_less)))
         if ran.is_less:
             self.uncosted[f"{name} (not every turn is counted)"] = None
         if ran.is_bound:
@@ -171,7 +171,7 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
                 key = internals.storage_key(tensor)
                 if key is not None and not self.lifetimes.is_known(key) and not self._strangers:
                     self._strangers = True
-                    place.own.take(Own(ops=1, uncosted=1))
+                    place.own.take(SelfCost(ops=1, uncosted=1))
                     self.uncosted[UNSEEN] = None
 
     def _began_here(self, tensor: torch.Tensor) -> bool:

@@ -33,7 +33,7 @@ from tui_profiler.messages import (
 )
 from tui_profiler.messages.model import Method, Phase
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.kv_cache import Kept
+from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache
 from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_graph, one_line, refused
 from tui_profiler.probe.trace.fake.meta import is_on_meta
 from tui_profiler.probe.trace.graphs.traced_programs import Program, Way
@@ -77,7 +77,7 @@ class Trace:
     done: TraceDone
     inputs: Inputs
     """The candidate that it was made with."""
-    kept: Kept | None = None
+    kept: ReturnedCache | None = None
     """The cache that the forward gave back."""
 
     @property

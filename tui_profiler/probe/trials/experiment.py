@@ -34,7 +34,7 @@ from tui_profiler.probe.trials.kinds.subject import (
     weight_bytes,
 )
 from tui_profiler.probe.trials.kinds.table import KINDS
-from tui_profiler.probe.trials.paired_timing import LEAST_PAIRS, Bench, Measured, measure, warm
+from tui_profiler.probe.trials.paired_timing import LEAST_PAIRS, Measured, TimedSide, measure, warm
 
 Tell = Callable[[TrialStep, int, float | None], None]
 """Is told what is done now, the pairs so far and their speed-up."""
@@ -85,7 +85,7 @@ def try_kind(kind: Kind, wish: messages.Wish, subject: Subject, tell: Tell) -> m
 def _tried(
     wish: messages.Wish, subject: Subject, change: Change, tell: Tell, began: float
 ) -> messages.TrialResult:
-    changed, baseline = Bench(change.changed), Bench(change.baseline)
+    changed, baseline = TimedSide(change.changed), TimedSide(change.baseline)
     tell("warm up", 0, None)
     changed.output()
     # What the first call did besides running, such as compiling, is told apart.
@@ -133,7 +133,7 @@ def _too_few(measured: Measured) -> str:
     return f"no interval: {pairs} pairs in the time, and it needs {LEAST_PAIRS}"
 
 
-def _error(baseline: Bench, changed: Bench) -> tuple[messages.OutputError | None, str]:
+def _error(baseline: TimedSide, changed: TimedSide) -> tuple[messages.OutputError | None, str]:
     before = baseline.output()
     try:
         return output_error(before, changed.output(), baseline.output()), ""
@@ -141,7 +141,7 @@ def _error(baseline: Bench, changed: Bench) -> tuple[messages.OutputError | None
         return None, str(error)
 
 
-def _peak(bench: Bench, seconds: float) -> messages.Figure:
+def _peak(bench: TimedSide, seconds: float) -> messages.Figure:
     if seconds > PROFILED_SECONDS:
         return messages.Unknown("a call takes too long to be run again for it")
     bench.restore()
@@ -151,7 +151,7 @@ def _peak(bench: Bench, seconds: float) -> messages.Figure:
         return float(most_allocated(lambda: side.call(given), bench.device))
 
 
-def _side(bench: Bench, seconds: float, peak: messages.Figure) -> messages.TrialSide:
+def _side(bench: TimedSide, seconds: float, peak: messages.Figure) -> messages.TrialSide:
     return messages.TrialSide(
         seconds, bench.side.items, peak, float(weight_bytes(bench.side.module))
     )

@@ -37,7 +37,7 @@ PATIENCE = 4.0
 
 
 @dataclass
-class Bench:
+class TimedSide:
     """One side ready to be timed."""
 
     side: Side
@@ -119,7 +119,7 @@ class Measured:
         return interval_of_median(self.ratios)
 
 
-def warm(bench: Bench) -> float:
+def warm(bench: TimedSide) -> float:
     """Call one side until it is warm; gives the seconds of the last call."""
     began, last = time.perf_counter(), 0.0
     for _ in range(WARM_CALLS):
@@ -133,7 +133,7 @@ def measure(
     change: Change,
     seconds: float,
     tell: Callable[[int, float | None], None],
-    benches: tuple[Bench, Bench] | None = None,
+    benches: tuple[TimedSide, TimedSide] | None = None,
 ) -> Measured:
     """Measure pairs.
 
@@ -143,7 +143,7 @@ def measure(
         tell: is told the number of pairs and the speed-up after each.
         benches: of the two sides; made where not given.
     """
-    baseline, changed = benches or (Bench(change.baseline), Bench(change.changed))
+    baseline, changed = benches or (TimedSide(change.baseline), TimedSide(change.changed))
     slower = max(warm(baseline), warm(changed), 1e-7)
     # A short time holds the least pairs all the same.
     batch_seconds = min(BATCH_SECONDS, seconds / (2 * LEAST_PAIRS))

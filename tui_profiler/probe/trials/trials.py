@@ -22,7 +22,7 @@ from tui_profiler.connection.wire import WireError
 from tui_profiler.messages.model import Phase
 from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
 from tui_profiler.probe.measure.devices.machine import memory, memory_group
-from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.link import Channel
 from tui_profiler.probe.process.queued_analyses import without_looks
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trials.kinds.table import KINDS
@@ -51,7 +51,7 @@ class Trials:
 
     def __init__(
         self,
-        link: Talk,
+        link: Channel,
         spec: messages.LoadSpec,
         model: torch.nn.Module,
         nodes: Sequence[messages.Node],

@@ -45,7 +45,7 @@ WAIT_SECONDS = 10.0
 
 
 @dataclass(eq=False)
-class _Met:
+class _CalledModel:
     """A model that was called."""
 
     ref: weakref.ref[nn.Module]
@@ -78,7 +78,7 @@ class _Met:
         return max(self.parameters, 0)
 
 
-class Whereabouts:
+class ModelChoice:
     """Tells models from their parts, and notices that another than the one looked at is run.
 
     Args:
@@ -95,7 +95,7 @@ class Whereabouts:
         self._rested = False
         """Whether it was noticed by what is looked at not being called."""
         self._loops: tuple[Loop, ...] = ()
-        self._seen: list[_Met] = []
+        self._seen: list[_CalledModel] = []
         """Models that were called, by any thread."""
 
     def is_model(self, module: nn.Module) -> bool:
@@ -130,20 +130,20 @@ class Whereabouts:
         if met is not None:
             met.is_run = True
 
-    def _find(self, model: nn.Module) -> _Met | None:
+    def _find(self, model: nn.Module) -> _CalledModel | None:
         return next((one for one in list(self._seen) if one.ref() is model), None)
 
-    def _add(self, model: nn.Module) -> _Met:
+    def _add(self, model: nn.Module) -> _CalledModel:
         kind = class_name(model)
         for gone in list(self._seen):
             if gone.key == id(model):
                 gone.key = 0
         index = 1 + sum(one.kind == kind for one in list(self._seen))
-        met = _Met(weakref.ref(model), kind, id(model), index)
+        met = _CalledModel(weakref.ref(model), kind, id(model), index)
         self._seen.append(met)
         return met
 
-    def _known(self, model: nn.Module) -> _Met | None:
+    def _known(self, model: nn.Module) -> _CalledModel | None:
         """Return what is known of a model, with its path where this thread's stack tells it."""
         met = self._find(model)
         if met is None and len(self._seen) < MOST_MET:
@@ -153,14 +153,14 @@ class Whereabouts:
             met.path = variable_path(model)
         return met
 
-    def _run(self, root: nn.Module) -> list[_Met]:
+    def _run(self, root: nn.Module) -> list[_CalledModel]:
         """Return the models that were met, but for parts of ``root``, which comes first.
 
         Of models that are gone, those of one class, size and path count as one: a new one per fold.
         """
         met = [one for one in list(self._seen) if one.is_run or one.ref() is root]
         own = {id(module) for module in all_modules(root)} if len(met) > 1 else {id(root)}
-        found: dict[object, _Met] = {}
+        found: dict[object, _CalledModel] = {}
         for one in sorted(met, key=lambda one: one.ref() is not root):
             model = one.ref()
             if model is root or id(model) not in own:

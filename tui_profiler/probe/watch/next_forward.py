@@ -13,7 +13,7 @@ from tui_profiler.probe.torch_compat.entry_method import holds
 from tui_profiler.probe.trace.guarded_recorder import LOOP_SECONDS
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.watch.listener import Listener, MakesClock
-from tui_profiler.probe.watch.model_choice import Whereabouts
+from tui_profiler.probe.watch.model_choice import ModelChoice
 
 Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
 
@@ -38,7 +38,7 @@ class Search:
         wanted: Wanted,
         name: str,
         wake: Callable[[], None],
-        elsewhere: Whereabouts | None,
+        elsewhere: ModelChoice | None,
         *,
         loop_seconds: float = LOOP_SECONDS,
         makes_clock: MakesClock | None = None,

@@ -34,7 +34,7 @@ from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.watch.facts import facts_of, greeting, say_tree
 from tui_profiler.probe.watch.listener import Listener
-from tui_profiler.probe.watch.model_choice import Whereabouts
+from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search, Wanted
 from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
@@ -83,7 +83,7 @@ class Observer:
         wake: Callable[[], None],
         grace_seconds: float = GRACE_SECONDS,
         *,
-        elsewhere: Whereabouts | None = None,
+        elsewhere: ModelChoice | None = None,
         watched: weakref.ref[torch.nn.Module] | None = None,
     ) -> None:
         self._name = name

@@ -37,7 +37,7 @@ from tui_profiler.probe.measure.devices.nvml import import_library
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.measure.sampler import Sampler
-from tui_profiler.probe.trace.record_foreign_forward import Hearing
+from tui_profiler.probe.trace.record_foreign_forward import ForeignForwardRecorder
 from tui_profiler.probe.trace.trace import messages
 from tui_profiler.probe.watch.facts import facts_of, greeting
 
@@ -75,7 +75,7 @@ def _visit() -> None:
     import_library()
     model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Flatten())
     told: list[Message] = [*greeting(0.0), _sample()]
-    hearing = Hearing(model, "")
+    hearing = ForeignForwardRecorder(model, "")
     with torch.no_grad():
         given = torch.zeros((1, 2), device="cpu", dtype=torch.float32)
         hearing.run(torch.nn.Module.__call__, (given,), {})

@@ -28,7 +28,7 @@ from types import TracebackType
 from tui_profiler.messages import Failed, Remedy
 from tui_profiler.messages.failure import SCRIPT
 from tui_profiler.probe.process.link import Link
-from tui_profiler.probe.watch.script_models import FLUSH_SECONDS, Alongside
+from tui_profiler.probe.watch.script_models import FLUSH_SECONDS, ScriptModels
 
 _OURS = (str(Path(__file__).resolve()), os.path.dirname(runpy.__file__) + os.sep + "runpy.py")
 _PYTHONS = (sysconfig.get_path("stdlib") + os.sep, "<")
@@ -56,7 +56,7 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
     """
     os.set_inheritable(int(descriptor), False)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
-    Alongside(link, _name(rest), float(started_at), float(budget)).listen()
+    ScriptModels(link, _name(rest), float(started_at), float(budget)).listen()
     process = os.getpid()
     try:
         _run_shown(rest, link)

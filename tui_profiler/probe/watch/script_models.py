@@ -36,7 +36,7 @@ _SILENT = ("KINETO_LOG_LEVEL", "99")
 """Keeps torch's profiler from printing: it is read when that is set up, and never again."""
 
 
-class Alongside:
+class ScriptModels:
     """Looks at what a script runs.
 
     Args:
@@ -112,7 +112,7 @@ class Alongside:
         from msgspec.structs import replace  # noqa: PLC0415 # rule 1
 
         from tui_profiler.probe.watch import windows  # noqa: PLC0415
-        from tui_profiler.probe.watch.model_choice import Whereabouts  # noqa: PLC0415
+        from tui_profiler.probe.watch.model_choice import ModelChoice  # noqa: PLC0415
         from tui_profiler.probe.watch.observer import Observer  # noqa: PLC0415
         from tui_profiler.probe.watch.preload import rehearse  # noqa: PLC0415
         from tui_profiler.probe.watch.server import Server  # noqa: PLC0415
@@ -123,7 +123,7 @@ class Alongside:
         server = Server()
         name = self._name
         who = replace(program(name), command=name, started_at=self._started_at)
-        where = Whereabouts()
+        where = ModelChoice()
         observer = Observer(who, "", where.is_model, self._budget, server.wake, elsewhere=where)
         server.add_called(observer, self._link)
         self._is_looking = True

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from tui_profiler.messages import MemoryWindow, Message, Node
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.operators.memory_window import Held
+from tui_profiler.probe.measure.operators.memory_window import PermanentBytes
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.measure.operators.windows import LEAST_SECONDS, pause_seconds
 from tui_profiler.probe.torch_compat.kineto import Window, WindowError, unavailable
@@ -166,11 +166,13 @@ class ProgramWindows:
 _NOT_WARM = "torch's profiler was not set up on the main thread: it would print once"
 
 
-def _held(model: torch.nn.Module, nodes: Sequence[Node]) -> Held | None:
+def _held(model: torch.nn.Module, nodes: Sequence[Node]) -> PermanentBytes | None:
     """Return what lives all the time, None where the model is not on the CPU alone."""
     if any(one.device.type != "cpu" for one in each_parameter(model)):
         return None
-    return Held(held_bytes(model), sum(one.bytes for one in nodes[0].inputs) if nodes else 0)
+    return PermanentBytes(
+        held_bytes(model), sum(one.bytes for one in nodes[0].inputs) if nodes else 0
+    )
 
 
 class _OneForward:

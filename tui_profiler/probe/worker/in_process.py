@@ -58,7 +58,7 @@ _NOT_MAIN = "only on the main thread: torch's profiler would print once elsewher
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProfileOptions:
     """How a model is profiled."""
 
     name: str = ""
@@ -101,7 +101,7 @@ def profiled(
     model: torch.nn.Module,
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
-    wanted: Wanted,
+    wanted: ProfileOptions,
 ) -> list[Message]:
     """Return what a worker would say of a model: facts, tree, times.
 

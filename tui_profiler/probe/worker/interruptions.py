@@ -20,7 +20,7 @@ from tui_profiler.probe.measure.devices.allocator import cuda_uuids
 from tui_profiler.probe.measure.devices.nvml import Nvml
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.replay import Captured, Pace, Replayer, captured, refused
-from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.link import Channel
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.worker.parameter_requests import ANALYSING, Analyst
@@ -139,7 +139,7 @@ WHY: dict[type[Aside], str] = {
 """What is said while the model is held."""
 
 
-class Asides:
+class Interruptions:
     """Carries such requests out, on one model and the inputs of one trace.
 
     Args:
@@ -154,7 +154,7 @@ class Asides:
 
     def __init__(
         self,
-        link: Talk,
+        link: Channel,
         spec: messages.LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,

@@ -36,14 +36,14 @@ from tui_profiler.probe.measure.clock.overhead import (
 )
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.measure.operators.memory_window import Held
+from tui_profiler.probe.measure.operators.memory_window import PermanentBytes
 from tui_profiler.probe.measure.operators.windows import OperatorWindows
-from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.link import Channel
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import storage_key
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.trace.tree.weights import held_bytes
-from tui_profiler.probe.worker.interruptions import WHY, Aside, Asides
+from tui_profiler.probe.worker.interruptions import WHY, Aside, Interruptions
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
@@ -60,7 +60,7 @@ class Loop:
 
     def __init__(
         self,
-        link: Talk,
+        link: Channel,
         spec: messages.LoadSpec,
         now: Callable[[], float],
         model: torch.nn.Module,
@@ -77,7 +77,7 @@ class Loop:
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
-        self.asides = Asides(link, spec, now, model, traced, phase, self._energy)
+        self.asides = Interruptions(link, spec, now, model, traced, phase, self._energy)
         self._forwards_done = 0
         self._asked: deque[messages.Request] = deque()
         self._clock = ModuleClock(model, device=device_clock_of(model))
@@ -311,11 +311,11 @@ class Loop:
             return sum(self._forward() for _ in range(forwards))
 
 
-def _held(model: torch.nn.Module, inputs: Inputs) -> Held:
+def _held(model: torch.nn.Module, inputs: Inputs) -> PermanentBytes:
     """Return the bytes of the storages that live before a forward and after it."""
     storages = {
         key: tensor.untyped_storage().nbytes()
         for tensor in tensors_in((inputs.args, inputs.kwargs))
         if (key := storage_key(tensor)) is not None
     }
-    return Held(held_bytes(model), sum(storages.values()))
+    return PermanentBytes(held_bytes(model), sum(storages.values()))

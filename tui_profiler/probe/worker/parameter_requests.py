@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_profiler import messages
-from tui_profiler.probe.process.link import Link, Talk
+from tui_profiler.probe.process.link import Channel, Link
 from tui_profiler.probe.process.queued_analyses import without_looks
 from tui_profiler.probe.process.wire_names import writable
 
@@ -35,7 +35,7 @@ class Analyst:
 
     def __init__(
         self,
-        link: Talk,
+        link: Channel,
         now: Callable[[], float],
         subjects: Callable[[], Sequence[Subject]],
         weights: str,

@@ -9,14 +9,14 @@ from torch import nn
 
 from tui_profiler import messages
 from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter
-from tui_profiler.probe.process.link import Talk
+from tui_profiler.probe.process.link import Channel
 from tui_profiler.probe.process.queued_analyses import without_looks
 from tui_profiler.probe.trace.trace import Trace
 
 
 def measured(
     request: messages.MeasureSensitivity,
-    link: Talk,
+    link: Channel,
     now: Callable[[], float],
     model: nn.Module,
     traced: Trace,

@@ -45,7 +45,7 @@ from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Ceilings, Cost
 from tui_profiler.queries.cost.ceilings import MEMORY, OPERATOR, UsableRoofs, usable_roofs
-from tui_profiler.queries.cost.incremental import STEP, InSteps, sums_in_steps
+from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, members, summed
@@ -142,13 +142,13 @@ class Floors(Struct, frozen=True, eq=False):
             return None
         return self.moving[stop] - self.moving[start]
 
-    def moved(self, start: int, stop: int) -> Moved:
+    def moved(self, start: int, stop: int) -> MoveSeconds:
         """Return the same with what it is at most."""
         good = self.moving[stop] - self.moving[start]
-        return Moved(good, self.moving_at_most[stop] - self.moving_at_most[start])
+        return MoveSeconds(good, self.moving_at_most[stop] - self.moving_at_most[start])
 
 
-class Moved(NamedTuple):
+class MoveSeconds(NamedTuple):
     """Least seconds of moving bytes."""
 
     good: float
@@ -171,7 +171,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Above this own time the module is unexplained."""
 
 
-class Mixes:
+class ClassSeconds:
     """Seconds by class of every subtree, of one tick."""
 
     def __init__(self, tree: Tree, sums: tuple[array[float], ...]) -> None:
@@ -371,7 +371,7 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
     return tuple(seconds)
 
 
-def mixes_of(session: Session) -> Mixes | None:
+def mixes_of(session: Session) -> ClassSeconds | None:
     """Return the mixes of all nodes, None where nothing is measured against this machine."""
     tree, timings, ceilings = session.tree, session.timings, session.ceilings
     if tree is None or timings is None or ceilings is None or not times_fit_costs(session):
@@ -469,7 +469,7 @@ def _own_moves(tree: Tree, node: int) -> Iterator[tuple[int, int, int, int]]:
             yield activations, cost.weight_bytes, at.calls, all_weights
 
 
-@InSteps
+@Incremental
 def floors(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Floors]:
     """Return what the roofs ask of a tree."""
     roofs = usable_roofs(ceilings)
@@ -518,8 +518,8 @@ def _own_bytes(tree: Tree) -> Generator[None, None, tuple[array[int], array[int]
     return activations, weights
 
 
-@InSteps
-def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None, Mixes]:
+@Incremental
+def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None, ClassSeconds]:
     """Return the mixes of a tick."""
     own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
     nodes = memoryview(timings.tick.nodes).cast("I")
@@ -535,10 +535,10 @@ def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None,
     sums: tuple[array[float], ...] = ()
     for column in own:
         sums = (*sums, (yield from sums_in_steps(column)))
-    return Mixes(tree, sums)
+    return ClassSeconds(tree, sums)
 
 
-@InSteps
+@Incremental
 def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
     """Return what explains the own time of every module, and up to how many seconds."""
     yield from floors.steps(tree, ceilings)
@@ -555,7 +555,7 @@ def limits(tree: Tree, ceilings: Ceilings) -> Generator[None, None, Limits]:
     return Limits(bytes(codes), limit)
 
 
-def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: Moved) -> tuple[int, float]:
+def explained(cost: Cost, roofs: UsableRoofs, dtype: str, moved: MoveSeconds) -> tuple[int, float]:
     """Return the class of the largest floor, and the longest time that it may explain.
 
     Args:
@@ -586,7 +586,7 @@ def largest_floor(tree: Tree, held: Floors, node: int) -> float | None:
 
 
 def _floors(
-    cost: Cost, roofs: UsableRoofs, dtype: str, moved: Moved
+    cost: Cost, roofs: UsableRoofs, dtype: str, moved: MoveSeconds
 ) -> tuple[dict[BoundKind, float], dict[BoundKind, float]]:
     """Return the floors that are known, and of the others what they are at most.
 
@@ -610,14 +610,14 @@ def _code(explains: tuple[int, float], seconds: float) -> int:
     return code if seconds <= limit else UNEXPLAINED
 
 
-def own_moved(tree: Tree, found: Floors, node: int) -> Moved:
+def own_moved(tree: Tree, found: Floors, node: int) -> MoveSeconds:
     """Return the least time of moving the bytes of ``own_cost``."""
     whole = found.moved(node, tree.ends[node])
     if tree.nodes[node].kind == "op":
         return whole
     inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
     parts = [found.moved(child, tree.ends[child]) for child in inside]
-    return Moved(
+    return MoveSeconds(
         _rest(whole.good, [part.good for part in parts]),
         _rest(whole.at_most, [part.at_most for part in parts]),
     )

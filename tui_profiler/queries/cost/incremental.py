@@ -19,7 +19,7 @@ _MOST = 2
 _Answer = TypeVar("_Answer")
 
 
-class InSteps(Generic[_Answer]):
+class Incremental(Generic[_Answer]):
     """A question that can be answered in steps; use it as a decorator."""
 
     def __init__(self, working: Callable[..., Generator[None, None, _Answer]]) -> None:

@@ -84,7 +84,7 @@ class Parts(Struct, frozen=True, eq=False):
         return bound.KINDS[code if seconds <= self.limits[place] else bound.UNEXPLAINED]
 
 
-class Reached(Struct, frozen=True, eq=False):
+class Achieved(Struct, frozen=True, eq=False):
     """What one tick adds to the parts."""
 
     seconds: list[float]
@@ -185,7 +185,7 @@ def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
     return Roofs(tuple(compute), memory, tuple(caches))
 
 
-def reached(session: Session, found: Parts) -> Reached:
+def reached(session: Session, found: Parts) -> Achieved:
     """Return what the parts take now."""
     seconds = _seconds(session, found)
     judged = below = 0
@@ -203,7 +203,7 @@ def reached(session: Session, found: Parts) -> Reached:
             slowest = rate if rate < slowest else slowest
             fastest = rate if rate > fastest else fastest
     rates = (slowest, fastest) if fastest else None
-    return Reached(seconds, root_seconds(session), judged, below, below_seconds, rates)
+    return Achieved(seconds, root_seconds(session), judged, below, below_seconds, rates)
 
 
 def _seconds(session: Session, found: Parts) -> list[float]:
@@ -234,14 +234,14 @@ def _positions(packed: bytes, found: Parts) -> list[int]:
     return [positions.get(node, -1) for node in found.nodes]
 
 
-def by_time(now: Reached) -> list[int]:
+def by_time(now: Achieved) -> list[int]:
     """Return the places of all parts with times, the longest first."""
     seconds = now.seconds
     timed = [place for place, spent in enumerate(seconds) if spent > 0]
     return sorted(timed, key=seconds.__getitem__, reverse=True)
 
 
-def by_intensity(found: Parts, now: Reached) -> list[int]:
+def by_intensity(found: Parts, now: Achieved) -> list[int]:
     """Return the places of all parts that are in the plot, the fewest FLOPs a byte first."""
     drawn = [
         place for place, spent in enumerate(now.seconds) if spent > 0 and found.intensities[place]

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.cost.bound import Bound, BoundKind, bound, bytes_moved, intensity
-from tui_profiler.queries.cost.roofline import Parts, Reached
+from tui_profiler.queries.cost.roofline import Achieved, Parts
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.session import Bounded, Session, Tree
 
 
-class Standing(Struct, frozen=True):
+class NodeRoofline(Struct, frozen=True):
     """Figures of one node; None where there is none, and ``why`` says the reason."""
 
     name: str
@@ -31,10 +31,10 @@ class Standing(Struct, frozen=True):
     """Of one forward."""
     intensity: float | None = None
     """FLOPs a byte, None for a node without FLOPs: it has no place in the plot."""
-    reaches: float | None = None
+    achieved: float | None = None
     """A second: of FLOPs, or of bytes where it has no FLOPs."""
     unit: str = "FLOP/s"
-    """Of ``reaches`` and ``roof``; ``B/s`` for a node without FLOPs."""
+    """Of ``achieved`` and ``roof``; ``B/s`` for a node without FLOPs."""
     bounded: Bounded | None = None
     """Whether the FLOPs depend on the data."""
     is_least: bool = False
@@ -68,7 +68,7 @@ def name_of(tree: Tree, node: int) -> str:
     return safe(found.path or found.name)
 
 
-def standing(session: Session, found: Parts, now: Reached, node: int) -> Standing:
+def node_roofline(session: Session, found: Parts, now: Achieved, node: int) -> NodeRoofline:
     """Return the figures of one node of the tree."""
     tree = session.tree
     assert tree is not None
@@ -80,13 +80,13 @@ def standing(session: Session, found: Parts, now: Reached, node: int) -> Standin
     judged = bound(session, node) if seconds else None
     measured = judged if judged is not None and judged.measured else None
     is_part = node in found.places
-    return Standing(
+    return NodeRoofline(
         name=name_of(tree, node),
         is_part=is_part,
         kind=measured.kind if measured is not None else None,
         seconds=seconds,
         intensity=intensity(cost) or None,
-        reaches=rates / seconds if seconds and rates else None,
+        achieved=rates / seconds if seconds and rates else None,
         unit="FLOP/s" if cost.flops else "B/s",
         bounded=tree.bounded.get(node),
         is_least=cost.uncosted > 0,
@@ -98,7 +98,7 @@ def standing(session: Session, found: Parts, now: Reached, node: int) -> Standin
     )
 
 
-def _least(tree: Tree, found: Parts, now: Reached, node: int) -> float | None:
+def _least(tree: Tree, found: Parts, now: Achieved, node: int) -> float | None:
     place = found.places.get(node)
     if place is not None:
         return found.least[place] or None

@@ -16,8 +16,8 @@ from tui_profiler.formatting.plot import Axis, axis_for, keep_axis
 from tui_profiler.queries.cost.bound import KINDS, UNEXPLAINED, BoundKind
 from tui_profiler.queries.cost.roofline import (
     UNJUDGED,
+    Achieved,
     Parts,
-    Reached,
     Roofs,
     by_intensity,
     by_time,
@@ -52,7 +52,7 @@ class Spot(Struct, frozen=True):
     """Of most of their time."""
 
 
-class Spots(Struct, frozen=True, eq=False):
+class PlotPoints(Struct, frozen=True, eq=False):
     """All points of a plot of one size."""
 
     spots: tuple[Spot, ...] = ()
@@ -67,7 +67,7 @@ class RooflineView:
         self.session = Session()
         self.parts: Parts | None = None
         """None without a tree of a forward."""
-        self.now: Reached | None = None
+        self.now: Achieved | None = None
         self.roofs = Roofs()
         self.order: list[int] = []
         """Places by time, rule 1."""
@@ -83,7 +83,7 @@ class RooflineView:
         self._touched_at = -math.inf
         self._columns: tuple[Parts | None, Axis, int, list[int]] = (None, self.x, 0, [])
         self._spots: tuple[object, ...] = ()
-        self._found_spots = Spots()
+        self._found_spots = PlotPoints()
 
     @property
     def tree(self) -> Tree | None:
@@ -146,7 +146,7 @@ class RooflineView:
         self._ranks = {place: rank for rank, place in enumerate(self.order)}
         self._by_intensity = by_intensity(self.parts, self.now)
 
-    def _stretch(self, now: Reached) -> None:
+    def _stretch(self, now: Achieved) -> None:
         """Choose axes that hold the points, the roofs and the ridge."""
         across = [*self._across]
         rates = [*(now.rates or ()), *(roof.flops_per_second for roof in self.roofs.compute)]
@@ -212,7 +212,7 @@ class RooflineView:
         nodes = (self.parts.nodes[place] for place in self.order)
         return next((n for n in nodes if node <= n < stop), self.parts.nodes[self.order[0]])
 
-    def spots(self, columns: int, rows: int) -> Spots:
+    def spots(self, columns: int, rows: int) -> PlotPoints:
         """Return the points of a plot of so many cells."""
         asked = (self.now, self.x, self.y, columns, rows)
         same = len(self._spots) == len(asked) and all(
@@ -233,10 +233,10 @@ class RooflineView:
             self._columns = (self.parts, self.x, columns, found)
         return found
 
-    def _added_up(self, columns: int, rows: int) -> Spots:
+    def _added_up(self, columns: int, rows: int) -> PlotPoints:
         found, now = self.parts, self.now
         if found is None or now is None or not self.is_placed:
-            return Spots()
+            return PlotPoints()
         sums = [[0.0] * (columns * rows) for _ in range(UNJUDGED + 1)]
         scale = rows / (self.y.high - self.y.low)
         top = self.y.high
@@ -256,7 +256,7 @@ class RooflineView:
                     continue
                 code = kind if spent <= limit or kind == UNJUDGED else UNEXPLAINED
                 sums[code][int(height) * columns + column] += spent
-        return Spots(tuple(_spots(sums, columns, now.whole)), beyond)
+        return PlotPoints(tuple(_spots(sums, columns, now.whole)), beyond)
 
 
 def _spots(sums: list[list[float]], columns: int, whole: float | None) -> list[Spot]:

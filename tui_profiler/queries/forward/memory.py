@@ -45,7 +45,7 @@ class Block(Struct, frozen=True):
     steps: int
 
 
-class Living(Struct, frozen=True, gc=False):
+class AliveTensor(Struct, frozen=True, gc=False):
     """A tensor that is alive."""
 
     maker: int
@@ -57,7 +57,7 @@ class Living(Struct, frozen=True, gc=False):
 class Alive(Struct, frozen=True):
     """Who is alive at one moment; weights are not among them."""
 
-    tensors: tuple[Living, ...]
+    tensors: tuple[AliveTensor, ...]
     """The largest, largest first."""
     others: int | None
     """How many more there are; None where that is not known."""
@@ -176,12 +176,12 @@ def alive_at(memory: Memory, step: int, most: int) -> Alive:
     ordinal = memory.ordinals[step]
     lives = zip(memory.makers, memory.sizes, memory.first, memory.last, strict=True)
     found = [
-        Living(maker if maker >= 0 else CACHE, size)
+        AliveTensor(maker if maker >= 0 else CACHE, size)
         for maker, size, first, last in lives
         if first <= ordinal <= last and size
     ]
     if memory.steps.input_bytes:
-        found.append(Living(INPUTS, memory.steps.input_bytes))
+        found.append(AliveTensor(INPUTS, memory.steps.input_bytes))
     largest = tuple(nlargest(most, found, key=lambda one: one.bytes))
     live = memory.live[step]
     return Alive(
@@ -199,7 +199,8 @@ def told_at_peak(tree: Tree, most: int) -> Alive | None:
     if peak is None or isinstance(peak.activations, Unknown):
         return None
     named = tuple(
-        Living(node if 0 <= node < len(tree) else INPUTS, size) for node, size in peak.alive[:most]
+        AliveTensor(node if 0 <= node < len(tree) else INPUTS, size)
+        for node, size in peak.alive[:most]
     )
     live = int(peak.activations + (known(peak.kv_cache) or 0.0))
     others = max(live - sum(one.bytes for one in named), 0)
@@ -207,7 +208,7 @@ def told_at_peak(tree: Tree, most: int) -> Alive | None:
     return Alive(named, None, others, None if scratch is None else int(scratch), live)
 
 
-def shape_of(tree: Tree, living: Living) -> Tensor | None:
+def shape_of(tree: Tree, living: AliveTensor) -> Tensor | None:
     """Return tensor that an operator wrote into such a storage; None where it is not certain."""
     if living.maker < 0:
         inputs = tree.nodes[0].inputs if living.maker == INPUTS else ()

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.formatting.canvas import split_cells
-from tui_profiler.queries.cost.bound import Mixes
-from tui_profiler.queries.cost.incremental import STEP, InSteps, sums_in_steps
+from tui_profiler.queries.cost.bound import ClassSeconds
+from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Timings, Tree
 
@@ -138,7 +138,7 @@ def moved(shown: Strip, by: int) -> Strip:
     )
 
 
-def colours(shown: Strip, found: Mixes | None) -> tuple[tuple[int, ...], ...]:
+def colours(shown: Strip, found: ClassSeconds | None) -> tuple[tuple[int, ...], ...]:
     """Share out the cells of each segment over the bounds; none where nothing is known."""
     if not shown.measured or found is None:
         return tuple(() for _ in shown.segments)
@@ -193,7 +193,7 @@ def _position(
     return sums[node] - start, sums[tree.ends[node]] - sums[node], stop - start
 
 
-@InSteps
+@Incremental
 def own_sums(tree: Tree, timings: Timings | None) -> Generator[None, None, array[float]]:
     """Add up in preorder what each module does itself: seconds of a tick, or costs on paper."""
     own = array("d", bytes(8 * (len(tree) + 1)))  # The first is 0.

@@ -15,7 +15,7 @@ from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
 
 
-class Trouble(Struct, frozen=True):
+class FailureText(Struct, frozen=True):
     """What the failure panel says; every text is safe."""
 
     title: str
@@ -39,7 +39,7 @@ class Fact(Struct, frozen=True):
     words: str
 
 
-def trouble(session: Session) -> Trouble | None:
+def trouble(session: Session) -> FailureText | None:
     """Return what went wrong, None where nothing did: a failure before the worker's end."""
     if session.failure is not None:
         return _failed(session)
@@ -48,7 +48,7 @@ def trouble(session: Session) -> Trouble | None:
     return None
 
 
-def _failed(session: Session) -> Trouble | None:
+def _failed(session: Session) -> FailureText | None:
     failure = session.failure
     if failure is None:
         return None
@@ -56,7 +56,7 @@ def _failed(session: Session) -> Trouble | None:
     if session.tree is not None and failure.where:
         found = session.tree.find(failure.where)
         kind = session.tree.nodes[found].type if found is not None else ""
-    return Trouble(
+    return FailureText(
         title=f"{safe(failure.stage)} failed",
         after="",
         what=safe(failure.what),
@@ -93,7 +93,7 @@ def not_so_already(remedies: tuple[Remedy, ...], session: Session) -> tuple[Reme
     return tuple(one for one in remedies if one.command not in already)
 
 
-def _gone(session: Session) -> Trouble | None:
+def _gone(session: Session) -> FailureText | None:
     ended = session.ended
     if ended is None:
         return None
@@ -104,7 +104,7 @@ def _gone(session: Session) -> Trouble | None:
     likely = safe(ended.last_line) or by_itself
     if is_killed:
         likely = killed_likely(ended.out_of_memory)
-    return Trouble(
+    return FailureText(
         title="program gone" if ended.attached else "worker gone",
         after=f"after {seconds_text(ended.seconds)}" if ended.seconds > 0 else "",
         what=ended_text(ended),

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Steady(Generic[Value]):
+class Hysteresis(Generic[Value]):
     """Remembers what is shown under each key; time is always given, never asked for."""
 
     def __init__(self, hold_seconds: float) -> None:

@@ -39,7 +39,7 @@ class Axis(Struct, frozen=True):
         return self.columns - 1 - self.newest + math.floor(second / self.step)
 
 
-class Past(Struct, frozen=True):
+class TimeSeries(Struct, frozen=True):
     """One value a column, oldest first; None where there is none."""
 
     p50: tuple[float | None, ...]
@@ -74,11 +74,11 @@ def axis(session: Session, now: float, columns: int, step: int) -> Axis:
     return Axis(columns, step, math.floor(end / step))
 
 
-def past(session: Session, along: Axis) -> Past:
+def past(session: Session, along: Axis) -> TimeSeries:
     """Return the last minutes."""
     loads = session.history.loads
     p50s, p95s = _latency(session, along)
-    return Past(
+    return TimeSeries(
         p50=p50s,
         p95=p95s,
         cpu=_by_column(((one.second, one.cpu) for one in loads), along, _mean),

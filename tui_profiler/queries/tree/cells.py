@@ -19,7 +19,7 @@ from tui_profiler.queries.cost.bound import (
     known_macs,
 )
 from tui_profiler.queries.cost.energy import replay_of
-from tui_profiler.queries.time.hysteresis import Steady
+from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.time.series import Trend, spaced, trend
@@ -89,9 +89,9 @@ class Figures:
         self.stale = False
         """No data has come for a while."""
         self._scale = 1.0
-        self._scales: Steady[float] = Steady(HOLD_BAR_SECONDS)
-        self._bars: Steady[Bar] = Steady(HOLD_BAR_SECONDS)
-        self._trends: Steady[Trend] = Steady(HOLD_TREND_SECONDS)
+        self._scales: Hysteresis[float] = Hysteresis(HOLD_BAR_SECONDS)
+        self._bars: Hysteresis[Bar] = Hysteresis(HOLD_BAR_SECONDS)
+        self._trends: Hysteresis[Trend] = Hysteresis(HOLD_TREND_SECONDS)
         self._ticks: list[Timings] = []
         self._found_trends: dict[int, Trend] = {}
         self._rescaled: tuple[Tree | None, int, bool, bool, float] = (None, 0, False, False, 0.0)

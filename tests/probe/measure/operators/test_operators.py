@@ -15,7 +15,7 @@ from tui_profiler.messages import OperatorTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.operators.operators import OperatorClock, Span, join
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.kineto import Seen, Window, WindowError, unavailable
+from tui_profiler.probe.torch_compat.kineto import KinetoOperator, Window, WindowError, unavailable
 from tui_profiler.probe.trace.trace import Trace, trace
 
 ROOT, BLOCK, CONV, RELU, MM, ADD = range(6)
@@ -24,7 +24,7 @@ EXPECTED = {BLOCK: [CONV, RELU], ROOT: [MM, ADD]}
 
 
 def met(spans: list[Span], *seen: tuple[str, float, float]) -> dict[int, float]:
-    operators = [Seen(f"aten::{name}", start, end) for name, start, end in seen]
+    operators = [KinetoOperator(f"aten::{name}", start, end) for name, start, end in seen]
     return join(spans, operators, EXPECTED, NAMES).seconds
 
 
@@ -49,19 +49,23 @@ def test_what_a_met_operator_calls_is_its_own() -> None:
 def test_every_call_of_a_module_begins_anew_and_all_calls_add_up() -> None:
     spans = [Span(0, 100, ROOT), Span(1, 10, BLOCK), Span(20, 30, BLOCK)]
     seen = [("convolution", 2, 4), ("relu", 5, 6), ("convolution", 21, 24), ("relu", 25, 26)]
-    found = join(spans, [Seen(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
+    found = join(spans, [KinetoOperator(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
     assert found.seconds == {CONV: 5, RELU: 2}
     assert found.calls == {CONV: 2, RELU: 2}
 
 
 def test_what_no_node_stands_for_is_counted_once_with_all_that_it_calls() -> None:
     spans = [Span(0, 100, ROOT)]
-    seen = [Seen("aten::sort", 1, 9), Seen("aten::copy", 2, 3), Seen("aten::mm", 10, 12)]
+    seen = [
+        KinetoOperator("aten::sort", 1, 9),
+        KinetoOperator("aten::copy", 2, 3),
+        KinetoOperator("aten::mm", 10, 12),
+    ]
     assert join(spans, seen, EXPECTED, NAMES).unmatched == 1
 
 
 def test_what_runs_outside_of_the_model_is_not_its_own() -> None:
-    found = join([Span(10, 20, ROOT)], [Seen("aten::mm", 1, 5)], EXPECTED, NAMES)
+    found = join([Span(10, 20, ROOT)], [KinetoOperator("aten::mm", 1, 5)], EXPECTED, NAMES)
     assert found.seconds == {}
     assert found.unmatched == 0
 

@@ -17,7 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tui_profiler.messages import StepTimes, Unknown
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.ranks.collectives import MOST_SPANS, Collectives, Heard, Span
+from tui_profiler.probe.measure.ranks.collectives import (
+    MOST_SPANS,
+    Collectives,
+    PendingCollectives,
+    Span,
+)
 from tui_profiler.probe.measure.ranks.steps import Split, Steps, middle_half, split
 
 REPLACED = (
@@ -121,7 +126,7 @@ def test_an_error_of_the_programs_own_passes_through(group: None) -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    heard = Heard(bool)
+    heard = PendingCollectives(bool)
     for number in range(MOST_SPANS + 5):
         heard.put(span("wait", number, number + 0.5))
     spans, dropped = heard.take()

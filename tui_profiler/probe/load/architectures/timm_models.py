@@ -29,7 +29,7 @@ from tui_profiler.probe.load.common.downloads import (
 )
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, Wish
+from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
 from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
 from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.common.settings import Settings, place
@@ -230,6 +230,6 @@ def _candidates(
         case [int() as high, int() as wide]:
             height, width, why = high, wide, "its img_size in --args"
     parameter = forward_parameters(model).name_at(0)
-    stated = Call(((parameter, Wish((1, channels, height, width), why)),))
+    stated = Call(((parameter, ForwardArgument((1, channels, height, width), why)),))
     others = guesses(model) if wanted.keywords else ()
     return Candidates((stated, *others), settings)

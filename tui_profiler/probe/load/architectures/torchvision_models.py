@@ -34,7 +34,7 @@ from tui_profiler.probe.load.common.downloads import (
 )
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, seeded, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, Wish
+from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
 from tui_profiler.probe.load.common.layers import image_wishes
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.safe_reading import weights_only
@@ -217,17 +217,17 @@ def _crop_size(entry: WeightsEnum) -> int | None:
     return int(sizes[-1]) if sizes else None
 
 
-def _wish(task: _Task, entry: WeightsEnum, model: torch.nn.Module) -> Wish:
+def _wish(task: _Task, entry: WeightsEnum, model: torch.nn.Module) -> ForwardArgument:
     side = _crop_size(entry)
     match task:
         case "video":
-            return Wish((1, 3, _FRAMES, side or 112, side or 112), _TRANSFORMS)
+            return ForwardArgument((1, 3, _FRAMES, side or 112, side or 112), _TRANSFORMS)
         case "detection":
             height, width = _image_of_detector(model)
             why = "the size that its transform makes of images"
-            return Wish((1, 3, height, width), why, is_list=True)
+            return ForwardArgument((1, 3, height, width), why, is_list=True)
         case "optical_flow":
-            return Wish(
+            return ForwardArgument(
                 (1, 3, _FLOW_SIDE, _FLOW_SIDE), "the size that its figures are published for"
             )
         case _:

@@ -40,7 +40,7 @@ from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import model_failed, nearest, reason, wrong_request
 from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, Wish
+from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
 from tui_profiler.probe.load.common.loaded_model import Loaded, loaded
 from tui_profiler.probe.load.common.optional_libraries import absent, library, not_imported
 from tui_profiler.probe.load.common.settings import Settings, place
@@ -391,7 +391,7 @@ def load_ultralytics_yaml(
     def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
         if spec.inputs:
             return candidates_for(model, None, spec, settings)
-        wish = Wish((1, keywords.get("ch", 3), side, side), why)
+        wish = ForwardArgument((1, keywords.get("ch", 3), side, side), why)
         return Candidates((Call((("x", wish),)),), settings)
 
     placed = place(model, settings)

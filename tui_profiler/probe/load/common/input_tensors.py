@@ -18,7 +18,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 
 @dataclass(frozen=True)
-class Wish:
+class ForwardArgument:
     """One argument of ``forward``."""
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Wish:
         """Return the number of items."""
         return None if self.batch_axis is None else self.shape[self.batch_axis]
 
-    def of_batch(self, batch: int) -> Wish:
+    def of_batch(self, batch: int) -> ForwardArgument:
         """Return the same wish for another number of items."""
         if self.batch_axis is None:
             return self
@@ -52,9 +52,9 @@ class Wish:
 class Call:
     """What is passed in one call of ``forward``."""
 
-    positional: tuple[tuple[str, Wish], ...]
+    positional: tuple[tuple[str, ForwardArgument], ...]
     """(parameter name, wish), in order."""
-    named: tuple[tuple[str, Wish], ...] = ()
+    named: tuple[tuple[str, ForwardArgument], ...] = ()
     """(parameter name, wish), passed by keyword."""
 
     def inputs(self, settings: Settings) -> Inputs:
@@ -117,14 +117,16 @@ def specs_of(value: object, name: str, why: str) -> tuple[InputSpec, ...]:
     return tuple(spec for inner, part in inside for spec in specs_of(part, inner, why))
 
 
-def _value(wish: Wish, settings: Settings, seed: int) -> object:
+def _value(wish: ForwardArgument, settings: Settings, seed: int) -> object:
     if not wish.is_list:
         return _tensor(wish.shape, wish, settings, seed)
     items = wish.batch or 1
     return [_tensor(wish.shape[1:], wish, settings, seed + item) for item in range(items)]
 
 
-def _tensor(shape: tuple[int, ...], wish: Wish, settings: Settings, seed: int) -> torch.Tensor:
+def _tensor(
+    shape: tuple[int, ...], wish: ForwardArgument, settings: Settings, seed: int
+) -> torch.Tensor:
     dtype = wish.dtype or settings.dtype or torch.float32
     if settings.device.type == "meta":
         return torch.empty(shape, dtype=dtype, device="meta")

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from tui_profiler.probe.load.common.input_tensors import Wish
+from tui_profiler.probe.load.common.input_tensors import ForwardArgument
 
 Modality: TypeAlias = Literal["image", "tokens", "features"]
 _Forward: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -44,7 +44,7 @@ class Entry:
     """One layer that could be the first, and the inputs that would suit it."""
 
     modality: Modality
-    wishes: tuple[Wish, ...]
+    wishes: tuple[ForwardArgument, ...]
     """Likeliest first; each for one item."""
 
 
@@ -114,16 +114,18 @@ def is_lazy(model: nn.Module) -> bool:
     )
 
 
-def token_wishes(count: int, why: str) -> tuple[Wish, ...]:
+def token_wishes(count: int, why: str) -> tuple[ForwardArgument, ...]:
     """Return ids below ``count``: (1, tokens), and last (1,)."""
     shapes: list[tuple[int, ...]] = [(1, tokens) for tokens in TOKEN_COUNTS]
     shapes.append((1,))
-    return tuple(Wish(shape, why, torch.int64, below=count) for shape in shapes)
+    return tuple(ForwardArgument(shape, why, torch.int64, below=count) for shape in shapes)
 
 
-def image_wishes(channels: int, why: str, sides: tuple[int, ...] = IMAGE_SIDES) -> tuple[Wish, ...]:
+def image_wishes(
+    channels: int, why: str, sides: tuple[int, ...] = IMAGE_SIDES
+) -> tuple[ForwardArgument, ...]:
     """Return square images: (1, channels, side, side)."""
-    return tuple(Wish((1, channels, side, side), why) for side in sides)
+    return tuple(ForwardArgument((1, channels, side, side), why) for side in sides)
 
 
 def _is_inner(path: str) -> bool:
@@ -154,7 +156,7 @@ def _of_convolution(layer: _Forward | _Transposed, name: str) -> Entry:
         )
     else:
         grids = _grids(channels, _spatial_axes(layer))
-    return Entry("image", tuple(Wish((1, channels, *grid), why) for grid in grids))
+    return Entry("image", tuple(ForwardArgument((1, channels, *grid), why) for grid in grids))
 
 
 def _grids(channels: int, axes: int) -> tuple[tuple[int, ...], ...]:
@@ -174,8 +176,8 @@ def _of_sequence_layer(layer: nn.RNNBase | nn.MultiheadAttention, name: str) -> 
     else:
         width, why = layer.embed_dim, f"first attention {name}"
     if layer.batch_first:
-        return Entry("features", (Wish((1, SEQUENCE_LENGTH, width), why),))
-    return Entry("features", (Wish((SEQUENCE_LENGTH, 1, width), why, batch_axis=1),))
+        return Entry("features", (ForwardArgument((1, SEQUENCE_LENGTH, width), why),))
+    return Entry("features", (ForwardArgument((SEQUENCE_LENGTH, 1, width), why, batch_axis=1),))
 
 
 def _of_linear(
@@ -183,12 +185,14 @@ def _of_linear(
 ) -> Entry:
     why = f"first linear layer {name}"
     if isinstance(layer, nn.RNNCellBase):
-        return Entry("features", (Wish((1, layer.input_size), f"first recurrent cell {name}"),))
+        return Entry(
+            "features", (ForwardArgument((1, layer.input_size), f"first recurrent cell {name}"),)
+        )
     width = layer.in1_features if isinstance(layer, nn.Bilinear) else layer.in_features
     if isinstance(layer, LazyModuleMixin) and width == 0:
         width, why = _LAZY_FEATURES, f"{why}, its width guessed"
-    flat = Wish((1, width), why)
-    sequence = Wish((1, SEQUENCE_LENGTH, width), why)
+    flat = ForwardArgument((1, width), why)
+    sequence = ForwardArgument((1, SEQUENCE_LENGTH, width), why)
     # Attention takes (tokens, width) for one sequence without a batch axis: it would run.
     return Entry("features", (sequence, flat) if is_sequence else (flat, sequence))
 
@@ -201,12 +205,18 @@ def _of_anything(model: nn.Module) -> tuple[Entry, ...]:
             if weight.dim() == 2:
                 # (out, in), as torch's own layers have it, or (in, out).
                 widths = dict.fromkeys((weight.shape[1], weight.shape[0]))
-                flat = tuple(Wish((1, width), why) for width in widths)
-                sequences = tuple(Wish((1, SEQUENCE_LENGTH, width), why) for width in widths)
+                flat = tuple(ForwardArgument((1, width), why) for width in widths)
+                sequences = tuple(
+                    ForwardArgument((1, SEQUENCE_LENGTH, width), why) for width in widths
+                )
                 return (Entry("features", flat + sequences),)
             if weight.dim() in (3, 4, 5):
                 channels = weight.shape[1]
                 grids = _grids(channels, weight.dim() - 2)
-                return (Entry("image", tuple(Wish((1, channels, *grid), why) for grid in grids)),)
+                return (
+                    Entry(
+                        "image", tuple(ForwardArgument((1, channels, *grid), why) for grid in grids)
+                    ),
+                )
     why = "a default image size"
     return (Entry("image", image_wishes(3, why)),)

@@ -14,7 +14,7 @@ from tui_profiler.probe.load.common.layers import modules_in_order
 from tui_profiler.probe.load.common.settings import Settings
 from tui_profiler.probe.process.memory_limit import limit_bytes
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.kv_cache import Kept
+from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache
 
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -90,7 +90,9 @@ class Loaded:
     published_parameters: int | None = None
     cannot_run: str = ""
     """Why it can only be traced, as a clause after "not run: "; empty where it can be run."""
-    decode: Callable[[torch.nn.Module, Inputs, Kept | None], Inputs | Unknown | None] | None = None
+    decode: (
+        Callable[[torch.nn.Module, Inputs, ReturnedCache | None], Inputs | Unknown | None] | None
+    ) = None
     """Returns the next call, from the model, the call before it and the cache that it returned,
     if any: one more token. None where the model generates nothing, ``Unknown`` where it does and
     there is no such call."""

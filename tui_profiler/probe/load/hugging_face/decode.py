@@ -20,7 +20,7 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
 from tui_profiler.probe.torch_compat.kv_cache import (
     ENCODED,
     NAMES,
-    Kept,
+    ReturnedCache,
     remade,
     template,
     tensors_of,
@@ -37,7 +37,7 @@ _STATES = ("recurrent_states", "conv1d_state")
 
 
 def decode_call(
-    model: torch.nn.Module, before: Inputs, kept: Kept | None
+    model: torch.nn.Module, before: Inputs, kept: ReturnedCache | None
 ) -> Inputs | Unknown | None:
     """Return the inputs of the next token.
 
@@ -186,7 +186,7 @@ def _specs(step: dict[str, object], why: dict[str, str]) -> tuple[InputSpec, ...
     )
 
 
-def _cache_spec(kept: Kept, tokens: int) -> InputSpec:
+def _cache_spec(kept: ReturnedCache, tokens: int) -> InputSpec:
     """Describe the cache by its first tensor: there are as many as layers, twice."""
     tensors = tensors_of(kept.template)
     first = tensors[0]

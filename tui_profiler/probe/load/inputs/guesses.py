@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from tui_profiler.probe.load.common.input_tensors import Call, Wish
+from tui_profiler.probe.load.common.input_tensors import Call, ForwardArgument
 from tui_profiler.probe.load.common.layers import (
     SEQUENCE_LENGTH,
     Entry,
@@ -40,7 +40,7 @@ def guesses(model: torch.nn.Module) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def guess_named(model: torch.nn.Module, names: tuple[str, ...]) -> dict[str, Wish]:
+def guess_named(model: torch.nn.Module, names: tuple[str, ...]) -> dict[str, ForwardArgument]:
     """Return the likeliest wish for each of these parameters."""
     found = entries(model)
     return {
@@ -62,7 +62,9 @@ def with_stated_size(model: torch.nn.Module, found: tuple[Entry, ...]) -> tuple[
     )
 
 
-def _call(parameters: Parameters, by_name: Mapping[str, tuple[Wish, ...]], place: int) -> Call:
+def _call(
+    parameters: Parameters, by_name: Mapping[str, tuple[ForwardArgument, ...]], place: int
+) -> Call:
     """Return the call with the wish of that place for each name, or its last."""
     chosen = [(name, wishes[min(place, len(wishes) - 1)]) for name, wishes in by_name.items()]
     positional = [item for item in chosen if item[0] not in parameters.keyword_only]
@@ -72,12 +74,12 @@ def _call(parameters: Parameters, by_name: Mapping[str, tuple[Wish, ...]], place
 
 def _wishes_by_name(
     model: torch.nn.Module, names: tuple[str, ...], entry: Entry, found: tuple[Entry, ...]
-) -> dict[str, tuple[Wish, ...]]:
+) -> dict[str, tuple[ForwardArgument, ...]]:
     """Return for each parameter what it may take if ``entry`` is the model's first layer."""
     tables = embeddings(model)
     lists = _list_parameters(model)
     used_tables = 0
-    by_name: dict[str, tuple[Wish, ...]] = {}
+    by_name: dict[str, tuple[ForwardArgument, ...]] = {}
     for name in names:
         wishes = _by_its_name(name, found) if len(names) > 1 else None
         if wishes is None:
@@ -99,20 +101,20 @@ def _list_parameters(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, text in written.items() if _LIST_OF_TENSORS.fullmatch(text))
 
 
-def _as_lists(wishes: tuple[Wish, ...]) -> Iterator[Wish]:
+def _as_lists(wishes: tuple[ForwardArgument, ...]) -> Iterator[ForwardArgument]:
     """Yield images one by one, as detectors take them; anything else as it is."""
     for wish in wishes:
         yield replace(wish, is_list=True) if len(wish.shape) == 4 else wish
 
 
-def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[Wish, ...] | None:
+def _by_its_name(name: str, found: tuple[Entry, ...]) -> tuple[ForwardArgument, ...] | None:
     """Return what a parameter of that name usually takes; None where its name says nothing."""
     folded = name.casefold()
     why = f'by its name "{name}"'
     if "mask" in folded:
-        return (Wish((1, SEQUENCE_LENGTH), why, torch.bool),)
+        return (ForwardArgument((1, SEQUENCE_LENGTH), why, torch.bool),)
     if folded in _STEP_NAMES:
-        return (Wish((1,), why, torch.int64),)
+        return (ForwardArgument((1,), why, torch.int64),)
     for modality, parts in (("image", _IMAGE_NAMES), ("tokens", _TOKEN_NAMES)):
         if any(part in folded for part in parts):
             for entry in found:

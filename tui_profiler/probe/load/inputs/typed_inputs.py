@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from tui_profiler.probe.load.common.errors import LoadError, in_words, nearest, wrong_request
-from tui_profiler.probe.load.common.input_tensors import Call, Wish
+from tui_profiler.probe.load.common.input_tensors import Call, ForwardArgument
 from tui_profiler.probe.load.common.layers import embeddings
 from tui_profiler.probe.load.common.loaded_model import free_bytes
 from tui_profiler.probe.load.common.settings import Settings, dtype_named
@@ -85,7 +85,7 @@ def typed_call(texts: tuple[str, ...], model: torch.nn.Module, settings: Setting
         below = guess.below if guess.dtype == torch.int64 or not tables else tables[0][1]
         axis = 0 if item.shape[0] == batch else None
         wishes.append(
-            Wish(
+            ForwardArgument(
                 item.shape,
                 "--input",
                 item.dtype or guess.dtype,
@@ -140,7 +140,7 @@ def _unknown_name(name: str, parameters: Parameters) -> LoadError:
     )
 
 
-def _check_memory(wishes: list[Wish], settings: Settings) -> None:
+def _check_memory(wishes: list[ForwardArgument], settings: Settings) -> None:
     """Refuse what cannot be held: asking the system would end the process, not raise."""
     if settings.device.type == "meta":
         return

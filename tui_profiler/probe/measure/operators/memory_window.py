@@ -18,7 +18,7 @@ from tui_profiler.probe.measure.operators.regions import MOST_MODULES, Span
 from tui_profiler.probe.torch_compat.kineto import Allocation
 
 
-class Held(NamedTuple):
+class PermanentBytes(NamedTuple):
     """What lives all the time; bytes of storages."""
 
     weights_bytes: int
@@ -35,7 +35,7 @@ class _Open:
 
 
 def memory_window(
-    at: float, spans: Sequence[Span], events: Iterable[Allocation], held: Held
+    at: float, spans: Sequence[Span], events: Iterable[Allocation], held: PermanentBytes
 ) -> MemoryWindow | None:
     """Return what a forward allocated, None where none of its calls has a node.
 

@@ -25,9 +25,9 @@ from tui_profiler.messages.windows import WindowTimes
 from tui_profiler.probe.measure.clock.clock import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import event_nodes
 from tui_profiler.probe.measure.clock.tree_index import NOWHERE, TreeIndex
-from tui_profiler.probe.measure.operators.memory_window import Held, memory_window
+from tui_profiler.probe.measure.operators.memory_window import PermanentBytes, memory_window
 from tui_profiler.probe.measure.operators.regions import Interval, Span, opaque_nodes, window_times
-from tui_profiler.probe.torch_compat.kineto import Allocation, Seen
+from tui_profiler.probe.torch_compat.kineto import Allocation, KinetoOperator
 
 LOOK_AHEAD = 8
 """Operators of the trace that may be missing in a row, before one that was seen."""
@@ -73,10 +73,10 @@ class OperatorClock:
         self._seconds: dict[int, deque[float]] = {}
         self._last = Joined()
         self._last_spans: list[Span] = []
-        self._last_seen: Sequence[Seen] = ()
+        self._last_seen: Sequence[KinetoOperator] = ()
         self._windows = 0
 
-    def add(self, forward: Forward, seen: Sequence[Seen]) -> None:
+    def add(self, forward: Forward, seen: Sequence[KinetoOperator]) -> None:
         """Take in one window.
 
         Args:
@@ -112,7 +112,7 @@ class OperatorClock:
         )
 
     def memory_window(
-        self, at: float, forward: Forward, events: Sequence[Allocation] | None, held: Held
+        self, at: float, forward: Forward, events: Sequence[Allocation] | None, held: PermanentBytes
     ) -> MemoryWindow | None:
         """Return what a forward allocated, None where its events were not read.
 
@@ -153,7 +153,7 @@ def _around(nodes: Sequence[Node], opaque: Collection[int]) -> dict[int, int]:
 
 def join(
     spans: Sequence[Span],
-    seen: Sequence[Seen],
+    seen: Sequence[KinetoOperator],
     expected: Mapping[int, Sequence[int]],
     names: Mapping[int, str],
     opaque: Collection[int] = (),
@@ -190,8 +190,8 @@ def join(
 
 
 def _inside(
-    spans: Sequence[Span], seen: Sequence[Seen], expected: Mapping[int, Sequence[int]]
-) -> Iterator[tuple[Seen, _Open]]:
+    spans: Sequence[Span], seen: Sequence[KinetoOperator], expected: Mapping[int, Sequence[int]]
+) -> Iterator[tuple[KinetoOperator, _Open]]:
     """Yield every operator with the innermost span that it began in; others are not the model's."""
     running: list[_Open] = []
     coming = 0

@@ -14,7 +14,7 @@ from tui_profiler.messages import Node
 from tui_profiler.messages.windows import COMPILED_CODE, Region, RegionPart, WindowTimes
 from tui_profiler.probe.measure.clock.forward_pattern import beginnings
 from tui_profiler.probe.torch_compat.internals import children_of
-from tui_profiler.probe.torch_compat.kineto import Seen
+from tui_profiler.probe.torch_compat.kineto import KinetoOperator
 from tui_profiler.probe.torch_compat.modules import why_opaque
 
 MOST_MODULES = 200_000
@@ -61,7 +61,7 @@ def opaque_nodes(nodes: Sequence[Node], model: nn.Module) -> dict[int, str]:
 def window_times(
     at: float,
     spans: Sequence[Span],
-    seen: Sequence[Seen],
+    seen: Sequence[KinetoOperator],
     met: Sequence[Interval],
     opaque: Mapping[int, str],
 ) -> WindowTimes:
@@ -116,7 +116,7 @@ def _is_compiled(name: str) -> bool:
     return name.startswith(_COMPILED_REGION)
 
 
-def _not_nested(seen: Sequence[Seen]) -> Iterator[Seen]:
+def _not_nested(seen: Sequence[KinetoOperator]) -> Iterator[KinetoOperator]:
     until = -np.inf
     for one in seen:
         if one.start >= until:
@@ -140,7 +140,7 @@ def _covered(
 
 
 def _regions(
-    spans: Sequence[Span], seen: Sequence[Seen], opaque: Mapping[int, str]
+    spans: Sequence[Span], seen: Sequence[KinetoOperator], opaque: Mapping[int, str]
 ) -> tuple[Region, ...]:
     parts: dict[int, dict[str, tuple[int, float]]] = {}
     starts = [one.start for one in seen]
@@ -153,7 +153,7 @@ def _regions(
     )
 
 
-def _add_parts(parts: dict[str, tuple[int, float]], seen: Sequence[Seen]) -> None:
+def _add_parts(parts: dict[str, tuple[int, float]], seen: Sequence[KinetoOperator]) -> None:
     def add(name: str, calls: int, seconds: float) -> None:
         calls_before, before = parts.get(name, (0, 0.0))
         parts[name] = calls_before + calls, before + seconds

@@ -15,7 +15,7 @@ from torch import nn
 from tui_profiler.messages import MemoryWindow, Node, OperatorTimes
 from tui_profiler.messages.windows import WindowTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
-from tui_profiler.probe.measure.operators.memory_window import Held
+from tui_profiler.probe.measure.operators.memory_window import PermanentBytes
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.torch_compat.kineto import Window, WindowError
 
@@ -37,7 +37,7 @@ class OperatorWindows:
         budget: float,
         now: Callable[[], float] = time.perf_counter,
         *,
-        held: Callable[[], Held] | None = None,
+        held: Callable[[], PermanentBytes] | None = None,
     ) -> None:
         """Open them as ``budget`` allows, in seconds of ``now``.
 

@@ -59,7 +59,7 @@ class Span(NamedTuple):
     ended: float
 
 
-class Heard:
+class PendingCollectives:
     """What one listener was told and has not taken yet.
 
     Args:
@@ -100,7 +100,7 @@ class Collectives:
     """Hears a process; for all models that are looked at in it."""
 
     def __init__(self) -> None:
-        self._listeners: tuple[Heard, ...] = ()
+        self._listeners: tuple[PendingCollectives, ...] = ()
         self._replaced: list[tuple[object, str, object, Call]] = []
         self._here = _OnThread()
         self._forwards: dict[int, _Forward] = {}
@@ -112,16 +112,16 @@ class Collectives:
         """Whether anyone listens."""
         return bool(self._listeners)
 
-    def listen(self, wants: Callable[[object], bool]) -> Heard:
+    def listen(self, wants: Callable[[object], bool]) -> PendingCollectives:
         """Begin to be told; the first listener has the attributes replaced."""
-        heard = Heard(wants)
+        heard = PendingCollectives(wants)
         if not self._listeners:
             self._install()
         heard.trouble = self._trouble
         self._listeners = (*self._listeners, heard)
         return heard
 
-    def leave(self, heard: Heard) -> None:
+    def leave(self, heard: PendingCollectives) -> None:
         """Be told no more; the last one to leave has everything put back."""
         before = self._listeners
         self._listeners = tuple(one for one in before if one is not heard)

@@ -18,7 +18,12 @@ from torch import distributed
 
 from tui_profiler.messages import Figure, StepTimes, Unknown
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.ranks.collectives import MOST_SPANS, PROCESS, Heard, Span
+from tui_profiler.probe.measure.ranks.collectives import (
+    MOST_SPANS,
+    PROCESS,
+    PendingCollectives,
+    Span,
+)
 from tui_profiler.probe.torch_compat.modules import each_parameter
 
 WINDOW = 64
@@ -90,7 +95,7 @@ class Steps:
         """Of the DDP module around the model, where the model is not one itself."""
         self._gaps = -1
         """Forwards so far before which others may have run unseen, but for the first."""
-        self._heard: Heard | None = None
+        self._heard: PendingCollectives | None = None
         self._before: Interval | None = None
         self._spans: list[Span] = []
         self._recent: deque[Split] = deque(maxlen=WINDOW)

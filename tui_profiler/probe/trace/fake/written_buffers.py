@@ -27,7 +27,7 @@ from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 _T = TypeVar("_T")
 
 
-class Twins:
+class FakeBuffers:
     """The fake twins of one run."""
 
     def __init__(self, lifetimes: Lifetimes, dataflow: Dataflow) -> None:

@@ -21,7 +21,7 @@ from torch.export.unflatten import InterpreterModule
 
 from tui_profiler.messages import Tensor
 from tui_profiler.messages.model import Kind
-from tui_profiler.probe.cost.rollup import Own
+from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.process.yielding import free, rest
 from tui_profiler.probe.torch_compat.internals import children_of
 
@@ -57,7 +57,7 @@ class Place:
     source: str = ""
     called_from: str = ""
     note: str = ""
-    own: Own = field(default_factory=Own)
+    own: SelfCost = field(default_factory=SelfCost)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 import torch
 
-from tui_profiler.probe.cost.rollup import Own
+from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, run_as_a_whole
 from tui_profiler.probe.trace.tree.growing_tree import Frame, Place, Places
 from tui_profiler.probe.trace.tree.source_line import calling_line
@@ -94,7 +94,7 @@ class ModuleStack:
             place.outputs = described(output)
             if isinstance(output, GeneratorType | AsyncGeneratorType | CoroutineType):
                 place.note = place.note or LATER
-                place.own.take(Own(ops=1, uncosted=1))
+                place.own.take(SelfCost(ops=1, uncosted=1))
 
     def end(self) -> None:
         """Take the innermost call off the stack."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from tui_profiler.messages import Weight
-from tui_profiler.probe.cost.rollup import Held
+from tui_profiler.probe.cost.rollup import ParameterOwners
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.process.yielding import rest
 from tui_profiler.probe.torch_compat.internals import buffers_of, parameters_of, storage_key
@@ -88,10 +88,10 @@ class Weights:
             if module is not None and place.is_registered:
                 self._hold(index, place, module)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[ParameterOwners]:
         """Return every parameter with the nodes that hold it."""
         return [
-            Held(
+            ParameterOwners(
                 self._parameters[key].numel(),
                 self._parameters[key].numel() * self._parameters[key].element_size(),
                 tuple(nodes),
