@@ -2,8 +2,8 @@
 
     python -m benchmarks.schemas
 
-Writes ``docs/*.schema.json``. ``tests/reports/test_schemas.py`` compares the files with what is
-made here. Descriptions are the docstrings of the Structs, and the strings below their fields.
+Writes ``docs/*.schema.json``; ``tests/reports/json/test_schemas.py`` compares the files with what
+is made here. Descriptions are the docstrings of the Structs, and the strings below their fields.
 """
 
 from __future__ import annotations

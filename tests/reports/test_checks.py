@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.reports.schema_parts import paths
+from tests.reports.json.schema_parts import paths
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.reports.checks.checks import Outcome, evaluate, known_paths, parse_check
 from tui_profiler.reports.checks.limit import CheckError, as_typed, parse_limit, quantity_of

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from screens.cli.main import main
 from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
-from tests.reports.schema_parts import part_of
+from tests.reports.json.schema_parts import part_of
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.findings import findings
 from tui_profiler.formatting.text import width

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from tests.reports.schema_parts import part_of
+from tests.reports.json.schema_parts import part_of
 from tests.small_model import (
     CEILINGS,
     COSTS,
@@ -41,7 +41,7 @@ from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+    (Path(__file__).resolve().parents[3] / "docs" / "report.schema.json").read_text()
 )
 PROMISED = """schema environment model source weights tracer inputs total_parameters total_macs
     total_flops total_memory arithmetic_intensity peak_memory coverage breakdown bottlenecks layers

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.machine_session import FULL, GPU, measured, totals
-from tests.reports.schema_parts import part_of
-from tests.reports.test_json_report import SCHEMA
+from tests.reports.json.schema_parts import part_of
+from tests.reports.json.test_json_report import SCHEMA
 from tui_profiler.messages import Account, MigDevice, Sample, Unknown
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table

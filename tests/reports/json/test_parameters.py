@@ -22,7 +22,7 @@ from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+    (Path(__file__).resolve().parents[3] / "docs" / "report.schema.json").read_text()
 )
 
 
