@@ -231,6 +231,9 @@ def tick(seconds: dict[int, tuple[float, float]], *, at: float = 5.0, forwards: 
         maximum=narrow,
         per_forward=narrow,
         own_per_forward=array("f", own).tobytes(),
+        mean_per_forward=narrow,
+        own_mean_per_forward=array("f", own).tobytes(),
+        mean_forwards=min(forwards, 128),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from tui_profiler.messages import (
     Ceiling,
     Ceilings,
@@ -168,8 +170,17 @@ def ticked(
         maximum=single,
         per_forward=single,
         own_per_forward=array("f", own).tobytes(),
+        mean_per_forward=single,
+        own_mean_per_forward=array("f", own).tobytes(),
+        mean_forwards=min(forwards, 100),
     )
     return apply(session, tick)
+
+
+def medians_alone(tick: Tick, own: bytes = b"") -> Tick:
+    """Return a tick as older versions recorded it: without means, perhaps other own medians."""
+    without = replace(tick, mean_per_forward=b"", own_mean_per_forward=b"", mean_forwards=0)
+    return replace(without, own_per_forward=own) if own else without
 
 
 def with_ceilings(session: Session) -> Session:

@@ -59,7 +59,7 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
     assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
-    title = "worst self differences by time per forward -- without children, p50 of 100 forwards"
+    title = "worst self differences by time per forward -- without children, mean of 100 forwards"
     worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
@@ -84,9 +84,9 @@ def test_times_down_a_column_have_one_unit_and_as_many_decimals() -> None:
 
 def test_where_the_sides_tell_other_statistics_each_is_named() -> None:
     compared = pair()
-    other = replace(compared.b, statistic="median of 12 stretches")
+    other = replace(compared.b, statistic="mean of 12 stretches")
     shown = "\n".join(compare_table(replace(compared, b=other), columns=120))
-    assert "A p50 of 100 forwards, B median of 12 stretches" in shown
+    assert "A mean of 100 forwards, B mean of 12 stretches" in shown
 
 
 @pytest.mark.parametrize("columns", [20, 76, 80, 120, 200])

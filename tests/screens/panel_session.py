@@ -174,6 +174,9 @@ def tick(at: float, last: float = 0.92e-3, calls: int = 1284) -> Tick:
         maximum=array("f", [2.4e-3] * len(seconds)).tobytes(),
         per_forward=array("f", seconds).tobytes(),
         own_per_forward=array("f", seconds).tobytes(),
+        mean_per_forward=array("f", seconds).tobytes(),
+        own_mean_per_forward=array("f", seconds).tobytes(),
+        mean_forwards=214,
     )
 
 

@@ -280,6 +280,16 @@ class Tick(OnWire, frozen=True):
     cold: bool = False
     """Whether it speaks of warm-up forwards, because the program ran no others before it ended or
     paused. Later ticks may speak of the steady state; they count from 0 again."""
+    mean_per_forward: bytes = b""
+    """float32: mean seconds a forward spends in the node, over one set of forwards that is the same
+    for every node; 0 where the node was not called in them. A node's own mean and its children's
+    add up to it. Empty where there is none, as in recordings of older versions."""
+    own_mean_per_forward: bytes = b""
+    """float32: the same without the time of modules called inside."""
+    mean_forwards: int = 0
+    """Forwards in that set: about the last ``window``."""
+    outliers: int = 0
+    """Whole forwards among those that were left out of the set, because they took far longer."""
 
 
 OPERATOR_WINDOWS = 32

@@ -236,7 +236,7 @@ def _tick(session: Session, tick: messages.Tick) -> Session:
 
 
 def _tick_bytes(tick: messages.Tick) -> int:
-    return len(tick.nodes) * 13 + 400
+    return len(tick.nodes) * 15 + 400
 
 
 def _mode(session: Session, message: messages.ModeSeen) -> Session:

@@ -20,9 +20,15 @@ class Timing(Struct, frozen=True):
     p95: float
     maximum: float
     per_forward: float
-    """Median of the time in all calls of one forward."""
+    """Time in all calls of one forward: mean over a set of forwards, or median (``is_mean``)."""
     own_per_forward: float
     """The same without modules called inside."""
+    p50_per_forward: float
+    """Median of the time in all calls of one forward."""
+    own_p50_per_forward: float
+    """The same without modules called inside."""
+    is_mean: bool
+    """Whether the times per forward are means, which add up; else medians, which do not."""
 
     @property
     def mean(self) -> float:
@@ -48,8 +54,18 @@ class Timings:
         self._p50 = memoryview(tick.p50).cast("f")
         self._p95 = memoryview(tick.p95).cast("f")
         self._maximum = memoryview(tick.maximum).cast("f")
-        self._per_forward = memoryview(tick.per_forward).cast("f")
-        self._own_per_forward = memoryview(tick.own_per_forward).cast("f")
+        self._p50_per_forward = memoryview(tick.per_forward).cast("f")
+        self._own_p50_per_forward = memoryview(tick.own_per_forward).cast("f")
+        self.is_mean = bool(tick.mean_per_forward)
+        """Whether times per forward are means over one set of forwards: they add up. Recordings of
+        older versions have medians alone, which do not."""
+        self.whole = self._p50_per_forward
+        """Seconds per forward, in the order of the tick's nodes."""
+        self.own = self._own_p50_per_forward
+        """The same without the time of modules called inside."""
+        if self.is_mean:
+            self.whole = memoryview(tick.mean_per_forward).cast("f")
+            self.own = memoryview(tick.own_mean_per_forward).cast("f")
 
     def __contains__(self, node: int) -> bool:
         return node in self._position
@@ -58,14 +74,17 @@ class Timings:
         return len(self._position)
 
     def per_forward(self, node: int) -> float | None:
-        """Return the median seconds a forward spends in a node, None where it has no times."""
+        """Return the seconds a forward spends in a node, None where it has no times.
+
+        The mean over one set of forwards, so that children and self time make a node's exactly.
+        """
         position = self._position.get(node)
-        return None if position is None else self._per_forward[position]
+        return None if position is None else self.whole[position]
 
     def own_per_forward(self, node: int) -> float | None:
         """Return the same without the time of modules called inside."""
         position = self._position.get(node)
-        return None if position is None else self._own_per_forward[position]
+        return None if position is None else self.own[position]
 
     def last(self, node: int) -> float | None:
         """Return the seconds of the last call."""
@@ -85,8 +104,11 @@ class Timings:
             p50=self._p50[position],
             p95=self._p95[position],
             maximum=self._maximum[position],
-            per_forward=self._per_forward[position],
-            own_per_forward=self._own_per_forward[position],
+            per_forward=self.whole[position],
+            own_per_forward=self.own[position],
+            p50_per_forward=self._p50_per_forward[position],
+            own_p50_per_forward=self._own_p50_per_forward[position],
+            is_mean=self.is_mean,
         )
 
 
@@ -94,7 +116,9 @@ def column_lengths_agree(tick: Tick) -> bool:
     """Check a tick from outside: every column must hold one entry for each node."""
     nodes, rest = divmod(len(tick.nodes), 4)
     wide = (tick.calls, tick.total, tick.own)
-    narrow = (tick.last, tick.p50, tick.p95, tick.maximum, tick.per_forward, tick.own_per_forward)
+    narrow = [tick.last, tick.p50, tick.p95, tick.maximum, tick.per_forward, tick.own_per_forward]
+    if tick.mean_per_forward or tick.own_mean_per_forward:
+        narrow += [tick.mean_per_forward, tick.own_mean_per_forward]
     return (
         rest == 0
         and all(len(column) == 8 * nodes for column in wide)

@@ -306,7 +306,10 @@ def _heading(column: Column, columns: Columns, figures: Figures, glyphs: Glyphs)
     unit_text = "us" if unit == "µs" and glyphs.zero != "·" else unit
     match column.name:
         case "seconds":
-            return unit_text
+            timings = figures.session.timings
+            if timings is None:
+                return unit_text
+            return f"{'avg' if timings.is_mean else 'p50'} {unit_text}"
         case "self" | "mean" | "p95" if "seconds" not in columns.names:
             return f"{column.name} {unit_text}"
         case "share":

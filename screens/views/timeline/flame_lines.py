@@ -92,7 +92,11 @@ def _title(look: Look, drawn: Drawn) -> Line:
         path = middle(title_of(tree, drawn.flame.root), room, look.glyphs.ellipsis)
         inside = f" {look.glyphs.crumb} {path}"
     if drawn.measured:
-        calls = f", median of the last {thousands(tick.window)} forwards" if tick else ""
+        calls = ""
+        if tick is not None and tick.mean_forwards:
+            calls = f", mean of {thousands(tick.mean_forwards)} forwards"
+        elif tick is not None:
+            calls = f", median of the last {thousands(tick.window)} forwards"
         return section(f"one forward{inside}", f"measured{calls}", look)
     has_forward = tree is None or tree.has_forward
     costs = "shares of MACs" if has_forward else "no forward: shares of parameters"

@@ -6,9 +6,17 @@ import random
 from array import array
 
 import pytest
-from msgspec.structs import replace
 
-from tests.queries.sessions import RESNET, cost_of, node_of, resnet, session_of, ticked, traced
+from tests.queries.sessions import (
+    RESNET,
+    cost_of,
+    medians_alone,
+    node_of,
+    resnet,
+    session_of,
+    ticked,
+    traced,
+)
 from tui_profiler.messages import Node
 from tui_profiler.queries.forward.flame import Flame, beside, first_inside, flame, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE
@@ -58,12 +66,12 @@ def test_a_block_that_is_zoomed_into_fills_the_width():
     assert [s.share for s in shown.levels[1].segments] == pytest.approx([0.3, 0.1, 0.1])
 
 
-def test_self_is_the_median_of_each_forwards_own_time_and_what_is_missing_stays_blank():
+def test_where_medians_do_not_add_up_what_is_missing_stays_blank():
     session = small()
     assert session.timings is not None
     tick = session.timings.tick
     own = array("f", [0.05, 0.1, 0.3, 0.1, 0.3, 0.1])
-    session = apply(session, replace(tick, own_per_forward=own.tobytes()))
+    session = apply(session, medians_alone(tick, own=own.tobytes()))
     shown = flame(session, M, 20)
     # The parts' medians make 0.9, self 0.05: a cell of twenty is nobody's.
     assert cells(shown)[1] == [(A, 0, 10), (B, 10, 6), (C, 16, 2), (ELSEWHERE, 18, 1)]

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 
-from tests.queries.sessions import resnet, session_of, ticked
+from tests.queries.sessions import medians_alone, resnet, session_of, ticked
+from tui_profiler.queries.cost.totals import slowest_modules
+from tui_profiler.queries.forward.strip import strip
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, parts_share, share
 from tui_profiler.queries.tree.cells import Figures
+from tui_profiler.queries.tree.columns import figure
 from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.table import as_table
-from tui_profiler.session import apply
+from tui_profiler.session import Session, apply
 
 LIST = """
 model Model 0 100
@@ -59,7 +64,7 @@ def test_medians_of_parts_that_do_not_add_up_are_told() -> None:
     spent = {"": 1.0, "blocks.0": 0.25, "blocks.0.inner": 0.125, "blocks.1": 0.125}
     even = ticked(session_of(LIST), spent)
     assert even.tick is not None
-    uneven = apply(even, replace(even.tick, own_per_forward=bytes(len(even.tick.own_per_forward))))
+    uneven = apply(even, medians_alone(even.tick, own=bytes(len(even.tick.own_per_forward))))
 
     assert parts_share(even, 2) == 1.0
     assert parts_share(uneven, 0) == 0.375
@@ -89,3 +94,31 @@ def test_a_share_that_medians_make_more_than_all_is_all_everywhere() -> None:
     assert figures.cells(1, 10).share == 1.0
     lines = as_table([layers_section(session, session.tree, None)], 100)
     assert not any("102" in line for line in lines)
+
+
+def with_other_means(session: Session, means: dict[int, tuple[float, float]]) -> Session:
+    """Return a session whose means are not its medians: by node, of all and of its own time."""
+    tick = session.tick
+    assert tick is not None
+    nodes = memoryview(tick.nodes).cast("I").tolist()
+    whole = array("f", [means[node][0] for node in nodes])
+    own = array("f", [means[node][1] for node in nodes])
+    return apply(
+        session,
+        replace(tick, mean_per_forward=whole.tobytes(), own_mean_per_forward=own.tobytes()),
+    )
+
+
+def test_time_share_order_and_strip_are_of_means_that_add_up() -> None:
+    medians = ticked(session_of("m M 0 0\n  a A 0 0\n  b B 0 0"), {"": 1.0, "a": 0.5, "b": 0.25})
+    # Half of the forwards were interrupted in b.
+    session = with_other_means(medians, {0: (2.0, 0.25), 1: (0.5, 0.5), 2: (1.25, 1.25)})
+
+    assert [node_seconds(session, node) for node in range(3)] == [2.0, 0.5, 1.25]
+    assert [share(session, node) for node in (1, 2)] == [0.25, 0.625]
+    assert parts_share(session, 0) == 1.0
+    assert slowest_modules(session, 3) == (2, 1, 0)
+    assert slowest_modules(medians, 3) == (1, 0, 2)
+    assert [figure(session, node, "self") for node in range(3)] == [0.25, 0.5, 1.25]
+    shares = {part.first: part.share for part in strip(session, 80).segments}
+    assert shares[2] == pytest.approx(0.62, abs=0.006)

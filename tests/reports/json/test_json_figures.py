@@ -111,7 +111,17 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
     position = list(memoryview(TICK.nodes).cast("I")).index(ACT)
     floats[position], own[position] = 0.00004, 0.006
     tick = next(m for m in UNEVEN if type(m) is type(TICK))
-    tick = replace(tick, own_per_forward=floats.tobytes(), own=own.tobytes(), window=64)
+    mean = array("f", memoryview(TICK.per_forward).cast("f"))
+    own_mean = array("f", floats)
+    mean[position], own_mean[position] = 0.00016, 0.00006
+    tick = replace(
+        tick,
+        own_per_forward=floats.tobytes(),
+        own=own.tobytes(),
+        window=64,
+        mean_per_forward=mean.tobytes(),
+        own_mean_per_forward=own_mean.tobytes(),
+    )
     found = json_measured.timing(folded((*UNEVEN, tick)), ACT)
     assert isinstance(found, json_measured.Timing)
     # 100 forwards of two calls; total 15 ms of them, 6 ms outside modules inside.
@@ -124,8 +134,9 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
         "self_s": pytest.approx(0.00004),
         "per_forward_s": pytest.approx(0.00015),
         "self_mean_s": pytest.approx(0.00006),
-        "total_mean_s": pytest.approx(0.00015),
-        "share": pytest.approx(0.15),
+        "total_mean_s": pytest.approx(0.00016),
+        "mean_per_forward_s": pytest.approx(0.00016),
+        "share": pytest.approx(0.16),
     }
 
 

@@ -523,7 +523,7 @@ def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None,
     """Return the mixes of a tick."""
     own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
     nodes = memoryview(timings.tick.nodes).cast("I")
-    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    seconds = timings.own
     codes, limit, count = limits.codes, limits.seconds, len(tree)
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)

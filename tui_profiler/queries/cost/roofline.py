@@ -213,7 +213,7 @@ def _seconds(session: Session, found: Parts) -> list[float]:
     if not times_fit_costs(session):
         return seconds
     if tree is not None and timings is not None:
-        spent: list[float] = list(memoryview(timings.tick.per_forward).cast("f"))
+        spent: list[float] = list(timings.whole)
         spent.append(0.0)  # Of parts without a position.
         seconds = [spent[position] for position in _positions(timings.tick.nodes, found)]
     if tree is not None and operators is not None:

@@ -8,8 +8,9 @@ sees the shares, and not the order.
 2. Neighbours narrower than half a cell are one block together; what gets no cell even so is not
    drawn. How many modules have no block of their own is counted.
 3. Time that a container spends outside its modules stands at its end: when it was is not known.
-   It is the self time of tree, panel and report: the median of each forward's own.
-4. Medians of parts need not add up to the median of the whole: what is missing stays blank.
+   It is the self time of tree, panel and report: the mean over one set of forwards.
+4. Such means add up. Medians, of recordings of older versions, need not: what is missing stays
+   blank.
 """
 
 from __future__ import annotations

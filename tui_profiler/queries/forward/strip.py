@@ -205,7 +205,7 @@ def own_sums(tree: Tree, timings: Timings | None) -> Generator[None, None, array
                 own[at.parent + 1] -= weight
         return array("d", accumulate(own))
     nodes = memoryview(timings.tick.nodes).cast("I")
-    seconds = memoryview(timings.tick.own_per_forward).cast("f")
+    seconds = timings.own
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)
         for node, spent in zip(nodes[part], seconds[part], strict=True):

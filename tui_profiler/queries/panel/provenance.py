@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import NO_FORWARD, Ceilings, Unknown
+from tui_profiler.messages import NO_FORWARD, Ceilings, Tick, Unknown
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
@@ -43,6 +43,9 @@ def _time(session: Session, node: int) -> str:
         return f"time: {operator_time_words(session, node)}"
     found = session.timings.of(node) if session.timings is not None else None
     if found is not None and session.tick is not None:
+        if found.is_mean:
+            forwards = f"{session.tick.mean_forwards:,} forwards{outliers(session.tick)}"
+            return f"time: measured, mean of {forwards}"
         calls = min(found.calls, session.tick.window)
         words = f"time: measured, median of a forward over the last {calls:,} calls"
         made = parts_share(session, node)
@@ -58,6 +61,11 @@ def _time(session: Session, node: int) -> str:
             f"time: not called, or one of {session.tick.left_out:,} with the least time, left out"
         )
     return "time: not called so far"
+
+
+def outliers(tick: Tick) -> str:
+    """Return how many whole forwards the means leave out, empty where none."""
+    return f", {tick.outliers:,} outliers left out" if tick.outliers else ""
 
 
 def operator_time_words(session: Session, node: int) -> str:

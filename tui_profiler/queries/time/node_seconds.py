@@ -11,11 +11,14 @@ from tui_profiler.session import Session, Tree
 from tui_profiler.session.columns import Timings
 
 UNEVEN = 0.85
-"""Medians of parts that make less of the whole's leave something to say."""
+"""Parts that make less of the whole leave something to say: medians do, means do not."""
 
 
 def node_seconds(session: Session, node: int) -> float | None:
-    """Return the median seconds a forward spends in a node, None where nothing was measured.
+    """Return the seconds a forward spends in a node, None where nothing was measured.
+
+    Of a module the mean over one set of forwards, so that children and self time make it exactly;
+    of an operator the median of operator windows.
 
     A container that is never called itself, such as a ModuleList, takes what its children take.
     """
@@ -33,10 +36,11 @@ def node_seconds(session: Session, node: int) -> float | None:
 
 
 def parts_share(session: Session, node: int) -> float | None:
-    """Return what the medians of a node's parts make of its own, its own time among them.
+    """Return the share of a node's time that its children and its self time account for.
 
-    Medians do not add up: where something interrupts a part now and then, each forward has one
-    that took long, and each part's median has none. None where a node has no parts or no times.
+    1 where times are means. Medians, of recordings of older versions, do not add up: where a part
+    is interrupted now and then, every forward has one that took long, and no part's median has it.
+    None where a node has no parts or no times.
     """
     tree, timings = session.tree, session.timings
     if tree is None or timings is None:
@@ -84,8 +88,8 @@ def share(session: Session, node: int) -> float | None:
 def part_of(seconds: float | None, whole: float | None) -> float | None:
     """Return the share of a whole that a time is, at most all of it; None where one is not known.
 
-    Medians do not add up, and sums of them or the times of a slower window may be longer than
-    the median of the whole. No part of a forward takes 102 % of it.
+    Times of operators are of slower windows, and medians do not add up: sums of them may be longer
+    than the whole. No part of a forward takes 102 % of it.
     """
     return None if seconds is None or not whole else min(seconds / whole, 1.0)
 

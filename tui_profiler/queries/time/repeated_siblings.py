@@ -135,12 +135,11 @@ class Sums:
         tree, timings, operators = session.tree, session.timings, session.operators
         assert tree is not None
         column = array("d", [math.nan]) * len(tree)
-        told = [(timings.tick.nodes, timings.tick.per_forward)] if timings is not None else []
+        told = [(timings.tick.nodes, timings.whole)] if timings is not None else []
         if operators is not None:
-            told.append((operators.times.nodes, operators.times.per_forward))
-        for nodes, seconds in told:
-            places, values = memoryview(nodes).cast("I"), memoryview(seconds).cast("f")
-            for node, value in zip(places, values, strict=True):
+            told.append((operators.times.nodes, memoryview(operators.times.per_forward).cast("f")))
+        for nodes, values in told:
+            for node, value in zip(memoryview(nodes).cast("I"), values, strict=True):
                 if node < len(column):
                     column[node] = value
         if self._containers is None:

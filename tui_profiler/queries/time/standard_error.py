@@ -1,11 +1,13 @@
 """The time of a node over a whole run, and how well it is known: its standard error.
 
 1. Where there is a history it is cut into blocks, stretches of about as many forwards. The time is
-   the median of their means, the error comes from their spread: it has what changes slowly, such as
-   a machine that is busy for a second. A tick speaks of the last calls alone, which of a fast model
-   are a fraction of a second.
+   the mean of all of them but those whose whole forwards took far longer, the error comes from the
+   spread of the blocks' means: it has what changes slowly, such as a machine that is busy for a
+   second. A tick speaks of the last forwards alone, which of a fast model are a fraction of a
+   second. The blocks are the same for every node, so these times add up as well.
 2. Everywhere else it is the figure of the tick, and the spread between single calls. The median of
-   n figures of standard deviation s has an error of 1.2533 s / sqrt(n), for a normal spread.
+   n figures of standard deviation s has an error of 1.2533 s / sqrt(n), for a normal spread; their
+   mean has less.
 3. Both are of one run. What changes from one run to the next is in neither, unless the two were
    measured in turns.
 
@@ -15,9 +17,10 @@ Source: Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.10 (erro
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, starmap
 from math import isfinite, sqrt
-from statistics import median, stdev
+from statistics import quantiles, stdev
+from typing import NamedTuple
 
 from tui_profiler.figures.units import share, thousands
 from tui_profiler.queries.time.node_seconds import UNEVEN, node_seconds, parts_share
@@ -28,6 +31,8 @@ P95_DEVIATIONS = 1.645
 BLOCKS = 12
 """Stretches that a history is cut into, at most."""
 LEAST_BLOCKS = 4
+FAR_OUT, LEAST_FACTOR = 3.0, 1.5
+"""As of single forwards (``probe/measure/clock/aggregate.py``)."""
 LEAST_CALLS = 8
 """Fewer do not say how much they vary."""
 ONE_FORWARD = "one forward"
@@ -44,31 +49,32 @@ class WholeRun:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._cut: tuple[Timings, ...] | None = None
-        self._means: dict[tuple[int, bool], list[float]] = {}
+        self._cut: tuple[_Block, ...] | None = None
 
     def seconds(self, node: int) -> float | None:
         """Return the seconds of a forward in a node."""
-        means = self._block_means(node, own=False)
-        return median(means) if means else node_seconds(self._session, node)
+        mean = self._mean(node, own=False)
+        return mean if mean is not None else node_seconds(self._session, node)
 
     def own_seconds(self, node: int) -> float | None:
         """Return the same without modules called inside."""
-        means, timings = self._block_means(node, own=True), self._session.timings
-        if means:
-            return median(means)
+        mean, timings = self._mean(node, own=True), self._session.timings
+        if mean is not None:
+            return mean
         return timings.own_per_forward(node) if timings is not None else None
 
     @property
     def statistic(self) -> str:
         """What the seconds are, in a few words; empty where there are none."""
-        means, timings = self._block_means(0, own=False), self._session.timings
-        if means:
-            return f"median of {len(means)} stretches"
+        blocks, timings = self._blocks(), self._session.timings
+        if blocks:
+            return f"mean of {len(blocks)} stretches"
         if timings is None:
             return ""
-        forwards = min(timings.tick.forwards, timings.tick.window)
-        said = ONE_FORWARD if forwards == 1 else f"p50 of {thousands(forwards)} forwards"
+        forwards, of = timings.tick.mean_forwards, "mean"
+        if not timings.is_mean:
+            forwards, of = min(timings.tick.forwards, timings.tick.window), "p50"
+        said = ONE_FORWARD if forwards == 1 else f"{of} of {thousands(forwards)} forwards"
         return f"cold, {said}" if timings.tick.cold else said
 
     def error(self, node: int) -> float | None:
@@ -77,21 +83,23 @@ class WholeRun:
         timing = timings.of(node) if timings is not None else None
         if timings is None or timing is None:
             return None
-        means = self._block_means(node, own=False)
-        if means:
-            return MEDIAN_ERROR * stdev(means) / sqrt(len(means))
+        means = [block.seconds(node, own=False) / block.forwards for block in self._blocks()]
+        if any(means):
+            return stdev(means) / sqrt(len(means))
         calls = timing.calls / max(timings.tick.forwards, 1)
         one = call_error(timing.p50, timing.p95, min(timing.calls, timings.tick.window))
         return one * calls if one is not None and isfinite(one) else None
 
-    def _block_means(self, node: int, *, own: bool) -> list[float]:
-        """Return the mean seconds of a forward in each block; none where there are too few."""
+    def _mean(self, node: int, *, own: bool) -> float | None:
+        """Return the mean seconds of a forward in a node; None where no block called it."""
+        blocks = self._blocks()
+        seconds = sum(block.seconds(node, own=own) for block in blocks)
+        return seconds / sum(block.forwards for block in blocks) if seconds else None
+
+    def _blocks(self) -> tuple[_Block, ...]:
         if self._cut is None:
-            self._cut = _blocks(self._session.history.ticks)
-        key = (node, own)
-        if key not in self._means:
-            self._means[key] = _means(self._cut, node, own=own)
-        return self._means[key]
+            self._cut = _usual(_blocks(self._session.history.ticks))
+        return self._cut
 
 
 def call_error(p50: float, p95: float, calls: int) -> float | None:
@@ -104,8 +112,8 @@ def call_error(p50: float, p95: float, calls: int) -> float | None:
 def doubt(seconds: float | None, made: float | None, error: float | None) -> str:
     """Return why a node's time is not ranked, empty where it is sound.
 
-    On a busy machine medians do not add up: each forward has a part that took long, and each
-    part's median has none.
+    On a busy machine medians, of recordings of older versions, do not add up: each forward has a
+    part that took long, and no part's median has it.
 
     Args:
         seconds: the node's time.
@@ -139,8 +147,28 @@ def is_noise(difference: float, one: float | None, other: float | None) -> bool 
     return abs(difference) <= IN_NOISE * sqrt(one * one + other * other)
 
 
-def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
-    """Return the ends of stretches of about as many forwards each; none where there are too few."""
+class _Block(NamedTuple):
+    """The forwards between two ticks."""
+
+    before: Timings
+    after: Timings
+
+    @property
+    def forwards(self) -> int:
+        return self.after.tick.forwards - self.before.tick.forwards
+
+    def seconds(self, node: int, *, own: bool) -> float:
+        """Return the seconds that a node took in all of them; 0 where it was not called."""
+        former, latter = self.before.of(node), self.after.of(node)
+        if latter is None:
+            return 0.0
+        if own:
+            return latter.own_total - (former.own_total if former is not None else 0.0)
+        return latter.total - (former.total if former is not None else 0.0)
+
+
+def _blocks(ticks: tuple[Timings, ...]) -> tuple[_Block, ...]:
+    """Return stretches of about as many forwards each; none where there are too few."""
     growing: list[Timings] = []
     for one in ticks:
         if not growing or one.tick.forwards > growing[-1].tick.forwards:
@@ -152,16 +180,14 @@ def _blocks(ticks: tuple[Timings, ...]) -> tuple[Timings, ...]:
     for one in growing[1:]:
         if one.tick.forwards - first >= (last - first) * len(ends) / BLOCKS:
             ends.append(one)
-    return tuple(ends) if len(ends) > LEAST_BLOCKS else ()
+    return tuple(starmap(_Block, pairwise(ends))) if len(ends) > LEAST_BLOCKS else ()
 
 
-def _means(blocks: tuple[Timings, ...], node: int, *, own: bool) -> list[float]:
-    found: list[float] = []
-    for before, after in pairwise(blocks):
-        former, latter = before.of(node), after.of(node)
-        forwards = after.tick.forwards - before.tick.forwards
-        if former is not None and latter is not None and latter.calls > former.calls:
-            spent = latter.total - former.total
-            spent = latter.own_total - former.own_total if own else spent
-            found.append(spent / forwards)
-    return found if len(found) >= LEAST_BLOCKS else []
+def _usual(blocks: tuple[_Block, ...]) -> tuple[_Block, ...]:
+    """Return blocks without those whose forwards took far longer than the others'."""
+    if not blocks:
+        return ()
+    means = [block.seconds(0, own=False) / block.forwards for block in blocks]
+    low, middle, high = quantiles(means, n=4, method="inclusive")
+    most = max(high + FAR_OUT * (high - low), LEAST_FACTOR * middle)
+    return tuple(block for block, mean in zip(blocks, means, strict=True) if mean <= most)

@@ -1,6 +1,6 @@
 """Nodes as CSV: one line a node, plain numbers, an empty cell for what is not known.
 
-Seconds are medians of one forward, bytes are read and written, shares are of 0 to 1. Where a line
+Seconds are means of one forward, bytes are read and written, shares are of 0 to 1. Where a line
 stands for several equal nodes, ``nodes`` says how many and the figures are their sums.
 
 Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV

@@ -116,13 +116,16 @@ class Timing(Part, frozen=True):
     """Median of a forward, without modules inside."""
     per_forward_s: Known[Size]
     """Median of a forward, all calls together."""
+    mean_per_forward_s: Known[Size]
+    """Mean of a forward, all calls together, over one set of forwards that is the same for every
+    module: about the last ones, without whole forwards that took far longer. What a module has is
+    its self_mean_s and the mean_per_forward_s of the modules directly inside."""
     self_mean_s: Known[float]
-    """Mean of a forward without modules inside. The total_mean_s of a module is its self_mean_s and
-    the total_mean_s of the modules directly inside."""
+    """The same without modules inside."""
     total_mean_s: Known[Size]
-    """Mean of a forward, all calls together, over the same forwards for every module."""
+    """mean_per_forward_s, by its former name."""
     share: Known[Size]
-    """per_forward_s over that of the root."""
+    """mean_per_forward_s over that of the root."""
 
 
 def measured(session: Session) -> Measured:
@@ -184,22 +187,25 @@ def timing(session: Session, node: int) -> Timing | Unknown:
         without = LEFT_OUT if tick is not None and tick.left_out else NOT_CALLED
         return OfSome(without, "kind=module")
     share = part_of(found.per_forward, root_seconds(session))
+    mean = found.per_forward if found.is_mean else _mean(session, found.total)
+    own_mean = found.own_per_forward if found.is_mean else _mean(session, found.own_total)
     return Timing(
         calls=found.calls,
         mean_s=found.mean,
         p50_s=found.p50,
         p95_s=found.p95,
         max_s=found.maximum,
-        self_s=found.own_per_forward,
-        per_forward_s=found.per_forward,
-        self_mean_s=_mean(session, found.own_total),
-        total_mean_s=_mean(session, found.total),
+        self_s=found.own_p50_per_forward,
+        per_forward_s=found.p50_per_forward,
+        mean_per_forward_s=mean,
+        self_mean_s=own_mean,
+        total_mean_s=mean,
         share=or_why(share, NO_WHOLE),
     )
 
 
 def _mean(session: Session, seconds: float) -> float | None:
-    """Return the mean per forward, over all forwards of the tick: these add up, medians do not."""
+    """Return the mean per forward over all forwards of the tick: of recordings without another."""
     tick = session.tick
     return seconds / tick.forwards if tick is not None and tick.forwards else None
 
@@ -218,6 +224,7 @@ def _operator(session: Session, node: int) -> Timing | Unknown:
         max_s=of_a_call,
         self_s=seconds,
         per_forward_s=seconds,
+        mean_per_forward_s=of_a_call,
         self_mean_s=of_a_call,
         total_mean_s=of_a_call,
         share=or_why(part_of(seconds, root_seconds(session)), NO_WHOLE),

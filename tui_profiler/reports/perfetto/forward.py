@@ -2,8 +2,8 @@
 
 1. What a node holds lies inside it, in the order of the calls, one after the other; time of its own
    comes last, because when it was is not known.
-2. Measured, the axis is time: lengths are medians of a forward. Medians do not add up: what would
-   be longer than its parent is shortened to fit, all siblings by the same factor.
+2. Measured, the axis is time: lengths are means of a forward, which add up. What does not, medians
+   of operator windows, is shortened to fit into its parent, all siblings by the same factor.
 3. On paper there is no time: a nanosecond of the axis stands for a FLOP, and an operator without
    any is one long, so that it is there.
 """

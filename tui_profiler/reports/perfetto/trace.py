@@ -6,7 +6,7 @@ cannot break out of its place, it is a third of the size, and two traces put tog
 
 1. Every model is a process of its own; its number tells its tracks from those of others.
 2. Measured, the trace has the times of the session, in which the forward drawn is the last tick's,
-   made of medians. On paper its axis is FLOP, which its process and its thread say.
+   made of means. On paper its axis is FLOP, which its process and its thread say.
 3. What was not measured is not there: without a measurement a trace is the same every time.
 """
 

@@ -10,6 +10,7 @@ from tests.queries.sessions import (
     RESNET,
     RESNET_SECONDS,
     cost_of,
+    medians_alone,
     node_of,
     resnet,
     session_of,
@@ -63,7 +64,7 @@ def roles(line: Line, of: str) -> str:
 
 def test_wide_rows_are_those_of_the_specification() -> None:
     assert texts(resnet()) == (
-        " graph  in order            params    MAC     ms    %  0───────50 %    \n"
+        " graph  in order            params    MAC avg ms    %  0───────50 %    \n"
         " ▾ resnet50 ResNet           25.6M  4.09G  36.50  100  ━━━━━━━━━━━› C  \n"
         "     conv1 Conv2d            9.41K   118M   0.93    3  ╸            C  \n"
         "     bn1 BatchNorm2d           128      ·   0.18   <1               U  \n"
@@ -81,7 +82,7 @@ def test_wide_rows_are_those_of_the_specification() -> None:
 
 def test_narrow_rows_are_those_of_the_specification() -> None:
     assert texts(resnet(), 80, "narrow") == (
-        " graph  in order                          MAC      ms    %  0───────────50 %    \n"
+        " graph  in order                          MAC  avg ms    %  0───────────50 %    \n"
         " ▾ resnet50 ResNet                      4.09G   36.50  100  ━━━━━━━━━━━━━━━› C  \n"
         "     conv1 Conv2d                        118M    0.93    3  ━                C  \n"
         "     bn1 BatchNorm2d                        ·    0.18   <1                   U  \n"
@@ -272,9 +273,19 @@ def test_plain_ascii_when_asked_for() -> None:
 def test_microseconds_are_the_unit_of_a_fast_model() -> None:
     lines = drawn(ticked(session_of("m M 0 0\n  a A 0 0"), {"": 0.0008, "a": 0.0000123}))
 
-    assert text(lines[0])[42:48] == "    µs"
+    assert text(lines[0])[42:48] == "avg µs"
     assert text(lines[1])[42:48] == " 800.0"
     assert text(lines[2])[42:48] == "  12.3"
+
+
+def test_medians_of_an_old_recording_are_not_called_means() -> None:
+    session = ticked(session_of("m M 0 0\n  a A 0 0"), {"": 0.02, "a": 0.01})
+    assert session.tick is not None
+    old = apply(session, medians_alone(session.tick))
+
+    assert text(drawn(session)[0])[42:48] == "avg ms"
+    assert text(drawn(old)[0])[42:48] == "p50 ms"
+    assert text(drawn(old)[2])[42:48] == " 10.00"
 
 
 def test_the_unit_of_the_column_stays_put() -> None:

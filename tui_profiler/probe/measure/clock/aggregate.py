@@ -6,12 +6,15 @@
 2. Warm-up forwards are in no figure of the steady state. Until that begins they are added up, for
    a tick that is asked for them and says that it is cold; then they are forgotten.
 3. Memory is bounded by the number of nodes, not by how long the model runs.
-4. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
+4. Means are over one set of forwards, the same for every node, so that they add up. A forward that
+   took far longer than its like is left out of the set as a whole; single calls never are.
+5. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
    time, of all others. The two are never mixed.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from struct import Struct
@@ -42,6 +45,14 @@ LEAST_SHARE = 1 / 20
 
 Floats = NDArray[np.float64]
 
+LEAST_LATENCIES = 32
+"""Of a sort, before a forward of it can be an outlier."""
+FAR_OUT = 3.0
+"""Times the distance of the quartiles beyond the third: Tukey's outer fence (Exploratory Data
+Analysis, 1977)."""
+LEAST_FACTOR = 1.5
+"""Times the median: on a quiet machine quartiles are so close that anything would be far out."""
+
 _Groups: TypeAlias = dict[tuple[int, bool], tuple[Pattern, list[Forward]]]
 
 _SECONDS = Struct("d")
@@ -55,12 +66,24 @@ class _Sort:
         self.seconds = 0.0
         self.latencies: deque[float] = deque(maxlen=latencies)
         self.columns = Columns(nodes, window)
+        self._usual = math.inf
+        self._usual_of = 0
+        """How many forwards ``_usual`` was found from."""
 
     def add(self, seconds: float) -> None:
         """Count one forward."""
         self.forwards += 1
         self.seconds += seconds
         self.latencies.append(seconds)
+
+    def is_usual(self, seconds: Floats) -> NDArray[np.bool_]:
+        """Tell which forwards are no outliers among the last ones; (forwards,) each."""
+        if self.forwards - self._usual_of >= LEAST_LATENCIES:
+            self._usual_of = self.forwards
+            low, middle, high = _quantiles(sorted(self.latencies), (0.25, 0.5, 0.75))
+            self._usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * middle)
+        found: NDArray[np.bool_] = seconds <= self._usual
+        return found
 
 
 class Aggregator:
@@ -174,6 +197,10 @@ class Aggregator:
             others=rest.forwards,
             others_share=rest.seconds / (shown.seconds + rest.seconds) if rest.forwards else 0.0,
             cold=is_cold,
+            mean_per_forward=columns["mean_per_forward"],
+            own_mean_per_forward=columns["own_mean_per_forward"],
+            mean_forwards=shown.columns.mean_forwards,
+            outliers=shown.columns.outliers,
         )
 
     def let_go(self) -> None:
@@ -204,7 +231,9 @@ class Aggregator:
                 self._measure_otherwise_nested(recorded[forward])
             times = times[fits]
         if len(times):
-            self._sort(recorded[0]).columns.add(pattern, times[:, 1] - times[:, 0])
+            sort, durations = self._sort(recorded[0]), times[:, 1] - times[:, 0]
+            # The call that ends last is the forward's own.
+            sort.columns.add(pattern, durations, sort.is_usual(durations[:, -1]))
             self._count_unseen(pattern, len(times))
 
     def _measure_otherwise_nested(self, forward: Forward) -> None:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern
 
-MOST_NODES = 75_000
-"""In one tick: 52 bytes each make 3.9 MB, of the 4 MiB that ``wire.MAX_FRAME_BYTES`` allows."""
+MOST_NODES = 65_000
+"""In one tick: 60 bytes each make 3.9 MB, of the 4 MiB that ``wire.MAX_FRAME_BYTES`` allows."""
+BLOCKS = 8
+"""Of a set of forwards: the oldest is dropped when a new one begins."""
 LESS_THAN_LEFT_OUT = 2.0
 """A node left out may have taken this many times what one that is sent has, before it is noticed.
 Were it 1, the choice would change at every tick, and with it all that a viewer keeps by node."""
@@ -46,13 +48,17 @@ class Columns:
         self._durations = Rings(window)
         self._per_forward = Rings(window)
         self._own_per_forward = Rings(window)
+        self._sets = ForwardSets(window)
 
-    def add(self, pattern: Pattern, durations: Floats) -> None:
+    def add(
+        self, pattern: Pattern, durations: Floats, is_usual: NDArray[np.bool_] | None = None
+    ) -> None:
         """Add forwards of one shape.
 
         Args:
             pattern: their shape.
             durations: (forwards, events) seconds, of every event of the pattern.
+            is_usual: (forwards,) whether a forward is in the means; None: all are.
         """
         if not len(pattern.calls):
             return
@@ -78,6 +84,7 @@ class Columns:
         self._calls[rows] += (pattern.counts * len(durations)).astype(np.uint64)
         self._total[rows] += per_forward.sum(axis=1)
         self._own[rows] += own_per_forward.sum(axis=1)
+        self._sets.add(rows, per_forward, own_per_forward, is_usual)
         self._last[rows] = calls[pattern.first + pattern.counts - 1, -1]
         self._is_changed[rows] = True
         for members, places in pattern.groups:
@@ -106,6 +113,16 @@ class Columns:
             self._is_caller[parted] = True
 
     @property
+    def mean_forwards(self) -> int:
+        """How many forwards the means are over."""
+        return self._sets.forwards
+
+    @property
+    def outliers(self) -> int:
+        """How many forwards among those were left out of the means."""
+        return self._sets.outliers
+
+    @property
     def left_out(self) -> int:
         """How many nodes do not fit into a tick."""
         return max(len(self._nodes) - MOST_NODES, 0)
@@ -113,7 +130,7 @@ class Columns:
     def packed(self) -> dict[str, bytes]:
         """Return every column of ``Tick`` as the bytes of a native array."""
         self._refresh()
-        rows: Integers | slice = slice(None)
+        rows: Integers | slice = slice(len(self._nodes))
         if self.left_out:
             rows = self._sent = most_time(self._total, MOST_NODES, self._sent)
         recent = {
@@ -122,7 +139,10 @@ class Columns:
                 ("p50", "p95", "maximum", "per_forward", "own_per_forward")
             )
         }
+        mean, own_mean = self._sets.means(rows)
         return {
+            "mean_per_forward": mean.tobytes(),
+            "own_mean_per_forward": own_mean.tobytes(),
             "nodes": self._nodes[rows].tobytes(),
             "calls": self._calls[rows].tobytes(),
             "total": self._total[rows].tobytes(),
@@ -174,6 +194,7 @@ class Columns:
         self._is_caller = np.concatenate([self._is_caller, np.zeros(count, bool)])
         for rings in (self._durations, self._per_forward, self._own_per_forward):
             rings.grow(len(self._nodes))
+        self._sets.grow(len(self._nodes))
 
 
 def most_time(total: Floats, most: int, before: Integers) -> Integers:
@@ -192,6 +213,68 @@ def most_time(total: Floats, most: int, before: Integers) -> Integers:
         if total[is_left_out].max() <= LESS_THAN_LEFT_OUT * total[before].min():
             return before
     return np.sort(np.argpartition(total, -most)[-most:])
+
+
+class ForwardSets:
+    """Means over one set of forwards, the same for every row: about the last ``window``.
+
+    A forward is in the set with all its nodes or with none. So what is true of each forward, that
+    a node's own time and its children's make its time, is true of the means.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._least = max(window // BLOCKS, 1)
+        self._sums = np.zeros((2, 0, BLOCKS))
+        """(inclusive and own, rows, blocks) seconds."""
+        self._forwards = np.zeros(BLOCKS, np.intp)
+        self._outliers = np.zeros(BLOCKS, np.intp)
+        self._block = 0
+
+    @property
+    def forwards(self) -> int:
+        """How many forwards are in the set."""
+        return int(self._forwards.sum())
+
+    @property
+    def outliers(self) -> int:
+        """How many forwards were left out of it, since its oldest."""
+        return int(self._outliers.sum())
+
+    def grow(self, rows: int) -> None:
+        """Make room for this many rows at least."""
+        have = self._sums.shape[1]
+        if rows > have:
+            more = np.zeros((2, max(rows - have, have), BLOCKS))
+            self._sums = np.concatenate([self._sums, more], axis=1)
+
+    def add(
+        self, rows: Integers, whole: Floats, own: Floats, is_usual: NDArray[np.bool_] | None
+    ) -> None:
+        """Add forwards.
+
+        Args:
+            rows: (rows,) that they called, each once.
+            whole: (rows, forwards) seconds, inclusive.
+            own: (rows, forwards) seconds without what was called inside.
+            is_usual: (forwards,) which of them are in the set; None: all.
+        """
+        if self._forwards[self._block] >= self._least:
+            self._block = (self._block + 1) % BLOCKS
+            self._sums[:, :, self._block] = 0.0
+            self._forwards[self._block] = self._outliers[self._block] = 0
+        if is_usual is not None and not is_usual.all():
+            self._outliers[self._block] += np.count_nonzero(~is_usual)
+            whole, own = whole[:, is_usual], own[:, is_usual]
+        self._forwards[self._block] += whole.shape[1]
+        self._sums[0, rows, self._block] += whole.sum(axis=1)
+        self._sums[1, rows, self._block] += own.sum(axis=1)
+
+    def means(self, rows: Integers | slice) -> NDArray[np.float32]:
+        """Return (2, rows) seconds per forward, inclusive and own; no rows before a forward."""
+        if not self.forwards:
+            return np.zeros((2, 0), np.float32)
+        means: NDArray[np.float32] = self._sums[:, rows].sum(axis=2) / self.forwards
+        return means.astype(np.float32)
 
 
 Rational = NDArray[np.floating]
