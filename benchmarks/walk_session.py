@@ -115,7 +115,7 @@ PLACES = (
         "compare",
         (_key("compare"), SECOND, "\r"),
         r"\A A  ",
-        _kind("views.compare.with_explored", "CompareHere"),
+        _kind("views.compare.with_explored", "CompareWithExplored"),
     ),
     Place("log", (_key("log"),), r"\A log  ", _kind("views.log", "LogScreen")),
     Place(
@@ -144,7 +144,7 @@ ELSEWHERE = {
     "ExplorerScreen": "its keys are walked one by one",
     "ThemedApp": "ctrl+z ends each walk",
     "BaseApp": "ctrl+q and ctrl+c, and q, end the walks in turn",
-    "CompareScreen": "walked as CompareHere",
+    "CompareScreen": "walked as CompareWithExplored",
     "ScrollingScreen": "walked in the screens that are made of it",
     "SideScreen": "walked in the views",
     "RanksScreen": "needs a run of several ranks: benchmarks/ranks.py",

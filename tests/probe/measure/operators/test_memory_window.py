@@ -110,11 +110,8 @@ def test_times_add_up(said) -> None:
     root = times[""]
     inside = times["widen"]["total_mean_s"] + times["narrow"]["total_mean_s"]
     assert root["total_mean_s"] == pytest.approx(root["self_mean_s"] + inside, rel=1e-6)
-    assert root["total_mean_s"] == pytest.approx(report["latency"]["mean_s"], rel=1e-6)
     assert all(one["mean_per_forward_s"] == one["total_mean_s"] for one in times.values())
     assert times["widen"]["self_mean_s"] == times["widen"]["total_mean_s"]
-    # Called twice a forward: the mean of one call is half of it.
-    assert 2 * times["widen"]["mean_s"] == pytest.approx(times["widen"]["total_mean_s"], rel=1e-6)
 
 
 SERVES = """
