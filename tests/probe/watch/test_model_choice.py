@@ -10,7 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.probe.watch.watched_model import has_tree, sockets  # noqa: F401
+from tests.probe.watch.watched_model import (  # noqa: F401
+    assert_nothing_is_left_of,
+    has_tree,
+    sockets,
+)
 from tests.viewer import Viewer, place_of
 from tui_profiler.probe.watch.listener import Loop
 from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
@@ -153,6 +157,7 @@ def test_a_layer_that_was_called_alone_first_gives_way_to_its_model() -> None:
             assert has_tree(session)
     finally:
         server.remove(observer, "over")
+        assert_nothing_is_left_of(server)
 
 
 def is_called(name: str) -> Callable[[Session], bool]:

@@ -13,6 +13,7 @@ from torch import nn
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer
 from tui_profiler.messages import StageStarted
+from tui_profiler.probe.watch.server import Server
 from tui_profiler.probe.watch.watch import _server
 from tui_profiler.session import Session
 
@@ -45,9 +46,13 @@ def assert_nothing_is_left() -> None:
 
     That torch's own call is there would say less: it is for a moment, before a tree is made anew.
     """
-    if not _server.cache_info().currsize:
-        return
-    server, is_done = _server(), threading.Event()
+    if _server.cache_info().currsize:
+        assert_nothing_is_left_of(_server())
+
+
+def assert_nothing_is_left_of(server: Server) -> None:
+    """Do the same for one server."""
+    is_done = threading.Event()
     assert not server._watched, "a test closes what it watches"
     server._orders.append(is_done.set)
     server.wake()
