@@ -27,7 +27,14 @@ from ..settings.appearance_options import AppearanceOptions, look_options
 from ..terminal.standard_output import require_terminal
 from ..web.driver import is_served
 from ..web.launch import to_browsers
-from .options import PROGRAM, RECORDING, models_and_files, refuse_options, stock_output
+from .options import (
+    PROGRAM,
+    RECORDING,
+    models_and_files,
+    refuse_options,
+    require_known,
+    stock_output,
+)
 
 RECALL_SECONDS = 0.05
 """What a first frame waits for the tree of last time: a large one comes after it."""
@@ -72,6 +79,7 @@ def explore_verb(
     require_terminal()
     if not model:
         return _choose(chosen, wish=wish, remembers=remembers)
+    require_known(model)
     spec = chosen.spec(model, started_at=started_at)
     return _run(spec, wish=wish, remembers=remembers)
 

@@ -98,6 +98,11 @@ class _Verbs(click.Group):
         if not args and is_terminal():
             args = ["explore"]
         if args and args[0] not in (*self.commands, "--help", "--version"):
+            if len(args) > 1 and not args[1].startswith("-"):
+                from .options import require_known  # noqa: PLC0415 # a verb that was mistyped
+
+                with ctx:
+                    require_known(args[0])
             args = ["explore", *args]
         ctx.meta[TYPED] = tuple(args)
         return super().parse_args(ctx, args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -11,10 +12,15 @@ from typing import Literal, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
+from tui_profiler.formatting.text import safe
 from tui_profiler.recording.kind import is_recording
+from tui_profiler.system.torchvision_names import torchvision_names
 
 from ..options.model import STOCK_OUTPUT, Chosen, file_option
 
+_BARE_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_LIKE_A_VERB = 0.75
+"""As difflib measures it; ``reprot`` and ``report`` have 0.83."""
 _DEMO_MODELS = Path(__file__).resolve().parents[2] / "demo_models"
 
 ReportLayout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
@@ -85,6 +91,32 @@ def models_and_files(
     found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
     # First: in bash, click's script forgets there what came before.
     return [CompletionItem(incomplete, type="file"), *found]
+
+
+def require_known(name: str) -> None:
+    """Refuse the name of an architecture that torchvision does not have, without importing it.
+
+    Raises:
+        UsageError: there is no such model; the error names models and verbs like it.
+    """
+    if not _BARE_NAME.fullmatch(name) or os.path.lexists(name):
+        return  # A file, another source, or the user's own code.
+    names = torchvision_names()
+    if names is None or name.casefold() in names:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415 # most names are right
+
+    root = click.get_current_context().find_root()
+    verbs = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
+    verb = get_close_matches(name, verbs, n=1, cutoff=_LIKE_A_VERB)
+    demos = [f"demo:{path.stem}" for path in _DEMO_MODELS.glob("[!_]*.py")]
+    near = get_close_matches(name.casefold(), [*sorted(names), *demos], n=3, cutoff=0.6)
+    near += [demo for demo in demos if demo == f"demo:{name.casefold()}" and demo not in near]
+    likely = [f"the verb {verb[0]}"] if verb else near
+    meant = f" Did you mean {' or '.join(likely)}?" if likely else ""
+    raise click.UsageError(
+        f'No model is named "{safe(name)}".{meant} tui-profiler models lists all.'
+    )
 
 
 def refuse_options(chosen: Chosen, why: str) -> None:

@@ -33,6 +33,7 @@ from .options import (
     output_option,
     refuse_options,
     remote_python,
+    require_known,
     require_remote,
 )
 
@@ -152,6 +153,8 @@ def report_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         refuse_options(chosen, RECORDING)
     if options.attach:
         refuse_options(chosen, PROGRAM)
+    if len(options.names) == 1:
+        require_known(options.names[0])
     if options.parameters:
         _require_parameters(options)
     return _report(options, chosen, started_at=started_at)

@@ -200,7 +200,7 @@ def require_terminal(instead: str = 'try "tui-profiler report MODEL"') -> None:
     for name, stream in (("input", sys.stdin), ("output", sys.stdout), ("error", sys.stderr)):
         if stream is None or not stream.isatty():
             raise click.UsageError(
-                f"The explorer needs a terminal and standard {name} is none: "
+                f"The explorer needs a terminal, and standard {name} is not one: "
                 f"{instead}, which needs none."
             )
     if os.environ.get("TERM", "") in ("", "dumb", "unknown"):

@@ -1,0 +1,54 @@
+"""Names read from torchvision's source, against torchvision's own list."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from torchvision.models import list_models
+
+from tui_profiler.system.torchvision_names import torchvision_names
+
+FILE = "torchvision_names"
+
+
+def import_only_from(folder: Path, monkeypatch) -> None:
+    others = {name: module for name, module in sys.modules.items() if name != "torchvision"}
+    monkeypatch.setattr(sys, "path", [str(folder)])
+    monkeypatch.setattr(sys, "modules", others)
+
+
+def test_the_names_are_torchvisions_own(tmp_path: Path) -> None:
+    assert torchvision_names(tmp_path) == frozenset(list_models())
+
+
+def test_they_are_cached_for_the_release_that_they_are_of(tmp_path: Path) -> None:
+    names = torchvision_names(tmp_path)
+    assert names is not None
+    cached = tmp_path / FILE
+    first, *kept = cached.read_text().splitlines()
+    assert sorted(kept) == sorted(names)
+    cached.write_text(f"{first}\nof_the_cache")
+    assert torchvision_names(tmp_path) == {"of_the_cache"}
+    cached.write_text("of another release\nof_the_cache")
+    assert torchvision_names(tmp_path) == names
+
+
+def test_a_cache_that_is_no_text_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"\xff\x00")
+    assert "resnet50" in (torchvision_names(tmp_path) or ())
+
+
+def test_without_torchvision_nothing_is_known(tmp_path: Path, monkeypatch) -> None:
+    import_only_from(tmp_path, monkeypatch)
+    assert torchvision_names(tmp_path) is None
+
+
+def test_a_release_that_is_written_otherwise_is_not_guessed_at(tmp_path, monkeypatch) -> None:
+    models = tmp_path / "torchvision" / "models"
+    models.mkdir(parents=True)
+    (tmp_path / "torchvision" / "__init__.py").touch()
+    (tmp_path / "torchvision" / "version.py").touch()
+    (models / "one.py").write_text("@register_model()\ndef one(): ...\n")
+    import_only_from(tmp_path, monkeypatch)
+    assert torchvision_names(tmp_path / "cache") is None
