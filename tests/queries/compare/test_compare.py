@@ -308,6 +308,15 @@ def test_noise_between_blocks_is_the_standard_error_that_numpy_gives() -> None:
     assert own == pytest.approx(float(np.mean(means[1:])) / 4)
 
 
+def test_a_stretch_that_stalled_decides_no_comparison() -> None:
+    means = [0.01] * 7 + [1.0] + [0.01] * 5
+    stalled = WholeRun(history(means, own=0.25))
+
+    assert stalled.seconds(0) == pytest.approx(0.01)
+    assert stalled.own_seconds(0) == pytest.approx(0.0025)
+    assert stalled.statistic == "mean of 11 stretches"
+
+
 def test_noise_between_calls_is_the_error_of_the_median_by_simulation() -> None:
     dice = np.random.default_rng(2)
     sigma, calls = 0.001, 100

@@ -34,9 +34,10 @@ def test_hostile_names_are_harmless(capsys) -> None:
     assert "\x1b" not in said(capsys, "report", "résnet\x1b[2J")[1]
 
 
-@pytest.mark.parametrize(
-    "name", ["net.py:build", "package.module:Class", "hf:dir", "timm:x", "a.pt"]
-)
+NOT_REFUSED = ("net.py:build", "package.module:Class", "hf:dir", "timm:x", "a.pt", "ResNet50")
+
+
+@pytest.mark.parametrize("name", NOT_REFUSED)
 def test_names_that_there_are_and_other_sources_pass(name: str) -> None:
     from screens.cli.options import require_known
 
