@@ -17,7 +17,7 @@ from tests.end_to_end.conftest import Start
 from tests.end_to_end.terminal import COMMAND
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
+    (Path(__file__).resolve().parents[3] / "docs" / "report.schema.json").read_text()
 )
 
 

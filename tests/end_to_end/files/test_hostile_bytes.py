@@ -11,7 +11,7 @@ from benchmarks.walk_program import Walk
 from benchmarks.walk_session import AT_ONCE, typed
 from screens.actions.table import EXPLORER
 from tests.end_to_end.conftest import Start
-from tests.end_to_end.raw_bytes import not_ours
+from tests.end_to_end.files.raw_bytes import not_ours
 from tests.end_to_end.terminal import COMMAND
 from tests.hostile import MARK, SESSIONS, TEXTS
 from tests.recording.files import write
