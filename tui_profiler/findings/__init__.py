@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tui_profiler.findings.energy_gain import with_energy
+from tui_profiler.figures.units import energy
 from tui_profiler.findings.evidence.finding import Check, Evidence, Finding, Gain, HoldsIn, Kind
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
 from tui_profiler.findings.execution.compile import compile_model
@@ -30,7 +30,8 @@ from tui_profiler.findings.model.upcast import upcast
 from tui_profiler.findings.verdict import Advice, advice
 from tui_profiler.messages import Unknown
 from tui_profiler.messages.trials import TrialKind
-from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.cost.energy import forward_energy
+from tui_profiler.queries.time.forward_kinds import is_mixed, times_fit_costs
 from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session
 
@@ -62,6 +63,8 @@ CHECKS: dict[Kind, Check] = {
     )
 }
 """Every kind of advice and the question that finds it."""
+_OTHER_POWER = ("threads", "input-idle")
+"""More cores draw more power, and an idle machine less: time says nothing of their energy."""
 
 
 def findings(session: Session) -> tuple[Finding, ...]:
@@ -73,7 +76,7 @@ def findings(session: Session) -> tuple[Finding, ...]:
     if not times_fit_costs(session):  # What is found then is on paper.
         asked = replace(session, timings=None, operators=None, windows=None, device=None)
     found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
-    return tuple(sorted(with_energy(session, found), key=_rank))
+    return tuple(sorted(_with_energy(session, found), key=_rank))
 
 
 def withheld(session: Session) -> tuple[Kind, ...]:
@@ -102,6 +105,27 @@ def _rank(finding: Finding) -> tuple[int, float]:
     if isinstance(gain.share, Unknown):
         return 3, 0.0
     return (2 if gain.of == "memory" else 1 if gain.is_bound else 0), -gain.share
+
+
+def _with_energy(session: Session, found: list[Finding]) -> list[Finding]:
+    """Return the findings; those that save time with what it is of a forward's measured energy."""
+    measured = forward_energy(session)
+    if isinstance(measured, Unknown) or is_mixed(session):
+        return found
+    formula = (
+        f"that share of {energy(measured.joules)} per forward, if {measured.name} draws"
+        f" {measured.watts:.0f} W as now"
+    )
+    return [_with_energy_gain(finding, formula) for finding in found]
+
+
+def _with_energy_gain(finding: Finding, formula: str) -> Finding:
+    time = finding.gain
+    is_known = time.of == "time" and not isinstance(time.share, Unknown)
+    if not is_known or finding.kind in _OTHER_POWER:
+        return finding
+    gain = Gain("energy", time.share, formula, "estimated", time.is_bound)
+    return replace(finding, gains=(*finding.gains, gain))
 
 
 __all__ = [
