@@ -11,9 +11,7 @@ from textual.screen import ModalScreen
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import safe
-from tui_profiler.queries.tree import column_choice
-from tui_profiler.queries.tree.column_choice import ColumnChoice
-from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName
+from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnChoice, ColumnName
 
 from ..common.narrow import NARROW_COLUMNS
 from ..widgets.lines import EMPTY, Line, LinesWidget, exact, with_role
@@ -61,7 +59,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._drawn = drawn
         self._changed = changed
         self._glyphs = glyphs
-        self._choice = column_choice.begun(chosen or drawn())
+        self._choice = ColumnChoice.of(chosen or drawn())
 
     def compose(self) -> ComposeResult:
         """One list."""
@@ -77,21 +75,21 @@ class ColumnsScreen(ModalScreen[None]):
 
     def action_step(self, by: int) -> None:
         """Move the cursor."""
-        self._choice = column_choice.stepped(self._choice, by)
+        self._choice = self._choice.moved(by)
         self._draw()
 
     def action_carry(self, by: int) -> None:
         """Carry a column to the left or to the right."""
-        self._choose(column_choice.carried(self._choice, by))
+        self._choose(self._choice.carried(by))
 
     def action_show(self) -> None:
         """Show or hide a column."""
-        self._choose(column_choice.toggled(self._choice))
+        self._choose(self._choice.toggled())
 
     def action_usual(self) -> None:
         """Leave the choice to us again."""
         self._changed(())
-        self._choice = column_choice.begun(self._drawn())
+        self._choice = ColumnChoice.of(self._drawn())
         self._draw()
 
     def action_keep(self) -> None:
@@ -103,7 +101,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._changed(self._before)
         self.dismiss()
 
-    def _choose(self, choice: column_choice.ColumnChoice) -> None:
+    def _choose(self, choice: ColumnChoice) -> None:
         is_other = choice.columns != self._choice.columns
         self._choice = choice
         if is_other:

@@ -9,8 +9,13 @@ from tests.queries.sessions import resnet
 from tests.small_model import CONV
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.tree.cells import Figures
-from tui_profiler.queries.tree.column_choice import begun, carried, stepped, toggled
-from tui_profiler.queries.tree.columns import COLUMN_NAMES, COLUMN_WORDS, ColumnName, figure
+from tui_profiler.queries.tree.columns import (
+    COLUMN_NAMES,
+    COLUMN_WORDS,
+    ColumnChoice,
+    ColumnName,
+    figure,
+)
 from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, sort_keys
 
 
@@ -88,30 +93,30 @@ def test_the_sort_goes_through_the_columns_that_are_shown() -> None:
 
 
 def test_a_column_is_shown_hidden_and_carried() -> None:
-    choice = begun(("macs", "bar"))
+    choice = ColumnChoice.of(("macs", "bar"))
     assert choice.order[:3] == ("macs", "bar", "params")
-    choice = toggled(stepped(choice, 2))
+    choice = choice.moved(2).toggled()
     assert choice.columns == ("macs", "bar", "params")
-    choice = carried(choice, -2)
+    choice = choice.carried(-2)
     assert (choice.columns, choice.cursor) == (("params", "macs", "bar"), 0)
-    assert carried(choice, -1).columns == choice.columns
-    choice = toggled(choice)
+    assert choice.carried(-1).columns == choice.columns
+    choice = choice.toggled()
     assert choice.columns == ("macs", "bar")
 
 
 def test_one_column_always_stays() -> None:
-    choice = begun(("macs",))
-    assert toggled(choice).columns == ("macs",)
+    choice = ColumnChoice.of(("macs",))
+    assert choice.toggled().columns == ("macs",)
 
 
 def test_the_cursor_stays_among_the_columns() -> None:
-    choice = begun(("macs",))
-    assert stepped(choice, -5).cursor == 0
-    assert stepped(choice, 99).cursor == len(COLUMN_NAMES) - 1
+    choice = ColumnChoice.of(("macs",))
+    assert choice.moved(-5).cursor == 0
+    assert choice.moved(99).cursor == len(COLUMN_NAMES) - 1
 
 
 def test_every_column_is_there_once() -> None:
-    order = begun(("energy", "params")).order
+    order = ColumnChoice.of(("energy", "params")).order
     assert sorted(order) == sorted(COLUMN_NAMES)
 
 

@@ -17,8 +17,7 @@ from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
 from tui_profiler.queries.tree.cells import Figures
-from tui_profiler.queries.tree.column_choice import begun, stepped
-from tui_profiler.queries.tree.columns import COLUMN_NAMES, ColumnName
+from tui_profiler.queries.tree.columns import COLUMN_NAMES, ColumnChoice, ColumnName
 from tui_profiler.session import Session
 
 
@@ -100,9 +99,9 @@ def test_parameters_alone_have_only_the_columns_that_make_sense() -> None:
 @pytest.mark.parametrize("rows_there", [6, 10, 20, 40])
 @pytest.mark.parametrize("cells", [20, 60])
 def test_the_list_fits_and_shows_the_cursor(cells: int, rows_there: int, glyphs: Glyphs) -> None:
-    choice = begun(("macs", "bar"))
+    choice = ColumnChoice.of(("macs", "bar"))
     for step in range(len(COLUMN_NAMES)):
-        here = stepped(choice, step)
+        here = choice.moved(step)
         lines = column_lines(here, ("macs",), cells, rows_there, glyphs)
         assert len(lines) == rows_there
         assert {line_width(line) for line in lines} == {cells}
@@ -112,7 +111,7 @@ def test_the_list_fits_and_shows_the_cursor(cells: int, rows_there: int, glyphs:
 
 
 def test_the_list_says_which_columns_have_no_room() -> None:
-    choice = begun(("macs", "bar"))
+    choice = ColumnChoice.of(("macs", "bar"))
     shown = [text(line) for line in column_lines(choice, ("macs",), 60, rows_wanted(choice))]
     assert any("bar" in line and "no room for it here" in line for line in shown)
     assert any("MAC" in line and "multiply-accumulates" in line for line in shown)

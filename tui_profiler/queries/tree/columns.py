@@ -1,8 +1,14 @@
-"""The columns that a tree can have: what each is called, says, and gives for a node."""
+"""The columns that a tree can have: what each is called, says, and gives for a node.
+
+Which are shown, and in which order, is a value that keys change (``ColumnChoice``).
+"""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost import bound
@@ -127,3 +133,39 @@ def _time(session: Session, node: int, column: ColumnName) -> float | None:
     if timing is None:
         return None
     return timing.mean if column == "mean" else timing.p95
+
+
+class ColumnChoice(Struct, frozen=True):
+    """All columns in the user's order, and which of them are shown."""
+
+    order: tuple[ColumnName, ...]
+    shown: frozenset[ColumnName]
+    cursor: int = 0
+    """Place in ``order``."""
+
+    @classmethod
+    def of(cls, shown: tuple[ColumnName, ...]) -> ColumnChoice:
+        """Return the columns that are shown, then the others in their usual order."""
+        rest = tuple(name for name in COLUMN_NAMES if name not in shown)
+        return cls((*shown, *rest), frozenset(shown))
+
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """Those that are shown, from left to right."""
+        return tuple(name for name in self.order if name in self.shown)
+
+    def moved(self, by: int) -> ColumnChoice:
+        """Return the choice with its cursor so many places further, within the list."""
+        return replace(self, cursor=max(0, min(self.cursor + by, len(self.order) - 1)))
+
+    def toggled(self) -> ColumnChoice:
+        """Return the choice with its column shown or hidden; the last one shown stays."""
+        shown = self.shown ^ {self.order[self.cursor]}
+        return replace(self, shown=shown) if shown else self
+
+    def carried(self, by: int) -> ColumnChoice:
+        """Return the choice with its column, and the cursor, so many places further."""
+        to = max(0, min(self.cursor + by, len(self.order) - 1))
+        order = list(self.order)
+        order.insert(to, order.pop(self.cursor))
+        return replace(self, order=tuple(order), cursor=to)
