@@ -262,7 +262,7 @@ def _likeness(program: ExportedProgram) -> nn.Module:
 
 def _with_signature(names: Sequence[str]) -> Callable[..., object]:
     def forward(*_args: object, **_kwargs: object) -> object:
-        raise NotImplementedError("only its signature is asked for")
+        raise RuntimeError("only its signature is asked for")
 
     forward.__signature__ = Signature(  # type: ignore[attr-defined] # inspect reads it
         [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]

@@ -207,7 +207,7 @@ def likeness_of(model: nn.Module) -> nn.Module:
 
 def _with_signature(model: nn.Module) -> Callable[..., object]:
     def forward(*_args: object, **_kwargs: object) -> object:
-        raise NotImplementedError("only its signature is asked for")
+        raise RuntimeError("only its signature is asked for")
 
     forward.__signature__ = Signature(  # type: ignore[attr-defined] # inspect reads it
         [

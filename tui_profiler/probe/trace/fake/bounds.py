@@ -26,6 +26,10 @@ class EndlessLoopError(RuntimeError):
     """The model asked for so many values that its loop would not end on constants."""
 
 
+class NoBoundError(RuntimeError):
+    """An operator whose output depends on values has no rule here."""
+
+
 class Bounds:
     """Answers in place of data-dependent operators, and which ones were answered."""
 
@@ -43,7 +47,7 @@ class Bounds:
 
         Raises:
             EndlessLoopError: too many numbers were asked for.
-            NotImplementedError: there is no rule for the operator.
+            NoBoundError: there is no rule for the operator.
         """
         name = call.signature.name
         self.names[name] = None
@@ -51,7 +55,7 @@ class Bounds:
             return self._number(call.first())
         rule = _RULES.get(name)
         if rule is None or not isinstance(operator, OpOverload):
-            raise NotImplementedError(f"the output of {name} depends on values")
+            raise NoBoundError(f"the output of {name} depends on values")
         return rule(operator, call)
 
     def _number(self, tensor: torch.Tensor) -> bool | int | float:
