@@ -46,6 +46,7 @@ COLOURS = {
     "overhead": "bound-overhead",
     "unexplained": "bound-unexplained",
     "idle": "bound-idle",
+    "waiting": "bound-idle",
 }
 """Role of a text to variable of the theme."""
 BACKGROUNDS = {"cursor": "row-cursor", "blurred": "row-cursor-blurred", "panel": "panel"}

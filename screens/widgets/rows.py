@@ -109,6 +109,7 @@ def mark_of(kind: BoundKind, glyphs: Glyphs) -> str:
         "memory": glyphs.memory,
         "overhead": glyphs.overhead,
         "unexplained": glyphs.unexplained,
+        "waiting": glyphs.waiting,
     }[kind]
 
 

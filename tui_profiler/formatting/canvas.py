@@ -40,6 +40,7 @@ class Glyphs(Struct, frozen=True):
     memory: str = "■"
     overhead: str = "○"
     unexplained: str = "◇"
+    waiting: str = "≡"
     times: str = "×"
     at_most: str = "≤"
     about: str = "~"
@@ -54,7 +55,7 @@ class Glyphs(Struct, frozen=True):
     dots: Literal["braille", "blocks", "ascii"] = "braille"
     """What lines of a plot are drawn with; some fonts have bad braille."""
     small: str = "▴▪◦⋄"
-    """Of a plot: small points of each bound in the order of ``KINDS``; large ones are signs."""
+    """Of a plot: small points of each of ``bound.OF_WORK``; large ones are signs."""
     points: str = "·●◉"
     """Of a plot: small and large ones that no bound was found for, and the selected one."""
     axes: str = "└┤┬↑"
@@ -91,6 +92,7 @@ ASCII = Glyphs(
     memory="M",
     overhead="O",
     unexplained="U",
+    waiting="W",
     times="x",
     at_most="<",
     into="->",

@@ -41,6 +41,7 @@ from tui_profiler.messages.live import (
     Sandbox,
     StageDone,
     StageStarted,
+    ThreadTime,
     Tick,
     TorchChildren,
 )
@@ -265,6 +266,7 @@ __all__ = [
     "StopTrial",
     "Tensor",
     "TensorStatistics",
+    "ThreadTime",
     "Tick",
     "TorchChildren",
     "TraceAgain",

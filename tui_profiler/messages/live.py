@@ -219,6 +219,24 @@ class Heartbeat(OnWire, frozen=True):
     """How long the forward that is running now has taken; 0 between forwards."""
 
 
+class ThreadTime(Part, frozen=True):
+    """What the thread that runs forwards used in one: means over a set of forwards."""
+
+    seconds: float
+    """Of the forward, wall time."""
+    on_core: Figure
+    """Seconds of it on a core: the thread's CPU clock."""
+    waiting: Figure
+    """Seconds of it runnable and on no core: ``schedstat``."""
+    minor_faults: Figure
+    """Page faults that no disk was read for."""
+    major_faults: Figure
+    voluntary_switches: Figure
+    """Times that it gave the core away, because it waited for something else."""
+    involuntary_switches: Figure
+    """Times that another was given its core."""
+
+
 class Tick(OnWire, frozen=True):
     """Running totals of everything measured so far; at most one a tick.
 
@@ -290,6 +308,8 @@ class Tick(OnWire, frozen=True):
     """Forwards in that set: about the last ``window``."""
     outliers: int = 0
     """Whole forwards among those that were left out of the set, because they took far longer."""
+    thread: ThreadTime | None = None
+    """Over the same set; None where there is none, as in recordings of older versions."""
 
 
 OPERATOR_WINDOWS = 32

@@ -14,6 +14,7 @@ _WANTS: dict[bound.BoundKind, str] = {
     "memory": "of the roofs, {level} helps most",
     "overhead": "a larger batch or a compiled model helps most",
     "unexplained": "cause unknown",
+    "waiting": "fewer programs beside it, or fewer threads, help most",
 }
 _WANTS_ON_PAPER: dict[bound.BoundKind, str] = {
     **_WANTS,

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tui_profiler.messages import MemorySteps, OperatorTimes, Tick
+from tui_profiler.messages import MemorySteps, OperatorTimes, Tick, known
+
+LEAST_WAITING = 0.05
+"""Share of a forward: what its thread waits for a core below it is no reason to think otherwise."""
 
 
 class Timing(Struct, frozen=True):
@@ -67,11 +70,21 @@ class Timings:
             self.whole = memoryview(tick.mean_per_forward).cast("f")
             self.own = memoryview(tick.own_mean_per_forward).cast("f")
 
+        waiting = known(tick.thread.waiting) if tick.thread is not None else None
+        share = waiting / tick.thread.seconds if tick.thread is not None and waiting else 0.0
+        self.waiting = min(share, 1.0) if share >= LEAST_WAITING else 0.0
+        """Share of a forward that its thread waited for a core; 0 below ``LEAST_WAITING``, and
+        where it is not known."""
+
     def __contains__(self, node: int) -> bool:
         return node in self._position
 
     def __len__(self) -> int:
         return len(self._position)
+
+    def on_core(self, seconds: float) -> float:
+        """Return what is left of a time without waiting for a core, shared out evenly."""
+        return seconds * (1.0 - self.waiting)
 
     def per_forward(self, node: int) -> float | None:
         """Return the seconds a forward spends in a node, None where it has no times.

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tui_profiler.figures.units import column_time, duration, intensity, rate, share, thousands
 from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import NO_FORWARD, Ceilings
-from tui_profiler.queries.cost.bound import KINDS
+from tui_profiler.queries.cost.bound import OF_WORK
 from tui_profiler.queries.cost.ceilings import roofs_of
 from tui_profiler.queries.cost.roofline_node import NodeRoofline, node_roofline
 from tui_profiler.queries.cost.roofline_view import RooflineView
@@ -195,7 +195,7 @@ def _title(look: Look, view: RooflineView, *, with_unit: bool) -> Line:
 def _legend(look: Look, *, initials: bool = False) -> Line:
     """Return the small and the large point of each bound with its name, or the initial of it."""
     spans: list[tuple[str, str]] = []
-    for small, kind in zip(look.glyphs.small, KINDS, strict=True):
+    for small, kind in zip(look.glyphs.small, OF_WORK, strict=True):
         name = kind[0].upper() if initials else kind
         spans += [(f"  {small}{mark_of(kind, look.glyphs)}", kind), (f" {name}", "muted")]
     return tuple(spans)

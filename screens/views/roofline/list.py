@@ -79,7 +79,7 @@ def _row(look: Look, view: RooflineView, place: int) -> Line:
         tail: Line = ((" ", "ink"), *percent, (" ", "ink"))
     else:
         spent_text = column_time(spent, view.unit).rjust(_TIME + 1)
-        sign = _sign(found.kind(place, spent), look, is_faint=is_faint)
+        sign = _sign(found.kind(place, spent * now.on_core), look, is_faint=is_faint)
         tail = ((spent_text, _weight(share)), ("  ", "ink"), *percent, *sign, (" ", "ink"))
     text = fitted(name_of(tree, found.nodes[place]), name, look.glyphs.ellipsis)
     blank = " " * (name - width(text))

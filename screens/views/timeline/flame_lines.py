@@ -12,7 +12,7 @@ from tui_profiler.figures.units import duration, share_cell, thousands
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width
-from tui_profiler.queries.cost.bound import KINDS, LETTERS, bound
+from tui_profiler.queries.cost.bound import LETTERS, OF_WORK, bound
 from tui_profiler.queries.forward.flame import Flame, module_of, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, place
 from tui_profiler.queries.time.node_seconds import node_seconds, share
@@ -76,8 +76,9 @@ def legend(look: Look, drawn: Drawn) -> Line:
         costs = "MACs" if tree is None or tree.has_forward else "parameters"
         said = f"grey is on paper: widths are shares of the {costs}, in the order of the tree"
         return row(((said, "muted"),), EMPTY, look)
+    waits = look.session.timings is not None and look.session.timings.waiting > 0
     spans: list[Span] = [("bound by ", "muted")]
-    for kind in KINDS:
+    for kind in OF_WORK if not waits else (*OF_WORK, "waiting"):
         spans += [(f" {look.glyphs.full}{look.glyphs.half} ", kind), (kind, "muted")]
     means = "  blank: medians do not add up" if drawn.flame.is_uneven else ": outside its modules"
     spans += [(f"  {_gap(look.glyphs) * 2} ", "faint"), (f"self{means}", "muted")]

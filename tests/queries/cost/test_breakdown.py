@@ -133,6 +133,7 @@ def test_on_paper_operators_are_compute_or_memory_bound() -> None:
         "memory": BoundShare(3, 1.0, None),
         "overhead": BoundShare(None, None, None),
         "unexplained": BoundShare(None, None, None),
+        "waiting": BoundShare(None, None, None),
     }
 
 

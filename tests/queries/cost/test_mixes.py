@@ -20,6 +20,7 @@ from tests.queries.sessions import (
 from tui_profiler.messages import Ceiling, Ceilings, Cost, Node, Unknown
 from tui_profiler.queries.cost.bound import (
     KINDS,
+    NOT_DECIDED,
     ClassSeconds,
     bound,
     certain_cost,
@@ -71,7 +72,7 @@ def judged(cost: Cost, seconds: float, machine: Ceilings) -> int:
             and not isinstance(bytes_roof, float)
         )
     ):
-        return 4
+        return NOT_DECIDED
     largest = max(floors)
     return floors.index(largest) if largest > 0 and largest >= 0.1 * seconds else 3
 
@@ -81,7 +82,7 @@ def walked(session: Session, node: int) -> tuple[float, ...]:
     assert session.tree is not None
     assert session.timings is not None
     assert session.ceilings is not None
-    tree, seconds = session.tree, [0.0] * 5
+    tree, seconds = session.tree, [0.0] * (NOT_DECIDED + 1)
     for index in range(node, tree.ends[node]):
         own = session.timings.own_per_forward(index)
         if tree.nodes[index].kind == "module" and own:
@@ -168,8 +169,8 @@ def test_the_class_is_the_largest_part_of_the_mix_and_of_the_bar(seed: int) -> N
         parts = walked(session, node)
         assert found.of(node) == pytest.approx(parts, rel=1e-9, abs=1e-12)
         limit, cells = bound(session, node), figures.cells(node, 40)
-        most, second, *_ = sorted(parts[:4], reverse=True)
-        if not most or most < second + parts[4]:
+        most, second, *_ = sorted(parts[:NOT_DECIDED], reverse=True)
+        if not most or most < second + parts[NOT_DECIDED]:
             assert limit is None or not limit.measured
             assert cells.bar.mix == ()
             continue

@@ -134,7 +134,7 @@ def test_the_bound_of_a_row_is_that_of_its_sums_and_its_bar_shows_each() -> None
     assert figures.cells(1, 10).bound == "compute"
     assert figures.cells(1, 10, laid.steps(1)).bound == "memory"
     # 9 ms of 9.5 fill ten cells, the last one half: one of compute, nine of memory.
-    assert figures.cells(1, 10, laid.steps(1)).bar.mix == (1, 9, 0, 0, 0)
+    assert figures.cells(1, 10, laid.steps(1)).bar.mix == (1, 9, 0, 0, 0, 0)
 
 
 def test_a_sum_with_an_unknown_part_is_unknown() -> None:

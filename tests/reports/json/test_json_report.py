@@ -313,7 +313,13 @@ def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
     bottlenecks = found["bottlenecks"]
     assert isinstance(bottlenecks, dict)
     shares = {kind: one["time_share"] for kind, one in bottlenecks.items()}
-    assert shares == {"compute": 0.0, "memory": 0.0, "overhead": 0.0, "unexplained": 1.0}
+    assert shares == {
+        "compute": 0.0,
+        "memory": 0.0,
+        "overhead": 0.0,
+        "unexplained": 1.0,
+        "waiting": 0.0,
+    }
     assert {layer["bottleneck"] for layer in layers(session) if layer["kind"] == "module"} == {
         "unexplained"
     }

@@ -1,4 +1,4 @@
-"""What limits a node: compute, memory, overhead or nothing known; the one place that decides.
+"""What limits a node: compute, memory, overhead, a core or nothing known; decided here alone.
 
 The work of a module's own operators (of an operator, its own) has three least times:
 
@@ -17,7 +17,10 @@ The work of a module's own operators (of an operator, its own) has three least t
 4. A container's time is that of its own operators and of all modules inside, each in its class: its
    *mix*. The class of a container is the largest part of its mix, if what is not decided cannot
    make another part the largest; else it is estimated on paper.
-5. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
+5. Time in which the thread that runs forwards waited for a core is no work of the node's: it is
+   taken off before a time is held against a roof, evenly of all nodes, because it is known of whole
+   forwards alone. Where it is a quarter of the time, the class is *waiting*, whatever the rest is.
+6. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
    has a formula.
 
@@ -51,15 +54,19 @@ from tui_profiler.queries.time.node_seconds import node_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, members, summed
 from tui_profiler.session import Session, Timings, Tree
 
-BoundKind: TypeAlias = Literal["compute", "memory", "overhead", "unexplained"]
-KINDS: tuple[BoundKind, ...] = ("compute", "memory", "overhead", "unexplained")
+BoundKind: TypeAlias = Literal["compute", "memory", "overhead", "unexplained", "waiting"]
+KINDS: tuple[BoundKind, ...] = ("compute", "memory", "overhead", "unexplained", "waiting")
+OF_WORK: tuple[BoundKind, ...] = KINDS[:4]
+"""Those that the work of a node decides; waiting for a core is decided by other programs."""
 LETTERS: dict[BoundKind, str] = {
     "compute": "C",
     "memory": "M",
     "overhead": "O",
     "unexplained": "U",
+    "waiting": "W",
 }
 UNEXPLAINED = KINDS.index("unexplained")
+WAITING = KINDS.index("waiting")
 
 NOT_DECIDED = len(KINDS)
 """In place of a position in ``KINDS``: the roofs do not decide it."""
@@ -72,6 +79,9 @@ UNEXPLAINED_BELOW = 0.1
 """Share of the time that the largest floor must explain. Roofs are those of large, contiguous work:
 kernels of small layers reach 10 to 50 % of them, and stay with their class. Below a tenth a guess
 at the cause would be about a tenth of the time; what is left may have any other."""
+WAITING_FROM = 0.25
+"""Share of the time: the thread had to wait for a core as long as it takes to say that first. Below
+it no other class can be wrong by more than a third of its time."""
 FROM_CACHES_ABOVE = 1.05
 """Share of the roof of memory, or of a cache; above it by more than a roof may be too low without
 being raised (``LEAST_RAISED`` of ``probe/measure/ceilings/ceilings.py``), a nearer level has the
@@ -291,6 +301,8 @@ def _largest(parts: tuple[float, ...]) -> BoundKind | None:
     most = max(seconds, default=0.0)
     if not most:
         return None
+    if seconds[WAITING] >= WAITING_FROM * sum(parts):
+        return "waiting"
     first = seconds.index(most)
     other = max(part for index, part in enumerate(seconds) if index != first)
     return KINDS[first] if most >= other + not_decided else None
@@ -343,7 +355,9 @@ def _none_counted(cost: Cost) -> str:
 
 
 def phrase(kind: BoundKind) -> str:
-    """Return a class in a sentence: ``memory-bound``, ``unexplained``."""
+    """Return a class in a sentence: ``memory-bound``, ``unexplained``, ``waiting for a core``."""
+    if kind == "waiting":
+        return "waiting for a core"
     return kind if kind == "unexplained" else f"{kind}-bound"
 
 
@@ -367,7 +381,9 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
             held = floors(tree, session.ceilings)
             dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
             explains = explained(tree.costs[each], held.roofs, dtype, moved)
-            seconds[_code(explains, spent)] += spent
+            judged = spent if session.timings is None else session.timings.on_core(spent)
+            seconds[_code(explains, judged)] += judged
+            seconds[WAITING] += spent - judged
     return tuple(seconds)
 
 
@@ -422,7 +438,7 @@ def memory_level(session: Session) -> str:
         return MEMORY
     found, roofs = limits(tree, ceilings), usable_roofs(ceilings)
     for node, code in enumerate(found.codes):
-        own = timings.own_per_forward(node) or 0.0
+        own = timings.on_core(timings.own_per_forward(node) or 0.0)
         if KINDS[code : code + 1] != ("memory",) or not 0 < own <= found.seconds[node]:
             continue
         levels: dict[str, float] = {}
@@ -523,14 +539,16 @@ def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None,
     """Return the mixes of a tick."""
     own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
     nodes = memoryview(timings.tick.nodes).cast("I")
-    seconds = timings.own
+    seconds, on_core = timings.own, timings.on_core(1.0)
     codes, limit, count = limits.codes, limits.seconds, len(tree)
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)
         for node, spent in zip(nodes[part], seconds[part], strict=True):
             if node < count:
-                code = codes[node] if spent <= limit[node] else UNEXPLAINED
-                own[code][node + 1] = spent
+                judged = spent * on_core
+                code = codes[node] if judged <= limit[node] else UNEXPLAINED
+                own[code][node + 1] = judged
+                own[WAITING][node + 1] += spent - judged
         yield
     sums: tuple[array[float], ...] = ()
     for column in own:
@@ -744,7 +762,9 @@ def _with_figures(
     }
     flops_roof = _compute_rate(cost, held.roofs.compute, dtype)
     ridge = flops_roof * memory / moved if flops_roof and memory and moved else None
-    if is_container:
+    if kind == "waiting":
+        reason = _waiting_reason(session, mix)
+    elif is_container:
         reason = f"{share_text(mix[KINDS.index(kind)])} of its time is {phrase(kind)}"
         if not_decided:
             reason += f", {share_text(not_decided)} is estimated on paper"
@@ -773,6 +793,15 @@ def _with_figures(
         is_container=is_container,
         reason=reason,
     )
+
+
+def _waiting_reason(session: Session, mix: tuple[float, ...]) -> str:
+    """Say how long a forward waits for a core, and what most of the rest is."""
+    first = f"a forward waits for a core {share_text(mix[WAITING])} of its time"
+    part, kind = max(zip(mix, OF_WORK, strict=False))
+    if not part:
+        return first
+    return f"{first} (of the thread, schedstat); {share_text(part)} is {phrase(kind)}"
 
 
 def _holds_work(tree: Tree, node: int) -> bool:

@@ -89,6 +89,8 @@ class Achieved(Struct, frozen=True, eq=False):
 
     seconds: list[float]
     """Of one forward, by place; 0 where nothing was measured."""
+    on_core: float
+    """Share of a forward that its thread did not wait for a core."""
     whole: float | None
     """Seconds of one forward, None before the first times."""
     judged: int
@@ -203,7 +205,8 @@ def reached(session: Session, found: Parts) -> Achieved:
             slowest = rate if rate < slowest else slowest
             fastest = rate if rate > fastest else fastest
     rates = (slowest, fastest) if fastest else None
-    return Achieved(seconds, root_seconds(session), judged, below, below_seconds, rates)
+    on_core = 1.0 if session.timings is None else session.timings.on_core(1.0)
+    return Achieved(seconds, on_core, root_seconds(session), judged, below, below_seconds, rates)
 
 
 def _seconds(session: Session, found: Parts) -> list[float]:

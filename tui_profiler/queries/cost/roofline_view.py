@@ -240,7 +240,7 @@ class RooflineView:
         sums = [[0.0] * (columns * rows) for _ in range(UNJUDGED + 1)]
         scale = rows / (self.y.high - self.y.low)
         top = self.y.high
-        log10, beyond = math.log10, 0
+        log10, beyond, on_core = math.log10, 0, now.on_core
         for column, flops, spent, kind, limit in zip(
             self._column_of(columns),
             found.flops,
@@ -254,7 +254,7 @@ class RooflineView:
                 if column < 0 or not 0 <= height < rows:
                     beyond += 1
                     continue
-                code = kind if spent <= limit or kind == UNJUDGED else UNEXPLAINED
+                code = kind if spent * on_core <= limit or kind == UNJUDGED else UNEXPLAINED
                 sums[code][int(height) * columns + column] += spent
         return PlotPoints(tuple(_spots(sums, columns, now.whole)), beyond)
 

@@ -35,7 +35,7 @@ _WORDS: tuple[_Field, ...] = ("name", "type", "bound")
 _FIGURES: tuple[_Field, ...] = ("time", "share", "params", "mac", "depth")
 _LIVE: frozenset[_Field] = frozenset(("time", "share", "bound"))
 """What they find changes as the model runs."""
-BOUNDS = ("compute", "memory", "overhead", "unexplained")
+BOUNDS = ("compute", "memory", "overhead", "unexplained", "waiting")
 
 _TERM = re.compile(
     r"(?P<field>[a-z]+)(?:(?P<word>:(?!:))|(?P<relation>[<>]=?|=))(?P<value>.*)", re.S
@@ -118,7 +118,7 @@ def _word(field: _Field, value: str, negated: bool) -> _Term | str:
     if field == "bound":
         meant = [name for name in BOUNDS if value and name.startswith(value)]
         if not meant:
-            return "bound: is compute, memory, overhead or unexplained"
+            return "bound: is compute, memory, overhead, unexplained or waiting"
         return _Term(field, "has", meant[0], negated=negated)
     if not value:
         return f"{field}: needs a part of a {field}"

@@ -244,13 +244,15 @@ class Bottlenecks(json_values.Part, frozen=True):
     """Operators, FLOPs and time by class.
 
     Overhead: of three floors the least time of calling the operators is the largest. Unexplained:
-    no floor explains a tenth of the time; older reports count it as overhead.
+    no floor explains a tenth of the time; older reports count it as overhead. Waiting: the thread
+    that runs forwards waited for a core; older reports count it with the others.
     """
 
     compute: Bottleneck
     memory: Bottleneck
     overhead: Bottleneck
     unexplained: Bottleneck
+    waiting: Bottleneck
 
 
 class Layer(json_values.Part, frozen=True):
@@ -744,6 +746,7 @@ def _bottlenecks(session: Session) -> Bottlenecks:
         memory=of(shares["memory"]),
         overhead=of(shares["overhead"]),
         unexplained=of(shares["unexplained"]),
+        waiting=of(shares["waiting"]),
     )
 
 

@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from tui_profiler.messages import Node, Tick
+from tui_profiler.messages import Node, ThreadTime, Tick, Unknown
 from tui_profiler.probe.measure.clock.clock import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 from tui_profiler.probe.measure.clock.totals_columns import Columns
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.clock.warm_up import Throughput, WarmUp
@@ -55,6 +56,7 @@ LEAST_FACTOR = 1.5
 
 _Groups: TypeAlias = dict[tuple[int, bool], tuple[Pattern, list[Forward]]]
 
+_NO_SCHEDSTAT = Unknown("this kernel has no /proc/thread-self/schedstat")
 _SECONDS = Struct("d")
 
 
@@ -201,6 +203,7 @@ class Aggregator:
             own_mean_per_forward=columns["own_mean_per_forward"],
             mean_forwards=shown.columns.mean_forwards,
             outliers=shown.columns.outliers,
+            thread=_thread_time(shown.columns.usage),
         )
 
     def let_go(self) -> None:
@@ -224,7 +227,7 @@ class Aggregator:
         groups.clear()
 
     def _measure(self, pattern: Pattern, recorded: list[Forward]) -> None:
-        times = _times(recorded)
+        times, usage = _times(recorded), _usage(recorded)
         fits = pattern.matches(times[:, 0])
         if not fits.all():
             for forward in np.flatnonzero(~fits):
@@ -233,7 +236,7 @@ class Aggregator:
         if len(times):
             sort, durations = self._sort(recorded[0]), times[:, 1] - times[:, 0]
             # The call that ends last is the forward's own.
-            sort.columns.add(pattern, durations, sort.is_usual(durations[:, -1]))
+            sort.columns.add(pattern, durations, sort.is_usual(durations[:, -1]), usage[fits])
             self._count_unseen(pattern, len(times))
 
     def _measure_otherwise_nested(self, forward: Forward) -> None:
@@ -266,6 +269,29 @@ def _root_times(forward: Forward) -> tuple[float, float]:
     (start,) = _SECONDS.unpack_from(forward.times, (calls - 1) * _SECONDS.size)
     (end,) = _SECONDS.unpack_from(forward.times, (2 * calls - 1) * _SECONDS.size)
     return start, end
+
+
+def _usage(recorded: list[Forward]) -> Floats:
+    """Return (forwards, 7): wall seconds, and what its thread used; NaN where it is not known."""
+    return np.array(
+        [
+            (forward.seconds, *(forward.usage or (None,) * len(ThreadUsage._fields)))
+            for forward in recorded
+        ],
+        np.float64,
+    )
+
+
+def _thread_time(usage: Floats) -> ThreadTime | None:
+    """Return the means of what threads used; None where none was recorded.
+
+    Args:
+        usage: (7,) as of ``ForwardSets.usage``.
+    """
+    seconds, on_core, waiting, *counts = usage.tolist()
+    if math.isnan(on_core):
+        return None
+    return ThreadTime(seconds, on_core, _NO_SCHEDSTAT if math.isnan(waiting) else waiting, *counts)
 
 
 def _times(recorded: list[Forward]) -> Floats:

@@ -30,6 +30,7 @@ from torch import nn
 from tui_profiler.messages.program import Autograd
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.clock.forward import Forward, Setting, autograd_now
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, ThreadUsageReader
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.internals import is_compiled
@@ -79,7 +80,8 @@ class Watching:
         """What the next forward as traced runs in, whichever thread it is on: taken off when it
         begins."""
         self.asking_seconds = 0.0
-        """What it took so far to tell forwards as traced from others."""
+        """What it took so far to tell forwards as traced from others, and what threads use."""
+        self._usage = ThreadUsageReader()
         self._traced = traced
         self.met: set[int] = set()
         """As in ``Recorder``; nothing here keeps them alive."""
@@ -205,6 +207,7 @@ class Watching:
         is_room = self._pending < self._pending_events
         number, start = id(events), 0.0
         mark: DeviceEvent | None = None
+        before = self._read_usage()
         try:
             self._under_way[number] = events
             if not self.is_wanted:
@@ -222,6 +225,7 @@ class Watching:
                     mark,
                     (start, perf_counter()),
                     mode,
+                    before,
                     is_room=is_room,
                     as_traced=as_traced,
                 )
@@ -239,6 +243,7 @@ class Watching:
         mark: DeviceEvent | None,
         times: tuple[float, float],
         mode: tuple[bool, Autograd],
+        before: ThreadUsage,
         *,
         is_room: bool,
         as_traced: bool,
@@ -254,10 +259,17 @@ class Watching:
         if self._seconds_left <= 0 and not (is_kept and self.ended is None):
             self.is_wanted = False
         if is_kept:
+            usage = self._read_usage().since(before)
             setting = Setting(*mode, torch.get_num_threads())
-            self._finish(events, root, start, end, as_traced, setting)
+            self._finish(events, root, start, end, as_traced, setting, usage)
         else:
             self._drop(events)
+
+    def _read_usage(self) -> ThreadUsage:
+        began = perf_counter()
+        found = self._usage.read()
+        self.asking_seconds += perf_counter() - began
+        return found
 
     def _drop(self, events: list[object]) -> None:
         self.dropped += 1
@@ -287,6 +299,7 @@ class Watching:
         end: float,
         as_traced: bool,
         setting: Setting,
+        usage: ThreadUsage | None = None,
     ) -> None:
         if not self._is_open:
             if self.device is not None:
@@ -311,7 +324,7 @@ class Watching:
         self._share_out(root, end - start, follows=since is not None)
         self.ended = end if since is None else max(since, end)  # Another thread's may be later.
         self._pending += len(modules)
-        self._finished.append(Forward(modules, times, since, as_traced, setting))
+        self._finished.append(Forward(modules, times, since, as_traced, setting, usage))
         if self.device is not None and as_traced:
             self.device.finish(events, modules, times)
         elif self.device is not None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tui_profiler.messages.program import Autograd
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 
 _SECONDS = Struct("d")
 
@@ -41,6 +42,8 @@ class Forward(NamedTuple):
     """Whether it had such inputs, and ran in such a mode, as the one that the tree is made of."""
     setting: Setting | None = None
     """None where it was not recorded by a clock."""
+    usage: ThreadUsage | None = None
+    """Of its thread meanwhile; None likewise."""
 
     @property
     def calls(self) -> int:

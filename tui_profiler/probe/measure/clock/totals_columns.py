@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 
 MOST_NODES = 65_000
 """In one tick: 60 bytes each make 3.9 MB, of the 4 MiB that ``wire.MAX_FRAME_BYTES`` allows."""
+USAGE_FIGURES = 1 + len(ThreadUsage._fields)
 BLOCKS = 8
 """Of a set of forwards: the oldest is dropped when a new one begins."""
 LESS_THAN_LEFT_OUT = 2.0
@@ -51,7 +53,11 @@ class Columns:
         self._sets = ForwardSets(window)
 
     def add(
-        self, pattern: Pattern, durations: Floats, is_usual: NDArray[np.bool_] | None = None
+        self,
+        pattern: Pattern,
+        durations: Floats,
+        is_usual: NDArray[np.bool_] | None = None,
+        usage: Floats | None = None,
     ) -> None:
         """Add forwards of one shape.
 
@@ -59,6 +65,7 @@ class Columns:
             pattern: their shape.
             durations: (forwards, events) seconds, of every event of the pattern.
             is_usual: (forwards,) whether a forward is in the means; None: all are.
+            usage: (forwards, 7) as of ``ForwardSets.add``.
         """
         if not len(pattern.calls):
             return
@@ -84,7 +91,7 @@ class Columns:
         self._calls[rows] += (pattern.counts * len(durations)).astype(np.uint64)
         self._total[rows] += per_forward.sum(axis=1)
         self._own[rows] += own_per_forward.sum(axis=1)
-        self._sets.add(rows, per_forward, own_per_forward, is_usual)
+        self._sets.add(rows, per_forward, own_per_forward, is_usual, usage)
         self._last[rows] = calls[pattern.first + pattern.counts - 1, -1]
         self._is_changed[rows] = True
         for members, places in pattern.groups:
@@ -121,6 +128,11 @@ class Columns:
     def outliers(self) -> int:
         """How many forwards among those were left out of the means."""
         return self._sets.outliers
+
+    @property
+    def usage(self) -> Floats:
+        """(7,) means per forward, as of ``ForwardSets.add``."""
+        return self._sets.usage
 
     @property
     def left_out(self) -> int:
@@ -226,6 +238,7 @@ class ForwardSets:
         self._least = max(window // BLOCKS, 1)
         self._sums = np.zeros((2, 0, BLOCKS))
         """(inclusive and own, rows, blocks) seconds."""
+        self._usage = np.zeros((USAGE_FIGURES, BLOCKS))
         self._forwards = np.zeros(BLOCKS, np.intp)
         self._outliers = np.zeros(BLOCKS, np.intp)
         self._block = 0
@@ -248,7 +261,12 @@ class ForwardSets:
             self._sums = np.concatenate([self._sums, more], axis=1)
 
     def add(
-        self, rows: Integers, whole: Floats, own: Floats, is_usual: NDArray[np.bool_] | None
+        self,
+        rows: Integers,
+        whole: Floats,
+        own: Floats,
+        is_usual: NDArray[np.bool_] | None,
+        usage: Floats | None = None,
     ) -> None:
         """Add forwards.
 
@@ -257,17 +275,30 @@ class ForwardSets:
             whole: (rows, forwards) seconds, inclusive.
             own: (rows, forwards) seconds without what was called inside.
             is_usual: (forwards,) which of them are in the set; None: all.
+            usage: (forwards, 7) what their threads used: wall seconds, then as ``ThreadUsage``; not
+                a number where it is not known. None: none is.
         """
         if self._forwards[self._block] >= self._least:
             self._block = (self._block + 1) % BLOCKS
             self._sums[:, :, self._block] = 0.0
+            self._usage[:, self._block] = 0.0
             self._forwards[self._block] = self._outliers[self._block] = 0
         if is_usual is not None and not is_usual.all():
             self._outliers[self._block] += np.count_nonzero(~is_usual)
             whole, own = whole[:, is_usual], own[:, is_usual]
+            usage = None if usage is None else usage[is_usual]
         self._forwards[self._block] += whole.shape[1]
         self._sums[0, rows, self._block] += whole.sum(axis=1)
         self._sums[1, rows, self._block] += own.sum(axis=1)
+        self._usage[:, self._block] += np.nan if usage is None else usage.sum(axis=0)
+
+    @property
+    def usage(self) -> Floats:
+        """(7,) means per forward, as of ``add``; not a number where one is not known."""
+        if not self.forwards:
+            return np.full(USAGE_FIGURES, np.nan)
+        means: Floats = self._usage.sum(axis=1) / self.forwards
+        return means
 
     def means(self, rows: Integers | slice) -> NDArray[np.float32]:
         """Return (2, rows) seconds per forward, inclusive and own; no rows before a forward."""

@@ -1,0 +1,169 @@
+"""What a thread used, against what the kernel tells others of it, and against known work."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.probe.measure.clock.module_nodes import module_nodes
+from tui_profiler.messages import Unknown
+from tui_profiler.probe.measure.clock.aggregate import Aggregator
+from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, ThreadUsageReader
+
+
+def used_by(work: Callable[[], object]) -> ThreadUsage:
+    reader = ThreadUsageReader()
+    before = reader.read()
+    work()
+    return reader.read().since(before)
+
+
+def spin(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_time_on_a_core_is_that_of_the_work() -> None:
+    used = used_by(lambda: spin(0.1))
+    assert used.on_core == pytest.approx(0.1, rel=0.03)
+
+
+def test_sleeping_is_neither_on_a_core_nor_waiting_for_one() -> None:
+    event = threading.Event()
+    used = used_by(lambda: event.wait(0.1))
+    assert used.on_core < 0.01
+    assert used.waiting is not None
+    assert used.waiting < 0.05
+    assert used.voluntary_switches >= 1
+
+
+def test_waiting_is_what_the_kernel_tells_another_thread_of_this_one() -> None:
+    """Two threads of one process on one core: each waits about as long as the other spins."""
+    allowed = os.sched_getaffinity(0)
+    found: list[tuple[ThreadUsage, float]] = []
+
+    def one_of_two(ready: threading.Barrier) -> None:
+        task = threading.get_native_id()
+        os.sched_setaffinity(task, {min(allowed)})
+        file = Path(f"/proc/self/task/{task}/schedstat")
+        ready.wait()
+        before = int(file.read_text().split()[1])
+        used = used_by(lambda: [torch.mm(BIG, BIG) for _ in range(12)])
+        found.append((used, (int(file.read_text().split()[1]) - before) / 1e9))
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    ready = threading.Barrier(2)
+    both = [threading.Thread(target=one_of_two, args=(ready,)) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    torch.set_num_threads(threads)
+    for used, told in found:
+        assert used.waiting == pytest.approx(told, rel=0.05, abs=1e-3)
+    assert max(used.waiting or 0.0 for used, _ in found) > 0.01
+
+
+BIG = torch.randn(700, 700)
+
+
+def test_page_faults_are_counted() -> None:
+    pages = 500
+
+    def touch() -> None:
+        with mmap.mmap(-1, pages * mmap.PAGESIZE) as fresh:
+            fresh.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(pages):
+                fresh[page * mmap.PAGESIZE] = 1
+
+    assert pages <= used_by(touch).minor_faults < pages + 200
+
+
+def test_a_forked_process_reads_its_own_thread() -> None:
+    reader = ThreadUsageReader()
+    reader.read()
+    spin(0.05)
+    child = os.fork()
+    if not child:
+        waiting = reader.read().waiting
+        own = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+        os._exit(0 if waiting is not None and waiting <= own else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_files_of_threads_that_ended_are_closed() -> None:
+    reader = ThreadUsageReader()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        thread = threading.Thread(target=reader.read)
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+class Faulting(nn.Module):
+    """Touches 200 new pages in every second forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if self.count % 2 == 0:
+            with mmap.mmap(-1, 200 * mmap.PAGESIZE) as fresh:
+                fresh.madvise(mmap.MADV_NOHUGEPAGE)
+                for page in range(200):
+                    fresh[page * mmap.PAGESIZE] = 1
+        out: torch.Tensor = self.fc(x)
+        return out
+
+
+def test_a_tick_says_what_threads_used_in_a_forward() -> None:
+    model, x = Faulting().eval(), torch.randn(2, 4)
+    clock = ModuleClock(model)
+    clock.install()
+    try:
+        with torch.inference_mode():
+            for _ in range(120):
+                model(x)
+        recorded: list[Forward] = clock.take()
+    finally:
+        clock.uninstall()
+    totals = Aggregator(module_nodes(model), model)
+    totals.add(recorded)
+    tick = totals.tick(1.0)
+    assert tick.thread is not None
+    assert not isinstance(tick.thread.minor_faults, Unknown)
+    assert tick.thread.minor_faults == pytest.approx(100.0, rel=0.25)
+    assert not isinstance(tick.thread.on_core, Unknown)
+    assert 0 < tick.thread.on_core <= tick.thread.seconds * 1.05
+    assert not isinstance(tick.thread.waiting, Unknown)
+    assert tick.thread.waiting >= 0
+
+
+def test_forwards_without_usage_have_none_in_their_tick() -> None:
+    model, x = Faulting().eval(), torch.randn(2, 4)
+    clock = ModuleClock(model)
+    clock.install()
+    try:
+        for _ in range(60):
+            model(x)
+        recorded = [one._replace(usage=None) for one in clock.take()]
+    finally:
+        clock.uninstall()
+    totals = Aggregator(module_nodes(model), model)
+    totals.add(recorded)
+    assert totals.tick(1.0).thread is None

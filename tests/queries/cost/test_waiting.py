@@ -1,0 +1,79 @@
+"""A node's class where the thread that runs forwards waited for a core; figures by hand."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.cost.test_bound import CEILINGS, FC, ROOT, TRACED, folded, tick
+from tui_profiler.messages import Figure, ThreadTime, Tick, Unknown
+from tui_profiler.queries.cost.bound import KINDS, bound, kinds_of
+from tui_profiler.queries.cost.breakdown import bound_shares
+from tui_profiler.reports.conclusions import wants
+from tui_profiler.session import Session
+
+SECONDS = 42.5e-6
+TIMES = {ROOT: (SECONDS, 0.0), FC: (30e-6, 30e-6), 2: (12.5e-6, 12.5e-6)}
+
+
+def waited(waiting: Figure) -> Session:
+    """Return a session whose forwards waited so many of 42.5 us for a core."""
+    spent = 0.0 if isinstance(waiting, Unknown) else waiting
+    used = ThreadTime(SECONDS, SECONDS - spent, waiting, 3.0, 0.0, 1.0, 7.0)
+    ticked: Tick = replace(tick(TIMES), thread=used)
+    return folded((*TRACED, CEILINGS, ticked))
+
+
+def test_waiting_is_said_before_any_bound_with_its_figure() -> None:
+    session = waited(0.62 * SECONDS)
+    found = bound(session, ROOT)
+    assert found is not None
+    assert found.kind == "waiting"
+    assert found.mix[KINDS.index("waiting")] == pytest.approx(0.62)
+    assert "a forward waits for a core 62 % of its time" in found.reason
+    assert "% is " in found.reason
+    assert {kinds_of(session)(node) for node in (ROOT, FC)} == {"waiting"}
+    assert wants(session).startswith("waiting for a core overall, 62 % of its time")
+
+
+def test_what_is_left_is_held_against_the_roofs_without_the_waiting() -> None:
+    idle, busy = bound(waited(0.0), FC), bound(waited(0.62 * SECONDS), FC)
+    assert idle is not None
+    assert busy is not None
+    # 30 us are judged as memory-bound; of them 11.4 are left, and still memory-bound.
+    assert idle.mix[KINDS.index("memory")] == pytest.approx(1.0)
+    assert busy.mix[KINDS.index("memory")] == pytest.approx(0.38)
+
+
+def test_time_that_no_roof_explains_because_of_the_waiting_is_not_unexplained() -> None:
+    # A floor of 9.48 us: of 200 us it explains too little, of the 38 us on a core enough.
+    times = {ROOT: (SECONDS * 20, 0.0), FC: (30e-6 * 20, 30e-6 * 20)}
+    used = ThreadTime(1.0, 0.05, 0.95, 0.0, 0.0, 0.0, 0.0)
+    without = folded((*TRACED, CEILINGS, tick(times)))
+    with_it = folded((*TRACED, CEILINGS, replace(tick(times), thread=used)))
+    assert kinds_of(without)(FC) == "unexplained"
+    found = bound(with_it, FC)
+    assert found is not None
+    assert found.mix[KINDS.index("unexplained")] == 0.0
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.24, "memory"), (0.26, "waiting")])
+def test_from_a_quarter_of_the_time_on_it_is_the_class(share: float, kind: str) -> None:
+    found = bound(waited(share * SECONDS), FC)
+    assert found is not None
+    assert found.kind == kind
+    assert found.mix[KINDS.index("waiting")] == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    "waiting", [0.04 * SECONDS, Unknown("this kernel has no /proc/thread-self/schedstat")]
+)
+def test_little_waiting_or_an_unknown_one_changes_nothing(waiting: Figure) -> None:
+    assert bound(waited(waiting), ROOT) == bound(folded((*TRACED, CEILINGS, tick(TIMES))), ROOT)
+
+
+def test_shares_of_time_by_class_say_what_was_waited() -> None:
+    shares = bound_shares(waited(0.5 * SECONDS))
+    assert shares["waiting"].time_share == pytest.approx(0.5)
+    assert shares["waiting"].ops is None
+    assert sum(one.time_share or 0.0 for one in shares.values()) == pytest.approx(1.0)

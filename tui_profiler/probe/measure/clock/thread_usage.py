@@ -1,0 +1,92 @@
+"""What a thread uses while it runs a forward: time on a core, time waiting for one, page faults.
+
+1. Waiting is the kernel's own figure: time runnable and on no core, the second number of
+   ``/proc/thread-self/schedstat``, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
+   The first, time on a core, is as old as the last timer interrupt: the thread's CPU clock is read
+   instead.
+2. A reading is 1.7 us (0.9 the file, 0.45 the clock, 0.4 ``getrusage``): once before a recorded
+   forward and once after it, outside of its time.
+3. A file belongs to the thread that opened it: it is closed when the thread ends, and opened anew
+   in a process that was forked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from resource import RUSAGE_THREAD, getrusage
+from time import thread_time
+from typing import NamedTuple
+
+_SCHEDSTAT = "/proc/thread-self/schedstat"
+_LONGEST = 80
+"""Bytes: three numbers of 64 bits in decimal."""
+
+
+class ThreadUsage(NamedTuple):
+    """What one thread used, up to a moment or between two; seconds and counts."""
+
+    on_core: float
+    waiting: float | None
+    """Runnable, on no core; None where the kernel does not tell."""
+    minor_faults: int
+    """Page faults that no disk was read for."""
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+
+    def since(self, before: ThreadUsage) -> ThreadUsage:
+        """Return what was used since ``before``, of the same thread."""
+        waiting = None
+        if self.waiting is not None and before.waiting is not None:
+            waiting = self.waiting - before.waiting
+        return ThreadUsage(
+            self.on_core - before.on_core,
+            waiting,
+            *(now - then for now, then in zip(self[2:], before[2:], strict=True)),
+        )
+
+
+class _OwnFile:
+    """The file of the thread that opens it; -1 where there is none."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        try:
+            self.file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self.file = -1
+
+    def __del__(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+
+
+class ThreadUsageReader:
+    """Reads what the calling thread has used so far."""
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def read(self) -> ThreadUsage:
+        """Return what the calling thread has used since it began."""
+        used = getrusage(RUSAGE_THREAD)
+        return ThreadUsage(
+            thread_time(),
+            self._waiting(),
+            used.ru_minflt,
+            used.ru_majflt,
+            used.ru_nvcsw,
+            used.ru_nivcsw,
+        )
+
+    def _waiting(self) -> float | None:
+        own: _OwnFile | None = getattr(self._own, "file", None)
+        if own is None or own.process != os.getpid():
+            own = self._own.file = _OwnFile()
+        if own.file < 0:
+            return None
+        try:
+            return int(os.pread(own.file, _LONGEST, 0).split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return None
