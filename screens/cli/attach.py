@@ -9,6 +9,7 @@ import click
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec
 from tui_profiler.source.attached import Attached, AttachError, attached, connect, find
+from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.ranks import by_run, is_rank, is_whole_run
 from tui_profiler.source.relay import relay
 from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
@@ -87,7 +88,8 @@ def run_attached(
     spec = LoadSpec(source.program.name, started_at=started_at, observed="program")
     from ..app.explorer_app import run_explorer  # noqa: PLC0415 # --help needs no Textual
 
-    return run_explorer(source, again, spec, wish=wish)
+    shown = source if is_remote(who) else WithPrograms(source)
+    return run_explorer(shown, again, spec, wish=wish)
 
 
 def _picked(who: str, *, wish: AppearanceOptions, started_at: float) -> Attached | int:

@@ -20,6 +20,7 @@ from tui_profiler.messages import LoadSpec, Start
 from tui_profiler.recording.kind import is_recording
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source
+from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.spawned import Spawned, worker_command
 
 from ..options.model import Chosen, model_options
@@ -95,7 +96,7 @@ def _run(spec: LoadSpec, *, wish: AppearanceOptions, remembers: bool) -> int:
     gc.disable()  # Until the first frame (the explorer turns it on): a tenth of the time to it.
 
     def restart(spec: LoadSpec) -> Source:
-        worker = Spawned(worker_command(), first=[Start(spec)])
+        worker = WithPrograms(Spawned(worker_command(), first=[Start(spec)]))
         if not remembers:
             return worker
         from tui_profiler.source.remembered_tree import CachedTreeSource  # noqa: PLC0415 # rule 1

@@ -23,6 +23,7 @@ from tui_profiler.recording.writer import Writer, create, overwrite
 from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.source.attached import AttachError
+from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, MODEL_FAILED, complaint, exit_code
 from tui_profiler.verbs.record import record
@@ -139,7 +140,7 @@ async def _record(
             loop.add_signal_handler(number, stop.set)
     until = "" if spec.seconds is not None or not spec.run else "; ctrl+C ends the recording"
     say(spec.model, f"recording{until}")
-    source = attached or Spawned(worker_command(), first=[Start(spec)])
+    source = attached or WithPrograms(Spawned(worker_command(), first=[Start(spec)]))
     return await record(source, writer, stop, now=now, progress=speaker(spec.model))
 
 

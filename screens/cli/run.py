@@ -20,6 +20,7 @@ from tui_profiler.queries.time.forward_kinds import children_words
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.source.programs import WithPrograms
 from tui_profiler.source.script import Script
 
 from ..options.model import BUDGET_HELP, Share, file_option
@@ -112,7 +113,7 @@ def _explored(
 
     observed: Literal["module", "script"] = "module" if options.is_module else "script"
     spec = LoadSpec(options.script, started_at=started_at, observed=observed)
-    code = run_explorer(script, lambda spec: script, spec, wish=wish, script=script)
+    code = run_explorer(WithPrograms(script), lambda spec: script, spec, wish=wish, script=script)
     script.follow()
     _say_how_it_ended(script, options.script)
     return code or script.end()

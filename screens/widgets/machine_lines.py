@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tui_profiler.figures.units import energy, frequency, quantity, share, size, three_digits
+from tui_profiler.figures.units import energy, quantity, share, size, three_digits
 from tui_profiler.formatting.canvas import sparkline
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.panel.state import is_stale
+from tui_profiler.queries.time.cores import cores_used
 from tui_profiler.queries.time.series import gpu_utilisation, process_memory, utilisation
 
 from .lines import EMPTY, Line
@@ -17,6 +18,8 @@ from .rows import Look, absent, pending, row, section, without_colour
 
 LABEL = 8
 MAX_GPUS = 4
+_RIGHT = 17
+"""Cells at the right of a figure."""
 
 
 def machine_lines(look: Look) -> tuple[Line, ...]:
@@ -29,6 +32,7 @@ def machine_lines(look: Look) -> tuple[Line, ...]:
         return (title, *pending("cpu", "the first sample", look, LABEL))
     lines = (
         _cpu(look, sample),
+        *_waiting(look),
         _memory(look, sample),
         *_gpus(look, sample),
         *_power(look, sample),
@@ -52,22 +56,39 @@ def memory_text(sample: Sample) -> str:
 
 
 def _columns(look: Look) -> int:
-    return max(look.inner - 32, 1)
+    return max(look.inner - 34, 1)
 
 
 def _cpu(look: Look, sample: Sample) -> Line:
     columns = _columns(look)
     drawn = sparkline(utilisation(look.session, columns), 1.0, 1, look.glyphs)[0]
     mean = busy(sample)
-    hertz = known(sample.frequency_hertz)
-    cores = str(len(sample.cores))
-    clock = f"{cores} × {frequency(hertz)}" if hertz else f"{cores} cores"
     left: Line = (
         ("cpu".ljust(LABEL), "muted"),
         (drawn, "faint"),
         ((share(mean) if mean is not None else look.glyphs.dash).rjust(8), "ink"),
     )
-    return row(left, ((clock, "muted"),), look)
+    return row(left, ((_this_process(look), "muted"),), look)
+
+
+def _this_process(look: Look) -> str:
+    """Return what this process takes of the cores that it may use; 100 % is one whole core."""
+    used = cores_used(look.session)
+    if used is None:
+        return ""
+    if isinstance(used.this, Unknown):
+        return f"{used.cores} cores"
+    text = f"this {100 * used.this:.0f} of {100 * used.cores} %"
+    return text if len(text) <= _RIGHT else f"{used.this:.0f} of {used.cores} cores"
+
+
+def _waiting(look: Look) -> tuple[Line, ...]:
+    """Return who keeps the cores from this process, and how much of a forward that is."""
+    used, timings = cores_used(look.session), look.session.timings
+    if used is None or isinstance(used.others, Unknown) or timings is None or not timings.waiting:
+        return ()
+    said = f"others {share(used.others)}, waiting for a core {share(timings.waiting)}"
+    return (row((("".ljust(LABEL), "muted"), (said, "ink")), EMPTY, look),)
 
 
 def _memory(look: Look, sample: Sample) -> Line:

@@ -102,7 +102,7 @@ from tui_profiler.messages import (
     WindowTimes,
     Wish,
 )
-from tui_profiler.messages.hardware import Replay
+from tui_profiler.messages.hardware import Pressure, ProgramsSeen, ProgramUse, Replay
 from tui_profiler.messages.live import TorchChildren
 from tui_profiler.messages.parameters import (
     Channels,
@@ -206,6 +206,9 @@ MESSAGES: tuple[Message, ...] = (
     Ended(-9, False, "Killed", 42, 1.5, out_of_memory=True, why="oom_kill rose by 1"),
     Playback(2.0, True, 0.0, 9.5, 1e9, "host", False, (Skipped(1.5, 3),), 3),
     TorchChildren((41, 42), 2),
+    ProgramsSeen(
+        2.0, (ProgramUse(7, "cc1", 0.5, 99),), 0.75, 30, Pressure(0.5, 0.0, Unknown("no"))
+    ),
 )
 REQUESTS: tuple[Request, ...] = (
     Start(LoadSpec("resnet18", inputs=("x=1,3",), batch=2, seconds=1.5)),

@@ -22,6 +22,9 @@ from tui_profiler.messages.hardware import (
     GpuProcess,
     MigDevice,
     PerfCounters,
+    Pressure,
+    ProgramsSeen,
+    ProgramUse,
     Replayed,
     Sample,
     Traffic,
@@ -167,6 +170,7 @@ Message: TypeAlias = (
     | Ended
     | Playback
     | TorchChildren
+    | ProgramsSeen
 )
 
 __all__ = [
@@ -230,8 +234,11 @@ __all__ = [
     "PerfCounters",
     "Play",
     "Playback",
+    "Pressure",
     "Printed",
     "Program",
+    "ProgramUse",
+    "ProgramsSeen",
     "RealCost",
     "Region",
     "RegionPart",

@@ -233,6 +233,43 @@ class Allocator(Part, frozen=True):
     """How often an allocation failed even so."""
 
 
+class ProgramUse(Part, frozen=True):
+    """What one process took of the machine in the last interval."""
+
+    pid: int
+    name: str
+    """As the kernel has it: at most 15 bytes, chosen by the program."""
+    cores: float
+    """CPU seconds a second: 1.0 is one whole core."""
+    memory_bytes: int
+    """Resident."""
+
+
+class Pressure(Part, frozen=True):
+    """Shares of the last 10 s in which some task waited, 0 to 1 (``/proc/pressure``, psi.rst)."""
+
+    cpu: Figure
+    """For a core."""
+    memory: Figure
+    """For memory to be had back."""
+    io: Figure
+    """For a disk."""
+
+
+class ProgramsSeen(OnWire, frozen=True):
+    """Who else uses this machine; made by the source every 2 s, not by the probe."""
+
+    seconds: float
+    """How long the interval is."""
+    programs: tuple[ProgramUse, ...]
+    """Those that took most, the most first; the process of the model may be among them."""
+    cores: float
+    """CPU seconds a second of all processes that are seen from here."""
+    count: int
+    """How many are seen."""
+    pressure: Pressure
+
+
 class Sample(OnWire, frozen=True):
     """Hardware counters, once a second, also before torch is imported."""
 

@@ -120,6 +120,8 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             return replace(session, ended=message, trial=None)
         case messages.TorchChildren():
             return replace(session, children=message)
+        case messages.ProgramsSeen():
+            return replace(session, programs=message)
         case messages.Playback():
             return replace(session, playback=message)
         case Jump():

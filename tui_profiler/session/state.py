@@ -118,6 +118,8 @@ class Session(Struct, frozen=True, eq=False):
     ended: messages.Ended | None = None
     children: messages.TorchChildren | None = None
     """Of a script, where child processes of it run torch; none of it is profiled."""
+    programs: messages.ProgramsSeen | None = None
+    """Who else uses this machine, None where it is not this one or nobody looked."""
     playback: messages.Playback | None = None
     """Of a recording: where it comes from, and how it is played; None where a probe tells."""
     remembered: Remembered | None = None

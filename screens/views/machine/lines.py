@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tui_profiler.figures.units import count, frequency, rate, share, size, thousands, three_digits
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown
+from tui_profiler.messages import Allocator, Figure, Gpu, Sample, Unknown, known
 from tui_profiler.queries.cost.ceilings import roofs_of
 from tui_profiler.queries.cost.machine import (
     fragmentation,
@@ -18,6 +18,12 @@ from tui_profiler.queries.cost.machine import (
     last_level_miss_share,
     miss_share,
     parallel_efficiency,
+)
+from tui_profiler.queries.time.cores import (
+    cores_used,
+    other_programs,
+    share_of_forward,
+    thread_time,
 )
 from tui_profiler.reports.ceilings import label_of, quality_of, said_of, value_of
 
@@ -27,6 +33,7 @@ from ...widgets.rows import Look, absent, pending, row, section, words
 from .energy_lines import machine_energy_lines
 
 _LABEL = 24
+MOST_PROGRAMS = 5
 Fact: TypeAlias = tuple[str, Figure, Callable[[float], str]]
 """What it is called, its value, and how that is written."""
 
@@ -38,6 +45,7 @@ def hardware_lines(look: Look) -> tuple[Line, ...]:
         return pending("machine", "the first sample", look)
     blocks = (
         machine_lines(look),
+        _cores(look),
         _process(look, sample),
         _caches(look),
         _ceilings(look),
@@ -72,6 +80,57 @@ def _facts(title: str, provenance: str, facts: Sequence[Fact], look: Look) -> tu
 
 def _said(label: str, text: str, look: Look) -> Line:
     return row(((label.ljust(_LABEL), "muted"), (text, "ink")), EMPTY, look)
+
+
+def _cores(look: Look) -> tuple[Line, ...]:
+    """Return who has the cores: this process, the others together, those that take most."""
+    used, seen = cores_used(look.session), look.session.programs
+    if used is None:
+        return ()
+    facts: list[Fact] = [("this process", used.this, _cores_text)]
+    thread = thread_time(look.session)
+    if isinstance(thread, Unknown):
+        facts.append(("thread of forwards", thread, share))
+    else:
+        facts += [
+            ("its thread, on a core", share_of_forward(thread, thread.on_core), _of_forward),
+            ("its thread, waiting", share_of_forward(thread, thread.waiting), _of_forward),
+            ("page faults, minor", thread.minor_faults, _per_forward),
+            ("page faults, major", thread.major_faults, _per_forward),
+        ]
+    facts.append(("others, together", used.others, _cores_text))
+    hertz = None if look.session.sample is None else known(look.session.sample.frequency_hertz)
+    many = f"{used.cores} × {frequency(hertz)}" if hertz else f"{used.cores} cores"
+    lines = [*_facts("cores", f"{many}, those that this process may use", facts, look)]
+    if seen is None:
+        return tuple(lines)
+    for one in other_programs(look.session)[:MOST_PROGRAMS]:
+        name = safe(one.name)
+        took = f"{_cores_text(one.cores)}  {size(one.memory_bytes)}  pid {one.pid}"
+        lines.append(_said(f"  {name}", took, look))
+    found = seen.pressure
+    pressed: list[Fact] = [
+        ("tasks wait for a core", found.cpu, _of_ten_seconds),
+        ("for memory", found.memory, _of_ten_seconds),
+        ("for a disk", found.io, _of_ten_seconds),
+    ]
+    return (*lines, *_facts("pressure", "of all programs", pressed, look))
+
+
+def _cores_text(value: float) -> str:
+    return f"{share(value)} of a core"
+
+
+def _of_forward(value: float) -> str:
+    return f"{share(value)} of a forward"
+
+
+def _per_forward(value: float) -> str:
+    return f"{value:.3g} per forward"
+
+
+def _of_ten_seconds(value: float) -> str:
+    return f"{share(value)} of the last 10 s"
 
 
 def _process(look: Look, sample: Sample) -> tuple[Line, ...]:

@@ -82,8 +82,8 @@ def test_a_measured_leaf_is_laid_out_as_drawn():
         "                                                ",
         "                                                ",
         " machine ──────────────────────────── every 1 s ",
-        " cpu     ██████████████    97 %     2 × 2.6 GHz ",
-        " memory  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁   812 MiB   of 7.75 GiB ",
+        " cpu     ████████████    97 % this 190 of 200 % ",
+        " memory  ▁▁▁▁▁▁▁▁▁▁▁▁   812 MiB     of 7.75 GiB ",
         " gpu     –  no NVIDIA driver on this machine    ",
         " power   –  RAPL counters need root             ",
     ]

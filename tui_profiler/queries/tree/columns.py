@@ -56,7 +56,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "calls": ("calls", "calls per forward"),
     "share": ("%", "share of the forward"),
     "bar": ("bar", "share, in the colours of the bound"),
-    "bound": ("bound", "C compute, M memory, O overhead, U unexplained, W waiting for a core"),
+    "bound": ("bound", "C compute, M memory, O overhead, U unexplained, W waiting"),
     "energy": ("energy", "of a forward; ~ is an estimate"),
 }
 """Heading, and what the figures are."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from tui_profiler.messages import Tick, Unknown
+from tui_profiler.messages import ThreadTime, Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
@@ -20,6 +20,24 @@ OPS_PER_FORWARD = "operators are timed per forward, all calls together"
 NO_WHOLE = "no whole forward was measured"
 NOT_CALLED = "this module was not called while it was measured"
 LEFT_OUT = "not called, or one of the modules with the least time, left out of too many"
+
+
+class Thread(Part, frozen=True):
+    """What the thread that runs forwards used in one: means over the set of mean_per_forward_s."""
+
+    seconds: float
+    """Of the forward, wall time."""
+    on_core_s: Known[float]
+    """On a core: the thread's CPU clock."""
+    waiting_s: Known[float]
+    """Runnable and on no core: the kernel's schedstat."""
+    minor_faults: Known[float]
+    """Page faults that no disk was read for."""
+    major_faults: Known[float]
+    voluntary_switches: Known[float]
+    """Context switches because it waited for something other than a core."""
+    involuntary_switches: Known[float]
+    """Because another thread was given its core."""
 
 
 class Latency(Part, frozen=True):
@@ -43,6 +61,8 @@ class Latency(Part, frozen=True):
     """Forwards of the other sort: in no time, but in the throughput."""
     other_time_share: Known[float]
     """Their share of the time of all forwards."""
+    thread: Thread | None
+    """null in reports of recordings that are older than it."""
 
 
 class Throughput(Part, frozen=True):
@@ -243,6 +263,19 @@ def _latency(session: Session, tick: Tick) -> Latency:
         as_traced=tick.as_traced,
         other_forwards=tick.others,
         other_time_share=tick.others_share,
+        thread=_thread(tick.thread) if tick.thread is not None else None,
+    )
+
+
+def _thread(used: ThreadTime) -> Thread:
+    return Thread(
+        seconds=used.seconds,
+        on_core_s=used.on_core,
+        waiting_s=used.waiting,
+        minor_faults=used.minor_faults,
+        major_faults=used.major_faults,
+        voluntary_switches=used.voluntary_switches,
+        involuntary_switches=used.involuntary_switches,
     )
 
 

@@ -30,7 +30,11 @@ from torch import nn
 from tui_profiler.messages.program import Autograd
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.clock.forward import Forward, Setting, autograd_now
-from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, ThreadUsageReader
+from tui_profiler.probe.measure.clock.thread_usage import (
+    UNDISTURBED,
+    ThreadUsage,
+    ThreadUsageReader,
+)
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.internals import is_compiled
@@ -207,7 +211,7 @@ class Watching:
         is_room = self._pending < self._pending_events
         number, start = id(events), 0.0
         mark: DeviceEvent | None = None
-        before = self._read_usage()
+        before = self._read_usage(is_before=True)
         try:
             self._under_way[number] = events
             if not self.is_wanted:
@@ -265,10 +269,11 @@ class Watching:
         else:
             self._drop(events)
 
-    def _read_usage(self) -> ThreadUsage:
+    def _read_usage(self, *, is_before: bool = False) -> ThreadUsage:
         began = perf_counter()
-        found = self._usage.read()
-        self.asking_seconds += perf_counter() - began
+        found = self._usage.read_undisturbed() if is_before else self._usage.read()
+        # What was longer was spent waiting for a core, which is none of our doing.
+        self.asking_seconds += min(perf_counter() - began, UNDISTURBED)
         return found
 
     def _drop(self, events: list[object]) -> None:

@@ -9,6 +9,7 @@ from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
 from tui_profiler.queries.panel.phrases import overhead_words
+from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
 from tui_profiler.queries.time.modes import mode_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
@@ -54,6 +55,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
         ),
         ("throughput", throughput(session)),
         ("forwards", counted),
+        *figure_text.labelled("thread", thread_words(session)),
         ("overhead", overhead_words(session.overhead)),
     ]
 

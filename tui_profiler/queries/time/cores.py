@@ -1,0 +1,83 @@
+"""Who has the cores: the thread that runs forwards, this process, the other programs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tui_profiler.figures.units import share
+from tui_profiler.messages import Figure, ProgramUse, ThreadTime, Unknown
+from tui_profiler.session import Session
+
+_OLDER = Unknown("this recording is older than the figure")
+_BELOW = 0.005
+"""Of a core: who takes less is not told."""
+
+
+class CoresUsed(NamedTuple):
+    """Cores that are busy, of those that this process may use."""
+
+    cores: int
+    this: Figure
+    """This process's: CPU seconds a second."""
+    others: Figure
+    """All others' together."""
+
+
+def cores_used(session: Session) -> CoresUsed | None:
+    """Return who keeps the cores busy, None before the first sample."""
+    sample = session.sample
+    if sample is None or not sample.cores:
+        return None
+    this = sample.process_cpu
+    if isinstance(this, Unknown):
+        return CoresUsed(len(sample.cores), this, this)
+    busy = sum(core.utilisation for core in sample.cores)
+    return CoresUsed(len(sample.cores), this, max(busy - this, 0.0))
+
+
+def other_programs(session: Session) -> tuple[ProgramUse, ...]:
+    """Return the other processes that take most, the most first."""
+    if session.programs is None:
+        return ()
+    own = session.hello.pid if session.hello is not None else None
+    return tuple(one for one in session.programs.programs if one.pid != own and one.cores >= _BELOW)
+
+
+def thread_time(session: Session) -> ThreadTime | Unknown:
+    """Return what the thread that runs forwards used in one, in the mean."""
+    tick = session.tick
+    if tick is None:
+        return Unknown("no forward was measured")
+    return _OLDER if tick.thread is None else tick.thread
+
+
+def share_of_forward(used: ThreadTime, seconds: Figure) -> Figure:
+    """Return a time of the thread's as a share of the forward, 0 to 1."""
+    if isinstance(seconds, Unknown):
+        return seconds
+    return min(seconds / used.seconds, 1.0) if used.seconds > 0 else Unknown("no time passed")
+
+
+def thread_words(session: Session) -> tuple[str, ...]:
+    """Say what the thread used in a forward, by lines; none where there is no figure."""
+    used = thread_time(session)
+    if isinstance(used, Unknown):
+        return ()
+    on_core, waiting = (share_of_forward(used, each) for each in (used.on_core, used.waiting))
+    said = [f"on a core {_share(on_core)} of a forward, waiting for one {_share(waiting)}"]
+    faults = f"{_count(used.minor_faults)} minor, {_count(used.major_faults)} major page faults"
+    switches = (
+        f"{_count(used.voluntary_switches)} voluntary,"
+        f" {_count(used.involuntary_switches)} involuntary context switches"
+    )
+    return (*said, f"{faults}; {switches}, per forward")
+
+
+def _share(figure: Figure) -> str:
+    return f"– ({figure.reason})" if isinstance(figure, Unknown) else share(figure)
+
+
+def _count(figure: Figure) -> str:
+    if isinstance(figure, Unknown):
+        return "–"
+    return f"{figure:,.0f}" if figure >= 10 or figure == 0 else f"{figure:.2g}"
