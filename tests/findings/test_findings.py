@@ -33,7 +33,15 @@ from tests.machine_session import GPU
 from tests.small_model import SAMPLE
 from tui_profiler.findings import CHECKS
 from tui_profiler.findings.evidence.finding import Finding
-from tui_profiler.messages import Ceiling, Ceilings, ModeSeen, RoofQuality, Setting, Unknown
+from tui_profiler.messages import (
+    Ceiling,
+    Ceilings,
+    ModeSeen,
+    RoofQuality,
+    Setting,
+    ThreadTime,
+    Unknown,
+)
 from tui_profiler.session import Session, apply
 
 
@@ -300,6 +308,11 @@ def test_threads_that_wait_for_each_other_are_found():
     assert one is not None
     assert isinstance(one.gain.share, Unknown)
     assert one.title == "run on 1 thread instead of 4"
+    # Beside other programs threads are kept from cores: that says nothing of each other.
+    contended = with_threads(measured, 4, 1.1)
+    assert contended.tick is not None
+    waited = ThreadTime(5e-5, 3e-5, 2e-5, 0.0, 0.0, 0.0, 9.0)
+    assert found("threads", apply(contended, replace(contended.tick, thread=waited))) is None
 
 
 class Remembers(nn.Module):

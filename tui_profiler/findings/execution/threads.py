@@ -35,7 +35,9 @@ def threads(session: Session) -> Finding | None:
         return None
     # What is between forwards of a program keeps other cores busy, or none.
     busy = None if is_program(session) else _busy_cores(session)
-    waits = busy is not None and now > 1 and busy < BUSY_BELOW * now
+    # Where forwards wait for a core, other programs keep threads from being busy.
+    is_contended = session.timings is not None and session.timings.waiting > 0
+    waits = busy is not None and now > 1 and busy < BUSY_BELOW * now and not is_contended
     if now == cores and not waits:
         return None
     gain = _gain(session, whole, busy)

@@ -14,6 +14,7 @@ from tests.probe.measure.clock.test_aggregate import UNIT, WARM, block, forward,
 from tui_profiler.messages import Tick
 from tui_profiler.probe.measure.clock.aggregate import LEAST_LATENCIES, Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 from tui_profiler.probe.measure.clock.totals_columns import BLOCKS
 
 ROOT, A, B, C, D = range(5)
@@ -81,16 +82,25 @@ def test_means_add_up_where_medians_do_not() -> None:
 
 def test_a_forward_far_beyond_the_others_is_left_out_as_a_whole() -> None:
     model = block()
-    usual = [simple(model, 1.0 + number % 3 / 10) for number in range(LEAST_LATENCIES + 8)]
+    used = ThreadUsage(4 * UNIT, 2 * UNIT, 3, 0, 1, 5)
+    usual = [
+        simple(model, 1.0 + number % 3 / 10)._replace(usage=used)
+        for number in range(LEAST_LATENCIES + 8)
+    ]
     stalled = forward(
         (model, 0, 400), (model.a, 1, 7), (model.a.b, 2, 3), (model.a.c, 3, 5), (model.d, 7, 399)
-    )
+    )._replace(usage=ThreadUsage(9 * UNIT, 390 * UNIT, 900, 7, 8, 9))
     with_one = filled(model, [*usual, stalled])
     without = filled(model, usual)
     assert (with_one.outliers, with_one.mean_forwards) == (1, without.mean_forwards)
     assert with_one.forwards == without.forwards + 1
     # Not even its calls that took no longer than ever are in the means.
     assert means(with_one) == means(without)
+    # Nor is what its thread waited for.
+    assert with_one.thread == without.thread
+    assert with_one.thread is not None
+    assert with_one.thread.waiting == pytest.approx(2 * UNIT)
+    assert with_one.thread.involuntary_switches == pytest.approx(5.0)
     assert np.frombuffer(with_one.maximum, np.float32).max() == pytest.approx(400 * UNIT)
 
 
