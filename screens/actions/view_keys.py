@@ -67,6 +67,7 @@ TIMELINE: tuple[Key, ...] = (
     Key("down,j", "inward", "walk", "to the first child", _HERE, "↓ j"),
     Key("enter", "zoom", "zoom", "zoom in on the block; esc zooms out", _HERE, "↵"),
     Key("z", "hottest", "hottest", "the module with the most self time", _HERE),
+    Key("t", "which", "slowest", "the mean of all forwards, the slowest, the last slow one", _HERE),
     Key("s", "span", "span", "change the time span", _HERE),
 )
 MEMORY: tuple[Key, ...] = (

@@ -103,7 +103,7 @@ from tui_profiler.messages import (
     Wish,
 )
 from tui_profiler.messages.hardware import Pressure, ProgramsSeen, ProgramUse, Replay
-from tui_profiler.messages.live import TorchChildren
+from tui_profiler.messages.live import SlowForward, ThreadTime, TorchChildren
 from tui_profiler.messages.parameters import (
     Channels,
     Compression,
@@ -206,6 +206,14 @@ MESSAGES: tuple[Message, ...] = (
     Ended(-9, False, "Killed", 42, 1.5, out_of_memory=True, why="oom_kill rose by 1"),
     Playback(2.0, True, 0.0, 9.5, 1e9, "host", False, (Skipped(1.5, 3),), 3),
     TorchChildren((41, 42), 2),
+    SlowForward(
+        1.0,
+        812,
+        0.5,
+        ThreadTime(0.5, 0.25, Unknown("no"), 3.0, 0.0, 1.0, 7.0, 0.125, 1.0),
+        b"\1\0\0\0",
+        *[b"\0\0\0\0"] * 2,
+    ),
     ProgramsSeen(
         2.0, (ProgramUse(7, "cc1", 0.5, 99),), 0.75, 30, Pressure(0.5, 0.0, Unknown("no"))
     ),

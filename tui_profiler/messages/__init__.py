@@ -42,6 +42,7 @@ from tui_profiler.messages.live import (
     RoofQuality,
     RunModel,
     Sandbox,
+    SlowForward,
     StageDone,
     StageStarted,
     ThreadTime,
@@ -171,6 +172,7 @@ Message: TypeAlias = (
     | Playback
     | TorchChildren
     | ProgramsSeen
+    | SlowForward
 )
 
 __all__ = [
@@ -262,6 +264,7 @@ __all__ = [
     "Setting",
     "ShowModel",
     "Skipped",
+    "SlowForward",
     "Splice",
     "StageDone",
     "StageStarted",

@@ -235,6 +235,10 @@ class ThreadTime(Part, frozen=True):
     """Times that it gave the core away, because it waited for something else."""
     involuntary_switches: Figure
     """Times that another was given its core."""
+    collecting: Figure = 0.0
+    """Seconds of it in which Python's garbage collector ran."""
+    compiled: Figure = 0.0
+    """Frames that ``torch.compile`` compiled meanwhile, on any thread."""
 
 
 class Tick(OnWire, frozen=True):
@@ -310,6 +314,28 @@ class Tick(OnWire, frozen=True):
     """Whole forwards among those that were left out of the set, because they took far longer."""
     thread: ThreadTime | None = None
     """Over the same set; None where there is none, as in recordings of older versions."""
+
+
+class SlowForward(OnWire, frozen=True):
+    """One forward of the steady state that took longer than 99 of 100, kept whole.
+
+    The columns are packed native arrays, one entry for each node that it called, in the order of
+    ``nodes``. A node's own seconds and its children's make its seconds.
+    """
+
+    at: Moment
+    """Seconds since the command was started, when it was told."""
+    forward: int
+    """Which, counted from the first of the steady state that was recorded."""
+    seconds: float
+    thread: ThreadTime | None
+    """What its thread used in it; None where that is not known."""
+    nodes: bytes
+    """uint32: index of the node."""
+    whole: bytes
+    """float32: seconds in the node, all its calls together."""
+    own: bytes
+    """float32: the same without the time of modules called inside."""
 
 
 OPERATOR_WINDOWS = 32

@@ -14,6 +14,7 @@ from tui_profiler.session.columns import (
     Timings,
     column_lengths_agree,
     operator_columns_agree,
+    slow_columns_agree,
 )
 from tui_profiler.session.history import with_sample, with_tick
 from tui_profiler.session.parameters import with_parameters, with_sensitivity
@@ -31,6 +32,7 @@ from tui_profiler.session.windows import (
 MAX_NODES = 1_000_000
 MAX_EDGES = 4_000_000
 MAX_TICKS = 480
+MOST_SLOW = 8
 MAX_TICK_BYTES = 64 * 1024 * 1024
 MAX_SAMPLES = 300
 MAX_LOG_LINES = 5000
@@ -120,6 +122,8 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             return replace(session, ended=message, trial=None)
         case messages.TorchChildren():
             return replace(session, children=message)
+        case messages.SlowForward():
+            return _slow(session, message)
         case messages.ProgramsSeen():
             return replace(session, programs=message)
         case messages.Playback():
@@ -184,7 +188,7 @@ def _looking_at(session: Session, tree: Tree) -> Session:
     history = replace(session.history, ticks=(), tick_bytes=0)
     session = replace(session, windows=None, device=None, sensitivity=None)
     session = replace(session, mode=None, memory_window=None)
-    session = replace(session, replays=(), trials=(), trial=None)
+    session = replace(session, replays=(), trials=(), trial=None, slow=())
     return replace(session, tree=tree, timings=None, operators=None, history=history)
 
 
@@ -235,6 +239,14 @@ def _tick(session: Session, tick: messages.Tick) -> Session:
         heard_at=tick.at,
         history=replace(history, ticks=ticks[first:], tick_bytes=total, latencies=latencies),
     )
+
+
+def _slow(session: Session, slow: messages.SlowForward) -> Session:
+    if not slow_columns_agree(slow):
+        return session
+    slowest, *last = session.slow or (slow,)
+    kept = (slow, *last)[:MOST_SLOW]
+    return replace(session, slow=(max(slowest, slow, key=lambda one: one.seconds), *kept))
 
 
 def _tick_bytes(tick: messages.Tick) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from tui_profiler.messages import MemorySteps, OperatorTimes, Tick, known
+from tui_profiler.messages import MemorySteps, OperatorTimes, SlowForward, Tick, known
 
 LEAST_WAITING = 0.05
 """Share of a forward: what its thread waits for a core below it is no reason to think otherwise."""
@@ -137,6 +137,12 @@ def column_lengths_agree(tick: Tick) -> bool:
         and all(len(column) == 8 * nodes for column in wide)
         and all(len(column) == 4 * nodes for column in narrow)
     )
+
+
+def slow_columns_agree(slow: SlowForward) -> bool:
+    """Check a forward from outside: every column must hold one entry for each node."""
+    columns = (slow.nodes, slow.whole, slow.own)
+    return len(slow.nodes) % 4 == 0 and all(len(each) == len(slow.nodes) for each in columns)
 
 
 class Operators:

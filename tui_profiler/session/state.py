@@ -118,6 +118,9 @@ class Session(Struct, frozen=True, eq=False):
     ended: messages.Ended | None = None
     children: messages.TorchChildren | None = None
     """Of a script, where child processes of it run torch; none of it is profiled."""
+    slow: tuple[messages.SlowForward, ...] = ()
+    """The slowest forward first, then the last eight that were slower than 99 of 100, the last
+    first; none before there is one."""
     programs: messages.ProgramsSeen | None = None
     """Who else uses this machine, None where it is not this one or nobody looked."""
     playback: messages.Playback | None = None

@@ -12,6 +12,7 @@ from tui_profiler.figures.units import duration, share_cell, thousands
 from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width
+from tui_profiler.messages import SlowForward
 from tui_profiler.queries.cost.bound import LETTERS, OF_WORK, bound
 from tui_profiler.queries.forward.flame import Flame, module_of, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, place
@@ -48,20 +49,29 @@ class Drawn(Struct, frozen=True):
         return bool(self.flame.levels) and self.flame.levels[0].measured
 
 
-def flame_lines(look: Look, drawn: Drawn, rows: int) -> tuple[Line, ...]:
-    """Return at most ``rows`` lines: a title, what is selected, and as many levels as fit."""
+def flame_lines(
+    look: Look, drawn: Drawn, rows: int, slow: SlowForward | None = None
+) -> tuple[Line, ...]:
+    """Return at most ``rows`` lines: a title, what is selected, and as many levels as fit.
+
+    Args:
+        look: of a session with the times that are drawn.
+        drawn: the blocks.
+        rows: at most so many.
+        slow: the one forward that the times are of; None: they are means.
+    """
     tree = look.tree
     if tree is None:
         return (section("one forward", "", look), row((("no tree", "muted"),), EMPTY, look))
     if not drawn.flame.levels:
         is_coming, why = why_not_measured(look.session, drawn.flame.root)
         said = (pending if is_coming else absent)("times", why, look)
-        return (_title(look, drawn), _selected(look), *said)[:rows]
+        return (_title(look, drawn, slow), _selected(look), *said)[:rows]
     at = spot(drawn.flame, module_of(tree, look.node))
     blank: tuple[Line, ...] = (EMPTY,) if rows >= ROOMY else ()
     room = (rows - HEAD_ROWS - len(blank)) // LEVEL_ROWS
     first, count = _window(drawn, at[0] if at else 0, room)
-    head = (_title(look, drawn), _selected(look), _figures(look, drawn, first, count), *blank)
+    head = (_title(look, drawn, slow), _selected(look), _figures(look, drawn, first, count), *blank)
     lines: list[Line] = []
     for number in range(first, first + count):
         marked = at[1] if at is not None and at[0] == number else None
@@ -85,13 +95,17 @@ def legend(look: Look, drawn: Drawn) -> Line:
     return row(tuple(spans), EMPTY, look)
 
 
-def _title(look: Look, drawn: Drawn) -> Line:
+def _title(look: Look, drawn: Drawn, slow: SlowForward | None) -> Line:
     tree, tick = look.session.tree, look.session.tick
     inside = ""
     if tree is not None and drawn.flame.root:
         room = max(look.inner // 2 - 14, 8)
         path = middle(title_of(tree, drawn.flame.root), room, look.glyphs.ellipsis)
         inside = f" {look.glyphs.crumb} {path}"
+    if slow is not None:
+        is_slowest = slow is look.session.slow[0]
+        of = "the slowest forward" if is_slowest else "the last slow forward"
+        return section(f"{of}{inside}", f"measured, the {thousands(slow.forward)}th", look)
     if drawn.measured:
         calls = ""
         if tick is not None and tick.mean_forwards:

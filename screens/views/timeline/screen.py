@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import SlowForward
 from tui_profiler.queries.cost.bound import mixes_of
 from tui_profiler.queries.cost.totals import hottest
 from tui_profiler.queries.forward import flame as flames
 from tui_profiler.queries.forward import strip
 from tui_profiler.queries.time.hysteresis import Hysteresis
+from tui_profiler.queries.time.slow_forwards import as_session, slow_words
 from tui_profiler.queries.time.timeline import steps, usual_step
 from tui_profiler.queries.tree.cells import REFRESH_SECONDS
 from tui_profiler.session import Session, Tree
@@ -19,7 +23,7 @@ from tui_profiler.session import Session, Tree
 from ...actions.view_keys import TIMELINE, own_bindings
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
-from ...widgets.rows import Look
+from ...widgets.rows import Look, row
 from ..view_screen import SideScreen
 from .flame_lines import Drawn, flame_lines, legend
 from .lines import plot_columns, timeline_lines
@@ -62,6 +66,7 @@ class TimelineScreen(SideScreen):
         ("arrows", "walk"),
         ("↵", "zoom"),
         ("z", "hottest"),
+        ("t", "slowest"),
         ("s", "span"),
         ("o", "node"),
     )
@@ -77,6 +82,32 @@ class TimelineScreen(SideScreen):
         self._zoomed: tuple[int, ...] = ()
         self._tree: Tree | None = None
         self._step: int | None = None
+        self._which = 0
+        """Place in ``_forwards`` of what is drawn."""
+        self._slow_session: tuple[Session, SlowForward, Session] | None = None
+
+    @property
+    def session_shown(self) -> Session:
+        """The session with the times of the forward that is drawn."""
+        session, slow = super().session_shown, self._slow
+        if slow is None:
+            return session
+        known = self._slow_session
+        if known is None or known[1] is not slow or known[0].tree is not session.tree:
+            known = self._slow_session = (session, slow, as_session(session, slow))
+        return known[2]
+
+    @property
+    def _forwards(self) -> tuple[SlowForward | None, ...]:
+        """The mean of all, the slowest, and the last slow one where that is another."""
+        slow = super().session_shown.slow
+        return (None, *slow[:1], *(one for one in slow[1:2] if one is not slow[0]))
+
+    @property
+    def _slow(self) -> SlowForward | None:
+        """The forward that is drawn in place of the mean; None for the mean."""
+        forwards = self._forwards
+        return forwards[self._which] if self._which < len(forwards) else None
 
     @property
     def root(self) -> int:
@@ -86,17 +117,39 @@ class TimelineScreen(SideScreen):
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
         """Return both parts, the lower one at the bottom."""
         self._keep_zoom(look)
+        of_means, slow = look, self._slow
+        if slow is not None:
+            look = replace(look, session=self.session_shown)
         drawn = self._layout.of(look.session, self.root, look.inner)
         below: tuple[Line, ...] = ()
         if rows >= LEAST_ROWS:
-            below = timeline_lines(look, min(max(rows * 40 // 100, 4), MOST_PAST_ROWS), self._step)
+            below = timeline_lines(
+                of_means, min(max(rows * 40 // 100, 4), MOST_PAST_ROWS), self._step
+            )
         room = rows - len(below) - (0 if self.is_narrow else 1)
-        above = flame_lines(look, drawn, room)
+        above = flame_lines(look, drawn, room, slow)
         return (*above, *[EMPTY] * (rows - len(below) - len(above)), *below)
 
     def status(self, look: Look) -> Line:
-        """Say what the colours mean."""
+        """Say what the colours mean; of a slow forward, what was different in it."""
+        if (slow := self._slow) is not None:
+            said = safe(slow_words(super().session_shown, slow))
+            return row(((said, "ink"),), EMPTY, look)
         return legend(look, self._layout.of(look.session, self.root, look.inner))
+
+    def has_news(self, look: Look) -> bool:
+        """Tell of a slow forward in the last row where it has none of its own."""
+        return self._slow is not None
+
+    def action_which(self) -> None:
+        """Show the mean of all forwards, the slowest, or the last slow one, in turn."""
+        forwards = self._forwards
+        if len(forwards) == 1:
+            self.say("no forward was slower than 99 of 100 so far")
+            return
+        self._which = (self._which + 1) % len(forwards)
+        self._layout = FlameLayout()
+        self.refresh_view()
 
     def _keep_zoom(self, look: Look) -> None:
         """Show all of a tree that was traced anew."""

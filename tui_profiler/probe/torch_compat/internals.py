@@ -29,10 +29,13 @@ flex attention does | those models fail |
 compiled for a code object | what passes through the clock costs 1 % instead of nothing |
 | ``torch.utils._pytree.tree_map``, ``tree_map_only`` | making arguments fake | only the real \
 run is left |
+| ``torch._dynamo.utils.counters["frames"]["total"]`` | frames that were compiled so far | a slow \
+forward is never said to have compiled anything |
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import CodeType
@@ -67,6 +70,7 @@ __all__ = [
     "fake_inputs",
     "fake_like",
     "fake_on_cpu",
+    "frames_compiled",
     "is_compiled",
     "on_meta",
     "parameters_of",
@@ -257,3 +261,10 @@ def without_address(tensor: torch.Tensor) -> torch.Tensor:
     """
     torch._C._set_throw_on_mutable_data_ptr(tensor)
     return tensor
+
+
+def frames_compiled() -> int:
+    """Return how many frames Dynamo compiled so far; 0 where nobody has imported it."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    frames = counters.get("frames") if counters is not None else None
+    return frames.get("total", 0) if frames else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable
@@ -271,11 +272,15 @@ class Run:
                 raise StageError(failure(error, "first run", model)) from error
             if self._spec.ceilings:
                 loop.on_tick = self._checking(traced, self._ceilings())
+            # What was made before lives on: to look at all of it is a pause of 0.2 s in a forward
+            # that only our own objects cause.
+            gc.freeze()
             try:
                 request = loop.run()
             except (Exception, SystemExit) as error:
                 raise StageError(failure(error, "run", model)) from error
         finally:
+            gc.unfreeze()
             loop.close()
         if isinstance(request, SetBatch):
             self._with_batch(request.batch)

@@ -6,11 +6,12 @@ from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
-from tui_profiler.messages import ThreadTime, Tick, Unknown
+from tui_profiler.messages import SlowForward, ThreadTime, Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.slow_forwards import CauseName, causes
 from tui_profiler.reports.json.energy import Energy, energy
 from tui_profiler.reports.json.hardware import Hardware, hardware
 from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, or_why
@@ -38,6 +39,32 @@ class Thread(Part, frozen=True):
     """Context switches because it waited for something other than a core."""
     involuntary_switches: Known[float]
     """Because another thread was given its core."""
+    collecting_s: Known[float]
+    """In which Python's garbage collector ran."""
+    compiled: Known[float]
+    """Frames that torch.compile compiled meanwhile."""
+
+
+class SlowCause(Part, frozen=True):
+    """What a slow forward had more of than forwards have in the mean."""
+
+    cause: CauseName
+    """waiting: for a core. blocked: neither on a core nor waiting for one. disk: so, with major
+    page faults. collector: Python's garbage collector. compile, page faults: on a core, with frames
+    compiled by torch.compile or many page faults. on a core: longer there, cause unknown."""
+    seconds: float
+    """More than in the mean."""
+
+
+class Slowest(Part, frozen=True):
+    """The slowest forward of the steady state, where it was slower than 99 of 100 before it."""
+
+    forward: Count
+    """Which, from 1, of those that were recorded."""
+    seconds: float
+    thread: Thread | None
+    causes: list[SlowCause]
+    """Each at least a tenth of what it took longer, the most first; empty where none is known."""
 
 
 class Latency(Part, frozen=True):
@@ -63,6 +90,8 @@ class Latency(Part, frozen=True):
     """Their share of the time of all forwards."""
     thread: Thread | None
     """null in reports of recordings that are older than it."""
+    slowest: Slowest | None
+    """null where none was slower than 99 of 100 before it, or fewer than 100 were recorded."""
 
 
 class Throughput(Part, frozen=True):
@@ -264,6 +293,16 @@ def _latency(session: Session, tick: Tick) -> Latency:
         other_forwards=tick.others,
         other_time_share=tick.others_share,
         thread=_thread(tick.thread) if tick.thread is not None else None,
+        slowest=_slowest(session, session.slow[0]) if session.slow else None,
+    )
+
+
+def _slowest(session: Session, slow: SlowForward) -> Slowest:
+    return Slowest(
+        forward=slow.forward,
+        seconds=slow.seconds,
+        thread=_thread(slow.thread) if slow.thread is not None else None,
+        causes=[SlowCause(one.name, one.seconds) for one in causes(session, slow)],
     )
 
 
@@ -276,6 +315,8 @@ def _thread(used: ThreadTime) -> Thread:
         major_faults=used.major_faults,
         voluntary_switches=used.voluntary_switches,
         involuntary_switches=used.involuntary_switches,
+        collecting_s=used.collecting,
+        compiled=used.compiled,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import threading
@@ -17,7 +18,11 @@ from tests.probe.measure.clock.module_nodes import module_nodes
 from tui_profiler.messages import Unknown
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, ThreadUsageReader
+from tui_profiler.probe.measure.clock.thread_usage import (
+    CollectorClock,
+    ThreadUsage,
+    ThreadUsageReader,
+)
 
 
 def used_by(work: Callable[[], object]) -> ThreadUsage:
@@ -96,6 +101,48 @@ def test_a_reading_that_lost_the_core_is_read_again(took: tuple[float, ...], rea
     spins = (found.on_core - began) / 0.002
     assert int(spins + 0.1) == 2 * readings - 1
     assert next(told, None) is None
+
+
+def test_no_other_thread_goes_first_because_of_a_reading() -> None:
+    """A call that lets the interpreter's lock go waits 5 ms for it beside a busy thread."""
+    is_over = threading.Event()
+
+    def turn() -> None:
+        while not is_over.is_set():
+            pass
+
+    others = [threading.Thread(target=turn) for _ in range(2)]
+    for each in others:
+        each.start()
+    reader, took = ThreadUsageReader(), []
+    try:
+        for _ in range(60):
+            began = time.perf_counter()
+            reader.read()
+            took.append(time.perf_counter() - began)
+    finally:
+        is_over.set()
+        for each in others:
+            each.join()
+    assert sorted(took)[len(took) // 2] < 1e-3
+
+
+def test_garbage_collection_is_counted_and_the_callbacks_are_as_they_were() -> None:
+    before = list(gc.callbacks)
+    clock = CollectorClock()
+    clock.start()
+    try:
+        garbage = [[number] for number in range(200_000)]
+        began = time.perf_counter()
+        gc.collect()
+        took = time.perf_counter() - began
+        garbage.clear()
+    finally:
+        clock.stop()
+    assert clock.seconds >= 0.9 * took
+    assert gc.callbacks == before
+    clock.stop()
+    assert gc.callbacks == before
 
 
 def test_page_faults_are_counted() -> None:

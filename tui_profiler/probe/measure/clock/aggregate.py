@@ -18,17 +18,17 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from tui_profiler.messages import Node, ThreadTime, Tick, Unknown
+from tui_profiler.messages import Node, SlowForward, ThreadTime, Tick, Unknown
 from tui_profiler.probe.measure.clock.clock import Forward
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
-from tui_profiler.probe.measure.clock.totals_columns import Columns
+from tui_profiler.probe.measure.clock.totals_columns import Columns, ForwardColumns
 from tui_profiler.probe.measure.clock.tree_index import TreeIndex
 from tui_profiler.probe.measure.clock.warm_up import Throughput, WarmUp
 
@@ -46,6 +46,10 @@ LEAST_SHARE = 1 / 20
 
 Floats = NDArray[np.float64]
 
+LEAST_FOR_SLOW = 100
+"""Forwards before one can be slower than 99 of 100."""
+MOST_SLOW_NODES = 250_000
+"""Of a forward that is told whole: 12 bytes each make 3 MB."""
 LEAST_LATENCIES = 32
 """Of a sort, before a forward of it can be an outlier."""
 FAR_OUT = 3.0
@@ -65,12 +69,18 @@ class _Sort:
 
     def __init__(self, nodes: int, window: int, latencies: int) -> None:
         self.forwards = 0
+        self.measured = 0
+        """Forwards of which calls were added up."""
         self.seconds = 0.0
         self.latencies: deque[float] = deque(maxlen=latencies)
         self.columns = Columns(nodes, window)
         self._usual = math.inf
         self._usual_of = 0
         """How many forwards ``_usual`` was found from."""
+        self._slow = math.inf
+        """Seconds that one of a hundred takes longer than."""
+        self._next_slow: _Slow | None = None
+        """The slowest since one was told last."""
 
     def add(self, seconds: float) -> None:
         """Count one forward."""
@@ -82,10 +92,59 @@ class _Sort:
         """Tell which forwards are no outliers among the last ones; (forwards,) each."""
         if self.forwards - self._usual_of >= LEAST_LATENCIES:
             self._usual_of = self.forwards
-            low, middle, high = _quantiles(sorted(self.latencies), (0.25, 0.5, 0.75))
+            low, middle, high, last = _quantiles(sorted(self.latencies), (0.25, 0.5, 0.75, 0.99))
             self._usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * middle)
+            if self.forwards >= LEAST_FOR_SLOW:
+                self._slow = last
         found: NDArray[np.bool_] = seconds <= self._usual
         return found
+
+    def measure(self, pattern: Pattern, durations: Floats, usage: Floats) -> None:
+        """Take in forwards of one shape.
+
+        Args:
+            pattern: their shape.
+            durations: (forwards, calls) seconds; the call that ends last is the forward's own.
+            usage: (forwards, 9) as of ``ForwardSets.add``.
+        """
+        seconds = durations[:, -1]
+        usual = self.is_usual(seconds)
+        slowest = int(seconds.argmax())
+        took = float(seconds[slowest])
+        before = self._next_slow
+        is_kept = took > self._slow and (before is None or took > before.seconds)
+        kept = self.columns.add(pattern, durations, usual, usage, [slowest] * is_kept)
+        self.measured += len(seconds)
+        if kept:
+            number = self.measured - len(seconds) + slowest + 1
+            self._next_slow = _Slow(number, took, usage[slowest], kept[0])
+
+    def slow(self, at: float) -> SlowForward | None:
+        """Return the slowest forward since the last time, where it was slower than 99 of 100."""
+        found, self._next_slow = self._next_slow, None
+        if found is None:
+            return None
+        columns = found.columns
+        if len(columns.nodes) > MOST_SLOW_NODES:
+            return None  # It would not fit into a message.
+        return SlowForward(
+            at=at,
+            forward=found.forward,
+            seconds=found.seconds,
+            thread=_thread_time(found.usage),
+            nodes=columns.nodes.tobytes(),
+            whole=columns.whole.tobytes(),
+            own=columns.own.tobytes(),
+        )
+
+
+class _Slow(NamedTuple):
+    """A forward that is told whole."""
+
+    forward: int
+    seconds: float
+    usage: Floats
+    columns: ForwardColumns
 
 
 class Aggregator:
@@ -206,6 +265,14 @@ class Aggregator:
             thread=_thread_time(shown.columns.usage),
         )
 
+    def slow(self, at: float) -> SlowForward | None:
+        """Return a forward as traced that was slower than 99 of 100 before it; None: none was.
+
+        Args:
+            at: seconds since the command was started.
+        """
+        return self._as_traced.slow(at) if self.is_warm else None
+
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""
         self._patterns.forget()
@@ -235,8 +302,7 @@ class Aggregator:
             times = times[fits]
         if len(times):
             sort, durations = self._sort(recorded[0]), times[:, 1] - times[:, 0]
-            # The call that ends last is the forward's own.
-            sort.columns.add(pattern, durations, sort.is_usual(durations[:, -1]), usage[fits])
+            sort.measure(pattern, durations, usage[fits])
             self._count_unseen(pattern, len(times))
 
     def _measure_otherwise_nested(self, forward: Forward) -> None:
@@ -272,7 +338,7 @@ def _root_times(forward: Forward) -> tuple[float, float]:
 
 
 def _usage(recorded: list[Forward]) -> Floats:
-    """Return (forwards, 7): wall seconds, and what its thread used; NaN where it is not known."""
+    """Return (forwards, 9): wall seconds, and what its thread used; NaN where it is not known."""
     return np.array(
         [
             (forward.seconds, *(forward.usage or (None,) * len(ThreadUsage._fields)))
@@ -286,7 +352,7 @@ def _thread_time(usage: Floats) -> ThreadTime | None:
     """Return the means of what threads used; None where none was recorded.
 
     Args:
-        usage: (7,) as of ``ForwardSets.usage``.
+        usage: (9,) as of ``ForwardSets.usage``.
     """
     seconds, on_core, waiting, *counts = usage.tolist()
     if math.isnan(on_core):

@@ -32,6 +32,7 @@ from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceEve
 from tui_profiler.probe.measure.clock.forward import Forward, Setting, autograd_now
 from tui_profiler.probe.measure.clock.thread_usage import (
     UNDISTURBED,
+    CollectorClock,
     ThreadUsage,
     ThreadUsageReader,
 )
@@ -85,7 +86,8 @@ class Watching:
         begins."""
         self.asking_seconds = 0.0
         """What it took so far to tell forwards as traced from others, and what threads use."""
-        self._usage = ThreadUsageReader()
+        self.collector = CollectorClock()
+        self._usage = ThreadUsageReader(collector=self.collector)
         self._traced = traced
         self.met: set[int] = set()
         """As in ``Recorder``; nothing here keeps them alive."""
@@ -127,6 +129,7 @@ class Watching:
     def close(self) -> None:
         """Record nothing any more, and forget what was recorded."""
         self._is_open = False
+        self.collector.stop()
         # The gate stays as it is: what was compiled meanwhile may hold the replacement, and would
         # be compiled again for other code. Open, it passes through.
         self.is_wanted, self.watched = False, _nobody

@@ -154,6 +154,7 @@ class ModuleClock:
             )
             self._record(self._seconds)
             put_call(self._watching.call)
+            self._watching.collector.start()
             if self._entry is not None:
                 self._entry.put(self._watching.run_entry)
             if self.passes is not None:

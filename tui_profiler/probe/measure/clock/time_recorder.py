@@ -103,6 +103,8 @@ class TimeRecorder:
             or_cold: speak of warm-up forwards where there were no others.
         """
         yield self._totals.tick(at, dropped + self._clock.dropped, or_cold=or_cold)
+        if (slow := self._totals.slow(at)) is not None:
+            yield slow
         if self._clock.device is not None:
             yield self._device_totals.message(at, self._clock.device)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +25,16 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 
 _P50, _P95, _MAXIMUM, _PER_FORWARD, _OWN_PER_FORWARD = range(5)
+
+
+class ForwardColumns(NamedTuple):
+    """One forward by node."""
+
+    nodes: NDArray[np.uint32]
+    whole: NDArray[np.float32]
+    """Seconds in the node."""
+    own: NDArray[np.float32]
+    """The same without what was called inside."""
 
 
 class Columns:
@@ -58,17 +69,22 @@ class Columns:
         durations: Floats,
         is_usual: NDArray[np.bool_] | None = None,
         usage: Floats | None = None,
-    ) -> None:
+        kept: Sequence[int] = (),
+    ) -> list[ForwardColumns]:
         """Add forwards of one shape.
 
         Args:
             pattern: their shape.
             durations: (forwards, events) seconds, of every event of the pattern.
             is_usual: (forwards,) whether a forward is in the means; None: all are.
-            usage: (forwards, 7) as of ``ForwardSets.add``.
+            usage: (forwards, 9) as of ``ForwardSets.add``.
+            kept: which of them are wanted whole.
+
+        Returns:
+            Of each of ``kept``: its own columns.
         """
         if not len(pattern.calls):
-            return
+            return []
         rows = self._known.get(pattern)
         if rows is None:
             rows = self._known[pattern] = self._rows(pattern.nodes)
@@ -104,6 +120,14 @@ class Columns:
         ):
             if is_apart.any():
                 rings.push(rows[is_apart], seconds[is_apart])
+        return [
+            ForwardColumns(
+                pattern.nodes.astype(np.uint32),
+                per_forward[:, one].astype(np.float32),
+                own_per_forward[:, one].astype(np.float32),
+            )
+            for one in kept
+        ]
 
     def _part(self, rows: Integers, pattern: Pattern) -> None:
         # Of most nodes the three rings would be equal: a leaf has all its time for itself, and what
@@ -131,7 +155,7 @@ class Columns:
 
     @property
     def usage(self) -> Floats:
-        """(7,) means per forward, as of ``ForwardSets.add``."""
+        """(9,) means per forward, as of ``ForwardSets.add``."""
         return self._sets.usage
 
     @property
@@ -275,7 +299,7 @@ class ForwardSets:
             whole: (rows, forwards) seconds, inclusive.
             own: (rows, forwards) seconds without what was called inside.
             is_usual: (forwards,) which of them are in the set; None: all.
-            usage: (forwards, 7) what their threads used: wall seconds, then as ``ThreadUsage``; not
+            usage: (forwards, 9) what their threads used: wall seconds, then as ``ThreadUsage``; not
                 a number where it is not known. None: none is.
         """
         if self._forwards[self._block] >= self._least:
@@ -294,7 +318,7 @@ class ForwardSets:
 
     @property
     def usage(self) -> Floats:
-        """(7,) means per forward, as of ``add``; not a number where one is not known."""
+        """(9,) means per forward, as of ``add``; not a number where one is not known."""
         if not self.forwards:
             return np.full(USAGE_FIGURES, np.nan)
         means: Floats = self._usage.sum(axis=1) / self.forwards

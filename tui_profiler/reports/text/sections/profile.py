@@ -13,6 +13,7 @@ from tui_profiler.queries.time.cores import thread_words
 from tui_profiler.queries.time.forward_kinds import forwards_words
 from tui_profiler.queries.time.modes import mode_words
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
+from tui_profiler.queries.time.slow_forwards import slow_words
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
 from tui_profiler.reports.ceilings import ceilings_words
 from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
@@ -56,6 +57,7 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
         ("throughput", throughput(session)),
         ("forwards", counted),
         *figure_text.labelled("thread", thread_words(session)),
+        *(("slowest", slow_words(session, one)) for one in session.slow[:1]),
         ("overhead", overhead_words(session.overhead)),
     ]
 
