@@ -104,7 +104,7 @@ def test_a_reading_that_lost_the_core_is_read_again(took: tuple[float, ...], rea
 
 
 def test_no_other_thread_goes_first_because_of_a_reading() -> None:
-    """A call that lets the interpreter's lock go waits 5 ms for it beside a busy thread."""
+    """A call that lets the interpreter's lock go waits for it beside busy threads."""
     is_over = threading.Event()
 
     def turn() -> None:
@@ -116,7 +116,7 @@ def test_no_other_thread_goes_first_because_of_a_reading() -> None:
         each.start()
     reader, took = ThreadUsageReader(), []
     try:
-        for _ in range(60):
+        for _ in range(200):
             began = time.perf_counter()
             reader.read()
             took.append(time.perf_counter() - began)
@@ -124,7 +124,8 @@ def test_no_other_thread_goes_first_because_of_a_reading() -> None:
         is_over.set()
         for each in others:
             each.join()
-    assert sorted(took)[len(took) // 2] < 1e-3
+    # Between two readings it loses the lock now and then; of those that let it go, a fifth waits.
+    assert sum(spent > 1e-3 for spent in took) <= len(took) / 20
 
 
 def test_garbage_collection_is_counted_and_the_callbacks_are_as_they_were() -> None:
