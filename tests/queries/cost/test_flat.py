@@ -1,0 +1,200 @@
+"""Flat tables: modules by self time, by class, operators by name; every sum by hand."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.sessions import cost_of, node_of, traced
+from tests.small_model import ACT, CONV, FC, MEASURED, ROOT, TRACED, folded, operator_times, tick
+from tests.small_model import CONV_OP as SMALL_CONV_OP
+from tests.small_model import FC_OP as SMALL_FC_OP
+from tui_profiler.messages import Node, Unknown, Weight
+from tui_profiler.queries.cost.flat import (
+    NO_SELF_TIME,
+    NO_WINDOW,
+    NOT_CALLED,
+    flat_table,
+    in_order,
+)
+from tui_profiler.session import Session, apply
+
+TREE = """
+net Net
+  embed Table
+  blocks ModuleList
+    0 Block
+      fc Linear
+      inner Block
+        fc Linear
+    1 Block
+      fc Linear
+      inner Block
+        fc Linear
+  head Tied
+  unused Linear
+"""
+SECONDS = {
+    "": (10.0, 1.0),
+    "embed": (1.0, 1.0),
+    "blocks.0": (4.0, 1.0),
+    "blocks.0.fc": (1.0, 1.0),
+    "blocks.0.inner": (2.0, 0.5),
+    "blocks.0.inner.fc": (1.5, 1.5),
+    "blocks.1": (3.5, 0.5),
+    "blocks.1.fc": (1.25, 1.25),
+    "blocks.1.inner": (1.75, 0.5),
+    "blocks.1.inner.fc": (1.25, 1.25),
+    "head": (0.5, 0.5),
+}
+"""Total and self time. Two equal siblings; a class inside itself; a container and a module that are
+not called."""
+
+
+def nested() -> Session:
+    """Return the tree; ``head`` shares its only weight with ``embed``, both blocks theirs."""
+    nodes: list[Node] = []
+    above: list[int] = []
+    for line in TREE.strip("\n").splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        name, kind = line.split()
+        del above[depth:]
+        parent = above[-1] if above else -1
+        nodes.append(_with_weights(node_of(parent, name, kind, nodes)))
+        above.append(len(nodes) - 1)
+    session = traced(nodes, [cost_of(0, 0) for _ in nodes])
+    times = {index: SECONDS[node.path] for index, node in enumerate(nodes) if node.path in SECONDS}
+    return apply(session, tick(times))
+
+
+def _with_weights(node: Node) -> Node:
+    calls = 0 if node.name in ("blocks", "unused") else 1
+    own: dict[str, tuple[Weight, ...]] = {
+        "embed": (Weight("weight", (50, 4), "float32", 800, False),),
+        "head": (
+            Weight("weight", (50, 4), "float32", 800, False, shared_with="embed.weight"),
+            Weight("bias", (50,), "float32", 200, False),
+            Weight("steps", (7,), "float32", 28, True),
+        ),
+        "fc": (Weight("weight", (4, 4), "float32", 64, False),),
+    }
+    return replace(node, calls=calls, weights=own.get(node.name, ()))
+
+
+def test_self_times_of_all_modules_are_the_forward() -> None:
+    table = flat_table(nested(), "module")
+
+    assert table.seconds == pytest.approx(10.0)
+    own = [row.own for row in table.rows if not isinstance(row.own, Unknown)]
+    assert sum(own) == pytest.approx(10.0)
+    assert [row.name for row in table.rows[:3]] == [
+        "blocks.0.inner.fc",
+        "blocks.1.fc",
+        "blocks.1.inner.fc",
+    ]
+
+
+def test_a_module_that_was_not_measured_has_a_reason_and_goes_last() -> None:
+    table = flat_table(nested(), "module")
+
+    blocks, unused = (row for row in table.rows if row.name in ("blocks", "unused"))
+    assert (blocks.own, blocks.share) == (Unknown(NOT_CALLED), Unknown(NOT_CALLED))
+    assert blocks.total == pytest.approx(7.5)
+    assert isinstance(unused.total, Unknown)
+    assert {row.name for row in table.rows[-2:]} == {"blocks", "unused"}
+
+
+def test_the_total_of_a_class_counts_only_the_outermost() -> None:
+    [block] = [row for row in flat_table(nested(), "class").rows if row.name == "Block"]
+
+    assert len(block.nodes) == 4
+    assert block.calls == 4
+    assert block.total == pytest.approx(4.0 + 3.5)
+    # 4 - 1 - 2, 2 - 1.5, 3.5 - 1.25 - 1.75, 1.75 - 1.25
+    assert block.own == pytest.approx(1.0 + 0.5 + 0.5 + 0.5)
+    assert block.share == pytest.approx(0.25)
+
+
+def test_a_class_adds_up_those_of_its_modules_that_were_measured() -> None:
+    [linear] = [row for row in flat_table(nested(), "class").rows if row.name == "Linear"]
+
+    assert (len(linear.nodes), linear.calls) == (5, 4)
+    assert linear.own == linear.total == pytest.approx(1.0 + 1.5 + 1.25 + 1.25)
+
+
+def test_shared_parameters_are_the_first_owners_in_the_root() -> None:
+    session = nested()
+    assert session.tree is not None
+    owned = {row.name: row.parameters for row in flat_table(session, "module").rows}
+    assert (owned["embed"], owned["head"], owned["blocks.1.fc"]) == (200, 50, 16)
+    head = session.tree.find("head")
+    assert head is not None
+
+    [alone] = flat_table(session, "module", head).rows
+
+    assert alone.parameters == 250
+
+
+def test_another_root_lists_what_is_in_it_as_shares_of_its_time() -> None:
+    session = nested()
+    assert session.tree is not None
+    block = session.tree.find("blocks.1")
+    assert block is not None
+    table = flat_table(session, "module", block)
+
+    assert table.seconds == pytest.approx(3.5)
+    assert {row.name for row in table.rows} == {
+        "blocks.1",
+        "blocks.1.fc",
+        "blocks.1.inner",
+        "blocks.1.inner.fc",
+    }
+    assert sum(row.share for row in table.rows if isinstance(row.share, float)) == pytest.approx(1)
+
+
+def test_figures_of_modules_are_those_of_their_own_operators() -> None:
+    rows = {row.nodes: row for row in flat_table(folded(MEASURED), "module").rows}
+
+    assert [row[0] for row in rows] == [CONV, FC, ACT, ROOT]
+    # The model's own operator has no formula; it reads and writes 40 bytes.
+    assert (rows[ROOT,].flops, rows[ROOT,].bytes_moved, rows[ROOT,].parameters) == (0, 80, 0)
+    assert (rows[CONV,].macs, rows[CONV,].flops, rows[CONV,].parameters) == (6912, 13824, 108)
+    assert rows[CONV,].bytes_moved == 768 + 432 + 1024
+    assert rows[CONV,].shape == (1, 4, 8, 8)
+    assert sum(row.parameters for row in rows.values()) == 2678
+    assert rows[CONV,].share == pytest.approx(0.5)
+
+
+def test_operators_of_one_name_are_one_row() -> None:
+    session = apply(folded(MEASURED), operator_times({SMALL_CONV_OP: 0.0004, SMALL_FC_OP: 0.0002}))
+    rows = {row.name: row for row in flat_table(session, "operator").rows}
+
+    assert list(rows) == ["aten::convolution", "aten::addmm", "aten::relu_", "mine::strange"]
+    convolution = rows["aten::convolution"]
+    assert convolution.total == pytest.approx(0.0004)
+    assert convolution.share == pytest.approx(0.4)
+    assert convolution.own == Unknown(NO_SELF_TIME)
+    assert rows["aten::relu_"].total == Unknown("not seen in any operator window")
+
+
+def test_without_operator_windows_operators_have_a_reason() -> None:
+    rows = flat_table(folded(MEASURED), "operator").rows
+
+    assert {row.total for row in rows} == {Unknown(NO_WINDOW)}
+    assert rows[0].name == "aten::convolution"  # Most FLOPs.
+
+
+def test_on_paper_modules_are_in_the_order_of_their_flops() -> None:
+    table = flat_table(folded(TRACED), "module")
+
+    assert [row.nodes[0] for row in table.rows] == [CONV, FC, ACT, ROOT]
+    assert {type(row.own) for row in table.rows} == {Unknown}
+    assert "not measured" in str(table.seconds)
+
+
+def test_rows_are_ordered_by_any_column() -> None:
+    rows = flat_table(folded(MEASURED), "module").rows
+
+    assert [row.nodes[0] for row in in_order(rows, "parameters")][:2] == [FC, CONV]
+    assert [row.name for row in in_order(rows, "name")] == ["", "act", "conv", "fc"]
+    assert in_order(rows, "total")[0].nodes == (ROOT,)
