@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from tui_profiler.reports.ceilings import CeilingsReport
 from tui_profiler.reports.json.compare import CompareReport
+from tui_profiler.reports.json.flat import FlatReport
 from tui_profiler.reports.json.report import FailedReport, Report
 from tui_profiler.reports.json.sweep import SweepReport
 from tui_profiler.reports.json.trials import TryReport
@@ -46,6 +47,7 @@ def schemas() -> dict[str, str]:
         REPORT: _schema("report", Report, FailedReport),
         "ceilings.schema.json": _schema("ceilings", CeilingsReport),
         "compare.schema.json": _schema("compare", CompareReport),
+        "flat.schema.json": _schema("flat", FlatReport),
         "sweep.schema.json": _schema("sweep", SweepReport),
         "try.schema.json": _schema("try", TryReport),
         "verify.schema.json": _schema("verify", VerifyReport),

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.messages import AnalyseParameters, Failed, Remedy, Start
+from tui_profiler.queries.cost.flat import By
 from tui_profiler.recording.kind import RecordingError, is_recording
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source.attached import AttachError
@@ -53,6 +54,7 @@ class ReportOptions(Struct, frozen=True):
     checks: tuple[str, ...]
     findings: bool = False
     parameters: bool = False
+    by: By | None = None
 
 
 @click.command("report")
@@ -84,7 +86,16 @@ class ReportOptions(Struct, frozen=True):
     help="Run the model for this long and report its times.",
 )
 @click.option(
-    "--top", type=click.IntRange(min=1), metavar="N", help="Only the N most expensive layers."
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the N most expensive layers, or rows of --by.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["module", "class", "operator"]),
+    help="Instead of the report a flat table: modules by self time, modules by class, or"
+    " operators by name; by FLOPs without --measure.",
 )
 @click.option(
     "--findings",
@@ -157,6 +168,8 @@ def report_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
         require_known(options.names[0])
     if options.parameters:
         _require_parameters(options)
+    if options.by is not None:
+        _require_table(options)
     return _report(options, chosen, started_at=started_at)
 
 
@@ -179,6 +192,15 @@ def _require_parameters(options: ReportOptions) -> None:
         raise click.UsageError("A recording has no parameter values: omit --parameters.")
 
 
+def _require_table(options: ReportOptions) -> None:
+    """Refuse what a flat table has no place for."""
+    if options.layout == "perfetto":
+        raise click.UsageError("A trace is of a whole forward: leave out --by.")
+    for typed, name in ((options.findings, "--findings"), (options.parameters, "--parameters")):
+        if typed:
+            raise click.UsageError(f"A flat table has no {name}: leave it out, or --by.")
+
+
 def _report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int:
     """Report every model in turn and give the worst of their exit codes.
 
@@ -197,6 +219,7 @@ def _report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int
         written = Written(
             *(results, options.layout, options.output, options.top, options.checks),
             advises=options.findings,
+            by=options.by,
         )
         for name in options.names or (options.attach,):
             session = _session(name, options, chosen, started_at)

@@ -53,6 +53,7 @@ _TRACING = ("torch._dynamo", "tui_profiler.probe.worker.run")
 """What every model needs besides."""
 _LIBRARIES = ("torch", "torchvision", "timm", "ultralytics")
 _OF_ONE = {
+    "by": "--by",
     "checks": "--check",
     "findings": "--findings",
     "parameters": "--parameters",

@@ -9,16 +9,21 @@ import click
 from tui_profiler.figures.units import UNAVAILABLE
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Failed
+from tui_profiler.queries.cost.flat import By
 from tui_profiler.reports.checks.checks import Outcome, evaluate, parse_check
 from tui_profiler.reports.checks.limit import CheckError, as_typed
+from tui_profiler.reports.csv.flat import flat_csv
 from tui_profiler.reports.csv.nodes import csv_model
 from tui_profiler.reports.document import Grid, Note, Part, Section, figures, names
+from tui_profiler.reports.json.flat import flat_json, flat_json_failed
 from tui_profiler.reports.json.report import as_json, json_failed, json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.reports.text.full import full_markdown, full_text
+from tui_profiler.reports.text.markdown import as_markdown
 from tui_profiler.reports.text.sections.findings import findings_lines
-from tui_profiler.reports.text.table import table
-from tui_profiler.reports.text.text import part_lines
+from tui_profiler.reports.text.sections.flat import flat_sections
+from tui_profiler.reports.text.table import as_table, table
+from tui_profiler.reports.text.text import as_text, part_lines
 from tui_profiler.session import Session
 from tui_profiler.verbs.outcome import BAD_ARGUMENTS, DONE
 
@@ -40,8 +45,9 @@ class Written:
         checks: tuple[str, ...],
         *,
         advises: bool = False,
+        by: By | None = None,
     ) -> None:
-        """Begin; ``results`` takes what is made.
+        """Begin; ``results`` takes what is made, ``by`` asks for a flat table.
 
         Raises:
             UsageError: a check is none, or binary data would go to a terminal.
@@ -49,7 +55,7 @@ class Written:
         if layout == "perfetto" and not output and sys.stdout.isatty():
             raise click.UsageError("A Perfetto trace is binary: add --output FILE.")
         self._layout, self._output, self._top = layout, output, top
-        self._advises = advises
+        self._advises, self._by = advises, by
         self._results = results
         try:
             self._checks = tuple(map(parse_check, checks))
@@ -59,12 +65,17 @@ class Written:
     def add(self, name: str, session: Session) -> int:
         """Write a model's report; give the exit code of its checks."""
         code, outcomes = self._checked(name, session)
-        self._results.add(self._made(session, outcomes))
+        if self._by is not None:
+            self._results.add(self._flat(name, session, self._by, outcomes))
+        else:
+            self._results.add(self._made(session, outcomes))
         return code
 
     def add_failed(self, name: str, session: Session, failed: Failed) -> None:
         """Write the line of a model without a tree; only JSON has one."""
-        if self._layout == "json":
+        if self._layout == "json" and self._by is not None:
+            self._results.add(flat_json_failed(name, self._by, failed) + "\n")
+        elif self._layout == "json":
             self._results.add(json_failed(name, session, failed) + "\n")
 
     def _checked(self, name: str, session: Session) -> tuple[int, tuple[Outcome, ...]]:
@@ -100,6 +111,27 @@ class Written:
                 lines = table(session, columns=cells, top=self._top)
                 lines += findings_lines(session, cells) if self._advises else ()
                 return blank + "\n".join(lines) + "\n"
+
+    def _flat(self, name: str, session: Session, by: By, outcomes: tuple[Outcome, ...]) -> str:
+        """Return the flat table; of text and Markdown the checks are a section before it."""
+        is_first = not self._results.count
+        if self._layout == "json":
+            return flat_json(session, name, by, top=self._top) + "\n"
+        if self._layout == "csv":
+            return flat_csv(session, by, with_titles=is_first, top=self._top)
+        is_short = self._layout == "table"
+        sections = flat_sections(session, by, top=self._top, is_short=is_short)
+        title = session.model.name if session.model is not None else name
+        cells = columns(self._output)
+        if is_short:
+            named = Section("", "", (Note(title),))
+            lines = as_table((named, *sections), cells)
+        else:
+            more = (checks_section(outcomes),) if outcomes else ()
+            whole = (*more, *sections)
+            is_text = self._layout == "text"
+            lines = as_text(title, whole, cells) if is_text else as_markdown(title, whole)
+        return ("" if is_first else "\n") + "\n".join(lines) + "\n"
 
 
 def checks_section(outcomes: tuple[Outcome, ...]) -> Section:
