@@ -87,6 +87,13 @@ SIDE_SCREENS: tuple[Key, ...] = (
         "screens",
         footer="right",
     ),
+    Key(
+        "A",
+        "side('flat')",
+        "flat",
+        "flat tables: modules by self time, by class, operators by name",
+        "screens",
+    ),
 )
 """Other views of the same session and node; the label is the screen's name."""
 EXPLORER: tuple[Key, ...] = (
@@ -507,3 +514,8 @@ def footer(keys: tuple[Key, ...], side: str, *, narrow: bool) -> tuple[tuple[str
     """Return (key, label) of one side of the footer."""
     wanted = (f"{side}!", f"{side}-narrow" if narrow else side)
     return tuple((shown(key), key.label) for key in keys if key.footer in wanted and key.keys)
+
+
+def side_keys(keys: tuple[Key, ...], current: str = "") -> tuple[tuple[str, str], ...]:
+    """Return (key, label) of the side screens in the footer, and of the one that is shown."""
+    return tuple((shown(key), key.label) for key in keys if key.footer or key.label == current)

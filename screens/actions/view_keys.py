@@ -41,6 +41,17 @@ WEIGHTS: tuple[Key, ...] = (
     *_pages("page", "half a page"),
     *_ends("move"),
 )
+FLAT: tuple[Key, ...] = (
+    Key("v", "by", "by", "list modules, classes of modules, or operators by name", _HERE),
+    Key("slash", "filter", "search", "filter the rows, as in the tree; esc drops it", _HERE, "/"),
+    Key("s", "sort", "sort", "sort by the next column", _HERE),
+    Key("S", "reverse", "reverse", "reverse the order", _HERE),
+    Key("enter", "open", "in the tree", "go to the node in the tree", _HERE, "↵"),
+    Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
+    Key("up,k", "move(-1)", "up", "one row up", _HERE, "↑ k"),
+    *_pages("page", "half a page"),
+    *_ends("move"),
+)
 FINDINGS: tuple[Key, ...] = (
     Key("x", "try", "try", "run the trial in a separate process, or stop it", _HERE),
     Key("down,j", "walk(1)", "finding", "the next finding", _HERE, "↓ j"),

@@ -53,6 +53,10 @@ class ExportContent(Struct, frozen=True):
     """Returns the panel that speaks of that node; None on a screen without one."""
     csv: Callable[[], Callable[[], str] | None] = lambda: None
     """Returns a function that writes the rows of nodes as CSV, in any thread; None without rows."""
+    tsv: Callable[[], str | None] = lambda: None
+    """Returns all rows as TSV; None on a screen that copies one row at a time."""
+    markdown: Callable[[], str | None] = lambda: None
+    """Returns all rows as a table of Markdown; likewise."""
 
 
 class CopyExport:
@@ -84,6 +88,11 @@ class CopyExport:
         options += [("y", "", self.copy_path), ("p", "path", self.copy_path)]
         if row is not None:
             options.append(("r", "row", partial(self._copy, "the row", row)))
+        tables = (("t", "TSV", self._given.tsv()), ("m", "Markdown", self._given.markdown()))
+        for key, what, rows in tables:
+            if rows is not None:
+                copy = partial(self._copy, f"the rows as {what}", rows)
+                options.append((key, what, copy))
         if panel is not None:
             options.append(("l", "panel", partial(self._copy, "the panel", panel)))
         options.append(("s", "screen", lambda: self._after(self._copy_screen)))

@@ -524,7 +524,7 @@ class ExplorerScreen(PaintedScreen[None]):
             return
         view = side_screen(name)
         screen = view(self.tree_widget.view.selected, self.glyphs, self.now, self.view_pause)
-        screen.send = self._send
+        screen.send, screen.tree_root = self._send, self.tree_widget.view.root
         self.app.push_screen(screen.data_bind(BaseApp.session), self._come_back)
 
     async def _come_back(self, left: ViewState | None) -> None:

@@ -23,7 +23,7 @@ from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import Request
 from tui_profiler.session import EMPTY, Session
 
-from ..actions.table import SIDE_SCREENS, Key, shown
+from ..actions.table import SIDE_SCREENS, Key, side_keys
 from ..common.base_app import own_keys, redraw_seconds
 from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import is_narrow
@@ -90,6 +90,8 @@ class SideScreen(PaintedScreen[ViewState]):
         """Index of the selected node."""
         self.glyphs = glyphs
         self.now = now
+        self.tree_root = 0
+        """Index of the root of the tree as it is shown; whoever opens the view gives it."""
         self.send: Callable[[Request], None] = lambda request: None
         """What asks the probe; whoever opens the view gives it."""
         self.view_pause = view_pause or ViewPause(self._send)
@@ -101,6 +103,8 @@ class SideScreen(PaintedScreen[ViewState]):
             row=self.row_text,
             panel=self.panel_text,
             csv=self.rows_as_csv,
+            tsv=self.rows_as_tsv,
+            markdown=self.rows_as_markdown,
         )
         self._copying = CopyExport(self, given, self.say, self.prompt.ask)
         self._path: str | None = None
@@ -177,7 +181,7 @@ class SideScreen(PaintedScreen[ViewState]):
         return False
 
     def _bar(self) -> Line:
-        others = tuple((shown(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        others = side_keys(own_keys(self.app, SIDE_SCREENS), self.name_of_view)
         every = (*others, ("?", "keys"))
         return key_bar(self.keys, every, self.size.width, self.glyphs, self.name_of_view)
 
@@ -221,6 +225,14 @@ class SideScreen(PaintedScreen[ViewState]):
 
     def rows_as_csv(self) -> Callable[[], str] | None:
         """Return what writes the rows as CSV, in any thread; None on a view without rows."""
+        return None
+
+    def rows_as_tsv(self) -> str | None:
+        """Return the rows with tabs between the cells; None on a view that copies no rows."""
+        return None
+
+    def rows_as_markdown(self) -> str | None:
+        """Return the rows as a table of Markdown; None on a view that copies no rows."""
         return None
 
     def on_key(self, event: events.Key) -> None:
@@ -296,6 +308,7 @@ _CLASSES = {
     "memory": "MemoryScreen",
     "findings": "FindingsScreen",
     "weights": "WeightsScreen",
+    "flat": "FlatScreen",
 }
 
 

@@ -16,8 +16,7 @@ from tui_profiler.formatting.text import printable, safe
 from tui_profiler.queries.panel.neighbours import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
 
-from ...actions.table import SIDE_SCREENS
-from ...actions.table import shown as written
+from ...actions.table import SIDE_SCREENS, side_keys
 from ...common.base_app import own_keys, redraw_seconds
 from ...common.copy_export import copy_text
 from ...common.narrow import is_narrow
@@ -142,7 +141,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
         self.query_one(Inspector).show(session, self._node, now)
         said = self._said if time.monotonic() - self._said_at < SAID_SECONDS else ""
         self.query_one(Status).show(session, now, said)
-        views = tuple((written(key), key.label) for key in own_keys(self.app, SIDE_SCREENS))
+        views = side_keys(own_keys(self.app, SIDE_SCREENS))
         last = key_bar(_KEYS, (*views, ("?", "keys")), self.size.width, self._glyphs)
         if self._is_narrow and said:  # There is no other row for it.
             cells = replace(look, cells=max(self.size.width, 3))

@@ -36,7 +36,7 @@ def as_markdown(title: str, sections: tuple[Section, ...]) -> tuple[str, ...]:
         if section.provenance:
             lines += ["", escaped(section.provenance)]
         for part in section.parts:
-            block = list(_part(part))
+            block = list(part_lines(part))
             lines += ["", *block] if block else []
     return tuple(lines)
 
@@ -55,7 +55,8 @@ def _written(match: re.Match[str]) -> str:
     return f"\\{found}"
 
 
-def _part(part: Part) -> Iterator[str]:
+def part_lines(part: Part) -> Iterator[str]:
+    """Yield the lines of one part."""
     match part:
         case Note(text=text):
             yield escaped(text)

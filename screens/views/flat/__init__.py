@@ -1,0 +1,1 @@
+"""A flat table: modules by self time, classes, operators by name."""

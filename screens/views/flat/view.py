@@ -1,0 +1,120 @@
+"""What a flat table shows: its rows as they are filtered and ordered, and the cursor."""
+
+from __future__ import annotations
+
+from tui_profiler.queries.cost.flat import (
+    BYS,
+    By,
+    Column,
+    FlatRow,
+    FlatTable,
+    default_column,
+    in_order,
+)
+from tui_profiler.queries.tree import filter as filters
+from tui_profiler.session import Session
+
+_ORDERS: tuple[Column, ...] = ("own", "total", "calls", "parameters", "flops", "bytes", "name")
+SORT_WORDS: dict[Column, str] = {
+    "own": "by self time",
+    "total": "by total time",
+    "calls": "by calls",
+    "nodes": "by modules",
+    "parameters": "by parameters",
+    "macs": "by MACs",
+    "flops": "by FLOPs",
+    "bytes": "by bytes",
+    "name": "by name",
+}
+
+
+class FlatView:
+    """Which rows are shown, in which order, and which one the cursor is on."""
+
+    def __init__(self) -> None:
+        self.by: By = "module"
+        self.text = ""
+        """What was typed as a filter."""
+        self.table: FlatTable | None = None
+        self.rows: tuple[FlatRow, ...] = ()
+        """In the order that is shown."""
+        self.column: Column = "own"
+        self.is_reversed = False
+        self._chosen: Column | None = None
+        self._name: tuple[str, int] | None = None
+        """Name and first node of the row under the cursor."""
+
+    def take(self, session: Session, table: FlatTable, *, keeps_order: bool) -> None:
+        """Take a newer table.
+
+        Args:
+            session: that it is of.
+            table: all rows.
+            keeps_order: rows that were there stay where they are.
+        """
+        before = self.rows if keeps_order and self.table is not None else ()
+        is_same = self.table is not None and self.table.by == table.by
+        self.table = table
+        self.arrange(session)
+        if before and is_same:
+            place = {_key(row): at for at, row in enumerate(before)}
+            last = len(place)
+            self.rows = tuple(sorted(self.rows, key=lambda row: place.get(_key(row), last)))
+
+    def arrange(self, session: Session) -> None:
+        """Choose and order the rows anew."""
+        if self.table is None:
+            return
+        self.column = self._chosen or default_column(session, self.by)
+        rows = in_order(self.table.rows, self.column)
+        if filters.read_filter(self.text).terms:
+            found = frozenset(filters.matches(session, self.text, operators=self.by == "operator"))
+            rows = tuple(row for row in rows if not found.isdisjoint(row.nodes))
+        self.rows = tuple(reversed(rows)) if self.is_reversed else rows
+
+    @property
+    def at(self) -> int:
+        """Place of the cursor; 0 where its row is not shown."""
+        return next((at for at, row in enumerate(self.rows) if _key(row) == self._name), 0)
+
+    @property
+    def row(self) -> FlatRow | None:
+        """The row under the cursor."""
+        return self.rows[self.at] if self.rows else None
+
+    def point_to(self, node: int) -> None:
+        """Put the cursor on the row of a node; where none is, on the first row."""
+        row = self.row
+        if row is not None and self._name is not None and node in row.nodes:
+            return
+        row = next((row for row in self.rows if node in row.nodes), None)
+        self._name = _key(row) if row is not None else None
+
+    def move(self, by: int) -> FlatRow | None:
+        """Move the cursor by so many rows, no further than the ends."""
+        if not self.rows:
+            return None
+        row = self.rows[min(max(self.at + by, 0), len(self.rows) - 1)]
+        self._name = _key(row)
+        return row
+
+    def next_by(self) -> By:
+        """Show what is grouped in the next way."""
+        self.by = BYS[(BYS.index(self.by) + 1) % len(BYS)]
+        self.table, self.rows, self._name = None, (), None
+        self._chosen, self.is_reversed = None, False
+        return self.by
+
+    def sort_by_next(self, session: Session) -> Column:
+        """Order by the next column; operators have neither self time nor parameters."""
+        orders = [
+            one for one in _ORDERS if self.by != "operator" or one not in ("own", "parameters")
+        ]
+        at = orders.index(self.column) if self.column in orders else -1
+        self._chosen, self.is_reversed = orders[(at + 1) % len(orders)], False
+        self.arrange(session)
+        return self._chosen
+
+
+def _key(row: FlatRow) -> tuple[str, int]:
+    return row.name, row.nodes[0]
