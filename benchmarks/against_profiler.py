@@ -174,7 +174,7 @@ def _windowed(
     names = {id(module): path for path, module in model.named_modules()}
     with watched(model) as clock:
         for turn in range(WARM + forwards):
-            forward, seen = _in_window(clock, run)
+            forward, seen = in_window(clock, run)
             run()
             between += clock.take()
             if turn >= WARM:
@@ -206,7 +206,8 @@ def _laid(
     return operators, other, host
 
 
-def _in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, list[KinetoOperator]]:
+def in_window(clock: ModuleClock, run: Callable[[], None]) -> tuple[Forward, list[KinetoOperator]]:
+    """Return a forward in an operator window, and its operators."""
     with Window() as window:
         # The window was opened with cold caches: the second forward is like any other.
         run()
