@@ -367,6 +367,9 @@ class OperatorTimes(OnWire, frozen=True):
     """float32: median seconds a forward spends in it and in what it calls, all calls together."""
     last: bytes
     """float32: the same of the last window that met it."""
+    mean_per_forward: bytes = b""
+    """float32: mean of the same windows without those that took far longer: unlike medians, means
+    of several operators add up. Empty in recordings of older versions."""
 
 
 class Overhead(OnWire, frozen=True):

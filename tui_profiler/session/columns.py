@@ -155,9 +155,18 @@ class Operators:
         self._calls = memoryview(times.calls).cast("I")
         self._per_forward = memoryview(times.per_forward).cast("f")
         self._last = memoryview(times.last).cast("f")
+        self.has_means = bool(times.mean_per_forward)
+        """Recordings of older versions have medians alone, which do not add up."""
+        means = times.mean_per_forward if self.has_means else times.per_forward
+        self._mean_per_forward = memoryview(means).cast("f")
 
     def __len__(self) -> int:
         return len(self._position)
+
+    def mean_per_forward(self, node: int) -> float | None:
+        """Return mean seconds a forward spends in an operator, for sums; else the median."""
+        position = self._position.get(node)
+        return None if position is None else self._mean_per_forward[position]
 
     def per_forward(self, node: int) -> float | None:
         """Return median seconds a forward spends in an operator, None where it was never met."""
@@ -177,7 +186,9 @@ class Operators:
 
 def operator_columns_agree(times: OperatorTimes) -> bool:
     """Check times from outside: every column must hold one entry for each node."""
-    columns = (times.calls, times.per_forward, times.last)
+    columns = [times.calls, times.per_forward, times.last]
+    if times.mean_per_forward:
+        columns.append(times.mean_per_forward)
     return len(times.nodes) % 4 == 0 and all(len(c) == len(times.nodes) for c in columns)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 
@@ -175,6 +177,19 @@ def test_operators_of_one_name_are_one_row() -> None:
     assert convolution.share == pytest.approx(0.4)
     assert convolution.own == Unknown(NO_SELF_TIME)
     assert rows["aten::relu_"].total == Unknown("not seen in any operator window")
+
+
+def test_operators_are_sums_of_means_which_add_up() -> None:
+    times = operator_times({SMALL_CONV_OP: 0.0004, SMALL_FC_OP: 0.0002})
+    means = array("f", [0.0005, 0.0003]).tobytes()
+
+    session = apply(folded(MEASURED), replace(times, mean_per_forward=means))
+
+    convolution, addmm, *_ = flat_table(session, "operator").rows
+    assert (convolution.total, addmm.total) == pytest.approx((0.0005, 0.0003))
+    # A column of another length is refused whole.
+    session = apply(folded(MEASURED), replace(times, mean_per_forward=means[:4]))
+    assert session.operators is None
 
 
 def test_without_operator_windows_operators_have_a_reason() -> None:

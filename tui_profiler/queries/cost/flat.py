@@ -19,7 +19,7 @@ from msgspec import Struct
 from tui_profiler.messages import Figure, Node, Unknown, known
 from tui_profiler.queries.cost.bound import bytes_moved, is_counted, why_not_counted
 from tui_profiler.queries.cost.totals import why_no_times
-from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
+from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of
 from tui_profiler.session import Session, Tree
 
@@ -216,7 +216,7 @@ class _Sums:
         seconds: float | None = None
         after = -1
         for node in nodes:
-            if node >= after and (found := node_seconds(self._session, node)) is not None:
+            if node >= after and (found := self._seconds(node)) is not None:
                 seconds = (seconds or 0.0) + found
                 after = self._tree.ends[node]
         if seconds is not None:
@@ -225,6 +225,15 @@ class _Sums:
             why = why_no_operator_times(self._session)
             return Unknown(why or "not seen in any operator window")
         return Unknown(self._why_unmeasured(nodes[0]))
+
+    def _seconds(self, node: int) -> float | None:
+        """Return the time of a node for a sum: a mean, also of operators."""
+        if self._tree.nodes[node].kind == "module":
+            return node_seconds(self._session, node)
+        operators = self._session.operators
+        if operators is None or not times_fit_costs(self._session):
+            return None
+        return operators.mean_per_forward(node)
 
     def _own(self, node: int) -> Figure:
         timings = self._session.timings

@@ -135,6 +135,29 @@ def test_times_of_operators_fit_into_the_forward_that_they_are_of() -> None:
     assert 0 < spent <= forward_seconds
 
 
+def test_means_are_of_the_same_windows_without_the_interrupted_ones() -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Sigmoid()).eval()
+    x = torch.rand(4)
+    traced = trace(model, (Inputs((x,)),))
+    clock = ModuleClock(model)
+    operators = OperatorClock(traced.nodes, model)
+    clock.install()
+    # The last window took far longer than the others.
+    for seconds in (3.0, 1.0, 2.0, 35.0):
+        model(x)
+        (forward,) = clock.take()
+        starts = memoryview(forward.times).cast("d")[: len(forward.modules)]
+        began = dict(zip(forward.modules, starts, strict=True))[model[1]]
+        operators.add(forward, [KinetoOperator("aten::sigmoid", began, began + seconds)])
+    clock.uninstall()
+
+    times = operators.message(0.0, 0.0)
+
+    [mean] = memoryview(times.mean_per_forward).cast("f")
+    assert mean == pytest.approx((3.0 + 1.0 + 2.0) / 3, rel=1e-5)
+    assert memoryview(times.per_forward).cast("f")[0] == pytest.approx(2.5, rel=1e-5)
+
+
 def test_no_window_is_opened_while_another_profiler_runs() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as theirs:
         assert unavailable() == "another profiler runs"

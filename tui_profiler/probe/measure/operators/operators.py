@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 from torch import nn
@@ -34,7 +34,9 @@ LOOK_AHEAD = 8
 LOOK_AHEAD_INSIDE = 256
 """The same inside of an opaque module: a compiler makes one kernel of many."""
 MOST_OPERATORS = 200_000
-"""In one message: 16 bytes each."""
+"""In one message: 20 bytes each."""
+OUTLIER_TIMES = 1.5
+"""Of the median of all operators together: a window that took longer was interrupted."""
 
 
 @dataclass
@@ -71,6 +73,7 @@ class OperatorClock:
             self._expected.setdefault(around.get(parent, parent), []).append(index)
         self._index = TreeIndex(nodes, model)
         self._seconds: dict[int, deque[float]] = {}
+        self._joined: deque[dict[int, float]] = deque(maxlen=OPERATOR_WINDOWS)
         self._last = Joined()
         self._last_spans: list[Span] = []
         self._last_seen: Sequence[KinetoOperator] = ()
@@ -86,6 +89,7 @@ class OperatorClock:
         self._last_spans, self._last_seen = self._spans(forward), seen
         self._last = join(self._last_spans, seen, self._expected, self._names, self._opaque)
         self._windows += 1
+        self._joined.append(self._last.seconds)
         for node, seconds in self._last.seconds.items():
             self._seconds.setdefault(node, deque(maxlen=OPERATOR_WINDOWS)).append(seconds)
 
@@ -99,6 +103,7 @@ class OperatorClock:
         """
         by_time = sorted(self._seconds, key=lambda node: -self._seconds[node][-1])
         nodes = sorted(by_time[:MOST_OPERATORS])
+        means = self._means()
         return OperatorTimes(
             at=at,
             windows=self._windows,
@@ -109,7 +114,24 @@ class OperatorClock:
             calls=array("I", [self._last.calls.get(node, 0) for node in nodes]).tobytes(),
             per_forward=array("f", [median(self._seconds[node]) for node in nodes]).tobytes(),
             last=array("f", [self._seconds[node][-1] for node in nodes]).tobytes(),
+            mean_per_forward=array(
+                "f", [means.get(node, median(self._seconds[node])) for node in nodes]
+            ).tobytes(),
         )
+
+    def _means(self) -> dict[int, float]:
+        """Return each operator's mean over the windows that met it, interrupted windows left out.
+
+        One set of windows for all, so that sums of means are means of sums.
+        """
+        totals = [sum(one.values()) for one in self._joined]
+        most = OUTLIER_TIMES * median(totals) if totals else 0.0
+        kept = [one for one, total in zip(self._joined, totals, strict=True) if total <= most]
+        found: dict[int, list[float]] = {}
+        for one in kept:
+            for node, seconds in one.items():
+                found.setdefault(node, []).append(seconds)
+        return {node: fmean(each) for node, each in found.items()}
 
     def memory_window(
         self, at: float, forward: Forward, events: Sequence[Allocation] | None, held: PermanentBytes

@@ -63,7 +63,9 @@ def says(session: Session, table: FlatTable) -> str:
         how = f"means of {of}" if timings.is_mean else "medians"
         return f"by self time, {how}; {duration(table.seconds)} per forward"
     if column == "total":
-        return f"by total time, medians of operator windows; {duration(table.seconds)} per forward"
+        operators = session.operators
+        how = "means" if operators is not None and operators.has_means else "medians"
+        return f"by total time, {how} of operator windows; {duration(table.seconds)} per forward"
     return "on paper, by FLOPs: no operator was timed"
 
 
