@@ -223,10 +223,11 @@ def _same(ran: list[Ran], forward: Forward) -> Ran:
     """Return what a recorded forward timed itself: around it and inside it."""
     times, calls = memoryview(forward.times).cast("d"), len(forward.modules)
     start, end = times[calls - 1], times[-1]
-    (found,) = [
+    around = (
         one for one in ran if one.began <= start <= one.root[0] and one.root[1] <= end <= one.ended
-    ]
-    return found
+    )
+    # Another thread's may lie around it as well, if both lost the interpreter's lock at either end.
+    return min(around, key=lambda one: one.root[0] - start)
 
 
 def _parts(ran: list[Ran]) -> Iterator[list[tuple[Chain, float]]]:
