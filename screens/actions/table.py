@@ -101,7 +101,7 @@ EXPLORER: tuple[Key, ...] = (
         "slash",
         "filter",
         "search",
-        "filter the tree until esc: conv type:conv bound:memory time>1ms share>5% !relu",
+        "filter the tree until esc: conv type:conv kernel:7x7 bound:memory time>1ms share>5% !relu",
         "find",
         "/",
         "left!",

@@ -130,7 +130,7 @@ class TreePlaces(TreeCanvas):
 
 IDLE_SECONDS = 5.0
 """Rows move by themselves only when nothing was done to the tree for so long."""
-EXAMPLES = "type:conv bound:memory time>1ms share>5% params>1M mac>10M depth<3 !relu"
+EXAMPLES = "type:conv kernel:7x7 bound:memory time>1ms share>5% params>1M depth<3 !relu"
 """Of terms, for a prompt that is still empty."""
 LIVE_SORTS = ("seconds", "share")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, ticked, traced
-from tui_profiler.messages import Node
+from tui_profiler.messages import Node, Tensor, Weight
 from tui_profiler.queries.tree import filter as filters
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
@@ -92,6 +92,41 @@ def test_work_without_a_formula_is_not_none() -> None:
     assert found("bound:memory", session) == found("!bound:memory", session) == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("shape:1x3x224x224", ["", "stem"]),
+        ("shape:3×224", ["", "stem"]),
+        ("shape:7x7", ["stem", "late"]),
+        ("shape:512x*x7", ["late"]),
+        ("shape:*x*x7x7", ["stem", "late"]),
+        ("kernel:7x7", ["stem"]),
+        ("kernel:*x7", ["stem"]),
+        ("kernel:3x3", ["late"]),
+        ("kernel:64", []),
+        ("type:conv kernel:7x7", ["stem"]),
+        ("!shape:224", ["late", "act"]),
+        ("shape:22", []),
+    ],
+)
+def test_shapes_are_found_by_their_axes(typed: str, expected: list[str]) -> None:
+    def tensor(*shape: int) -> Tensor:
+        return Tensor(shape, "float32", 4)
+
+    def weight(*shape: int) -> Weight:
+        return Weight("weight", shape, "float32", 4, is_buffer=False)
+
+    image, maps = tensor(1, 3, 224, 224), tensor(1, 512, 7, 7)
+    nodes: list[Node] = []
+    nodes += [replace(node_of(-1, "", "Net", nodes), path="", inputs=(image,))]
+    stem = node_of(0, "stem", "Conv2d", nodes)
+    nodes += [replace(stem, inputs=(image,), weights=(weight(64, 3, 7, 7), weight(64)))]
+    late = node_of(0, "late", "Conv2d", nodes)
+    nodes += [replace(late, outputs=(maps,), weights=(weight(512, 512, 3, 3),))]
+    nodes += [node_of(0, "act", "ReLU", nodes)]
+    assert found(typed, traced(nodes, [cost_of(0, 5)] * 4)) == expected
+
+
 def test_operators_are_found_where_they_are_shown() -> None:
     assert found("aten::conv") == []
     assert found("aten::conv", operators=True) == ["conv1/0"]
@@ -112,8 +147,14 @@ def test_operators_are_found_where_they_are_shown() -> None:
         ("bound:gpu", "bound: is compute, memory, overhead, unexplained or waiting"),
         ("bound:", "bound: is compute, memory, overhead, unexplained or waiting"),
         ("type>conv", "write type:conv"),
+        ("shape:seven", "write shape:1x64x56x56, * for any axis"),
+        ("shape:7x", "write shape:1x64x56x56, * for any axis"),
+        ("kernel:", "write kernel:7x7, * for any axis"),
         ("type:", "type: needs a part of a type"),
-        ("tim>1ms", 'no "tim": there are name, type, bound, time, share, params, mac, depth'),
+        (
+            "tim>1ms",
+            'no "tim": there are name, type, bound, shape, kernel, time, share, params, mac, depth',
+        ),
         ("!", "! stands before a term: !relu"),
     ],
 )

@@ -2,6 +2,8 @@
 
     conv                a substring of path, name or type
     name: type: bound:  a part of the name, of the type; the bound it has
+    shape: kernel:      axes of an input, an output or a weight in a row: 1x64x56x56, *x7x7;
+                        the last axes of a weight: 7x7
     time> share>        measured: 1ms, 20us, 0.5s; 5%
     params> mac>        1M, 250K, 4G, or a plain number
     depth<              levels below the model: 3
@@ -16,22 +18,23 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.messages import Cost
+from tui_profiler.messages import Cost, Node, Weight
 from tui_profiler.queries.cost.bound import BoundKind, kinds_of
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.session import Session, Tree
 
 _Field: TypeAlias = Literal[
-    "text", "name", "type", "bound", "time", "share", "params", "mac", "depth"
+    "text", "name", "type", "bound", "shape", "kernel", "time", "share", "params", "mac", "depth"
 ]
 _Relation: TypeAlias = Literal["has", ">", "<", ">=", "<=", "="]
 
-_WORDS: tuple[_Field, ...] = ("name", "type", "bound")
+_WORDS: tuple[_Field, ...] = ("name", "type", "bound", "shape", "kernel")
+_SHAPES: tuple[_Field, ...] = ("shape", "kernel")
 _FIGURES: tuple[_Field, ...] = ("time", "share", "params", "mac", "depth")
 _LIVE: frozenset[_Field] = frozenset(("time", "share", "bound"))
 """What they find changes as the model runs."""
@@ -40,6 +43,7 @@ BOUNDS = ("compute", "memory", "overhead", "unexplained", "waiting")
 _TERM = re.compile(
     r"(?P<field>[a-z]+)(?:(?P<word>:(?!:))|(?P<relation>[<>]=?|=))(?P<value>.*)", re.S
 )
+_AXES = re.compile(r"(?:\d{1,18}|\*)(?:[x×](?:\d{1,18}|\*))*")
 _NUMBER = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,18})?)(?P<unit>[a-zµμ%]*)", re.I)
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
@@ -120,6 +124,8 @@ def _word(field: _Field, value: str, negated: bool) -> _Term | str:
         if not meant:
             return "bound: is compute, memory, overhead, unexplained or waiting"
         return _Term(field, "has", meant[0], negated=negated)
+    if field in _SHAPES and _AXES.fullmatch(value) is None:
+        return f"write {field}:{'7x7' if field == 'kernel' else '1x64x56x56'}, * for any axis"
     if not value:
         return f"{field}: needs a part of a {field}"
     return _Term(field, "has", value, negated=negated)
@@ -234,12 +240,45 @@ def _holds(tree: Tree, term: _Term) -> _Test:
             return lambda node: needle in nodes[node].name.casefold()
         case "type":
             return lambda node: needle in nodes[node].type.casefold()
+        case "shape":
+            axes = _axes(needle)
+            return lambda node: any(_has_axes(shape, axes) for shape in _shapes(nodes[node]))
+        case "kernel":
+            axes = _axes(needle)
+            return lambda node: any(_is_kernel(each, axes) for each in nodes[node].weights)
         case _:
             return lambda node: (
                 needle in nodes[node].path.casefold()
                 or needle in nodes[node].type.casefold()
                 or needle in nodes[node].name.casefold()
             )
+
+
+_Axes: TypeAlias = tuple[int | None, ...]
+
+
+def _axes(typed: str) -> _Axes:
+    """Return the axes that were typed; None is any."""
+    return tuple(None if axis == "*" else int(axis) for axis in typed.replace("×", "x").split("x"))
+
+
+def _shapes(node: Node) -> Iterator[tuple[int, ...]]:
+    yield from (tensor.shape for tensor in (*node.inputs, *node.outputs))
+    yield from (weight.shape for weight in node.weights)
+
+
+def _has_axes(shape: tuple[int, ...], axes: _Axes) -> bool:
+    """Tell whether axes stand in a shape, one behind the other."""
+    return any(_are(shape[at : at + len(axes)], axes) for at in range(len(shape) - len(axes) + 1))
+
+
+def _is_kernel(weight: Weight, axes: _Axes) -> bool:
+    """Tell whether a weight ends with such axes, behind those of its channels."""
+    return len(weight.shape) >= len(axes) + 2 and _are(weight.shape[-len(axes) :], axes)
+
+
+def _are(shape: tuple[int, ...], axes: _Axes) -> bool:
+    return all(axis is None or axis == size for size, axis in zip(shape, axes, strict=True))
 
 
 def _has_bound(kind: BoundKind | None, term: _Term) -> bool:
