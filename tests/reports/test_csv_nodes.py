@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, traced
-from tui_profiler.messages import Node
+from tui_profiler.messages import Node, Tensor
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
 from tui_profiler.reports.csv.nodes import COLUMNS, as_text, csv_nodes
@@ -32,10 +32,20 @@ def test_a_line_holds_plain_numbers() -> None:
         "model": "", "path": "conv1", "name": "conv1", "type": "Conv2d", "kind": "module",
         "depth": "1", "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
         "bytes": str(4 * 9408), "seconds": "0.00093", "share": f"{0.00093 / 0.0365:.6g}",
-        "bound": "compute",
+        "bound": "compute", "input_shape": "", "output_shape": "",
     }  # fmt: skip
     seconds = {line["path"]: float(line["seconds"]) for line in lines if line["kind"] == "module"}
     assert seconds == pytest.approx(RESNET_SECONDS)
+
+
+def test_shapes_are_of_the_first_tensors() -> None:
+    nodes: list[Node] = []
+    image, flag = Tensor((1, 3, 8, 8), "float32", 768), Tensor((), "bool", 1)
+    nodes += [replace(node_of(-1, "m", "M", nodes), inputs=(image, flag), outputs=(flag,))]
+    [line] = read(csv_nodes(traced(nodes, [cost_of(0, 5)]), [0]))
+    assert (line["input_shape"], line["output_shape"]) == ("1x3x8x8", "")
+    [layer] = json.loads(json_report(traced(nodes, [cost_of(0, 5)])))["layers"]
+    assert (layer["input_shape"], layer["output_shape"]) == ([1, 3, 8, 8], [])
 
 
 def test_its_figures_are_those_of_the_json_report() -> None:

@@ -104,6 +104,8 @@ _CHOSEN: dict[ColumnName, tuple[Column, ...]] = {
     "bytes": (_BYTES,),
     "intensity": (_INTENSITY,),
     "activations": (Column("activations", 9, 1),),
+    "in": (Column("in", 16, 1),),
+    "out": (Column("out", 16, 1),),
     "seconds": (_SECONDS_APART, _TREND),
     "self": (Column("self", 7, 1),),
     "mean": (Column("mean", 7, 1),),

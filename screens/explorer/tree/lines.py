@@ -12,7 +12,7 @@ from tui_profiler.formatting.text import fit, safe, width
 from tui_profiler.queries.cost.bound import LETTERS
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
-from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName
+from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName, shape_text
 from tui_profiler.queries.tree.focus import SORT_LABELS
 from tui_profiler.queries.tree.names import fitted, shown
 from tui_profiler.queries.tree.rows import Outline
@@ -233,6 +233,10 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
             return _time(
                 column, figures.value(node, column.name, cells.steps), cells, figures, glyphs
             )
+        case "in" | "out" as name:
+            tree = figures.session.tree
+            text = "" if tree is None else shape_text(tree.nodes[node], name)
+            return _shape(column, text, glyphs)
         case name:
             value = figures.value(node, name, cells.steps)
             text = _text(value, _WRITTEN[name])
@@ -244,6 +248,16 @@ def _cell(column: Column, node: int, cells: Cells, figures: Figures, glyphs: Gly
 def _figure(column: Column, value: Value, text: str, glyphs: Glyphs) -> Line:
     role = "faint" if isinstance(value, str) else "muted"
     return ((_aligned(value, text, column.cells, glyphs), role),)
+
+
+def _shape(column: Column, text: str, glyphs: Glyphs) -> Line:
+    """Return a shape; of one that is too long the last axes, the node screen has all of it."""
+    if not text:
+        return ((_aligned("unavailable", "", column.cells, glyphs), "faint"),)
+    text = text.replace("×", glyphs.times)
+    if len(text) > column.cells:
+        text = glyphs.ellipsis + text[len(text) - column.cells + len(glyphs.ellipsis) :]
+    return ((text.rjust(column.cells), "muted"),)
 
 
 def _time(column: Column, value: Value, cells: Cells, figures: Figures, glyphs: Glyphs) -> Line:

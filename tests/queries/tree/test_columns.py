@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tests.machine_session import measured
-from tests.queries.sessions import resnet
+from tests.queries.sessions import cost_of, node_of, resnet, traced
 from tests.small_model import CONV
+from tui_profiler.messages import Node, Tensor
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.queries.tree.columns import (
@@ -15,6 +17,7 @@ from tui_profiler.queries.tree.columns import (
     ColumnChoice,
     ColumnName,
     figure,
+    shape_text,
 )
 from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, sort_keys
 
@@ -32,6 +35,7 @@ from tui_profiler.queries.tree.focus import SORT_KEYS, SORT_LABELS, sort_keys
         ("self", 0.00093),
         ("mean", 0.00093),
         ("p95", 0.00093 * 1.22),
+        ("in", None),
         ("calls", 1),
         ("share", 0.00093 / 0.0365),
         ("bar", 0.00093 / 0.0365),
@@ -47,6 +51,21 @@ def test_a_column_says_its_figure(column: ColumnName, expected: float | None) ->
     assert node is not None
     found = figure(session, node, column)
     assert found == (expected if expected is None else pytest.approx(expected, rel=1e-6))
+
+
+def test_a_shape_is_of_the_first_tensor_and_says_how_many_more() -> None:
+    nodes: list[Node] = []
+    node = replace(
+        node_of(-1, "m", "M", nodes),
+        inputs=(Tensor((8, 10), "float32", 320), Tensor((3,), "int64", 24)),
+        outputs=(Tensor((), "float32", 4),),
+    )
+    session = traced([node], [cost_of(0, 0)])
+    assert (shape_text(node, "in"), shape_text(node, "out")) == ("8×10 +1", "scalar")
+    assert (figure(session, 0, "in"), figure(session, 0, "out")) == (80, 1)
+    nothing = replace(node, inputs=(), outputs=())
+    assert shape_text(nothing, "in") == ""
+    assert figure(traced([nothing], [cost_of(0, 0)]), 0, "in") is None
 
 
 def test_own_time_is_without_modules_inside() -> None:

@@ -5,12 +5,14 @@ Which are shown, and in which order, is a value that keys change (``ColumnChoice
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tui_profiler.messages import Unknown
+from tui_profiler.figures.units import shape
+from tui_profiler.messages import Node, Tensor, Unknown
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
 from tui_profiler.queries.time.node_seconds import node_seconds, share
@@ -24,6 +26,8 @@ ColumnName: TypeAlias = Literal[
     "bytes",
     "intensity",
     "activations",
+    "in",
+    "out",
     "seconds",
     "self",
     "mean",
@@ -39,7 +43,9 @@ WITHOUT_FORWARD: tuple[ColumnName, ...] = ("params", "bytes", "share", "bar")
 """What parameters alone have."""
 MEASURED: tuple[ColumnName, ...] = ("seconds", "self", "mean", "p95")
 """What comes with the first times."""
-_NOT_ADDED: tuple[ColumnName, ...] = ("intensity", "mean", "p95", "bound")
+SHAPES: tuple[ColumnName, ...] = ("in", "out")
+"""Text; their figures are elements."""
+_NOT_ADDED: tuple[ColumnName, ...] = ("intensity", "in", "out", "mean", "p95", "bound")
 DEFAULT: tuple[ColumnName, ...] = ("params", "macs", "seconds", "share", "bar", "bound")
 """At 120 columns; where none are chosen, the tree takes those that its width has room for."""
 COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
@@ -49,6 +55,8 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "bytes": ("B", "bytes read and written"),
     "intensity": ("F/B", "FLOP per byte"),
     "activations": ("act", "bytes that its operators write"),
+    "in": ("in", "shape of the first input, and how many more there are"),
+    "out": ("out", "shape of the first output"),
     "seconds": ("ms", "mean time per forward"),
     "self": ("self", "mean self time per forward"),
     "mean": ("call", "mean time of one call"),
@@ -85,6 +93,9 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
             return bound.intensity(cost)
         case "activations":
             return cost.output_bytes
+        case "in" | "out":
+            found_in = tensors(tree.nodes[node], column)
+            return prod(found_in[0].shape) if found_in else None
         case "calls":
             return tree.nodes[node].calls
         case "share" | "bar":
@@ -97,6 +108,23 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
             return None if kind is None else bound.KINDS.index(kind.kind)
         case _:
             return _time(session, node, column)
+
+
+def tensors(node: Node, column: ColumnName) -> tuple[Tensor, ...]:
+    """Return what went into the first call of a node, or came out."""
+    return node.inputs if column == "in" else node.outputs
+
+
+def shape_text(node: Node, column: ColumnName) -> str:
+    """Return the shape of the first tensor that went in or came out: ``1×3×224×224``, ``8×10 +1``.
+
+    Empty where there is none.
+    """
+    found = tensors(node, column)
+    if not found:
+        return ""
+    more = f" +{len(found) - 1}" if len(found) > 1 else ""
+    return f"{shape(found[0].shape)}{more}"
 
 
 def summed_figure(session: Session, node: int, column: ColumnName, steps: Steps) -> float | None:

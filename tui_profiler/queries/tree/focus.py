@@ -22,6 +22,8 @@ SORT_LABELS: dict[SortKey, str] = {
     "bytes": "by bytes",
     "activations": "by activations",
     "self": "by self time",
+    "in": "by elements of the input",
+    "out": "by elements of the output",
 }
 
 MOST_WRAPPERS = 4

@@ -1,7 +1,8 @@
 """Nodes as CSV: one line a node, plain numbers, an empty cell for what is not known.
 
 Seconds are means of one forward, bytes are read and written, shares are of 0 to 1. Where a line
-stands for several equal nodes, ``nodes`` says how many and the figures are their sums.
+stands for several equal nodes, ``nodes`` says how many and the figures are their sums. Shapes are
+of the first tensor that went into the first call, and that came out of it.
 
 Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP, "CSV
 Injection").
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tui_profiler.formatting.text import printable
-from tui_profiler.messages import Cost
+from tui_profiler.messages import Cost, Tensor
 from tui_profiler.queries.cost.bound import bound, bytes_moved
 from tui_profiler.queries.cost.totals import dearest_modules
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
@@ -25,7 +26,7 @@ from tui_profiler.session import Session
 COLUMNS = (
     "model",
     *("path", "name", "type", "kind", "depth", "nodes", "parameters", "macs", "flops", "bytes"),
-    *("seconds", "share", "bound"),
+    *("seconds", "share", "bound", "input_shape", "output_shape"),
 )
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -98,7 +99,13 @@ def _line(
         *(tree.depths[node], prod(count for count, _ in steps)),
         *(cost.parameters, *_work(cost, has_forward=tree.has_forward)),
         *(_digits(seconds), _digits(share), limit.kind if limit is not None else ""),
+        *(_shape(found.inputs), _shape(found.outputs)),
     )
+
+
+def _shape(tensors: tuple[Tensor, ...]) -> str:
+    """Return every axis of the first tensor: ``1x64x56x56``; empty for none and for a scalar."""
+    return "x".join(map(str, tensors[0].shape)) if tensors else ""
 
 
 def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:

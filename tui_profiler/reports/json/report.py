@@ -70,7 +70,7 @@ _IN_FORWARD = (
 )
 _OF_LAYER_IN_FORWARD = (
     *("calls", "macs", "flops", "uncosted", "memory", "input_bytes", "weight_bytes"),
-    *("output_bytes", "output_shape", "arithmetic_intensity", "bottleneck"),
+    *("output_bytes", "input_shape", "output_shape", "arithmetic_intensity", "bottleneck"),
 )
 _OF_A_TREE = (
     *("mode", "tracer", "total_parameters", "total_parameter_bytes", "total_macs", "total_flops"),
@@ -286,6 +286,8 @@ class Layer(json_values.Part, frozen=True):
     input_bytes: json_values.Known[json_values.Count]
     weight_bytes: json_values.Known[json_values.Count]
     output_bytes: json_values.Known[json_values.Count]
+    input_shape: json_values.Known[tuple[json_values.Count, ...]]
+    """Of its first input, every axis."""
     output_shape: json_values.Known[tuple[json_values.Count, ...]]
     """Of its first output, every axis."""
     arithmetic_intensity: json_values.Known[json_values.Size]
@@ -783,6 +785,9 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         input_bytes=cost.input_bytes,
         weight_bytes=cost.weight_bytes,
         output_bytes=cost.output_bytes,
+        input_shape=node.inputs[0].shape
+        if node.inputs
+        else messages.Unknown("no tensor was passed to it"),
         output_shape=node.outputs[0].shape
         if node.outputs
         else messages.Unknown("it returned no tensor"),
