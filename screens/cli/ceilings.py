@@ -45,9 +45,9 @@ def ceilings_verb(
 ) -> int:
     """Show the calibrated roofline of this machine, with the age and quality of each peak.
 
-    Peaks: matrix products per dtype, memory and cache bandwidth, and the overhead of one operator.
-    Peaks that are missing, or were measured on a busy machine, are calibrated first; --again
-    calibrates all. A good peak is never replaced by one that is not good enough.
+    Peaks: matmul and convolution per dtype, memory and cache bandwidth, and the overhead of one
+    operator. Peaks that are missing, or were measured on a busy machine, are calibrated first;
+    --again calibrates all. A good peak is never replaced by one that is not good enough.
     """
     spec = LoadSpec("", device=device, threads=threads, started_at=started_at)
     with Results(output) as results:

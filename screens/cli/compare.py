@@ -67,14 +67,13 @@ class CompareOptions(Struct, frozen=True):
     "--measure",
     type=FiniteRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Run each for so long, in turns, and compare their times. On screen they run until it is"
-    " left.",
+    help="Run each for this long, alternating, and compare latency. On screen: until you quit.",
 )
 @click.option(
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The N worst differences: 12 in the table without it, all layers as json.",
+    help="The N largest differences. Default: 12 in the table, all as json.",
 )
 @model_options
 @look_options

@@ -47,8 +47,8 @@ Examples:
   tui-profiler ceilings --again                 calibrate the roofline
   tui-profiler config                           your settings, and the path of their file
 
-Exit codes: 0 done, 1 the model could not be loaded, traced or run, or has no times,
-2 bad arguments, 3 a check or tolerance does not hold, 70 internal error, 130 interrupted."""
+Exit codes: 0 done, 1 loading, tracing or running the model failed, or there are no times,
+2 invalid arguments, 3 a check or tolerance failed, 70 internal error, 130 interrupted."""
 
 
 _VERBS = (
@@ -59,7 +59,7 @@ _VERBS = (
     ("config", "setup", "Print the current settings as a configuration file."),
     ("explore", "explore", "Explore a running model on screen."),
     ("models", "models", "List the names of models."),
-    ("onnx", "onnx", "Write a model as an ONNX file."),
+    ("onnx", "onnx", "Export a model to ONNX."),
     ("open", "open", "Play a recording, on screen."),
     ("record", "record", "Record a running model to a file."),
     ("relay", "attach", "Internal: run by attach on the remote host."),

@@ -51,7 +51,7 @@ stock_output = click.option(
     is_flag=True,
     expose_value=False,
     callback=_ask_for_stock_output,
-    help="Let Textual write to the terminal: for terminals with rendering artefacts.",
+    help="Use Textual's own output, for terminals with rendering artefacts.",
 )
 remote_python = click.option(
     "--remote-python",

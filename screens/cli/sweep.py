@@ -85,7 +85,7 @@ class SweepOptions(Struct, frozen=True):
     "--sequence",
     type=_Several(click.IntRange(1, MOST_BATCH)),
     metavar="16,64,256",
-    help="Lengths of the sequence axis: of token ids (batch, tokens), else of features.",
+    help="Sequence lengths, of token ids (batch, tokens) or of features.",
 )
 @click.option(
     "--threads",
@@ -108,7 +108,7 @@ class SweepOptions(Struct, frozen=True):
     type=click.IntRange(1, MOST_ROUNDS),
     default=2,
     show_default=True,
-    help="Rounds over all points; every second one in reverse order.",
+    help="Rounds over all points; every second round runs in reverse.",
 )
 @click.option(
     "--timeout",
@@ -116,7 +116,7 @@ class SweepOptions(Struct, frozen=True):
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time limit per visit.",
+    help="Time limit per point and round.",
 )
 @click.option(
     "--format",

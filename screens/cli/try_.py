@@ -103,8 +103,8 @@ class TryOptions(Struct, frozen=True):
 def try_verb(started_at: float, /, chosen: Chosen, **typed: object) -> int:
     """Try changes on each MODEL, and print predicted beside measured speed-ups.
 
-    Each trial is a separate process that runs the changed model in turn with the original: the
-    speed-up has a confidence interval, and outputs are compared. The running model is not changed.
+    Each trial runs in a separate process, the changed model and the original in turn: the speed-up
+    has a 95 % interval, and outputs are compared. The running model is not changed.
     """
     if not chosen.run:
         raise click.UsageError("try runs the model: omit --no-run.")

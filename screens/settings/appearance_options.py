@@ -28,7 +28,7 @@ _OPTIONS = (
     click.option(
         "--glyphs",
         type=click.Choice(GLYPH_SETS),
-        help="Characters to draw with; auto goes by the locale and the terminal.",
+        help="Character set; auto depends on the locale and the terminal.",
     ),
     click.option("--ascii", "glyphs", flag_value="ascii", help="The same as --glyphs ascii."),
 )

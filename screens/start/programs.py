@@ -46,7 +46,7 @@ def candidates(found: list[Found], who: str) -> list[Found]:
         what = f"nothing called {safe(who)!r} can be attached to"
         raise AttachError(what, "tui-profiler attach --list")
     if not fitting:
-        what = "nothing to attach to: no program of yours watches a model"
+        what = "no watched process found"
         if silent:
             one = silent[0]
             what = f"process {one.place.pid} watches a model, and does not answer: {one.why_not}"

@@ -59,7 +59,7 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
     assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
-    title = "worst self differences by time per forward -- without children, mean of 100 forwards"
+    title = "largest self differences by time per forward -- without children, mean of 100 forwards"
     worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]

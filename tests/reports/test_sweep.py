@@ -22,7 +22,7 @@ SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "sweep.schema.json").read_text()
 )
 HOSTILE = "=evil\x1b[31m\n" + "多" * 90
-OUT_OF_MEMORY = {AT[16]: "run: out of memory: wanted 40 GiB more"}
+OUT_OF_MEMORY = {AT[16]: "run: out of memory: tried to allocate 40 GiB"}
 
 TEXT = """\
 net.py:build  sweep of batch  Net from net.py, random weights, cpu

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "sweep.schema.json").read_text())
 BATCH = Sweep("net.py:build", (Axis("batch", BATCHES),), 2, 4.0, True)
 SPEC = LoadSpec("net.py:build")
-TOO_MUCH = "out of memory: wanted 40 GiB more"
+TOO_MUCH = "out of memory: tried to allocate 40 GiB"
 
 
 class Workers:

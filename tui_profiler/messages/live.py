@@ -317,7 +317,7 @@ class Tick(OnWire, frozen=True):
 
 
 class SlowForward(OnWire, frozen=True):
-    """One forward of the steady state that took longer than 99 of 100, kept whole.
+    """One forward of the steady state, whole: slower than 99 of 100, or than all before it.
 
     The columns are packed native arrays, one entry for each node that it called, in the order of
     ``nodes``. A node's own seconds and its children's make its seconds.

@@ -119,8 +119,8 @@ class Session(Struct, frozen=True, eq=False):
     children: messages.TorchChildren | None = None
     """Of a script, where child processes of it run torch; none of it is profiled."""
     slow: tuple[messages.SlowForward, ...] = ()
-    """The slowest forward first, then the last eight that were slower than 99 of 100, the last
-    first; none before there is one."""
+    """The slowest forward first, then the last eight that were told, the last first; none before
+    there is one."""
     programs: messages.ProgramsSeen | None = None
     """Who else uses this machine, None where it is not this one or nobody looked."""
     playback: messages.Playback | None = None

@@ -147,7 +147,7 @@ def _note(memory: Memory | None) -> str:
     if memory.live[peak_step(memory)] == memory.live[most]:
         return ""
     at = thousands(memory.ordinals[most] + 1)
-    return f"activations peak at step {at}; workspace is added on top"
+    return f"activations peak at step {at}, before workspace"
 
 
 _LABEL, _FIGURE = 13, 14
@@ -238,8 +238,8 @@ def _covered(tree: Tree, look: Look) -> tuple[Line, ...]:
     peak = tree.done.peak_memory
     aliases = peak.tensors - peak.sized - peak.skipped
     text = (
-        f"of {thousands(peak.tensors)} tensors {thousands(peak.sized)} allocate;"
-        f" {thousands(aliases)} shared it"
+        f"{thousands(peak.sized)} of {thousands(peak.tensors)} tensors allocate;"
+        f" {thousands(aliases)} are views or in-place"
     )
     unsized = f", {thousands(peak.skipped)} of unknown size" if peak.skipped else ""
     return words(text + unsized, look)

@@ -223,7 +223,7 @@ def status_parts(view: RooflineView) -> tuple[Line, ...]:
     if now is None or now.whole is None or not now.judged:
         return ((("no node is placed", "muted"),),)
     spent, whole = (column_time(each, view.unit) for each in (now.below_seconds, now.whole))
-    counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below half of their roof"
+    counted = f"{thousands(now.below)} of {thousands(now.judged)} nodes below 50 % of their roof"
     together = f"  together {spent} of {whole} {view.unit}"
     if now.below_seconds > now.whole:  # Operators have the times of their windows.
         together = f"  together {spent} {view.unit} in slow windows"

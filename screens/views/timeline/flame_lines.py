@@ -90,7 +90,11 @@ def legend(look: Look, drawn: Drawn) -> Line:
     spans: list[Span] = [("bound by ", "muted")]
     for kind in OF_WORK if not waits else (*OF_WORK, "waiting"):
         spans += [(f" {look.glyphs.full}{look.glyphs.half} ", kind), (kind, "muted")]
-    means = "  blank: medians do not add up" if drawn.flame.is_uneven else ": outside its modules"
+    means = (
+        "  blank: a recording with medians only"
+        if drawn.flame.is_uneven
+        else ": outside its modules"
+    )
     spans += [(f"  {_gap(look.glyphs) * 2} ", "faint"), (f"self{means}", "muted")]
     return row(tuple(spans), EMPTY, look)
 

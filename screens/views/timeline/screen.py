@@ -145,7 +145,7 @@ class TimelineScreen(SideScreen):
         """Show the mean of all forwards, the slowest, or the last slow one, in turn."""
         forwards = self._forwards
         if len(forwards) == 1:
-            self.say("no forward was slower than 99 of 100 so far")
+            self.say("no slow forward so far")
             return
         self._which = (self._which + 1) % len(forwards)
         self._layout = FlameLayout()

@@ -54,7 +54,10 @@ async def test_a_model_that_takes_too_much_fails_with_the_limit_and_the_worker_l
     wanted = spec("large.py:build", tmp_path, inputs=("1,8",), batch=2, memory_limit_bytes=2 * GIB)
     worker = Conversation(wanted)
     failed = await failure(worker)
-    assert (failed.stage, failed.what) == ("first run", "out of memory: wanted 186,264.51 GiB more")
+    assert (failed.stage, failed.what) == (
+        "first run",
+        "out of memory: tried to allocate 186,264.51 GiB",
+    )
     assert failed.why == "the memory limit is 2.00 GiB: set by --memory-limit"
     commands = [remedy.command for remedy in failed.remedies]
     assert commands == ["--batch 1", "--device meta", "--memory-limit none"]

@@ -393,7 +393,7 @@ def test_a_node_whose_data_fits_in_a_cache_is_held_against_the_cache_s_roof() ->
     assert without is not None
     assert without.memory_share is not None
     assert without.memory_share > 1.64
-    assert without.reason == "above its memory roof: the data comes from a cache"
+    assert without.reason == "above its memory roof: the data is in a cache"
     assert found is not None
     assert found.memory_share == pytest.approx(without.memory_share / 4)
     assert found.kind == "memory"
@@ -513,7 +513,7 @@ def test_what_is_faster_than_memory_is_said_to_come_from_the_caches() -> None:
         found = bound(folded((*TRACED, fast, tick({FC: (seconds, seconds)}))), FC)
         assert found is not None
         assert found.kind == "memory"
-        assert (found.reason == "above its memory roof: the data comes from a cache") == is_cached
+        assert (found.reason == "above its memory roof: the data is in a cache") == is_cached
 
 
 @pytest.mark.parametrize(("seconds", "kind"), [(99e-6, "overhead"), (101e-6, "unexplained")])

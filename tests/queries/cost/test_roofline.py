@@ -191,7 +191,7 @@ def test_what_is_faster_than_its_roof_gains_nothing() -> None:
     pool = node_roofline(view.session, view.parts, view.now, POOL)
     assert pool.share == pytest.approx(2.5)
     assert pool.gain is None
-    assert "comes from a cache" in pool.why
+    assert "is in a cache" in pool.why
 
 
 def test_without_times_nothing_is_reached() -> None:

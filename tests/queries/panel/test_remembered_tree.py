@@ -71,10 +71,10 @@ def test_what_is_left_goes_by_last_time() -> None:
 
 def test_when_the_own_tree_is_to_be_expected() -> None:
     running = opened(StageStarted("import torch", 0.1))
-    assert until_replaced(running).endswith("in about 4 s, going by last time")
+    assert until_replaced(running).endswith("in about 4 s")
     late = opened(StageDone("load model", 9.0, 1.0), StageDone("import torch", 9.0, 8.0))
     late = folded((StageStarted("trace", 9.0), Heartbeat(9.4, 0.0)), late)
-    assert until_replaced(late).endswith("when it comes")
+    assert until_replaced(late).endswith("tracing")
 
 
 def test_what_has_changed() -> None:

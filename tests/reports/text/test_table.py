@@ -27,7 +27,7 @@ on paper -- one forward; a multiply-add is one MAC and two FLOP
   intensity        1.38 FLOP/B
   peak memory      13.0 KiB: parameters 10.5 KiB, buffers 0 B, activations 2.00 KiB, workspace 512 B
                    predicted from the lifetimes of tensors
-                   4 tensors: 4 allocated, 0 in memory that was there, 0 skipped
+                   4 of 4 tensors allocate, 0 are views or in-place, 0 skipped
   operators        4, 1 not costed
   traced by        dispatch:real, 375 ms
                    dispatch:fake failed: a value was asked for

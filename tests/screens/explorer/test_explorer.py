@@ -117,7 +117,7 @@ async def test_loading_looks_as_agreed(size: tuple[int, int]) -> None:
 async def test_a_failure_looks_as_agreed(size: tuple[int, int]) -> None:
     failed = Failed(
         "first run",
-        "out of memory: wanted 3.06 GiB more",
+        "out of memory: tried to allocate 3.06 GiB",
         where="bn1",
         at="torch/nn/functional.py:2822",
         remedies=(Remedy("--batch 512", "half as much"), Remedy("--dtype bfloat16", "half")),
@@ -177,7 +177,7 @@ async def test_an_empty_filter_says_what_there_is_to_type(size: tuple[int, int])
         await pilot.press("slash")
         await pilot.pause()
         last = screen_text(stage.app).splitlines()[-1]
-        assert "type:conv bound:memory time>1ms share>5% params>1M mac>10M depth<3 !relu" in last
+        assert "type:conv kernel:7x7 bound:memory time>1ms share>5% params>1M depth<3 !relu" in last
         await pilot.press("enter")
         assert stage.explorer.tree_widget.view.filter_text == ""
 

@@ -29,7 +29,7 @@ from tui_profiler.verbs import outcome
 HINT = "x tries the marked line"
 OUT_OF_MEMORY = Failed(
     stage="first run",
-    what="out of memory: wanted 3.06 GiB more",
+    what="out of memory: tried to allocate 3.06 GiB",
     where="layer3.2.bn2",
     at="/usr/lib/python3.11/site-packages/torch/nn/functional.py:2822",
     why="batch 1024 needs 9.28 GiB at its peak (predicted); 6.10 of 7.75 GiB was free",
@@ -58,7 +58,7 @@ def test_a_failure_is_laid_out_as_drawn():
     assert panel(failed(), 24) == [
         " ✗ first run failed                                 ",
         "                                                    ",
-        " what    out of memory: wanted 3.06 GiB more        ",
+        " what    out of memory: tried to allocate 3.06 GiB  ",
         " where   layer3.2.bn2  BatchNorm2d                  ",
         "         …site-packages/torch/nn/functional.py:2822 ",
         " why     batch 1024 needs 9.28 GiB at its peak      ",

@@ -154,7 +154,7 @@ async def test_columns_are_chosen_in_a_list_and_the_tree_follows() -> None:
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_list_of_columns_is_no_wider_than_the_terminal(size: tuple[int, int]) -> None:
     async with explored(size=size) as (app, _, pilot):
-        await pilot.press("c", *["j"] * 14)
+        await pilot.press("c", *["j"] * 16)
         shown = screen_text(app).split("\n")
         assert max(map(width, shown)) <= size[0]
         assert any("esc as before" in line for line in shown)

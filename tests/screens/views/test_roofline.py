@@ -162,7 +162,7 @@ def test_the_status_counts_what_is_below_half_of_its_roof() -> None:
     view = view_of(session())
     assert view.now is not None
     line = text(status_row(Look(session(), 0, 0.0, 120), view))
-    assert f"{view.now.below} of {view.now.judged} nodes below half of their roof" in line
+    assert f"{view.now.below} of {view.now.judged} nodes below 50 % of their roof" in line
     assert "ceilings of cpu, " in line
 
 

@@ -74,15 +74,15 @@ def _autocast(
     )
     return Finding(
         kind=kind,
-        title=f"{_SHORT[dtype]} autocast ({len(saved.nodes):,} matmul and convolution layers)",
+        title=f"{_SHORT[dtype]} autocast ({len(saved.nodes):,} matmul/conv layers)",
         why=(
-            f"This machine multiplies faster in {dtype}, and half the bits are half the bytes."
-            " Autocast keeps weights in float32 and converts them; outputs lose digits."
+            f"This machine has higher matmul throughput in {dtype}, and it halves memory traffic."
+            " Autocast keeps the weights in float32 and casts them; outputs lose precision."
             + (_SCALE * (dtype == "float16" and is_training(session)))
         ),
         nodes=slowest_first(session, saved.nodes),
         evidence=(
-            Evidence(f"{dtype} over float32 products", narrow / wide, "times", "measured"),
+            Evidence(f"{dtype} vs float32 matmul throughput", narrow / wide, "times", "measured"),
             Evidence("explained by the roofs, per forward", saved.before, "s", "derived"),
             Evidence("converting weights, per forward", saved.casts, "s", "estimated"),
         ),

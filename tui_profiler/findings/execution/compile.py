@@ -46,8 +46,8 @@ def compile_model(session: Session) -> Finding | None:
         kind="compile",
         title="compile the model",
         why=(
-            "torch.compile runs without the model's Python and joins element-wise operators with"
-            " what they read. The first call of each shape takes long; rounding changes."
+            "torch.compile removes Python overhead and fuses pointwise operators. The first call"
+            " with each shape compiles and is slow; rounding changes."
         ),
         nodes=(0, *joined[:_MOST_NODES]),
         evidence=_evidence(tree, joined, found, around),

@@ -37,14 +37,14 @@ def larger_batch(session: Session) -> Finding | None:
         return None
     formula = (
         f"{duration(fixed)} of {duration(found.whole)} do not grow with the batch;"
-        f" shared by {times} times as many items, {times - 1}/{times} of that is saved"
+        f" at {times}× the batch, {times - 1}/{times} of it is saved per item"
     )
     return Finding(
         kind="larger-batch",
         title=f"increase the batch size from {batch} to {times * batch}",
         why=(
-            "Python, calling operators and reading weights take as long for one item as for many."
-            " Each forward takes longer, and each item waits for the batch to fill."
+            "Python overhead, operator overhead and reading weights do not grow with the batch."
+            " Throughput rises; so does latency."
         ),
         nodes=(0,),
         evidence=(

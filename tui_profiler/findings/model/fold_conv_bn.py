@@ -33,21 +33,24 @@ def fold_conv_bn(session: Session) -> Finding | None:
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in norms)
     evidence = [
         Evidence(
-            "batch norms that are the only reader of a convolution", len(norms), "count", "derived"
+            "batch norms that are the only consumer of a convolution",
+            len(norms),
+            "count",
+            "derived",
         ),
         Evidence("activations that they read and write", moved, "B", "derived"),
     ]
     if isinstance(found, Unknown):
         gain = Gain("time", found, "the batch norms' share of a forward")
     else:
-        gain = found.gain(f"batch norms take {found.text}; folded they take nothing")
+        gain = found.gain(f"batch norms take {found.text}; folding removes this time")
         evidence.append(found.evidence("their time per forward"))
     return Finding(
         kind="fold-conv-bn",
         title=f"fold {counted(len(norms), 'batch norm')} into convolutions",
         why=(
-            "In evaluation a batch norm scales and shifts each channel, which the weights of the"
-            " convolution before it can do at no cost. Only rounding changes."
+            "In eval mode, a batch norm is a per-channel scale and shift that can be folded into"
+            " the weights of the preceding convolution. Only rounding changes."
         ),
         nodes=slowest_first(session, norms),
         evidence=tuple(evidence),

@@ -43,8 +43,8 @@ def remove_dropout_identity(session: Session) -> Finding | None:
         kind="remove-dropout-identity",
         title=f"remove {counted(len(nodes), 'no-op module')}",
         why=(
-            "In evaluation dropout and identity modules give back what they get; what they cost is"
-            " Python's call of a module. The output stays the same to the bit."
+            "In eval mode, Dropout and Identity return their input; what they cost is the Python"
+            " call of the module. Outputs are bit-identical."
         ),
         nodes=slowest_first(session, nodes),
         evidence=tuple(evidence),

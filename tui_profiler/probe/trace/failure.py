@@ -61,7 +61,7 @@ def forward_failed(error: BaseException, where: str, inputs: Inputs) -> Failed:
     raised = f"forward raised {one_line(error)}"
     return Failed(
         stage="trace",
-        what=f"out of memory: forward wanted {wanted} more" if wanted else raised,
+        what=f"out of memory: forward tried to allocate {wanted}" if wanted else raised,
         where=writable(where),
         at=writable(raising_line(error.__traceback__)),
         remedies=_remedies(error, inputs),

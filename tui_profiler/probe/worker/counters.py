@@ -170,4 +170,4 @@ def _model_with_values(spec: LoadSpec) -> tuple[torch.nn.Module, Inputs]:
 def _told(error: BaseException) -> str:
     cause = error.error if isinstance(error, ForwardError) else error
     wanted = wanted_memory(cause)
-    return f"out of memory: wanted {wanted} more" if wanted else one_line(cause)
+    return f"out of memory: tried to allocate {wanted}" if wanted else one_line(cause)

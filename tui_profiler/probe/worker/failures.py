@@ -42,7 +42,7 @@ def failure(error: BaseException, stage: str, root: torch.nn.Module | None = Non
         traceback.clear_frames(error.__traceback__)
     return Failed(
         stage=stage,
-        what=f"out of memory: wanted {wanted} more" if wanted else one_line(error),
+        what=f"out of memory: tried to allocate {wanted}" if wanted else one_line(error),
         where=where,
         at=_line_of_the_model(error.__traceback__),
         remedies=(Remedy("--batch 1", "the least memory"),) if wanted and has_batch else (),

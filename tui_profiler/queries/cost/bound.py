@@ -831,7 +831,7 @@ def _leaf_reason(
     if kind == "overhead":
         return f"operator overhead takes {shares.get('overhead', 0.0) * 100:.0f} % of the time"
     if kind == "memory" and shares.get("memory", 0.0) > FROM_CACHES_ABOVE:
-        return "above its memory roof: the data comes from a cache"
+        return "above its memory roof: the data is in a cache"
     if ratio is None:
         return NOTHING_MOVED
     if ridge is None:

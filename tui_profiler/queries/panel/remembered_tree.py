@@ -73,8 +73,8 @@ def until_replaced(session: Session) -> str:
     """Say when the worker's own tree is to be expected, going by last time."""
     left = seconds_left(session, session.heard_at, UNTIL_TREE)
     if left is None or left < 0.5:
-        return "the worker's own tree replaces it when it comes"
-    return f"the worker's own tree replaces it in about {left:.0f} s, going by last time"
+        return "tracing"
+    return f"new trace in about {left:.0f} s"
 
 
 def change(session: Session) -> str:

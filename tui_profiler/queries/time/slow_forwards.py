@@ -1,4 +1,4 @@
-"""Forwards that were slower than 99 of 100: what was different, from counters of their thread.
+"""Slow forwards: what was different in them, from counters of their thread.
 
 1. A cause is a time: what the forward had more of than forwards have in the mean. It is a share of
    what the forward took longer, never a guess from its size.

@@ -49,7 +49,7 @@ _NOT_ADDED: tuple[ColumnName, ...] = ("intensity", "in", "out", "mean", "p95", "
 DEFAULT: tuple[ColumnName, ...] = ("params", "macs", "seconds", "share", "bar", "bound")
 """At 120 columns; where none are chosen, the tree takes those that its width has room for."""
 COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
-    "params": ("params", "parameters, shared ones once"),
+    "params": ("params", "parameters (shared ones counted once)"),
     "macs": ("MAC", "multiply-accumulates per forward"),
     "flops": ("FLOP", "2 × MAC and all other arithmetic"),
     "bytes": ("B", "bytes read and written"),
@@ -65,7 +65,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "share": ("%", "share of the forward"),
     "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", "C compute, M memory, O overhead, U unexplained, W waiting"),
-    "energy": ("energy", "of a forward; ~ is an estimate"),
+    "energy": ("energy", "energy of a forward (~ estimated)"),
 }
 """Heading, and what the figures are."""
 

@@ -57,7 +57,7 @@ class SlowCause(Part, frozen=True):
 
 
 class Slowest(Part, frozen=True):
-    """The slowest forward of the steady state, where it was slower than 99 of 100 before it."""
+    """The slowest forward of the steady state."""
 
     forward: Count
     """Which, from 1, of those that were recorded."""
@@ -91,7 +91,7 @@ class Latency(Part, frozen=True):
     thread: Thread | None
     """null in reports of recordings that are older than it."""
     slowest: Slowest | None
-    """null where none was slower than 99 of 100 before it, or fewer than 100 were recorded."""
+    """null in reports of recordings that are older than it."""
 
 
 class Throughput(Part, frozen=True):

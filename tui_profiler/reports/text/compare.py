@@ -137,7 +137,7 @@ def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
     says = f", {statistic_text(compared)}" if column is not None else ""
     lines = [
         "",
-        heading(f"worst self differences by {_BY[name]}", f"without children{says}"),
+        heading(f"largest self differences by {_BY[name]}", f"without children{says}"),
         f"  {'':<2}{'module':<{room}}" + _figures(f"A{unit}", f"B{unit}", "B − A", "B / A"),
     ]
     for one in found:

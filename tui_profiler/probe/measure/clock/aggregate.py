@@ -79,6 +79,8 @@ class _Sort:
         """How many forwards ``_usual`` was found from."""
         self._slow = math.inf
         """Seconds that one of a hundred takes longer than."""
+        self._slowest = 0.0
+        """Seconds of the slowest that was kept."""
         self._next_slow: _Slow | None = None
         """The slowest since one was told last."""
 
@@ -112,15 +114,17 @@ class _Sort:
         slowest = int(seconds.argmax())
         took = float(seconds[slowest])
         before = self._next_slow
-        is_kept = took > self._slow and (before is None or took > before.seconds)
+        is_kept = took > min(self._slow, self._slowest)
+        is_kept = is_kept and (before is None or took > before.seconds)
         kept = self.columns.add(pattern, durations, usual, usage, [slowest] * is_kept)
         self.measured += len(seconds)
         if kept:
             number = self.measured - len(seconds) + slowest + 1
+            self._slowest = max(self._slowest, took)
             self._next_slow = _Slow(number, took, usage[slowest], kept[0])
 
     def slow(self, at: float) -> SlowForward | None:
-        """Return the slowest forward since the last time, where it was slower than 99 of 100."""
+        """Return the slowest since the last time, if slower than 99 of 100 or than all before."""
         found, self._next_slow = self._next_slow, None
         if found is None:
             return None
@@ -266,7 +270,7 @@ class Aggregator:
         )
 
     def slow(self, at: float) -> SlowForward | None:
-        """Return a forward as traced that was slower than 99 of 100 before it; None: none was.
+        """Return a forward as traced that was slower than 99 of 100, or than all before it.
 
         Args:
             at: seconds since the command was started.

@@ -27,8 +27,8 @@ def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
     least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
     at = tree.nodes[peak.at].path if 0 <= peak.at < len(tree) else ""
     steps = tree.memory
-    in_view = f"{thousands(peak.tensors - peak.sized - peak.skipped)} in memory that was there"
-    covered = f"{thousands(peak.tensors)} tensors: {thousands(peak.sized)} allocated, {in_view}"
+    in_view = f"{thousands(peak.tensors - peak.sized - peak.skipped)} are views or in-place"
+    covered = f"{thousands(peak.sized)} of {thousands(peak.tensors)} tensors allocate, {in_view}"
     return [
         ("peak", f"{least}{size(known_peak_bytes(peak))}"),
         ("at", at),

@@ -288,8 +288,8 @@ def _alive(tree: Tree, peak: messages.PeakMemory) -> Rows:
     ]
     aliases = peak.tensors - peak.sized - peak.skipped
     covered = (
-        f"{units.thousands(peak.tensors)} tensors: {units.thousands(peak.sized)} allocated, "
-        f"{units.thousands(aliases)} in memory that was there,"
+        f"{units.thousands(peak.sized)} of {units.thousands(peak.tensors)} tensors allocate,"
+        f" {units.thousands(aliases)} are views or in-place,"
         f" {units.thousands(peak.skipped)} skipped"
     )
     return [*([("alive then", ", ".join(named))] if named else []), ("", covered)]
