@@ -1,4 +1,4 @@
-"""A decoder-only language model that remembers what it has read.
+"""A decoder-only language model with a KV cache.
 
 Note: the keys and values of every token so far stay in the module between calls, so each
 call attends to a longer past and takes a little longer, until the context is full and begins anew.

@@ -1,4 +1,4 @@
-"""A detector in two halves: convolutions that see, a transformer that points at objects.
+"""A DETR-style detector: convolutional backbone and transformer.
 
 After Carion et al., arXiv 2005.12872 (DETR), much smaller.
 

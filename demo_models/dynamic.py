@@ -1,4 +1,4 @@
-"""A network that stops as soon as it is sure, after Teerapittayanon et al., arXiv 1709.01686.
+"""A network with early exits, after Teerapittayanon et al., arXiv 1709.01686.
 
 Note: how many stages run depends on the values that come out, so a recording of one run is
 not the whole network, and its time differs from call to call.

@@ -1,4 +1,4 @@
-"""An image classifier whose layers take their sizes from the first image.
+"""An image classifier with lazy modules: LazyConv2d, LazyLinear.
 
 Note: before its first run it has no parameter count, and afterwards its layers are of other
 classes than those that were written down.

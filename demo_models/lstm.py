@@ -1,4 +1,4 @@
-"""A text classifier that reads in both directions with an LSTM.
+"""A bidirectional LSTM text classifier.
 
 Note: each step waits for the one before it, so a processor with many cores is of little
 help, and on a CPU the whole LSTM is a single operator.

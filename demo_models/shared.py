@@ -1,4 +1,4 @@
-"""A text encoder that uses its parts more than once, after Lan et al., arXiv 1909.11942 (ALBERT).
+"""A text encoder with shared modules, after Lan et al., arXiv 1909.11942 (ALBERT).
 
 Note: one block is called six times and counted once; one norm has two parents; the output
 layer's weight is the embedding's own.

@@ -108,7 +108,7 @@ def lines(sample: Sample, grams: float | None = None, named: str = "") -> list[s
 def test_the_table_tells_machine_and_energy() -> None:
     assert lines(SAMPLES["all"], 360.0, "Germany 2023") == [
         "  threads          75 % of 2 kept busy",
-        "  resident         at most 768 MiB so far, all of the process",
+        "  peak RSS         768 MiB so far, of the process",
         "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     25 % of references",
         "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % of it fragmented",

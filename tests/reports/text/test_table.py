@@ -91,7 +91,7 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "  forwards         100, and 3 to warm up",
         "  overhead         0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
-        "  resident         – this recording is older than the figure",
+        "  peak RSS         – this recording is older than the figure",
         "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     – this recording is older than the figure",
         "  gpu              – no NVIDIA driver on this machine",

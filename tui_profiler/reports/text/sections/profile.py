@@ -93,7 +93,7 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
                 _class(found),
             )
         )
-    own_columns = figures(f"own {unit}", f"total {unit}", "% own", f"call p50 {unit}", "p95")
+    own_columns = figures(f"self {unit}", f"total {unit}", "% self", f"call p50 {unit}", "p95")
     columns = (names("slowest by self time"), names("class"), *own_columns, names("bound"))
     said: tuple[Part, ...] = (Note(NOT_RANKED),) if is_doubtful else ()
     return (Grid(columns, tuple(rows)), *said)

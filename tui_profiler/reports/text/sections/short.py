@@ -338,7 +338,7 @@ def _machine(session: Session) -> Rows:
     threads = session.environment.threads if session.environment is not None else 0
     return [
         ("threads", _told(used, lambda v: f"{units.share(v)} of {threads} kept busy")),
-        ("resident", _told(peak, lambda v: f"at most {units.size(v)} so far, all of the process")),
+        ("peak RSS", _told(peak, lambda v: f"{units.size(v)} so far, of the process")),
         *labelled("ceilings", roofs),
         ("cache misses", _misses(sample)),
         *_allocators(sample),
