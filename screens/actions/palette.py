@@ -31,8 +31,7 @@ class PaletteScreen(ModalScreen[Command | None]):
     PaletteScreen #palette { background: $panel; offset: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", show=False),
-        Binding("ctrl+p", "dismiss(None)", show=False),
+        Binding("escape,ctrl+p", "dismiss(None)", show=False),
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
         Binding("pageup", "move(-10)", show=False),
@@ -75,13 +74,6 @@ class PaletteScreen(ModalScreen[Command | None]):
         """Search for what is pasted, its first line."""
         line = event.text.split("\n", maxsplit=1)[0]
         self._search(self._typed + "".join(filter(str.isprintable, line)))
-
-    def action_back(self) -> None:
-        """Clear what was typed, then leave."""
-        if self._typed:
-            self._search("")
-        else:
-            self.dismiss(None)
 
     def action_move(self, by: int) -> None:
         """Move the cursor."""
@@ -136,7 +128,7 @@ def palette_lines(
     ]
     if not found:
         nothing = f'no command matches "{safe(typed)}"'
-        lines.append(row(((nothing, "muted"), ("  esc clears", "faint")), EMPTY, look))
+        lines.append(row(((nothing, "muted"), ("  esc closes", "faint")), EMPTY, look))
     drawn = finished(lines, look, rows)
     return tuple(line if _is_marked(line) else with_role(line, "panel") for line in drawn)
 

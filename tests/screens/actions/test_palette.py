@@ -103,6 +103,14 @@ async def test_a_refused_command_is_not_carried_out() -> None:
         assert Resume() not in stage.requests
 
 
+async def test_esc_closes_it_at_once_whatever_was_typed() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        await pilot.press("colon", *"sor", "escape")
+        assert stage.app.screen is stage.explorer
+        await pilot.press("colon", *"sort by params", "ctrl+u", *"order", "enter")
+        assert stage.explorer.tree_widget.view.sort == "order"
+
+
 async def test_letters_typed_in_it_press_no_key() -> None:
     async with on_stage(recorded()) as (stage, pilot):
         await pilot.press("colon", *"qjk?P:")
