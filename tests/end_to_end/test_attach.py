@@ -96,7 +96,7 @@ def test_without_a_screen_it_is_listed_reported_and_recorded(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("attach", "--list"), 1, "no program of yours watches a model"),
+        (("attach", "--list"), 1, "no watched process found"),
         (("report", "--attach", "nobody"), 1, "nothing called 'nobody'"),
         (("record", "--attach", "nobody", "-o", "x.rec"), 1, "nothing called 'nobody'"),
         (("relay", "--stdio", "nobody"), 1, "nothing called 'nobody'"),

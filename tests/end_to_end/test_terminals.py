@@ -96,7 +96,8 @@ def wait_until(claim: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("ignored", [[], ["env", "--ignore-signal=HUP"]])
 def test_a_dead_terminal_ends_all(ignored: list[str]) -> None:
     terminal = Terminal([*ignored, *COMMAND, "demo:cnn"])
-    terminal.wait_for("worker")
+    # Its stages, or the tree of last time.
+    terminal.wait_for(lambda shown: "worker" in shown or "graph" in shown)
     workers = terminal.workers()
     assert workers
     terminal.hang_up()

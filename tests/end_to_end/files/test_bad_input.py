@@ -79,7 +79,12 @@ def ends_cleanly(terminal: Terminal) -> None:
         ("net.py:thing", 2, "is of type int", "try tui-profiler net.py"),
         ("net.py:number", 1, "returned an int, not a", "try a change at"),
         ("leaves.py:Net", 1, "ended with exit code 0", "os._exit"),
-        ("net.py:swallows --input 1,8", 1, "out of memory: forward wanted", "try --device meta"),
+        (
+            "net.py:swallows --input 1,8",
+            1,
+            "out of memory: forward tried to allocate",
+            "try --device meta",
+        ),
         ("net.py:crashes --input 1,8 --measure 9", 1, "Segmentation fault at", "try it again"),
         ("net.py:exits --input 1,8 --measure 9", 1, "run: SystemExit: 0", "try --debug"),
     ],
