@@ -13,7 +13,7 @@ from benchmarks.correctness import InLoop, in_loop
 from benchmarks.self_timing import Compared, build, compared
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
-MOST_TRIES = 4
+MOST_TRIES = 12
 
 
 @pytest.fixture(autouse=True)
