@@ -70,8 +70,8 @@ def test_classes_and_operators_are_tables(
     printed = typed((*MEASURED, TIMES), tmp_path, capsys, "--by", "operator", "--top", "2")
 
     assert [cells(row)[:4] for row in printed.splitlines()[4:6]] == [
-        ["aten::convolution", "1", "400.0", "40.0"],
-        ["aten::addmm", "1", "200.0", "20.0"],
+        ["aten::convolution", "1", "400.0", "66.7"],
+        ["aten::addmm", "1", "200.0", "33.3"],
     ]
     assert printed.splitlines()[6] == "and 2 more"
 

@@ -18,7 +18,7 @@ from tui_profiler.figures.units import (
 )
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import Figure, Unknown, known
-from tui_profiler.queries.cost.flat import By, FlatRow, FlatTable, figure_of
+from tui_profiler.queries.cost.flat import By, FlatRow, FlatTable, figure_of, interrupted_words
 from tui_profiler.reports.text.sections.figure_text import percent
 from tui_profiler.reports.text.sections.flat import row_name, seconds_cell, times_unit, why_absent
 
@@ -139,7 +139,8 @@ def _title(look: Look, view: FlatView) -> Line:
         if isinstance(seconds, Unknown):
             right = ((f"on paper{of}", "muted"),)
         else:
-            right = ((f"{duration(seconds)}{of}", "ink"),)
+            slow = "  windows interrupted" if interrupted_words(look.session, view.table) else ""
+            right = ((f"{duration(seconds)}{of}", "ink"), (slow, "muted"))
     return row(left, right, look)
 
 

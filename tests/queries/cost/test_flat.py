@@ -18,6 +18,7 @@ from tui_profiler.queries.cost.flat import (
     NOT_CALLED,
     flat_table,
     in_order,
+    interrupted_words,
 )
 from tui_profiler.session import Session, apply
 
@@ -174,9 +175,22 @@ def test_operators_of_one_name_are_one_row() -> None:
     assert list(rows) == ["aten::convolution", "aten::addmm", "aten::relu_", "mine::strange"]
     convolution = rows["aten::convolution"]
     assert convolution.total == pytest.approx(0.0004)
-    assert convolution.share == pytest.approx(0.4)
+    # Of what the windows saw: they are other forwards than those of the mean.
+    assert convolution.share == pytest.approx(2 / 3)
     assert convolution.own == Unknown(NO_SELF_TIME)
     assert rows["aten::relu_"].total == Unknown("not seen in any operator window")
+
+
+def test_windows_that_took_far_longer_than_forwards_are_said_to_be_interrupted() -> None:
+    # A forward takes 1 ms in the mean.
+    for seconds, said in ((0.0014, ""), (0.65, "650.0× a forward's mean: the windows were")):
+        session = apply(folded(MEASURED), operator_times({SMALL_CONV_OP: seconds}))
+        table = flat_table(session, "operator")
+        assert interrupted_words(session, table).startswith(said)
+        assert bool(interrupted_words(session, table)) == bool(said)
+        assert table.seconds == pytest.approx(seconds)
+        assert table.rows[0].share == pytest.approx(1.0)
+    assert interrupted_words(session, flat_table(session, "module")) == ""
 
 
 def test_operators_are_sums_of_means_which_add_up() -> None:

@@ -63,7 +63,7 @@ def test_operators_have_no_self_time_and_what_was_not_seen_has_a_dash() -> None:
     lines = drawn(SMALL, view_of(SMALL, "operator"))
 
     assert "self" not in lines[1]
-    assert lines[2].split()[:4] == ["▌aten::convolution", "1", "400.0", "40.0"]
+    assert lines[2].split()[:4] == ["▌aten::convolution", "1", "400.0", "66.7"]
     assert lines[4].split()[:4] == ["aten::relu_", "1", "–", "–"]
 
 

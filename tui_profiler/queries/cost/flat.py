@@ -34,6 +34,8 @@ BYS: tuple[By, ...] = ("module", "class", "operator")
 NOT_CALLED = "it is not called itself: its time is that of the modules inside"
 NO_SELF_TIME = "operator windows time an operator together with the operators that it calls"
 NO_WINDOW = "no operator window yet"
+INTERRUPTED = 1.5
+"""Times the mean of a forward: a window makes it a little slower, so much only others do."""
 _OPAQUE = "compiled or scripted: the time is that of the module around it"
 
 
@@ -53,7 +55,7 @@ class FlatRow(Struct, frozen=True):
     own: Figure
     """Seconds without the time of modules inside; never known of operators."""
     share: Figure
-    """Of the root's time: self time of modules, total time of operators."""
+    """Of the table's time: self time of modules, total time of operators."""
     parameters: int
     """Owned by the modules themselves; 0 for operators."""
     macs: Figure
@@ -71,7 +73,7 @@ class FlatTable(Struct, frozen=True):
     by: By
     root: int
     seconds: Figure
-    """Of one forward in the root."""
+    """Of one forward in the root; of operators, all of theirs together in operator windows."""
     rows: tuple[FlatRow, ...]
     """In the order of ``in_order``: most self time first, operators by their total."""
 
@@ -94,8 +96,19 @@ def flat_table(session: Session, by: By, root: int = 0) -> FlatTable:
     groups: dict[object, list[int]] = {}
     for index in wanted:
         groups.setdefault(_group(tree.nodes[index], index, by), []).append(index)
+    if by == "operator":
+        # Windows are other forwards than those of the mean: shares of theirs are of them alone.
+        seconds = sums.whole_of(tuple(wanted))
     rows = [sums.row(by, tuple(nodes)) for nodes in groups.values()]
     return FlatTable(by, root, seconds, in_order(rows, default_column(session, by)))
+
+
+def interrupted_words(session: Session, table: FlatTable) -> str:
+    """Say that operator windows took far longer than other forwards; empty where they did not."""
+    whole, seconds = known(_whole(session, table.root)), known(table.seconds)
+    if table.by != "operator" or not whole or seconds is None or seconds < INTERRUPTED * whole:
+        return ""
+    return f"{seconds / whole:.1f}× a forward's mean: the windows were interrupted"
 
 
 def default_column(session: Session, by: By) -> Column:
@@ -210,6 +223,11 @@ class _Sums:
             bytes_moved=self._work("bytes", nodes) if has_work else not_counted,
             shape=alike[0] if alike else None,
         )
+
+    def whole_of(self, nodes: tuple[int, ...]) -> Figure:
+        """Return what nodes take together, and make shares of it from now on."""
+        self._whole = self._total(nodes)
+        return self._whole
 
     def _total(self, nodes: tuple[int, ...]) -> Figure:
         """Add up the outermost of the nodes that were measured. Rule 2."""

@@ -21,6 +21,7 @@ from tui_profiler.queries.cost.flat import (
     FlatTable,
     default_column,
     flat_table,
+    interrupted_words,
 )
 from tui_profiler.reports.document import Column, Grid, Note, Section, figures, names, short
 from tui_profiler.reports.text.sections.figure_text import percent
@@ -65,7 +66,11 @@ def says(session: Session, table: FlatTable) -> str:
     if column == "total":
         operators = session.operators
         how = "means" if operators is not None and operators.has_means else "medians"
-        return f"by total time, {how} of operator windows; {duration(table.seconds)} per forward"
+        windows = operators.times.windows if operators is not None else 0
+        of = f"{how} of {thousands(windows)} operator window{'s' * (windows != 1)}"
+        whole = f"{duration(table.seconds)} per forward"
+        interrupted = interrupted_words(session, table)
+        return f"by total time, {of}; {whole}{interrupted and ', '}{interrupted}"
     return "on paper, by FLOPs: no operator was timed"
 
 
