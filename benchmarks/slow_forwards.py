@@ -4,7 +4,7 @@
 
 A small model runs through the clock and the aggregator; one forward in fifty is held up by a cause
 that is known: a sleep, page faults (memory given back by ``madvise`` and touched again), a
-garbage collection, a busy neighbour on the same core, or a compilation. Prints for each cause how
+garbage collection, busy neighbours on the same core, or a compilation. Prints for each cause how
 often the slowest forward named it first, of N runs; the exit code is 1 below 9 of 10.
 """
 
@@ -32,6 +32,8 @@ from tui_profiler.queries.time.slow_forwards import causes, slow_words
 from tui_profiler.session import EMPTY, Session, apply
 
 EVERY = 50
+NEIGHBOURS = 3
+"""So many that the forward waits longer than what it does meanwhile takes."""
 NAMED = {
     "sleep": "blocked",
     "faults": "page faults",
@@ -97,16 +99,20 @@ def holding_up(cause: str) -> Iterator[Callable[[], None]]:
     else:
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {min(allowed)})
-        with subprocess.Popen(
-            [sys.executable, "-c", "while True:\n    input()\n    for _ in range(2_000_000): pass"],
-            stdin=subprocess.PIPE,
-        ) as busy:
-            pipe = busy.stdin
-            assert pipe is not None
+        turn = "while True:\n    input()\n    for _ in range(2_000_000): pass"
+        with contextlib.ExitStack() as running:
+            others = [
+                running.enter_context(
+                    subprocess.Popen([sys.executable, "-c", turn], stdin=subprocess.PIPE)
+                )
+                for _ in range(NEIGHBOURS)
+            ]
 
             def share_the_core() -> None:
-                pipe.write(b"\n")
-                pipe.flush()
+                for each in others:
+                    assert each.stdin is not None
+                    each.stdin.write(b"\n")
+                    each.stdin.flush()
                 until = time.thread_time() + 0.02
                 while time.thread_time() < until:
                     pass
@@ -114,7 +120,8 @@ def holding_up(cause: str) -> Iterator[Callable[[], None]]:
             try:
                 yield share_the_core
             finally:
-                busy.kill()
+                for each in others:
+                    each.kill()
                 os.sched_setaffinity(0, allowed)
 
 
