@@ -16,11 +16,13 @@ from collections.abc import AsyncIterator
 from heapq import nlargest
 from pathlib import Path
 
-from tui_profiler.messages import Figure, Pressure, ProgramsSeen, ProgramUse, Request, Unknown
+from tui_profiler.messages import Figure, Pressure, ProgramsSeen, ProgramUse, Unknown
 from tui_profiler.source import Source, Told
 
 MOST_PROGRAMS = 8
 SECONDS = 2.0
+FIRST_SECONDS = 0.5
+"""Before the first look: the first frame is drawn meanwhile."""
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -93,13 +95,14 @@ class WithPrograms:
 
     def __init__(self, source: Source, seconds: float = SECONDS) -> None:
         self._source = source
+        self.send = source.send
         self._seconds = seconds
         self._programs = Programs()
 
     async def messages(self) -> AsyncIterator[Told]:
         """Yield both, until the other source ends."""
         messages = self._source.messages()
-        due = time.monotonic()
+        due = time.monotonic() + min(FIRST_SECONDS, self._seconds)
         waited = asyncio.ensure_future(anext(messages))
         try:
             while True:
@@ -118,10 +121,6 @@ class WithPrograms:
                         yield seen
         finally:
             waited.cancel()
-
-    def send(self, request: Request) -> None:
-        """Ask the other source."""
-        self._source.send(request)
 
     async def close(self) -> None:
         """Close it."""

@@ -13,7 +13,7 @@ from tui_profiler.figures.units import share as share_text
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import middle, safe, width
 from tui_profiler.messages import SlowForward
-from tui_profiler.queries.cost.bound import LETTERS, OF_WORK, bound
+from tui_profiler.queries.cost.bound import LETTERS, bound, kinds_seen
 from tui_profiler.queries.forward.flame import Flame, module_of, spot
 from tui_profiler.queries.forward.strip import ELSEWHERE, Segment, Strip, place
 from tui_profiler.queries.time.node_seconds import node_seconds, share
@@ -86,9 +86,8 @@ def legend(look: Look, drawn: Drawn) -> Line:
         costs = "MACs" if tree is None or tree.has_forward else "parameters"
         said = f"grey is on paper: widths are shares of the {costs}, in the order of the tree"
         return row(((said, "muted"),), EMPTY, look)
-    waits = look.session.timings is not None and look.session.timings.waiting > 0
     spans: list[Span] = [("bound by ", "muted")]
-    for kind in OF_WORK if not waits else (*OF_WORK, "waiting"):
+    for kind in kinds_seen(look.session):
         spans += [(f" {look.glyphs.full}{look.glyphs.half} ", kind), (kind, "muted")]
     means = (
         "  blank: a recording with medians only"

@@ -89,18 +89,22 @@ class TimelineScreen(SideScreen):
     @property
     def session_shown(self) -> Session:
         """The session with the times of the forward that is drawn."""
-        session, slow = super().session_shown, self._slow
+        session, slow = self._session_of_means, self._slow
         if slow is None:
             return session
         known = self._slow_session
-        if known is None or known[1] is not slow or known[0].tree is not session.tree:
+        if known is None or known[0] is not session or known[1] is not slow:
             known = self._slow_session = (session, slow, as_session(session, slow))
         return known[2]
 
     @property
+    def _session_of_means(self) -> Session:
+        return super().session_shown
+
+    @property
     def _forwards(self) -> tuple[SlowForward | None, ...]:
         """The mean of all, the slowest, and the last slow one where that is another."""
-        slow = super().session_shown.slow
+        slow = self._session_of_means.slow
         return (None, *slow[:1], *(one for one in slow[1:2] if one is not slow[0]))
 
     @property
@@ -133,7 +137,7 @@ class TimelineScreen(SideScreen):
     def status(self, look: Look) -> Line:
         """Say what the colours mean; of a slow forward, what was different in it."""
         if (slow := self._slow) is not None:
-            said = safe(slow_words(super().session_shown, slow))
+            said = safe(slow_words(self._session_of_means, slow))
             return row(((said, "ink"),), EMPTY, look)
         return legend(look, self._layout.of(look.session, self.root, look.inner))
 

@@ -795,6 +795,12 @@ def _with_figures(
     )
 
 
+def kinds_seen(session: Session) -> tuple[BoundKind, ...]:
+    """Return the classes that its nodes may have: waiting only where forwards wait for a core."""
+    waits = session.timings is not None and session.timings.waiting > 0
+    return KINDS if waits else OF_WORK
+
+
 def _waiting_reason(session: Session, mix: tuple[float, ...]) -> str:
     """Say how long a forward waits for a core, and what most of the rest is."""
     first = f"a forward waits for a core {share_text(mix[WAITING])} of its time"

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from tui_profiler.figures.units import share
 from tui_profiler.messages import Figure, ProgramUse, ThreadTime, Unknown
+from tui_profiler.messages.hardware import NOT_RECORDED
 from tui_profiler.session import Session
 
-_OLDER = Unknown("this recording is older than the figure")
 _BELOW = 0.005
 """Of a core: who takes less is not told."""
 
@@ -48,7 +48,7 @@ def thread_time(session: Session) -> ThreadTime | Unknown:
     tick = session.tick
     if tick is None:
         return Unknown("no forward was measured")
-    return _OLDER if tick.thread is None else tick.thread
+    return NOT_RECORDED if tick.thread is None else tick.thread
 
 
 def share_of_forward(used: ThreadTime, seconds: Figure) -> Figure:
@@ -64,13 +64,13 @@ def thread_words(session: Session) -> tuple[str, ...]:
     if isinstance(used, Unknown):
         return ()
     on_core, waiting = (share_of_forward(used, each) for each in (used.on_core, used.waiting))
-    said = [f"on a core {_share(on_core)} of a forward, waiting for one {_share(waiting)}"]
+    cores = f"on a core {_share(on_core)} of a forward, waiting for one {_share(waiting)}"
     faults = f"{_count(used.minor_faults)} minor, {_count(used.major_faults)} major page faults"
     switches = (
         f"{_count(used.voluntary_switches)} voluntary,"
         f" {_count(used.involuntary_switches)} involuntary context switches"
     )
-    return (*said, f"{faults}; {switches}, per forward")
+    return cores, f"{faults}; {switches}, per forward"
 
 
 def _share(figure: Figure) -> str:

@@ -102,17 +102,17 @@ def _all(used: ThreadTime, usual: ThreadTime) -> list[Cause]:
     blocked = used.seconds - usual.seconds - waiting - on_core
     found = [
         Cause("waiting", waiting, f"waiting for a core {_lasting(waiting)}"),
-        Cause("collector", collecting, f"garbage collection {duration(collecting)}"),
+        Cause("collector", collecting, f"garbage collection {_lasting(collecting)}"),
     ]
     major = _more(used, usual, "major_faults")
     if major >= 1:
-        found.append(Cause("disk", blocked, f"{major:,.0f} major page faults: read from a disk"))
-    else:
-        found.append(
-            Cause(
-                "blocked", blocked, f"off the core {duration(max(blocked, 0.0))}: sleep, lock, I/O"
-            )
+        words = (
+            f"{major:,.0f} major page faults, {_lasting(blocked)} off the core: read from a disk"
         )
+        found.append(Cause("disk", blocked, words))
+    else:
+        words = f"off the core {_lasting(blocked)}: sleep, lock, I/O"
+        found.append(Cause("blocked", blocked, words))
     rest = on_core - collecting
     faults, compiled = _more(used, usual, "minor_faults"), _more(used, usual, "compiled")
     lasting = _lasting(rest)

@@ -116,12 +116,12 @@ class _Sort:
         before = self._next_slow
         is_kept = took > min(self._slow, self._slowest)
         is_kept = is_kept and (before is None or took > before.seconds)
-        kept = self.columns.add(pattern, durations, usual, usage, [slowest] * is_kept)
+        kept = self.columns.add(pattern, durations, usual, usage, slowest if is_kept else None)
         self.measured += len(seconds)
-        if kept:
+        if kept is not None:
             number = self.measured - len(seconds) + slowest + 1
             self._slowest = max(self._slowest, took)
-            self._next_slow = _Slow(number, took, usage[slowest], kept[0])
+            self._next_slow = _Slow(number, took, usage[slowest], kept)
 
     def slow(self, at: float) -> SlowForward | None:
         """Return the slowest since the last time, if slower than 99 of 100 or than all before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -69,8 +69,8 @@ class Columns:
         durations: Floats,
         is_usual: NDArray[np.bool_] | None = None,
         usage: Floats | None = None,
-        kept: Sequence[int] = (),
-    ) -> list[ForwardColumns]:
+        kept: int | None = None,
+    ) -> ForwardColumns | None:
         """Add forwards of one shape.
 
         Args:
@@ -78,13 +78,13 @@ class Columns:
             durations: (forwards, events) seconds, of every event of the pattern.
             is_usual: (forwards,) whether a forward is in the means; None: all are.
             usage: (forwards, 9) as of ``ForwardSets.add``.
-            kept: which of them are wanted whole.
+            kept: place of the one that is wanted whole.
 
         Returns:
-            Of each of ``kept``: its own columns.
+            The columns of the one that is kept; None where none is.
         """
         if not len(pattern.calls):
-            return []
+            return None
         rows = self._known.get(pattern)
         if rows is None:
             rows = self._known[pattern] = self._rows(pattern.nodes)
@@ -120,14 +120,13 @@ class Columns:
         ):
             if is_apart.any():
                 rings.push(rows[is_apart], seconds[is_apart])
-        return [
-            ForwardColumns(
-                pattern.nodes.astype(np.uint32),
-                per_forward[:, one].astype(np.float32),
-                own_per_forward[:, one].astype(np.float32),
-            )
-            for one in kept
-        ]
+        if kept is None:
+            return None
+        return ForwardColumns(
+            pattern.nodes.astype(np.uint32),
+            per_forward[:, kept].astype(np.float32),
+            own_per_forward[:, kept].astype(np.float32),
+        )
 
     def _part(self, rows: Integers, pattern: Pattern) -> None:
         # Of most nodes the three rings would be equal: a leaf has all its time for itself, and what

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui_profiler.figures import units
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
-from tui_profiler.queries.cost.bound import OF_WORK, Bound, bound, is_counted
+from tui_profiler.queries.cost.bound import Bound, bound, is_counted, kinds_seen
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.machine import miss_share, parallel_efficiency
 from tui_profiler.queries.cost.totals import slowest_modules, throughput, why_no_times
@@ -118,7 +118,7 @@ def bounds_grid(session: Session) -> Grid:
             figure_text.percent(shares[kind].flops_share),
             figure_text.percent(shares[kind].time_share),
         )
-        for kind in (OF_WORK if not shares["waiting"].time_share else (*OF_WORK, "waiting"))
+        for kind in kinds_seen(session)
     )
     columns = (
         short(names("class"), "class", 20),
