@@ -69,6 +69,7 @@ __all__ = [
     "dispatch_keys",
     "fake_inputs",
     "fake_like",
+    "fake_made",
     "fake_on_cpu",
     "frames_compiled",
     "is_compiled",
@@ -209,6 +210,11 @@ def on_meta(
     with in_kernel_invocation_manager(mode):
         made: torch.Tensor = operator(*args, **kwargs)
     return made if isinstance(made, FakeTensor) else FakeTensor(mode, made, device)
+
+
+def fake_made(mode: FakeTensorMode, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a new tensor on meta as a fake one that says it is on ``device``."""
+    return FakeTensor(mode, tensor, device)
 
 
 _compiled_of: Callable[[CodeType], list[Any]] | None = getattr(

@@ -21,6 +21,7 @@ from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
+from tui_profiler.probe.trace.fake.shape_cache import ShapeCache
 from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
@@ -60,6 +61,7 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         self.bounds = bounds
         self.dataflow = Dataflow()
         self._twins = FakeBuffers(lifetimes, self.dataflow)
+        self._shapes = ShapeCache()
         self._strangers = False
         self.uncosted: dict[str, None] = {}
         """Operators without a formula, in order of first use."""
@@ -100,15 +102,20 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
             call.first(), internals.FakeTensor
         ):
             return self.bounds.answer(operator, call)
-        sooner = shortcut(operator, call.args)
-        if sooner is None:
-            sooner = quick_fake(operator, call.args, call.kwargs)
-        if sooner is not None:
-            return sooner
-        try:
-            return operator(*call.args, **call.kwargs)
-        except internals.DATA_DEPENDENT:
-            return self.bounds.answer(operator, call)
+        key = self._shapes.key(operator, call.args, call.kwargs)
+        result = self._shapes.answer(key, call.args)
+        if result is not None:
+            return result
+        result = shortcut(operator, call.args)
+        if result is None:
+            result = quick_fake(operator, call.args, call.kwargs)
+        if result is None:
+            try:
+                result = operator(*call.args, **call.kwargs)
+            except internals.DATA_DEPENDENT:
+                return self.bounds.answer(operator, call)
+        self._shapes.keep(key, call.args, result)
+        return result
 
     def _run_inside(self, call: Call, inside: Inside) -> object:
         """Record what a higher-order operator runs, in place of the operator."""
