@@ -13,6 +13,9 @@ no trace |
 | ``torch._subclasses.fake_tensor`` | running without memory or time | only the real run is left |
 | ``FakeTensor(mode, elem, device)`` | taking a tensor on meta for one that is on the CPU | models \
 on meta have no trace |
+| ``Tensor._make_subclass``, ``torch._C._set_throw_on_mutable_data_ptr``, \
+``_set_warn_deprecated_on_mutable_data_ptr``, ``FakeTensorMode._allow_unsafe_data_ptr_access`` | \
+making fake tensors sooner | only the real run is left |
 | ``torch._subclasses.fake_tensor.in_kernel_invocation_manager`` | shapes of common operators \
 without torch's Python around them | only the real run is left |
 | ``Tensor._cdata``, ``UntypedStorage._cdata`` | telling tensors and storages apart | no edges, no \
@@ -166,10 +169,15 @@ def fake_like(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
 
 def fake_on_cpu(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
     """Return a fake tensor on the CPU in the storage of one on meta; a parameter stays one."""
-    fake = FakeTensor(mode, tensor.detach(), torch.device("cpu"))
+    fake = fake_made(mode, tensor.detach(), _CPU)
     if isinstance(tensor, torch.nn.Parameter):
-        return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
+        # What ``torch.nn.Parameter`` does, without a view in between.
+        fake.requires_grad_(tensor.requires_grad)
+        fake._is_param = True
     return fake
+
+
+_CPU = torch.device("cpu")
 
 
 class DispatchKeys(NamedTuple):
@@ -209,12 +217,37 @@ def on_meta(
     """
     with in_kernel_invocation_manager(mode):
         made: torch.Tensor = operator(*args, **kwargs)
-    return made if isinstance(made, FakeTensor) else FakeTensor(mode, made, device)
+    return made if isinstance(made, FakeTensor) else fake_made(mode, made, device)
 
 
 def fake_made(mode: FakeTensorMode, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a new tensor on meta as a fake one that says it is on ``device``."""
-    return FakeTensor(mode, tensor, device)
+    """Return a tensor on meta as a fake one that says it is on ``device``.
+
+    What ``FakeTensor(mode, tensor, device)`` does, in a fifth of its 8 µs: its attributes are those
+    of the first one on this device, but for the mode.
+    """
+    attributes = _attributes.get(device)
+    if attributes is None:
+        fake = FakeTensor(mode, tensor, device)
+        _attributes[device] = {k: v for k, v in vars(fake).items() if k != "fake_mode"}
+        return fake
+    made: torch.Tensor = torch.Tensor._make_subclass(
+        FakeTensor,
+        tensor,
+        tensor.requires_grad,
+        dispatch_device=True,
+        device_for_backend_keys=device,
+    )
+    if mode._allow_unsafe_data_ptr_access:
+        torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
+    else:
+        torch._C._set_throw_on_mutable_data_ptr(made)
+    vars(made).update(attributes, fake_mode=mode)
+    return made
+
+
+_attributes: dict[torch.device, dict[str, object]] = {}
+"""Of fake tensors that stand for no known number."""
 
 
 _compiled_of: Callable[[CodeType], list[Any]] | None = getattr(

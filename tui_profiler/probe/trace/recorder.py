@@ -76,7 +76,8 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         """Run one operator, or answer for it, and record it."""
         keywords = kwargs or {}
         if func is _DEVICE:
-            return func(*args, **keywords)
+            asked = args[0]
+            return asked.device if type(asked) is internals.FakeTensor else func(*args, **keywords)
         call = Call(signature_of(func), args, keywords, ())
         if isinstance(func, internals.HigherOrderOperator):
             inside = inside_of(func, args)
