@@ -20,6 +20,21 @@ def stands_for_reals(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.dtype in _QUANTISED
 
 
+def tensors_in(value: object) -> list[torch.Tensor]:
+    """Return the tensors in lists, tuples and dictionaries, in order."""
+    found: list[torch.Tensor] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, list | tuple):
+            pending.extend(reversed(item))
+        elif isinstance(item, dict):
+            pending.extend(reversed(item.values()))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What an operator's schema says, looked up once per operator."""
@@ -64,7 +79,7 @@ def _written(operator: OpOverload) -> tuple[str, ...]:
 class Call:
     """The arguments and outputs of one operator call; shapes are what formulas ask for."""
 
-    __slots__ = ("_args", "_kwargs", "_outputs", "signature")
+    __slots__ = ("_args", "_kwargs", "_outputs", "_tensors", "signature")
 
     def __init__(
         self,
@@ -77,6 +92,7 @@ class Call:
         self._args = args
         self._kwargs = kwargs
         self._outputs = outputs
+        self._tensors: list[torch.Tensor] | None = None
 
     def get(self, name: str) -> object:
         """Return an argument, or its default; None where the operator has no such argument."""
@@ -159,6 +175,12 @@ class Call:
     def outputs(self) -> tuple[torch.Tensor, ...]:
         """Every output tensor."""
         return self._outputs
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return every tensor that was passed, in order; one that was passed twice is twice."""
+        if self._tensors is None:
+            self._tensors = tensors_in((self._args, self._kwargs))
+        return self._tensors
 
     @property
     def args(self) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ An operator without a formula is counted by the operators that it is made of:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -24,11 +24,11 @@ import torch
 import tui_profiler.probe.cost.matrix_arithmetic
 import tui_profiler.probe.cost.quantised  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
-from tui_profiler.probe.cost.call import Call, Signature, signature_of
+from tui_profiler.probe.cost.call import Call, Signature, signature_of, tensors_in
 from tui_profiler.probe.cost.macs import macs_formula
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.cost.table import Formula
-from tui_profiler.probe.cost.traffic import bytes_moved, tensors_in
+from tui_profiler.probe.cost.traffic import bytes_moved
 from tui_profiler.probe.cost.workspace import workspace_bytes
 from tui_profiler.probe.torch_compat import internals
 
@@ -193,6 +193,34 @@ class _Formulas(NamedTuple):
     is_costed: bool
 
 
+class CallCosts:
+    """What calls cost; the arithmetic and workspace of equal ones are counted once."""
+
+    def __init__(self, weights: Container[int]) -> None:
+        """Take ``weights``, the storage keys of parameters and buffers."""
+        self._weights = weights
+        self._counted: dict[Hashable, tuple[Count | None, int | None]] = {}
+
+    def of(
+        self, operator: internals.Operator, call: Call, key: Hashable | None
+    ) -> tuple[SelfCost, int | None]:
+        """Return what one call costs, and the bytes that it allocates and frees inside.
+
+        Args:
+            operator: the one that was called.
+            call: with its outputs.
+            key: of the operator and of the shapes, types and other arguments of the call; None
+                where they are not known, and the call is counted on its own.
+        """
+        found = self._counted.get(key) if key is not None else None
+        if found is None:
+            found = _arithmetic(operator, call), workspace_bytes(call)
+            if key is not None:
+                self._counted[key] = found
+        counted, workspace = found
+        return _cost(call, counted, self._weights), workspace
+
+
 def op_cost(
     operator: internals.Operator,
     args: tuple[object, ...],
@@ -202,24 +230,16 @@ def op_cost(
     weights: Container[int],
 ) -> SelfCost:
     """Count one call; ``weights`` are the storage keys of parameters and buffers."""
-    signature = signature_of(operator)
-    call = Call(signature, args, kwargs, outputs)
+    call = Call(signature_of(operator), args, kwargs, outputs)
+    return _cost(call, _arithmetic(operator, call), weights)
+
+
+def _cost(call: Call, counted: Count | None, weights: Container[int]) -> SelfCost:
     read, weight, written = bytes_moved(call, weights)
-    counted = _arithmetic(operator, call)
     if counted is None:
         return SelfCost(0, 0, read, weight, written, ops=1, uncosted=1)
     macs, other = counted
     return SelfCost(macs, 2 * macs + other, read, weight, written, ops=1)
-
-
-def op_workspace(
-    operator: internals.Operator,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    outputs: tuple[torch.Tensor, ...],
-) -> int | None:
-    """Return the bytes that one call allocates and frees inside; None where that is not known."""
-    return workspace_bytes(Call(signature_of(operator), args, kwargs, outputs))
 
 
 def is_costed(operator: internals.Operator) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Container, Iterator
 
 import torch
 
-from tui_profiler.probe.cost.call import Call, Signature
+from tui_profiler.probe.cost.call import Call, Signature, tensors_in
 from tui_profiler.probe.torch_compat.internals import storage_key
 
 
@@ -56,21 +56,6 @@ _WRITES_SOME = {
 }
 
 
-def tensors_in(value: object) -> list[torch.Tensor]:
-    """Return the tensors in lists, tuples and dictionaries, in order."""
-    found: list[torch.Tensor] = []
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        elif isinstance(item, list | tuple):
-            pending.extend(reversed(item))
-        elif isinstance(item, dict):
-            pending.extend(reversed(item.values()))
-    return found
-
-
 def tensor_bytes(tensor: torch.Tensor) -> int:
     """Count the bytes of all elements."""
     return tensor.numel() * tensor.element_size()
@@ -86,14 +71,14 @@ def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
     signature = call.signature
     if signature.is_view or signature.name in _ALLOCATES:
         return 0, 0, 0
-    inputs = {id(tensor): tensor for tensor in tensors_in((call.args, call.kwargs))}
-    storages = {storage_key(tensor) for tensor in inputs.values()}
-    written = _written_bytes(call, storages - {None})
+    inputs = {id(tensor): tensor for tensor in call.tensors()}
+    storages = {key: storage_key(tensor) for key, tensor in inputs.items()}
+    written = _written_bytes(call, {key for key in storages.values() if key is not None})
     if written == 0 and call.outputs and not signature.written:
         return 0, 0, 0
     activations = weight = 0
     for tensor in _read(call, inputs):
-        if storage_key(tensor) in weights:
+        if storages[id(tensor)] in weights:
             weight += _bytes_read(call, tensor)
         else:
             activations += _bytes_read(call, tensor)

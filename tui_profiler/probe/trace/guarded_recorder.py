@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 import torch
 
-from tui_profiler.probe.cost.call import Call, signature_of
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
 from tui_profiler.probe.torch_compat.internals import Operator
 from tui_profiler.probe.torch_compat.modules import has_parameters
 from tui_profiler.probe.torch_compat.threads import innermost_mode, pop_mode, push_mode

@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch.fx import GraphModule, Interpreter
 
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.graphs.graph_run import Body
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import (
     Operator,

@@ -10,7 +10,7 @@ import torch
 
 from tui_profiler.archive.reading.garbage_collection import without_collector
 from tui_profiler.messages.model import Method
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of

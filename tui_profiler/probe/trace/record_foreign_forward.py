@@ -22,7 +22,7 @@ import torch
 from msgspec.structs import replace
 
 from tui_profiler.messages import Attempt, InputSpec, TraceDone, Unknown
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
 from tui_profiler.probe.torch_compat.modules import CAPTURED, why_opaque

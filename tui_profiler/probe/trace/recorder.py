@@ -15,13 +15,12 @@ from collections.abc import Container, Sequence
 
 import torch
 
-from tui_profiler.probe.cost.call import Call, signature_of
-from tui_profiler.probe.cost.cost import op_cost, op_workspace
+from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
+from tui_profiler.probe.cost.cost import CallCosts
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.cost.traffic import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
-from tui_profiler.probe.trace.fake.shape_cache import ShapeCache
+from tui_profiler.probe.trace.fake.shape_cache import Key, ShapeCache
 from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
@@ -55,7 +54,7 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
         self._stack = stack
         self._keys = internals.dispatch_keys()
-        self._weights = weights
+        self._costs = CallCosts(weights)
         self._snapshot = snapshot
         self.lifetimes = lifetimes
         self.bounds = bounds
@@ -88,9 +87,10 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
             self._snapshot.before_write(t for t in written if not self._began_here(t))
         self._twins.before_write(written, (args, keywords))
         exchanged, named = self._twins.put_in((args, keywords))
-        result = self._run(func, Call(call.signature, exchanged, named, ()))
+        key = self._shapes.key(func, exchanged, named)
+        result = self._run(func, Call(call.signature, exchanged, named, ()), key)
         result = self._twins.take_out(result, written)
-        self._record(func, call, written, result)
+        self._record(func, call, written, result, key)
         return result
 
     def free(self) -> None:
@@ -98,12 +98,11 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         self.dataflow.free()
         self.lifetimes.free()
 
-    def _run(self, operator: internals.Operator, call: Call) -> object:
+    def _run(self, operator: internals.Operator, call: Call, key: Key | None) -> object:
         if call.signature.name in ANSWERED_BEFOREHAND and isinstance(
             call.first(), internals.FakeTensor
         ):
             return self.bounds.answer(operator, call)
-        key = self._shapes.key(operator, call.args, call.kwargs)
         result = self._shapes.answer(key, call.args)
         if result is not None:
             return result
@@ -136,7 +135,12 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         return ran.result
 
     def _record(
-        self, operator: internals.Operator, call: Call, written: list[torch.Tensor], result: object
+        self,
+        operator: internals.Operator,
+        call: Call,
+        written: list[torch.Tensor],
+        result: object,
+        key: Key | None = None,
     ) -> None:
         signature = call.signature
         outputs = tuple(tensors_in(result))
@@ -151,36 +155,31 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
             place.outputs = described(result)
             place.source = self._stack.line()
         place.calls += 1
-        self._count(operator, call, outputs, place)
-        self.note_strangers((call.args, call.kwargs), place)
-        self.dataflow.add(place, tensors_in((call.args, call.kwargs)), outputs, written)
-        scratch = op_workspace(operator, call.args, call.kwargs, outputs)
-        self.lifetimes.add(place, outputs, scratch)
-
-    def _count(
-        self,
-        operator: internals.Operator,
-        call: Call,
-        outputs: tuple[torch.Tensor, ...],
-        place: Place,
-    ) -> None:
-        cost = op_cost(operator, call.args, call.kwargs, outputs, weights=self._weights)
+        given = Call(signature, call.args, call.kwargs, outputs)
+        read = given.tensors()
+        cost, scratch = self._costs.of(operator, given, key)
         place.own.take(cost)
         if cost.uncosted:
-            self.uncosted[listed(operator, call.signature.name, call.args)] = None
+            self.uncosted[listed(operator, signature.name, call.args)] = None
+        self.note_strangers(read, place)
+        self.dataflow.add(place, read, outputs, written)
+        self.lifetimes.add(place, outputs, scratch)
 
     def note_strangers(self, value: object, place: Place) -> None:
         """Count what made the tensors in ``value``, where no operator that was seen did.
 
         Only of fake tensors it is certain that they were made in this forward.
         """
+        if self._strangers:
+            return
         for tensor in tensors_in(value):
             if isinstance(tensor, internals.FakeTensor):
                 key = internals.storage_key(tensor)
-                if key is not None and not self.lifetimes.is_known(key) and not self._strangers:
+                if key is not None and not self.lifetimes.is_known(key):
                     self._strangers = True
                     place.own.take(SelfCost(ops=1, uncosted=1))
                     self.uncosted[UNSEEN] = None
+                    return
 
     def _began_here(self, tensor: torch.Tensor) -> bool:
         return self.lifetimes.began_here(internals.storage_key(tensor))

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from torch.utils import _pytree as pytree
 
 from tui_profiler.messages import Counted, Counter, LoadSpec, SecondOpinion, Unknown
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.versions import FlopCounter

@@ -33,8 +33,7 @@ from tui_profiler.messages import (
     StageStarted,
 )
 from tui_profiler.messages.live import Stage
-from tui_profiler.probe.cost.call import Call, signature_of
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
 from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
 from tui_profiler.probe.load.common.settings import Settings, as_the_model
 from tui_profiler.probe.load.common.signature import forward_parameters

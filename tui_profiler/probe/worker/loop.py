@@ -26,7 +26,7 @@ import torch
 from tui_profiler import messages
 from tui_profiler.messages.live import State
 from tui_profiler.messages.model import Phase
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import device_clock_of
 from tui_profiler.probe.measure.clock.overhead import (

@@ -31,7 +31,8 @@ from tui_profiler.probe.torch_compat.internals import (
     storage_key,
 )
 
-_Key: TypeAlias = tuple[Hashable, ...]
+Key: TypeAlias = tuple[Hashable, ...]
+"""What the shapes of a call's outputs follow from, and with them its arithmetic."""
 
 _DENSE = frozenset({torch.Tensor, torch.nn.Parameter})
 _PLAIN = frozenset(
@@ -71,11 +72,11 @@ class ShapeCache:
 
     def __init__(self) -> None:
         self._mode: FakeTensorMode | None = None
-        self._answers: dict[_Key, _Answer] = {}
+        self._answers: dict[Key, _Answer] = {}
 
     def key(
         self, operator: Operator, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> _Key | None:
+    ) -> Key | None:
         """Return what the output of a call follows from; None where it has to be asked for."""
         if not _is_cacheable(operator):
             return None
@@ -89,7 +90,7 @@ class ShapeCache:
         except (RuntimeError, TypeError):
             return None  # a tensor without strides, or with a shape that is not of numbers
 
-    def answer(self, key: _Key | None, args: tuple[object, ...]) -> object | None:
+    def answer(self, key: Key | None, args: tuple[object, ...]) -> object | None:
         """Return the output of a call, new where the operator makes one; None: not known yet."""
         found = self._answers.get(key) if key is not None else None
         if found is None:
@@ -100,7 +101,7 @@ class ShapeCache:
         made = [fake_made(self._mode, one.storage(), one.device) for one in found.outputs]
         return made[0] if found.sequence is None else found.sequence(made)
 
-    def keep(self, key: _Key | None, args: tuple[object, ...], result: object) -> None:
+    def keep(self, key: Key | None, args: tuple[object, ...], result: object) -> None:
         """Keep what torch answered, where it can be made again."""
         if key is None:
             return

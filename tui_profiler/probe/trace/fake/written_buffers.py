@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import torch
 
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes

@@ -27,7 +27,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 from torch.fx import GraphModule, Tracer
 from torch.fx._symbolic_trace import PH
 
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.graphs.graph_run import GraphRun, held_by, module_at

@@ -48,18 +48,39 @@ def _tensors(value: object, name: str) -> Iterator[Tensor]:
     while pending:
         label, item = pending.pop()
         if isinstance(item, torch.Tensor):
-            yield Tensor(
-                shape=shape_of(item),
-                dtype=dtype_name(item.dtype),
-                bytes=int(item.numel()) * item.element_size(),
-                name=writable(label),
-                layout=_layout(item),
-                grad=item.requires_grad,
-            )
+            yield _described(label, item)
         elif isinstance(item, list | tuple):
             pending.extend(reversed([(_dotted(label, i), part) for i, part in enumerate(item)]))
         elif isinstance(item, dict):
             pending.extend(reversed([(_dotted(label, key), part) for key, part in item.items()]))
+
+
+def _described(name: str, tensor: torch.Tensor) -> Tensor:
+    """Describe a tensor; equal ones share a description."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        return _made(name, tensor)
+    key = (name, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
+    found = _shared.get(key)
+    if found is None:
+        if len(_shared) >= _MOST_SHARED:
+            _shared.clear()
+        found = _shared[key] = _made(name, tensor)
+    return found
+
+
+_shared: dict[tuple[object, ...], Tensor] = {}
+_MOST_SHARED = 4096
+
+
+def _made(name: str, tensor: torch.Tensor) -> Tensor:
+    return Tensor(
+        shape=shape_of(tensor),
+        dtype=dtype_name(tensor.dtype),
+        bytes=int(tensor.numel()) * tensor.element_size(),
+        name=writable(name),
+        layout=_layout(tensor),
+        grad=tensor.requires_grad,
+    )
 
 
 def _layout(tensor: torch.Tensor) -> str:

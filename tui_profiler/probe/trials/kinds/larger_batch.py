@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from tui_profiler.probe.cost.traffic import tensors_in
+from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
 from tui_profiler.probe.torch_compat.kv_cache import remade
 from tui_profiler.probe.trace.measured_peak import most_allocated
