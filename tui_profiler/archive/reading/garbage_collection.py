@@ -5,6 +5,8 @@
 2. Torch and a model's library are half a million objects, which a full collection looks at: it
    takes as long as tracing a model, and when it comes is chance. A forward on fake tensors takes no
    memory worth freeing early; a tensor in a cycle would live longer in one trace than in the next.
+3. What was made meanwhile counts as old afterwards: the collection that would come at once, and
+   that is a full one after large imports, comes when as much again was made.
 """
 
 from __future__ import annotations
@@ -23,4 +25,7 @@ def without_collector() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            if gc.get_freeze_count() == 0:  # what a program froze itself stays so
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -60,7 +60,10 @@ def _described(name: str, tensor: torch.Tensor) -> Tensor:
     if tensor.is_nested or tensor.layout is not torch.strided:
         return _made(name, tensor)
     key = (name, tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
-    found = _shared.get(key)
+    try:
+        found = _shared.get(key)
+    except TypeError:  # sizes that are not numbers yet
+        return _made(name, tensor)
     if found is None:
         if len(_shared) >= _MOST_SHARED:
             _shared.clear()
