@@ -10,6 +10,10 @@ tree and encodes it for the screen; torchinfo prints nothing; fvcore traces once
 module. ``FlopCounterMode`` comes three times: around a forward as in its documents, around one
 without gradients, as inference runs it, and around one of a copy of the model on meta.
 
+``llama_405b`` is a configuration without weights, on meta, in both phases: a prompt of 128 tokens,
+then one token with its cache. Only ``FlopCounterMode`` is beside it: the others need values. It is
+held to its seconds, as it is asked for: at most 3.
+
 An answer is right where its multiply-accumulates (FLOPs halved where two are one) are within 1 % of
 what is published, or of a closed form. Exit code 1 where ours is not right on every model, or takes
 more than 1.5 times as long as the fastest that gives a right answer.
@@ -26,15 +30,23 @@ import select
 import signal
 import statistics
 import sys
+import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
+if TYPE_CHECKING:
+    from tui_profiler.probe.load.common.loaded_model import Loaded
+
 MOST_RATIO = 1.5
+MOST_SECONDS = {"llama_405b": 3.0}
+"""Instead of the ratio."""
 TOLERANCE = 0.01
 LIMIT_SECONDS = 180
 
@@ -48,6 +60,15 @@ class Subject:
     inputs: tuple[torch.Tensor, ...]
     macs: float
     source: str
+    loaded: Loaded | None = None
+    """Where a second forward follows, with the cache of the first: what knows its inputs."""
+
+    def run(self) -> None:
+        """Run every forward that is counted."""
+        output = self.model(*self.inputs)
+        if self.loaded is not None:
+            (ids,) = self.inputs
+            self.model(ids[:, -1:], past_key_values=output.past_key_values)
 
 
 @dataclass
@@ -113,6 +134,32 @@ def yolov8n() -> Subject:
     return Subject("yolov8n", model, (image,), macs, "sum over its convolutions")
 
 
+def llama_405b(tokens: int = 128) -> Subject:
+    """Llama 3.1 405B: two phases of 126 layers, without weights.
+
+    Source: arXiv 2407.21783, table 3. Each token multiplies every weight of a linear layer, and its
+    scores and values take 2·width for each token that it sees; masked ones are counted.
+    """
+    from tui_profiler.messages import LoadSpec
+    from tui_profiler.probe.load.load import load
+
+    layers, width = 126, 16384
+    config = {
+        **{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"},
+        **{"hidden_size": width, "intermediate_size": 53248, "num_hidden_layers": layers},
+        **{"num_attention_heads": 128, "num_key_value_heads": 8, "vocab_size": 128256},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        loaded = load(LoadSpec(f"hf:{folder}", inputs=(f"input_ids=1,{tokens}",)))
+    linear = [m for m in loaded.model.modules() if isinstance(m, torch.nn.Linear)]
+    weights = sum(module.weight.numel() for module in linear)
+    macs = weights * (tokens + 1) + 2 * layers * width * (tokens**2 + tokens + 1)
+    ids = torch.zeros((1, tokens), dtype=torch.int64, device="meta")
+    source = f"closed form, {tokens} tokens and one more"
+    return Subject("llama_405b", loaded.model, (ids,), macs, source, loaded)
+
+
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "resnet50": lambda: torchvision_model("resnet50"),
     "vit_b_16": lambda: torchvision_model("vit_b_16"),
@@ -120,6 +167,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "swin_t": lambda: torchvision_model("swin_t"),
     "bert_base": bert_base,
     "yolov8n": yolov8n,
+    "llama_405b": llama_405b,
 }
 
 
@@ -141,7 +189,20 @@ def ours(subject: Subject) -> Callable[[], float]:
             encode(message)
         return made.costs[0].macs
 
-    return run
+    def run_phases() -> float:
+        assert subject.loaded is not None
+        assert subject.loaded.decode is not None
+        prefill = trace(subject.model, subject.loaded.candidates, name=subject.name)
+        assert prefill.kept is not None
+        step = subject.loaded.decode(subject.model, prefill.inputs, prefill.kept)
+        assert isinstance(step, Inputs)
+        decode = trace(subject.model, (step,), name=subject.name)
+        for phase, made in (("prefill", prefill), ("decode", decode)):
+            for message in messages(made, phase):
+                encode(message)
+        return prefill.costs[0].macs + decode.costs[0].macs
+
+    return run if subject.loaded is None else run_phases
 
 
 def by_torchinfo(subject: Subject) -> Callable[[], float]:
@@ -191,7 +252,7 @@ def by_flop_counter(subject: Subject) -> Callable[[], float]:
 
     def run() -> float:
         with FlopCounterMode(display=False) as counter:
-            subject.model(*subject.inputs)
+            subject.run()
         counter.get_flop_counts()
         return counter.get_total_flops() / 2
 
@@ -207,7 +268,7 @@ def by_flop_counter_on_meta(subject: Subject) -> Callable[[], float]:
     def run() -> float:
         model = copy.deepcopy(subject.model).to("meta")
         inputs = tuple(tensor.to("meta") for tensor in subject.inputs)
-        on_meta = Subject(subject.name, model, inputs, subject.macs, subject.source)
+        on_meta = Subject(subject.name, model, inputs, subject.macs, subject.source, subject.loaded)
         return by_flop_counter_as_inference(on_meta)()
 
     return run
@@ -223,6 +284,8 @@ COUNTERS: dict[str, Callable[[Subject], Callable[[], float]]] = {
     "FlopCounterMode, on meta": by_flop_counter_on_meta,
 }
 OURS = "tui-profiler"
+WITHOUT_VALUES = (OURS, "FlopCounterMode", "FlopCounterMode, no_grad")
+"""What counts a model on meta as it is."""
 THREADS = torch.get_num_threads()
 """Of every counter. The process that they are forked from has one: threads of OpenMP that it had
 started would be waited for, and are not there after a fork."""
@@ -270,7 +333,8 @@ def _counted(subject: Subject, counter: str) -> dict[str, object]:
 def measure(name: str, repeats: int) -> tuple[Subject, dict[str, Runs]]:
     """Build one model and let every counter count it ``repeats`` times, in turn."""
     subject = SUBJECTS[name]()
-    found = {counter: Runs() for counter in COUNTERS}
+    counters = COUNTERS if subject.loaded is None else WITHOUT_VALUES
+    found = {counter: Runs() for counter in counters}
     for _ in range(repeats):
         for counter, runs in found.items():
             if runs.error:
@@ -308,7 +372,8 @@ def tell(subject: Subject, found: dict[str, Runs]) -> bool:
     fastest = min(others, key=lambda counter: others[counter])
     ratio = right[OURS] / others[fastest]
     print(f"  ours takes {ratio:.2f} x the fastest other that is right, {fastest}", flush=True)
-    return ratio <= MOST_RATIO
+    most = MOST_SECONDS.get(subject.name)
+    return ratio <= MOST_RATIO if most is None else right[OURS] <= most
 
 
 def main() -> int:
@@ -322,7 +387,7 @@ def main() -> int:
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {THREADS} threads", end="")
     print(f", median of {arguments.repeats} processes each, in turn")
-    right = dict.fromkeys(COUNTERS, 0)
+    right, asked = dict.fromkeys(COUNTERS, 0), dict.fromkeys(COUNTERS, 0)
     good = True
     names = arguments.models or list(SUBJECTS)
     for name in names:
@@ -330,7 +395,8 @@ def main() -> int:
         good &= tell(subject, found)
         for counter, runs in found.items():
             right[counter] += runs.is_right(subject.macs)
-    print("\nright on: " + ", ".join(f"{c} {n} of {len(names)}" for c, n in right.items()))
+            asked[counter] += 1
+    print("\nright on: " + ", ".join(f"{c} {n} of {asked[c]}" for c, n in right.items()))
     return 0 if good else 1
 
 
