@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -33,6 +34,9 @@ from tui_profiler.probe.trace.tree.tensors import described, described_by_name
 
 UNSEEN = "operators that were not seen (of another thread?)"
 """Among those without a formula: what made a tensor that no operator seen here has made."""
+
+_SMALL_ELEMENTS = 1 << 20
+"""Of all arguments of an operator: more are worth several threads."""
 
 _DEVICE = torch.ops.prim.device.default
 
@@ -111,11 +115,21 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
             result = quick_fake(operator, call.args, call.kwargs)
         if result is None:
             try:
-                result = operator(*call.args, **call.kwargs)
+                with _by_one_thread() if self._is_small_and_real(call) else nullcontext():
+                    result = operator(*call.args, **call.kwargs)
             except internals.DATA_DEPENDENT:
                 return self.bounds.answer(operator, call)
         self._shapes.keep(key, call.args, result)
         return result
+
+    def _is_small_and_real(self, call: Call) -> bool:
+        """Tell whether real values are computed beside fake ones: a table of positions, a mask."""
+        if not self._shapes.has_seen_fakes:
+            return False
+        tensors = call.tensors()
+        if any(isinstance(tensor, internals.FakeTensor) for tensor in tensors):
+            return False
+        return 0 < sum(tensor.numel() for tensor in tensors) <= _SMALL_ELEMENTS
 
     def _run_inside(self, call: Call, inside: Inside) -> object:
         """Record what a higher-order operator runs, in place of the operator."""
@@ -196,6 +210,17 @@ class RecorderAroundCompiler(Recorder):  # type: ignore[no-untyped-call] # torch
     def ignore_compile_internals(cls) -> bool:
         """Let the compiler run."""
         return True
+
+
+@contextmanager
+def _by_one_thread() -> Iterator[None]:
+    """Run operators by this thread alone: on busy cores it waits milliseconds for others."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _is_nothing(name: str, outputs: tuple[torch.Tensor, ...]) -> bool:

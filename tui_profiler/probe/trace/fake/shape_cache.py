@@ -74,6 +74,11 @@ class ShapeCache:
         self._mode: FakeTensorMode | None = None
         self._answers: dict[Key, _Answer] = {}
 
+    @property
+    def has_seen_fakes(self) -> bool:
+        """Whether a fake tensor was among the arguments of any call."""
+        return self._mode is not None
+
     def key(
         self, operator: Operator, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> Key | None:
