@@ -50,8 +50,10 @@ ROOT, CONV, CONV_OP, FC, FC_OP, ACT, ACT_OP, STRANGE_OP = range(8)
 
 
 def cost(**figures: int) -> Cost:
-    """Return a cost in which everything that is not named is 0."""
-    return Cost(**{**dict.fromkeys(Cost.__struct_fields__, 0), **figures})
+    """Return a cost in which everything that is not named is 0, and no parameter is frozen."""
+    trainable = figures.get("parameters", 0)
+    nothing = dict.fromkeys(Cost.__struct_fields__, 0)
+    return Cost(**{**nothing, "trainable": trainable, **figures})
 
 
 def node(parent: int, name: str, path: str, node_type: str, **others: object) -> Node:
@@ -147,9 +149,9 @@ NODES = (
 COSTS = (
     _ROOT_COST,
     _CONV_COST,
-    cost(**{n: getattr(_CONV_COST, n) for n in Cost.__struct_fields__[2:]}),
+    replace(_CONV_COST, parameters=0, parameter_bytes=0, trainable=0),
     _FC_COST,
-    cost(**{n: getattr(_FC_COST, n) for n in Cost.__struct_fields__[2:]}),
+    replace(_FC_COST, parameters=0, parameter_bytes=0, trainable=0),
     _ACT_COST,
     _ACT_COST,
     _STRANGE_COST,

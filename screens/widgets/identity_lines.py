@@ -14,8 +14,9 @@ from tui_profiler.figures.units import (
 )
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.formatting.text import middle, safe, width
-from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Weight
+from tui_profiler.messages import NO_FORWARD, Cost, Node, Tensor, Unknown, Weight
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.trainable import frozen, trainable
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Bounded, Tree
 
@@ -93,7 +94,7 @@ def _weights(node: Node, cost: Cost, look: Look) -> tuple[Line, ...]:
     own = node.weights
     if own:
         shown = [_weight(weight, look) for weight in own[:MOST_TENSORS]]
-        return (*shown, *_more(len(own) - MOST_TENSORS, look))
+        return (*shown, *_more(len(own) - MOST_TENSORS, look), *_frozen(cost, look))
     if not cost.parameters:
         return ()
     left: Line = (
@@ -101,7 +102,22 @@ def _weights(node: Node, cost: Cost, look: Look) -> tuple[Line, ...]:
         (count(cost.parameters), "ink"),
         (" read" if node.kind == "op" else " in its modules", "muted"),
     )
-    return (row(left, ((size(cost.parameter_bytes), "ink"),), look),)
+    return (row(left, ((size(cost.parameter_bytes), "ink"),), look), *_frozen(cost, look))
+
+
+def _frozen(cost: Cost, look: Look) -> tuple[Line, ...]:
+    """Return how many parameters are trainable and how many frozen, where some are frozen."""
+    found, rest = trainable(cost), frozen(cost)
+    if isinstance(found, Unknown) or isinstance(rest, Unknown) or not rest:
+        return ()
+    figures: Line = (
+        (" " * LABEL, "muted"),
+        (count(found), "ink"),
+        (" trainable  ", "muted"),
+        (count(rest), "ink"),
+        (" frozen", "muted"),
+    )
+    return (row(figures, EMPTY, look),)
 
 
 def _weight(weight: Weight, look: Look) -> Line:

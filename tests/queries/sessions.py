@@ -110,6 +110,7 @@ def cost_of(parameters: int, macs: int, *, is_op: bool = False, moved: int = 0) 
         output_bytes=0,
         ops=1,
         uncosted=0,
+        trainable=parameters,
     )
 
 

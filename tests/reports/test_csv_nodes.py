@@ -15,6 +15,8 @@ from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
 from tui_profiler.reports.csv.nodes import COLUMNS, as_text, csv_nodes
 from tui_profiler.reports.json.report import json_report
+from tui_profiler.reports.text.full import full_text
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session
 
 
@@ -33,6 +35,7 @@ def test_a_line_holds_plain_numbers() -> None:
         "depth": "1", "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
         "bytes": str(4 * 9408), "seconds": "0.00093", "share": f"{0.00093 / 0.0365:.6g}",
         "bound": "compute", "input_shape": "", "output_shape": "",
+        "trainable_parameters": "9408", "frozen_parameters": "0",
     }  # fmt: skip
     seconds = {line["path"]: float(line["seconds"]) for line in lines if line["kind"] == "module"}
     assert seconds == pytest.approx(RESNET_SECONDS)
@@ -76,7 +79,8 @@ def test_rows_of_equal_blocks_are_sums_and_say_of_how_many() -> None:
     nodes: list[Node] = []
     for parent, name in ((-1, "m"), (0, "0"), (0, "1"), (0, "2")):
         nodes.append(node_of(parent, name, "Linear", nodes))
-    session = traced(nodes, [cost_of(0, 9), *(cost_of(5, macs) for macs in (1, 2, 6))])
+    blocks = [replace(cost_of(5, macs), trainable=macs // 2) for macs in (1, 2, 6)]
+    session = traced(nodes, [cost_of(0, 9), *blocks])
     assert session.tree is not None
     view = replace(focuses.initial(session.tree), grouped=True)
     laid = rows.outline(session, view)
@@ -85,6 +89,40 @@ def test_rows_of_equal_blocks_are_sums_and_say_of_how_many() -> None:
         ("1", "0", "9"),
         ("3", "15", "9"),
     ]
+    assert (lines[1]["trainable_parameters"], lines[1]["frozen_parameters"]) == ("4", "11")
+    blocks[1] = replace(blocks[1], trainable=None)
+    session = traced(nodes, [cost_of(0, 9), *blocks])
+    lines = read(csv_nodes(session, laid.rows, laid.steps))
+    assert (lines[1]["trainable_parameters"], lines[1]["frozen_parameters"]) == ("", "")
+
+
+def test_frozen_parameters_are_apart_in_every_report() -> None:
+    nodes: list[Node] = []
+    nodes += [node_of(-1, "m", "M", nodes)]
+    session = traced(nodes, [replace(cost_of(12_345, 5), trainable=12_000)])
+    [line] = read(csv_nodes(session, [0]))
+    assert (line["trainable_parameters"], line["frozen_parameters"]) == ("12000", "345")
+    assert list(line)[-3:] == ["output_shape", "trainable_parameters", "frozen_parameters"]
+    report = json.loads(json_report(session))
+    for prefix, found in (("total_", report), ("", report["layers"][0])):
+        assert found[f"{prefix}parameters"] == 12_345
+        assert found[f"{prefix}trainable_parameters"] == 12_000
+        assert found[f"{prefix}frozen_parameters"] == 345
+    said = "  trainable        12,000, 345 frozen"
+    assert said in full_text(session, columns=100).splitlines()
+    assert said in table(session, columns=100)
+
+
+def test_recordings_of_earlier_versions_do_not_tell_what_is_frozen() -> None:
+    nodes: list[Node] = []
+    nodes += [node_of(-1, "m", "M", nodes)]
+    session = traced(nodes, [replace(cost_of(12_345, 5), trainable=None)])
+    [line] = read(csv_nodes(session, [0]))
+    assert (line["trainable_parameters"], line["frozen_parameters"]) == ("", "")
+    report = json.loads(json_report(session))
+    assert report["total_frozen_parameters"] is None
+    assert "requires_grad" in report["unavailable"]["total_frozen_parameters"]
+    assert "  trainable        – (neither files" in full_text(session, columns=100)
 
 
 HOSTILE = [

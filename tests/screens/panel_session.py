@@ -70,6 +70,7 @@ def cost(macs: int, flops: int, *, weight_bytes: int = 0, ops: int = 1, uncosted
         output_bytes=196 * KIB,
         ops=ops,
         uncosted=uncosted,
+        trainable=weight_bytes // 4,
     )
 
 

@@ -108,6 +108,8 @@ class Weight(Part, frozen=True, gc=False):
     is_buffer: bool
     shared_with: str = ""
     """Full name under which the same storage was seen first; empty where it is only here."""
+    requires_grad: bool | None = None
+    """None where that is not known: in a file, and in recordings of earlier versions."""
 
 
 class Node(Part, frozen=True, gc=False):
@@ -162,6 +164,9 @@ class Cost(Part, frozen=True, gc=False):
     """Operators dispatched, repeated calls included."""
     uncosted: int
     """Of ``ops``, how many have no formula: above 0, ``flops`` is a lower bound."""
+    trainable: int | None = None
+    """Of ``parameters``, those with ``requires_grad``; the others are frozen. None where that is
+    not known: in a file, and in recordings of earlier versions."""
 
 
 class TraceStarted(OnWire, frozen=True):

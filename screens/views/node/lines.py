@@ -7,7 +7,8 @@ from msgspec import Struct
 from tui_profiler.figures import units
 from tui_profiler.formatting.canvas import bar, half_cells
 from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.messages import Tensor, Weight
+from tui_profiler.messages import Cost, Tensor, Unknown, Weight
+from tui_profiler.queries.cost.trainable import NOT_TOLD, frozen, trainable
 from tui_profiler.queries.panel.neighbours import (
     Inside,
     Neighbours,
@@ -22,7 +23,7 @@ from tui_profiler.session import Tree
 from ...widgets.file_lines import file_lines
 from ...widgets.identity_lines import title_of
 from ...widgets.lines import EMPTY, Line, line_width
-from ...widgets.rows import Look, row, section, words
+from ...widgets.rows import Look, absent, row, section, words
 from ..inspector.inside_lines import letter
 from ..machine.energy_lines import node_energy_lines
 from .source_text import SourceText
@@ -213,18 +214,35 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _weights(tree: Tree, look: Look) -> tuple[Line, ...]:
-    own = tree.nodes[look.node].weights
-    if not own:
+    own, cost = tree.nodes[look.node].weights, tree.costs[look.node]
+    if not own and not cost.parameters:
         return ()
-    total = units.count(tree.costs[look.node].parameters)
-    title = section("weights", f"{total} parameters", look)
-    return (title, *(_weight(weight, look) for weight in own))
+    title = section("weights", f"{units.count(cost.parameters)} parameters", look)
+    return (title, *_trained(cost, look), *(_weight(weight, look) for weight in own))
+
+
+def _trained(cost: Cost, look: Look) -> tuple[Line, ...]:
+    """Return how many parameters are trainable and how many frozen, with all modules inside."""
+    if not cost.parameters:
+        return ()
+    found, rest = trainable(cost), frozen(cost)
+    if isinstance(found, Unknown) or isinstance(rest, Unknown):
+        return absent("train", NOT_TOLD.reason, look)
+    figures: Line = (
+        (units.thousands(found), "ink"),
+        (" trainable   ", "muted"),
+        (units.thousands(rest), "ink"),
+        (" frozen", "muted"),
+    )
+    return (row(figures, EMPTY, look),)
 
 
 def _weight(weight: Weight, look: Look) -> Line:
     name = fit(middle(safe(weight.name), 19, look.glyphs.ellipsis), 20)
     shared = f"same as {safe(weight.shared_with)}" if weight.shared_with else ""
     said = shared or ("buffer" if weight.is_buffer else "only here")
+    if weight.requires_grad is False and not weight.is_buffer:
+        said = f"frozen, {said}"
     left = (
         (name, "ink"),
         (units.shape(weight.shape).ljust(14), "ink"),

@@ -135,7 +135,7 @@ def made(seed: int) -> Session:
             grow(index, str(child), depth + 1, is_inside=is_inside or opaque)
         direct = [costs[i] for i in range(index + 1, len(nodes)) if nodes[i].parent == index]
         names = Cost.__struct_fields__
-        costs[index] = Cost(*(sum(getattr(cost, name) for cost in direct) for name in names))
+        costs[index] = Cost(*(sum(getattr(cost, name) or 0 for cost in direct) for name in names))
 
     grow(-1, "model", 0)
     session = traced(nodes, costs)

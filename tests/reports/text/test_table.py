@@ -22,6 +22,7 @@ net.py:build  Net  from net.py
 
 on paper -- one forward; a multiply-add is one MAC and two FLOP
   parameters       2,678  10.5 KiB
+  trainable        2,678, 0 frozen
   work             9.47 KMAC  at least 19.0 KFLOP
   bytes moved      13.4 KiB: inputs 1.83 KiB, weights 10.5 KiB, outputs 1.12 KiB
   intensity        1.38 FLOP/B

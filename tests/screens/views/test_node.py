@@ -78,6 +78,7 @@ def test_a_leaf_is_laid_out_as_drawn():
         " aten::convolution       1×256×14×14      116M  2.63 MiB     –  100  C ",
         "                                                                       ",
         " weights ───────────────────────────────────────────── 590K parameters ",
+        " 589,824 trainable   0 frozen                                          ",
         " weight              256×256×3×3   f32  2.25 MiB   only here           ",
         "                                                                       ",
         " energy ───────────────────────────────────────────────── not measured ",
@@ -320,3 +321,18 @@ def test_every_key_that_is_listed_is_bound(key: Key):
 def bindings_of(screen: type[NodeScreen]) -> list[Binding]:
     found = [each for kind in reversed(screen.__mro__) for each in vars(kind).get("BINDINGS", ())]
     return [each for each in found if isinstance(each, Binding)]
+
+
+def test_frozen_parameters_are_told_of_a_container_and_marked_on_a_weight():
+    frozen = tuple(replace(weight, requires_grad=False) for weight in NODES[CONV2][0].weights)
+    nodes = list(NODES)
+    nodes[CONV2] = (replace(NODES[CONV2][0], weights=frozen), replace(NODES[CONV2][1], trainable=0))
+    nodes[2] = (NODES[2][0], replace(NODES[2][1], trainable=530_176))
+    part = Nodes(tuple(n for n, _ in nodes), tuple(c for _, c in nodes))
+    messages: tuple[Message, ...] = tuple(part if isinstance(m, Nodes) else m for m in TRACED)
+    session = folded((*LOADING, *messages))
+    block = [line.strip() for line in body(session, 2)]
+    assert "530,176 trainable   589,824 frozen" in block
+    leaf = [line.strip() for line in body(session, CONV2)]
+    assert "0 trainable   589,824 frozen" in leaf
+    assert any(line.endswith("frozen, only here") for line in leaf)

@@ -24,6 +24,8 @@ class ParameterOwners:
     scalars: int
     size_bytes: int
     nodes: tuple[int, ...]
+    is_trainable: bool = True
+    """``requires_grad``."""
 
 
 class SelfCost(Struct, gc=False):
@@ -61,30 +63,37 @@ def rolled_up(
     total = [SelfCost() for _ in own]
     for mine, given in zip(total, own, strict=True):
         mine.take(given)
-    scalars, sizes = _distinct(parents, held)
+    scalars, sizes, trainable = _distinct(parents, held)
     for index in range(len(parents) - 1, 0, -1):
         rest()
         parent = parents[index]
         total[parent].take(total[index])
         scalars[parent] += scalars[index]
         sizes[parent] += sizes[index]
-    return tuple(_cost(mine, scalars[index], sizes[index]) for index, mine in enumerate(total))
+        trainable[parent] += trainable[index]
+    rows = zip(total, scalars, sizes, trainable, strict=True)
+    return tuple(_cost(*row) for row in rows)
 
 
 def _distinct(
     parents: Sequence[int], held: Iterable[ParameterOwners]
-) -> tuple[list[int], list[int]]:
+) -> tuple[list[int], list[int], list[int]]:
+    """Return scalars, bytes, and scalars that are trained."""
     scalars = [0] * len(parents)
     sizes = [0] * len(parents)
+    trainable = [0] * len(parents)
     for parameter in held:
+        trained = parameter.scalars * parameter.is_trainable
         for node in parameter.nodes:
             scalars[node] += parameter.scalars
             sizes[node] += parameter.size_bytes
+            trainable[node] += trained
         for one, other in zip(parameter.nodes, parameter.nodes[1:], strict=False):
             common = _common_ancestor(parents, one, other)
             scalars[common] -= parameter.scalars
             sizes[common] -= parameter.size_bytes
-    return scalars, sizes
+            trainable[common] -= trained
+    return scalars, sizes, trainable
 
 
 def _common_ancestor(parents: Sequence[int], one: int, other: int) -> int:
@@ -97,7 +106,7 @@ def _common_ancestor(parents: Sequence[int], one: int, other: int) -> int:
     return one
 
 
-def _cost(own: SelfCost, parameters: int, parameter_bytes: int) -> Cost:
+def _cost(own: SelfCost, parameters: int, parameter_bytes: int, trainable: int) -> Cost:
     return Cost(
         parameters=parameters,
         parameter_bytes=parameter_bytes,
@@ -108,4 +117,5 @@ def _cost(own: SelfCost, parameters: int, parameter_bytes: int) -> Cost:
         output_bytes=own.output_bytes,
         ops=own.ops,
         uncosted=own.uncosted,
+        trainable=trainable,
     )

@@ -668,6 +668,7 @@ def own_cost(tree: Tree, node: int) -> Cost:
         output_bytes=max(whole.output_bytes - sum(cost.output_bytes for cost in inside), 0),
         ops=max(whole.ops - sum(cost.ops for cost in inside), 0),
         uncosted=max(whole.uncosted - sum(cost.uncosted for cost in inside), 0),
+        trainable=whole.trainable,
     )
 
 

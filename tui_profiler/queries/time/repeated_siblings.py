@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.messages import Cost
 from tui_profiler.queries.time.node_seconds import node_seconds
@@ -24,7 +25,7 @@ from tui_profiler.session import Session, Tree
 Steps: TypeAlias = tuple[tuple[int, int], ...]
 """(how many, nodes from one to the next) of every run that a node lies in; none for one node."""
 
-_COSTS = Cost.__struct_fields__
+_COSTS = tuple(name for name in Cost.__struct_fields__ if name != "trainable")
 
 
 class Runs(Struct, frozen=True, eq=False):
@@ -109,9 +110,18 @@ class Sums:
         """Return the sum of what they cost; a parameter that two of them share counts for each."""
         found = self._summed.get((node, steps))
         if found is None:
-            found = Cost(*(int(summed(self._column(field), node, steps)) for field in _COSTS))
+            sums = (int(summed(self._column(field), node, steps)) for field in _COSTS)
+            found = replace(Cost(*sums), trainable=self._trainable(node, steps))
             self._summed[node, steps] = found
         return found
+
+    def _trainable(self, node: int, steps: Steps) -> int | None:
+        """Return the sum, None where one of them is not known."""
+        tree = self._session.tree
+        assert tree is not None
+        told = [tree.costs[member].trainable for member in members(node, steps)]
+        known = [one for one in told if one is not None]
+        return sum(known) if len(known) == len(told) else None
 
     def seconds(self, node: int, steps: Steps) -> float | None:
         """Return the sum of the median seconds of each; None where one of them has none."""

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from math import prod
 
 from tui_profiler.formatting.text import printable
-from tui_profiler.messages import Cost, Tensor
+from tui_profiler.messages import Cost, Tensor, Unknown
 from tui_profiler.queries.cost.bound import bound, bytes_moved
 from tui_profiler.queries.cost.totals import dearest_modules
+from tui_profiler.queries.cost.trainable import frozen, trainable
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums
 from tui_profiler.session import Session
@@ -27,6 +28,7 @@ COLUMNS = (
     "model",
     *("path", "name", "type", "kind", "depth", "nodes", "parameters", "macs", "flops", "bytes"),
     *("seconds", "share", "bound", "input_shape", "output_shape"),
+    *("trainable_parameters", "frozen_parameters"),
 )
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -100,12 +102,17 @@ def _line(
         *(cost.parameters, *_work(cost, has_forward=tree.has_forward)),
         *(_digits(seconds), _digits(share), limit.kind if limit is not None else ""),
         *(_shape(found.inputs), _shape(found.outputs)),
+        *(_known(trainable(cost)), _known(frozen(cost))),
     )
 
 
 def _shape(tensors: tuple[Tensor, ...]) -> str:
     """Return every axis of the first tensor: ``1x64x56x56``; empty for none and for a scalar."""
     return "x".join(map(str, tensors[0].shape)) if tensors else ""
+
+
+def _known(figure: int | Unknown) -> object:
+    return "" if isinstance(figure, Unknown) else figure
 
 
 def _work(cost: Cost, *, has_forward: bool) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ from tui_profiler.messages.program import Autograd
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
 from tui_profiler.queries.cost.totals import dearest_modules, was_run, why_no_times
+from tui_profiler.queries.cost.trainable import frozen, trainable
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
@@ -77,7 +78,7 @@ _OF_A_TREE = (
     *("total_memory", "arithmetic_intensity", "peak_memory", "measured_memory", "phases"),
     *("coverage", "real_run", "architecture", "breakdown", "layer_types", "intensity_bands"),
     *("bottlenecks", "layers", "latency", "throughput", "overhead", "hardware", "energy"),
-    "parameters",
+    *("total_trainable_parameters", "total_frozen_parameters", "parameters"),
 )
 
 
@@ -196,6 +197,10 @@ class PhaseCost(json_values.Part, frozen=True):
     inputs: list[Input]
     total_parameters: json_values.Count
     total_parameter_bytes: json_values.Count
+    total_trainable_parameters: json_values.Known[json_values.Count]
+    """Of total_parameters, those with requires_grad."""
+    total_frozen_parameters: json_values.Known[json_values.Count]
+    """Of total_parameters, those without requires_grad."""
     total_macs: json_values.Known[json_values.Count]
     total_flops: json_values.Known[json_values.Count]
     total_memory: json_values.Known[json_values.Count]
@@ -272,6 +277,10 @@ class Layer(json_values.Part, frozen=True):
     """Calls in one forward, from this parent."""
     parameters: json_values.Count
     """Scalars of it and all inside; a shared one counts once."""
+    trainable_parameters: json_values.Known[json_values.Count]
+    """Of those, scalars with requires_grad."""
+    frozen_parameters: json_values.Known[json_values.Count]
+    """Of those, scalars without requires_grad."""
     macs: json_values.Known[json_values.Count]
     """Multiply-accumulates of convolutions, matrix products and attention, of it and all inside."""
     flops: json_values.Known[json_values.Count]
@@ -370,6 +379,10 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     """From the command to here."""
     total_parameters: json_values.Count
     total_parameter_bytes: json_values.Count
+    total_trainable_parameters: json_values.Known[json_values.Count]
+    """Of total_parameters, those with requires_grad."""
+    total_frozen_parameters: json_values.Known[json_values.Count]
+    """Of total_parameters, those without requires_grad."""
     total_macs: json_values.Known[json_values.Count]
     total_flops: json_values.Known[json_values.Count]
     total_memory: json_values.Known[json_values.Count]
@@ -427,6 +440,8 @@ class FailedReport(json_values.Part, frozen=True):
     stages: Annotated[list[StageTime], json_values.EACH]
     total_parameters: Nothing
     total_parameter_bytes: Nothing
+    total_trainable_parameters: Nothing
+    total_frozen_parameters: Nothing
     total_macs: Nothing
     total_flops: Nothing
     total_memory: Nothing
@@ -471,6 +486,8 @@ class _Totals(TypedDict):
 
     total_parameters: int
     total_parameter_bytes: int
+    total_trainable_parameters: int | messages.Unknown
+    total_frozen_parameters: int | messages.Unknown
     total_macs: int | messages.Unknown
     total_flops: int | messages.Unknown
     total_memory: int | messages.Unknown
@@ -691,6 +708,8 @@ def _totals(tree: Tree) -> _Totals:
     return {
         "total_parameters": cost.parameters,
         "total_parameter_bytes": cost.parameter_bytes,
+        "total_trainable_parameters": trainable(cost),
+        "total_frozen_parameters": frozen(cost),
         "total_macs": json_values.or_why(bound.known_macs(cost), why),
         "total_flops": json_values.or_why(bound.known_flops(cost), why),
         "total_memory": json_values.or_why(bound.known_bytes(cost), why),
@@ -777,6 +796,8 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         depth=tree.depths[index],
         calls=node.calls,
         parameters=cost.parameters,
+        trainable_parameters=trainable(cost),
+        frozen_parameters=frozen(cost),
         macs=json_values.or_why(bound.known_macs(cost), why),
         flops=json_values.or_why(bound.known_flops(cost), why),
         uncosted=cost.uncosted,

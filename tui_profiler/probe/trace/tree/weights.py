@@ -80,6 +80,8 @@ class Weights:
         self._first: dict[Key, str] = {}
         self._holders: dict[Key, list[int]] = {}
         self._parameters: dict[Key, torch.Tensor] = {}
+        self._trained: set[Key] = set()
+        """Two parameters may share a storage, and only one of them be frozen: it changes."""
         self._unpacked: dict[int, list[tuple[str, torch.Tensor, bool]]] = {}
         for index, place in enumerate(places):
             rest()
@@ -95,6 +97,7 @@ class Weights:
                 self._parameters[key].numel(),
                 self._parameters[key].numel() * self._parameters[key].element_size(),
                 tuple(nodes),
+                key in self._trained,
             )
             for key, nodes in self._holders.items()
         ]
@@ -112,6 +115,7 @@ class Weights:
                     bytes=tensor.numel() * tensor.element_size(),
                     is_buffer=is_buffer,
                     shared_with="" if first == full_name else writable(first),
+                    requires_grad=tensor.requires_grad,
                 )
             )
         return tuple(found)
@@ -123,6 +127,8 @@ class Weights:
                 if not is_buffer:
                     key = weight_key(tensor)
                     self._parameters[key] = tensor
+                    if tensor.requires_grad:
+                        self._trained.add(key)
                     nodes = self._holders.setdefault(key, [])
                     if not nodes or nodes[-1] != index:
                         nodes.append(index)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tui_profiler.figures.units import UNAVAILABLE, dtype, quantity, shape, size, thousands
 from tui_profiler.messages import Figure, InputSpec, Unknown
 from tui_profiler.queries.cost.bound import is_counted, why_not_counted
+from tui_profiler.queries.cost.trainable import NOT_TOLD, frozen, trainable
 from tui_profiler.reports.document import Facts, Note, Part
 from tui_profiler.session import Tree
 from tui_profiler.session.data_dependence import Bounded
@@ -63,3 +64,11 @@ def parameters(tree: Tree) -> str:
     """Return how many parameters there are, and their bytes."""
     cost = tree.costs[0]
     return f"{thousands(cost.parameters)}, {size(cost.parameter_bytes)}"
+
+
+def trained(tree: Tree) -> str:
+    """Return how many parameters are trainable, and how many frozen."""
+    found, rest = trainable(tree.costs[0]), frozen(tree.costs[0])
+    if isinstance(found, Unknown) or isinstance(rest, Unknown):
+        return f"{UNAVAILABLE} ({NOT_TOLD.reason})"
+    return f"{thousands(found)}, {thousands(rest)} frozen"

@@ -34,6 +34,7 @@ def parameters_section(session: Session, tree: Tree) -> Section:
     parts: list[Part] = [
         figure_text.facts(
             ("parameters", figure_text.parameters(tree)),
+            ("trainable", figure_text.trained(tree)),
             ("tensors", f"{thousands(len(parameters))}, the largest are below"),
             ("types", _types([weight for _, weight in parameters])),
             ("buffers", _buffers([weight for _, weight in own if weight.is_buffer])),

@@ -54,7 +54,7 @@ from tui_profiler.reports.parameters_text import (
 )
 from tui_profiler.reports.text.sections.architecture import classes_grid
 from tui_profiler.reports.text.sections.computation import bands_grid, types_grid
-from tui_profiler.reports.text.sections.figure_text import figure, labelled
+from tui_profiler.reports.text.sections.figure_text import figure, labelled, trained
 from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.sections.profile import bounds_grid, times
 from tui_profiler.session import Session, Tree
@@ -227,6 +227,7 @@ def _on_paper(session: Session, found: Totals, tree: Tree, done: messages.TraceD
     )
     rows = (
         ("parameters", f"{units.thousands(found.parameters)}  {units.size(found.parameter_bytes)}"),
+        ("trainable", trained(tree)),
         ("work", work),
         *_real_run(session.real),
         ("bytes moved", moved),

@@ -30,6 +30,7 @@ def summary(session: Session, tree: Tree) -> Section:
             ("model", named),
             ("architecture", f"{architecture_of(tree)} by its FLOPs" * tree.has_forward),
             ("parameters", figure_text.parameters(tree)),
+            ("trainable", figure_text.trained(tree)),
             *_costs(tree),
             *_times(session),
             ("most expensive", _most_expensive(session, tree)),
