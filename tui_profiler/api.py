@@ -59,7 +59,12 @@ class Profile:
         return found
 
     def report(
-        self, format: str = "table", *, top: int | None = None, columns: int = COLUMNS
+        self,
+        format: str = "table",
+        *,
+        top: int | None = None,
+        depth: int | None = None,
+        columns: int = COLUMNS,
     ) -> str:
         """Return the report as text.
 
@@ -67,18 +72,23 @@ class Profile:
             format: ``table``, ``text``, ``json``, ``csv`` or ``markdown``, as of ``tui-profiler
                 report``.
             top: only so many layers, those that cost most by themselves.
+            depth: only layers at most so deep; the root is at depth 0. Not with ``top``.
             columns: cells of the widest line of a table or a text.
 
         Raises:
-            ValueError: there is no such format.
+            ValueError: there is no such format, or both ``top`` and ``depth`` are given.
         """
+        if top is not None and depth is not None:
+            raise ValueError("give top or depth, not both")
         session = self.session
         written: dict[str, Callable[[], str]] = {
-            "table": lambda: "\n".join(table(session, columns=columns, top=top)) + "\n",
-            "text": lambda: full_text(session, columns=columns, top=top),
-            "json": lambda: json_report(session, top=top) + "\n",
-            "csv": lambda: csv_model(session, with_titles=True, top=top),
-            "markdown": lambda: full_markdown(session, top=top),
+            "table": lambda: (
+                "\n".join(table(session, columns=columns, top=top, depth=depth)) + "\n"
+            ),
+            "text": lambda: full_text(session, columns=columns, top=top, depth=depth),
+            "json": lambda: json_report(session, top=top, depth=depth) + "\n",
+            "csv": lambda: csv_model(session, with_titles=True, top=top, depth=depth),
+            "markdown": lambda: full_markdown(session, top=top, depth=depth),
         }
         return _chosen(written, format)()
 

@@ -55,6 +55,7 @@ class ReportOptions(Struct, frozen=True):
     findings: bool = False
     parameters: bool = False
     by: By | None = None
+    depth: int | None = None
 
 
 @click.command("report")
@@ -90,6 +91,12 @@ class ReportOptions(Struct, frozen=True):
     type=click.IntRange(min=1),
     metavar="N",
     help="Only the N most expensive layers, or rows of --by.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only layers at most N levels below the model; figures include what is inside them.",
 )
 @click.option(
     "--by",
@@ -196,7 +203,12 @@ def _require_table(options: ReportOptions) -> None:
     """Refuse what a flat table has no place for."""
     if options.layout == "perfetto":
         raise click.UsageError("A trace is of a whole forward: leave out --by.")
-    for typed, name in ((options.findings, "--findings"), (options.parameters, "--parameters")):
+    given = (
+        (options.findings, "--findings"),
+        (options.parameters, "--parameters"),
+        (options.depth is not None, "--depth"),
+    )
+    for typed, name in given:
         if typed:
             raise click.UsageError(f"A flat table has no {name}: leave it out, or --by.")
 
@@ -212,6 +224,10 @@ def _report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int
         raise click.UsageError(f"{options.layout} holds no advice: leave out --findings.")
     if options.top is not None and options.layout == "perfetto":
         raise click.UsageError("A trace is of a whole forward: leave out --top.")
+    if options.depth is not None and options.layout == "perfetto":
+        raise click.UsageError("A trace is of a whole forward: leave out --depth.")
+    if options.depth is not None and options.top is not None:
+        raise click.UsageError("--depth cuts the tree, --top lists layers: give one of them.")
     from .report_files import Written  # noqa: PLC0415 # --help needs no renderer
 
     worst = 0
@@ -220,6 +236,7 @@ def _report(options: ReportOptions, chosen: Chosen, *, started_at: float) -> int
             *(results, options.layout, options.output, options.top, options.checks),
             advises=options.findings,
             by=options.by,
+            depth=options.depth,
         )
         for name in options.names or (options.attach,):
             session = _session(name, options, chosen, started_at)

@@ -54,6 +54,7 @@ _TRACING = ("torch._dynamo", "tui_profiler.probe.worker.run")
 _LIBRARIES = ("torch", "torchvision", "timm", "ultralytics")
 _OF_ONE = {
     "by": "--by",
+    "depth": "--depth",
     "checks": "--check",
     "findings": "--findings",
     "parameters": "--parameters",

@@ -46,6 +46,7 @@ class Written:
         *,
         advises: bool = False,
         by: By | None = None,
+        depth: int | None = None,
     ) -> None:
         """Begin; ``results`` takes what is made, ``by`` asks for a flat table.
 
@@ -55,7 +56,7 @@ class Written:
         if layout == "perfetto" and not output and sys.stdout.isatty():
             raise click.UsageError("A Perfetto trace is binary: add --output FILE.")
         self._layout, self._output, self._top = layout, output, top
-        self._advises, self._by = advises, by
+        self._advises, self._by, self._depth = advises, by, depth
         self._results = results
         try:
             self._checks = tuple(map(parse_check, checks))
@@ -95,20 +96,20 @@ class Written:
         more = (checks_section(outcomes),) if outcomes else ()
         is_first = not self._results.count
         blank = "" if is_first else "\n"
-        cells = columns(self._output)
+        cells, top, depth = columns(self._output), self._top, self._depth
         match self._layout:
             case "json":
-                return json_report(session, top=self._top, advises=self._advises) + "\n"
+                return json_report(session, top=top, depth=depth, advises=self._advises) + "\n"
             case "csv":
-                return csv_model(session, with_titles=is_first, top=self._top)
+                return csv_model(session, with_titles=is_first, top=top, depth=depth)
             case "text":
-                return blank + full_text(session, columns=cells, top=self._top, more=more)
+                return blank + full_text(session, columns=cells, top=top, depth=depth, more=more)
             case "markdown":
-                return blank + full_markdown(session, top=self._top, more=more)
+                return blank + full_markdown(session, top=top, depth=depth, more=more)
             case "perfetto":
                 return perfetto_trace(session, self._results.count + 1)
             case "table":
-                lines = table(session, columns=cells, top=self._top)
+                lines = table(session, columns=cells, top=top, depth=depth)
                 lines += findings_lines(session, cells) if self._advises else ()
                 return blank + "\n".join(lines) + "\n"
 

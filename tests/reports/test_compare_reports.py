@@ -207,7 +207,7 @@ def test_a_report_of_the_worst_layers_only_has_totals_and_no_tree(tmp_path: Path
     side = read_report(file, "a")
 
     assert side.tree is None
-    assert side.why_no_tree == "the report was written with --top: it has no tree"
+    assert side.why_no_tree == "the report was written with --top or --depth: it has no whole tree"
     assert side.totals["total_macs"] == 4089184256
 
 

@@ -171,6 +171,11 @@ def shape(axes: tuple[int, ...]) -> str:
     return "×".join(map(str, axes)) if axes else "scalar"
 
 
+def shape_cell(axes: tuple[int, ...]) -> str:
+    """Return a shape for a cell of a file: ``1x64x56x56``; that of a scalar is empty."""
+    return "x".join(map(str, axes))
+
+
 def dtype(name: str) -> str:
     """Shorten torch's name of a type: ``float32`` is ``f32``, ``bfloat16`` is ``bf16``."""
     letters = name.rstrip("0123456789")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from tui_profiler.figures.units import shape_cell
 from tui_profiler.messages import Figure, Unknown
 from tui_profiler.queries.cost.flat import By, FlatRow, flat_table
 from tui_profiler.reports.csv.nodes import as_text
@@ -60,7 +61,7 @@ def _cells(row: FlatRow) -> tuple[object, ...]:
         *(as_text(row.name), as_text(row.type), len(row.nodes), row.calls),
         *map(_digits, (row.total, row.own, row.share)),
         *(row.parameters, _whole(row.macs), _whole(row.flops), _whole(row.bytes_moved)),
-        "x".join(map(str, row.shape)) if row.shape is not None else "",
+        shape_cell(row.shape) if row.shape is not None else "",
     )
 
 

@@ -15,6 +15,7 @@ import io
 from collections.abc import Callable, Iterable
 from math import prod
 
+from tui_profiler.figures.units import shape_cell
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Cost, Tensor, Unknown
 from tui_profiler.queries.cost.bound import bound, bytes_moved
@@ -22,6 +23,7 @@ from tui_profiler.queries.cost.totals import dearest_modules
 from tui_profiler.queries.cost.trainable import frozen, trainable
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums
+from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.session import Session
 
 COLUMNS = (
@@ -46,16 +48,19 @@ def csv_nodes(
     return _text([COLUMNS, *_lines(session, nodes, steps)])
 
 
-def csv_model(session: Session, *, with_titles: bool, top: int | None = None) -> str:
+def csv_model(
+    session: Session, *, with_titles: bool, top: int | None = None, depth: int | None = None
+) -> str:
     """Return every node of a model; several models are one table.
 
     Args:
         session: with a tree.
         with_titles: begin with the names of the columns, as the first model does.
         top: only so many modules, those that cost most by themselves.
+        depth: only nodes at most so deep; the root is at depth 0. Not with ``top``.
     """
     tree = session.tree
-    nodes: Iterable[int] = range(len(tree) if tree is not None else 0)
+    nodes = to_depth(tree, depth) if tree is not None else ()
     if top is not None:
         nodes = dearest_modules(session, top)
     lines = _lines(session, nodes, lambda node: ())
@@ -108,7 +113,7 @@ def _line(
 
 def _shape(tensors: tuple[Tensor, ...]) -> str:
     """Return every axis of the first tensor: ``1x64x56x56``; empty for none and for a scalar."""
-    return "x".join(map(str, tensors[0].shape)) if tensors else ""
+    return shape_cell(tensors[0].shape) if tensors else ""
 
 
 def _known(figure: int | Unknown) -> object:

@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterable
 
+from tui_profiler.figures.units import shape_cell
 from tui_profiler.messages import known
 from tui_profiler.queries.parameters.weights import Column, WeightRow, figure, scheme_words
 from tui_profiler.reports.csv.nodes import as_text
@@ -43,7 +44,7 @@ def _line(row: WeightRow) -> tuple[object, ...]:
             *(f"{value:.9g}" for value in (moments.minimum, moments.maximum)),
         )
     return (
-        *(as_text(row.name), "x".join(map(str, row.shape)), as_text(row.dtype), row.bytes),
+        *(as_text(row.name), shape_cell(row.shape), as_text(row.dtype), row.bytes),
         *(int(row.is_buffer), as_text(row.shared_with), row.values, *of_values),
         *(_digits(row, "zeros"), _digits(row, "int8")),
         *(as_text(width.format) if width is not None else "", _digits(row, "width")),

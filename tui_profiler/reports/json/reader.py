@@ -30,7 +30,7 @@ _MOST_CALLS = 256
 _MOST_SECONDS = 1e7
 """Four months."""
 _NOT_TOLD = "not in the report"
-_OF_SOME = "the report was written with --top: it has no tree"
+_OF_SOME = "the report was written with --top or --depth: it has no whole tree"
 
 
 _Figure: TypeAlias = Count | Annotated[float, Meta(ge=0, le=MOST_NUMBER)]
@@ -87,6 +87,7 @@ class ReportParts(Struct):
     """
 
     layers: list[_Layer]
+    layers_to_depth: Count | None = None
     unavailable: dict[str, str] = {}
     model: str | None = None
     type: str | None = None
@@ -124,7 +125,8 @@ def read_report(path: str | Path, label: str) -> Side:
         totals = {name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS}
     except msgspec.ValidationError as error:
         raise ReportError(f"{path} is no whole report: {error}", WRITE_AGAIN) from error
-    nodes = _nodes(report.layers, whole)
+    is_cut = report.layers_to_depth is not None
+    nodes = None if is_cut else _nodes(report.layers, whole)
     seconds, own, errors = _times(report)
     return Side(
         label=label,

@@ -25,6 +25,7 @@ from tui_profiler.queries.cost.trainable import frozen, trainable
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
 from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
+from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports import json_values
 from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
 from tui_profiler.reports.json.findings import Findings, findings_section
@@ -77,7 +78,16 @@ _OF_A_TREE = (
     *("mode", "tracer", "total_parameters", "total_parameter_bytes", "total_macs", "total_flops"),
     *("total_memory", "arithmetic_intensity", "peak_memory", "measured_memory", "phases"),
     *("coverage", "real_run", "architecture", "breakdown", "layer_types", "intensity_bands"),
-    *("bottlenecks", "layers", "latency", "throughput", "overhead", "hardware", "energy"),
+    *(
+        "bottlenecks",
+        "layers_to_depth",
+        "layers",
+        "latency",
+        "throughput",
+        "overhead",
+        "hardware",
+        "energy",
+    ),
     *("total_trainable_parameters", "total_frozen_parameters", "parameters"),
 )
 
@@ -403,6 +413,8 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     intensity_bands: json_values.Known[list[IntensityBand]]
     """Operators by FLOPs per byte."""
     bottlenecks: json_values.Known[Bottlenecks]
+    layers_to_depth: json_values.Count | None
+    """Deeper layers were left out, by --depth; null where none were."""
     layers: Annotated[list[Layer], json_values.EACH]
     """In preorder; with --top only the most expensive modules, most first."""
     latency: json_values.Known[Latency]
@@ -456,6 +468,7 @@ class FailedReport(json_values.Part, frozen=True):
     layer_types: Nothing
     intensity_bands: Nothing
     bottlenecks: Nothing
+    layers_to_depth: Nothing
     layers: Nothing
     latency: Nothing
     throughput: Nothing
@@ -494,25 +507,30 @@ class _Totals(TypedDict):
     arithmetic_intensity: float | messages.Unknown
 
 
-def json_report(session: Session, *, top: int | None = None, advises: bool = False) -> str:
+def json_report(
+    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
+) -> str:
     """Return the report of a session whose tree is whole, without a line end.
 
     Args:
         session: As it was left.
         top: Only the layers that cost most by themselves: by time, else by FLOPs.
+        depth: Only layers at most so deep; the root is at depth 0. Not with ``top``.
         advises: With findings as well.
     """
-    return json_values.one_line(as_json(session, top=top, advises=advises))
+    return json_values.one_line(as_json(session, top=top, depth=depth, advises=advises))
 
 
 def as_json(
-    session: Session, *, top: int | None = None, advises: bool = False
+    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
 ) -> dict[str, json_values.Json]:
     """Return the same as plain values; arguments and errors as of ``report_of``."""
-    return json_values.plain(report_of(session, top=top, advises=advises))
+    return json_values.plain(report_of(session, top=top, depth=depth, advises=advises))
 
 
-def report_of(session: Session, *, top: int | None = None, advises: bool = False) -> Report:
+def report_of(
+    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
+) -> Report:
     """Return the report as a Struct; arguments as of ``json_report``.
 
     Raises:
@@ -549,7 +567,8 @@ def report_of(session: Session, *, top: int | None = None, advises: bool = False
         real_run=_real_run(session, done),
         **distribution(tree),
         bottlenecks=_bottlenecks(session),
-        layers=_layers(session, tree, top),
+        layers_to_depth=depth,
+        layers=_layers(session, tree, top, depth),
         **(measured(session) if was_run(session) else _without_times(why_no_times(session))),
         findings=findings_section(session, tree) if advises else UNSET,
         parameters=parameters_section(session, top),
@@ -771,8 +790,8 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     )
 
 
-def _layers(session: Session, tree: Tree, top: int | None) -> list[Layer]:
-    chosen: tuple[int, ...] | range = range(len(tree))
+def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> list[Layer]:
+    chosen = to_depth(tree, depth)
     if top is not None:
         chosen = dearest_modules(session, top)
     runs = was_run(session)

@@ -17,7 +17,12 @@ from tui_profiler.session import Session
 
 
 def full_text(
-    session: Session, *, columns: int, top: int | None = None, more: tuple[Section, ...] = ()
+    session: Session,
+    *,
+    columns: int,
+    top: int | None = None,
+    depth: int | None = None,
+    more: tuple[Section, ...] = (),
 ) -> str:
     """Return the full report as text, with a line end.
 
@@ -25,22 +30,30 @@ def full_text(
         session: as it was left.
         columns: cells of the widest line.
         top: only so many layers, those that cost most by themselves.
+        depth: only layers at most so deep; the root is at depth 0. Not with ``top``.
         more: sections that go before the others, such as the checks that were asked for.
 
     Raises:
         ValueError: there is no whole tree yet.
     """
-    return "\n".join(as_text(_title(session), (*more, *sections(session, top)), columns)) + "\n"
+    found = (*more, *sections(session, top, depth))
+    return "\n".join(as_text(_title(session), found, columns)) + "\n"
 
 
 def full_markdown(
-    session: Session, *, top: int | None = None, more: tuple[Section, ...] = ()
+    session: Session,
+    *,
+    top: int | None = None,
+    depth: int | None = None,
+    more: tuple[Section, ...] = (),
 ) -> str:
     """Return the same as Markdown; arguments and errors as above."""
-    return "\n".join(as_markdown(_title(session), (*more, *sections(session, top)))) + "\n"
+    return "\n".join(as_markdown(_title(session), (*more, *sections(session, top, depth)))) + "\n"
 
 
-def sections(session: Session, top: int | None = None) -> tuple[Section, ...]:
+def sections(
+    session: Session, top: int | None = None, depth: int | None = None
+) -> tuple[Section, ...]:
     """Return the sections in their order.
 
     Raises:
@@ -51,9 +64,9 @@ def sections(session: Session, top: int | None = None) -> tuple[Section, ...]:
         raise ValueError("the model was not traced")
     return (
         summary(session, tree),
-        architecture_section(session, tree),
+        architecture_section(session, tree, top, depth),
         parameters_section(session, tree),
-        computation(session, tree, top),
+        computation(session, tree, top, depth),
         memory_section(session, tree),
         profile(session, tree, top),
         energy_section(session, tree),

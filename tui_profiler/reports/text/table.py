@@ -23,19 +23,22 @@ _LEAST_NAME = 14
 _MOST_INDENT = 24
 
 
-def table(session: Session, *, columns: int, top: int | None = None) -> tuple[str, ...]:
+def table(
+    session: Session, *, columns: int, top: int | None = None, depth: int | None = None
+) -> tuple[str, ...]:
     """Return the report as lines.
 
     Args:
         session: As it was left.
         columns: Cells of the widest line; at least 76 are taken.
         top: Only the layers that cost most by themselves, by time or else by FLOPs.
+        depth: Only layers at most so deep; the root is at depth 0. Not with ``top``.
     """
     tree = session.tree
     found = totals(tree) if tree is not None else None
     if tree is None or found is None or tree.done is None:
         return ("the model was not traced: there is nothing to report",)
-    return as_table(short_sections(session, tree, found, top), columns)
+    return as_table(short_sections(session, tree, found, top, depth), columns)
 
 
 def as_table(sections: Iterable[Section], columns: int) -> tuple[str, ...]:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from tui_profiler.figures.units import count, size, thousands
+from tui_profiler.figures.units import ZERO, count, size, thousands
 from tui_profiler.messages import FileFacts, ModelFacts
 from tui_profiler.queries.cost.distribution import layer_types
+from tui_profiler.queries.cost.totals import dearest_modules
 from tui_profiler.queries.time.forward_kinds import inputs
+from tui_profiler.queries.tree.columns import shape_text
+from tui_profiler.queries.tree.depth import modules_to_depth
 from tui_profiler.reports.document import Column, Facts, Grid, Part, Section, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
 
 
-def architecture_section(session: Session, tree: Tree) -> Section:
-    """Return the model's identity, the file that it came from, and its layers by class."""
+def architecture_section(
+    session: Session, tree: Tree, top: int | None = None, depth: int | None = None
+) -> Section:
+    """Return the model's identity, its file, its layers by class, and what goes in and out of each.
+
+    Args:
+        session: as it was left.
+        tree: its tree.
+        top: shapes of so many modules only, those that cost most by themselves.
+        depth: or of those at most so deep.
+    """
     parts: list[Part] = [Facts(tuple(_identity(session, tree)))]
     if session.file is not None:
         parts.append(_file(session.file))
     if tree.has_forward:
         parts.append(classes_grid(tree, figure_text.MOST_ROWS))
+        parts.append(_shapes(session, tree, top, depth))
     return Section("architecture", "as traced" if tree.has_forward else "as stored", tuple(parts))
 
 
@@ -72,6 +85,28 @@ def _file(file: FileFacts) -> Facts:
         ("imports", ", ".join(file.globals) or "nothing"),
         *figure_text.labelled("problems", problems + [f"{thousands(more)} more"] * (more > 0)),
         ("to run it", file.hint),
+    )
+
+
+def _shapes(session: Session, tree: Tree, top: int | None, depth: int | None) -> Grid:
+    """Return the first tensor that went into each module and that came out, as in the explorer.
+
+    They have a table of their own: beside the figures of a layer there is no room in 90 columns.
+    """
+    chosen = dearest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
+    rows = tuple(
+        (
+            (node.path or node.name) if top is not None else node.name,
+            node.type,
+            shape_text(node, "in") or ZERO,
+            shape_text(node, "out") or ZERO,
+        )
+        for node in map(tree.nodes.__getitem__, chosen)
+    )
+    return Grid(
+        (names("module"), names("class"), names("in"), names("out")),
+        rows,
+        depths=() if top is not None else tuple(tree.depths[at] for at in chosen),
     )
 
 

@@ -9,6 +9,7 @@ from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import breakdown
 from tui_profiler.queries.cost.distribution import intensity_bands
 from tui_profiler.queries.cost.totals import dearest_modules, known_peak_bytes
+from tui_profiler.queries.tree.depth import modules_to_depth, to_depth
 from tui_profiler.reports.document import Column, Grid, Note, Part, Section, figures, names, short
 from tui_profiler.reports.text.sections import figure_text
 from tui_profiler.session import Session, Tree
@@ -22,23 +23,24 @@ _CALLS = (
 _MARKS = {"at most": "≤", "about": "~", None: ""}
 
 
-def computation(session: Session, tree: Tree, top: int | None) -> Section:
+def computation(session: Session, tree: Tree, top: int | None, depth: int | None = None) -> Section:
     """Return the work as a whole and where it is.
 
     Args:
         session: as it was left.
         tree: its tree.
         top: only so many layers, those that cost most by themselves.
+        depth: or only layers at most so deep; the root is at depth 0.
     """
     if not tree.has_forward:
-        parts: tuple[Part, ...] = (*figure_text.nothing(NO_FORWARD), _parts(tree, top))
+        parts: tuple[Part, ...] = (*figure_text.nothing(NO_FORWARD), _parts(tree, top, depth))
         return Section("computation", "", parts)
     parts = (
         figure_text.facts(*_totals(session, tree)),
         *_phases(session),
         types_grid(tree),
         bands_grid(tree),
-        _layers(session, tree, top),
+        _layers(session, tree, top, depth),
         *_without_formula(tree),
     )
     return Section("computation", "on paper; a multiply-add is one MAC and two FLOP", parts)
@@ -103,11 +105,8 @@ def bands_grid(tree: Tree) -> Grid:
     return Grid((short(names("FLOP per byte"), "band", 20), *_CALLS), rows)
 
 
-def _layers(session: Session, tree: Tree, top: int | None) -> Grid:
-    if top is not None:
-        chosen = dearest_modules(session, top)
-    else:
-        chosen = tuple(at for at, node in enumerate(tree.nodes) if node.kind == "module")
+def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> Grid:
+    chosen = dearest_modules(session, top) if top is not None else modules_to_depth(tree, depth)
     return Grid(
         (*_LAYERS, *figures("bytes", "FLOP/B"), names("bound")),
         tuple(_layer(session, tree, at, in_full=top is not None) for at in chosen),
@@ -137,9 +136,9 @@ def _class(session: Session, found: bound.Bound) -> str:
     return f"{found.kind}, on paper" if is_timed and not found.measured else found.kind
 
 
-def _parts(tree: Tree, top: int | None) -> Grid:
+def _parts(tree: Tree, top: int | None, depth: int | None) -> Grid:
     """Return what each part holds, where there are only parameters."""
-    chosen = list(range(len(tree)))
+    chosen = list(to_depth(tree, depth))
     if top is not None:
         chosen = sorted(chosen, key=lambda at: -tree.costs[at].parameter_bytes)[:top]
     rows = tuple(

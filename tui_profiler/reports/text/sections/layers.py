@@ -17,6 +17,7 @@ from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.totals import slowest_modules, top_modules
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.standard_error import DOUBT, NOT_RANKED, why_doubtful
+from tui_profiler.queries.tree.depth import modules_to_depth
 from tui_profiler.reports.document import Column, Grid, Note, Section, names, short
 from tui_profiler.session import Session, Tree
 
@@ -25,19 +26,22 @@ PAPER_NOTE = f"{ON_PAPER} class on paper, by FLOP/B"
 _PAPER = (("params", 8), ("MAC", 7), ("FLOP", 7), ("bytes", 10), ("FLOP/B", 8))
 
 
-def layers_section(session: Session, tree: Tree, top: int | None) -> Section:
+def layers_section(
+    session: Session, tree: Tree, top: int | None, depth: int | None = None
+) -> Section:
     """Return one row for each module, and what the marks in it mean.
 
     Args:
         session: As it was left.
         tree: Its tree.
         top: Only so many modules, those that cost most by themselves, with their paths.
+        depth: Or only modules at most so deep.
     """
     whole = root_seconds(session)
     is_timed = whole is not None
     unit = time_unit(whole or 0.0) if is_timed else None
     if top is None:
-        chosen = tuple(at for at, node in enumerate(tree.nodes) if node.kind == "module")
+        chosen = modules_to_depth(tree, depth)
         says = "each with everything inside it"
     else:
         chosen = slowest_modules(session, top) if is_timed else top_modules(session, "flops", top)

@@ -29,6 +29,7 @@ from tui_profiler.queries.cost.totals import (
 )
 from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.queries.time.forward_kinds import HOW_TO_CHOOSE, children_words, models_words
+from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports.ceilings import ceilings_words
 from tui_profiler.reports.conclusions import told_on_paper, wants
 from tui_profiler.reports.document import (
@@ -67,7 +68,9 @@ _MOST_NAMES = 4
 Rows = list[tuple[str, str]]
 
 
-def short_sections(session: Session, tree: Tree, found: Totals, top: int | None) -> list[Section]:
+def short_sections(
+    session: Session, tree: Tree, found: Totals, top: int | None, depth: int | None = None
+) -> list[Section]:
     """Return the sections in their order; the first has no title.
 
     Args:
@@ -75,6 +78,7 @@ def short_sections(session: Session, tree: Tree, found: Totals, top: int | None)
         tree: Its tree, which is whole.
         found: The totals of the tree.
         top: Only the layers and tensors that cost most by themselves.
+        depth: Or only layers at most so deep.
     """
     done = tree.done
     assert done is not None
@@ -82,7 +86,7 @@ def short_sections(session: Session, tree: Tree, found: Totals, top: int | None)
         return [
             _identity(session.model),
             _stored(session.file, tree, done),
-            _parts_of_file(tree, top),
+            _parts_of_file(tree, top, depth),
             *_parameters(session, top),
             *_stopped(session.failure),
         ]
@@ -98,7 +102,7 @@ def short_sections(session: Session, tree: Tree, found: Totals, top: int | None)
         ),
         Section("operators by intensity", "FLOP/byte, on paper", (bands_grid(tree),)),
         _bounds(session),
-        layers_section(session, tree, top),
+        layers_section(session, tree, top, depth),
         *_parameters(session, top),
         *_without_formula(done),
         *_stopped(session.failure),
@@ -175,9 +179,9 @@ def _file(file: messages.FileFacts | None) -> Rows:
     return [*rows, ("to run it", file.hint)] if file.hint else rows
 
 
-def _parts_of_file(tree: Tree, top: int | None) -> Section:
+def _parts_of_file(tree: Tree, top: int | None, depth: int | None) -> Section:
     """Return what each part of the file holds, or those largest themselves."""
-    chosen = list(range(len(tree)))
+    chosen = list(to_depth(tree, depth))
     if top is not None:
         held = {
             at: sum(weight.bytes for weight in node.weights if not weight.is_buffer)
