@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, traced
-from tui_profiler.messages import Node, Tensor
+from tui_profiler.messages import Caller, Node, Tensor
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
 from tui_profiler.reports.csv.nodes import COLUMNS, as_text, csv_nodes
@@ -111,6 +111,19 @@ def test_frozen_parameters_are_apart_in_every_report() -> None:
     said = "  trainable        12,000, 345 frozen"
     assert said in full_text(session, columns=100).splitlines()
     assert said in table(session, columns=100)
+
+
+def test_json_says_where_a_module_was_called() -> None:
+    nodes: list[Node] = []
+    nodes += [node_of(-1, "m", "M", nodes)]
+    nodes += [replace(node_of(0, "a", "A", nodes), callers=(Caller("net.py", 7, "forward"),))]
+    between = (Caller("/site-packages/nets/a.py", 9, "run", "nets"),)
+    nodes += [replace(node_of(0, "b", "B", nodes), callers=between)]
+    report = json.loads(json_report(traced(nodes, [cost_of(0, 5)] * 3)))
+    own = {"file": "net.py", "line": 7, "function": "forward", "library": None}
+    library = {"file": "/site-packages/nets/a.py", "line": 9, "function": "run", "library": "nets"}
+    assert [layer["called_from"] for layer in report["layers"]] == [None, own, library]
+    assert "no line of Python" in report["unavailable"]["layers[].called_from"]
 
 
 def test_recordings_of_earlier_versions_do_not_tell_what_is_frozen() -> None:

@@ -51,6 +51,7 @@ from tui_profiler.messages.live import (
 )
 from tui_profiler.messages.model import (
     Attempt,
+    Caller,
     Cost,
     Edges,
     Environment,
@@ -185,6 +186,7 @@ __all__ = [
     "Attempt",
     "Cache",
     "CacheCeiling",
+    "Caller",
     "Ceiling",
     "Ceilings",
     "Core",

@@ -112,6 +112,18 @@ class Weight(Part, frozen=True, gc=False):
     """None where that is not known: in a file, and in recordings of earlier versions."""
 
 
+class Caller(Part, frozen=True, gc=False):
+    """A line that led to a call of a module."""
+
+    file: str
+    line: Positive
+    function: str
+    """Name of the function that the line is in."""
+    library: str = ""
+    """The installed package that the file belongs to, such as ``torchvision``; empty for the user's
+    own code."""
+
+
 class Node(Part, frozen=True, gc=False):
     """A module or an operator: one place in the tree."""
 
@@ -142,6 +154,10 @@ class Node(Part, frozen=True, gc=False):
     """What the reader must know: ``not called in this trace``, ``also at decoder.embed``."""
     is_opaque: bool = False
     """Its parts are not called on their own (compiled, scripted): its time is theirs as well."""
+    callers: tuple[Caller, ...] = ()
+    """Of the first call of a module: the innermost line of the user's own code, if there is one,
+    then that of a library in between, or of torch where there is nothing else. Empty for an
+    operator, and in recordings of earlier versions."""
 
 
 class Cost(Part, frozen=True, gc=False):

@@ -146,6 +146,7 @@ def _sharing(nodes: tuple[messages.Node, ...]) -> tuple[messages.Node, ...]:
     """Return the same nodes, holding one of each equal text and of each equal run of tensors."""
     tensors: dict[tuple[messages.Tensor, ...], tuple[messages.Tensor, ...]] = {}
     weights: dict[tuple[messages.Weight, ...], tuple[messages.Weight, ...]] = {}
+    callers: dict[tuple[messages.Caller, ...], tuple[messages.Caller, ...]] = {}
     # Paths are left as they are: no two are equal. Written out, because ``replace`` is slower.
     return tuple(
         messages.Node(
@@ -163,6 +164,7 @@ def _sharing(nodes: tuple[messages.Node, ...]) -> tuple[messages.Node, ...]:
             intern(node.called_from),
             intern(node.note),
             node.is_opaque,
+            callers.setdefault(node.callers, node.callers),
         )
         for node in nodes
     )

@@ -44,8 +44,8 @@ class NodeContext(Struct, frozen=True):
     """Nodes of the same type and shapes, itself among them."""
     source: SourceText
     """Where its forward is written."""
-    called_from: SourceText
-    """The line that called it."""
+    called_from: tuple[tuple[str, SourceText], ...]
+    """The lines that called it, each with its title: the user's own first."""
 
 
 def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
@@ -59,7 +59,7 @@ def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
         _weights(tree, look),
         node_energy_lines(look),
         _source("source", around.source, look),
-        _source("called from", around.called_from, look),
+        *(_source(title, source, look) for title, source in around.called_from),
         _alike(tree, around.alike, look),
     )
     lines: list[Line] = []
@@ -258,11 +258,14 @@ def _source(title: str, source: SourceText, look: Look) -> tuple[Line, ...]:
     if not source.file:
         return ()
     # The end of a path says which file it is.
-    room = max(look.inner - len(title) - 6, 8)
+    title = middle(title, max(look.inner // 2, 8), look.glyphs.ellipsis)
+    function = middle(source.function, max(look.inner // 3, 8), look.glyphs.ellipsis)
+    after = f", {function}" if function else ""
+    room = max(look.inner - width(title) - width(after) - 6, 8)
     file = source.file
     while width(file) > room:
         file = look.glyphs.ellipsis + file[len(look.glyphs.ellipsis) + 1 :]
-    head = section(title, file, look)
+    head = section(title, file + after, look)
     if source.missing:
         dash: Line = ((f"{look.glyphs.dash}  ", "faint"), (source.missing, "muted"))
         return (head, row(dash, EMPTY, look))

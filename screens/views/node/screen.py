@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.formatting.text import printable, safe
+from tui_profiler.messages import Node
 from tui_profiler.queries.panel.neighbours import neighbours, same_shape, sibling
 from tui_profiler.session import Tree
 
@@ -37,7 +38,7 @@ from ...widgets.timing_lines import timing_lines
 from ..inspector.pane import Inspector
 from ..view_screen import ViewState
 from .lines import NodeContext, node_lines
-from .source_text import read_source
+from .source_text import SourceText, read_source
 
 SAID_SECONDS = 8.0
 WIDE_COLUMNS = 160
@@ -228,5 +229,17 @@ def look_around(tree: Tree, node: int) -> NodeContext | None:
         edges=neighbours(tree, node),
         alike=same_shape(tree, node),
         source=read_source(found.source if is_called else "", before=0, after=8),
-        called_from=read_source(found.called_from, before=1, after=1),
+        called_from=_called_from(found),
     )
+
+
+def _called_from(node: Node) -> tuple[tuple[str, SourceText], ...]:
+    """Return the lines that led to its first call; of earlier recordings the nearest one."""
+    if not node.callers:
+        return (("called from", read_source(node.called_from, before=1, after=1)),)
+    found = []
+    for one in node.callers:
+        source = read_source(f"{one.file}:{one.line}", before=1, after=1)
+        title = f"called from {safe(one.library) if one.library else 'your code'}"
+        found.append((title, replace(source, function=safe(one.function))))
+    return tuple(found)

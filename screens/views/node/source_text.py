@@ -24,6 +24,8 @@ class SourceText(Struct, frozen=True):
     """Number of the line that was asked for."""
     missing: str = ""
     """Why there are no lines, a noun phrase."""
+    function: str = ""
+    """Name of the function that the line is in; empty where it is not shown."""
 
 
 def read_source(place: str, before: int, after: int) -> SourceText:

@@ -36,7 +36,7 @@ from tests.screens.panel_session import (
 from tests.screens.screen_text import screen_text
 from tests.small_model import operator_times
 from tui_profiler.formatting.canvas import ASCII
-from tui_profiler.messages import Message, Nodes
+from tui_profiler.messages import Caller, Message, Nodes
 from tui_profiler.session import EMPTY, Session, apply
 
 CODE = """import torch
@@ -321,6 +321,23 @@ def test_every_key_that_is_listed_is_bound(key: Key):
 def bindings_of(screen: type[NodeScreen]) -> list[Binding]:
     found = [each for kind in reversed(screen.__mro__) for each in vars(kind).get("BINDINGS", ())]
     return [each for each in found if isinstance(each, Binding)]
+
+
+def test_the_users_line_and_the_librarys_are_told_each_with_its_function(tmp_path: Path):
+    own, library = tmp_path / "net.py", tmp_path / "layers.py"
+    own.write_text(CODE)
+    library.write_text("\n\ndef apply(layer, x):\n    return layer(x)\n")
+    callers = (Caller(str(own), 6, "forward"), Caller(str(library), 4, "apply", "nets"))
+    nodes = tuple(replace(n, callers=callers) for n, _ in NODES)
+    part = Nodes(nodes, tuple(c for _, c in NODES))
+    messages: tuple[Message, ...] = tuple(part if isinstance(m, Nodes) else m for m in TRACED)
+    lines = [line.strip() for line in body(folded((*LOADING, *messages)), CONV2)]
+    first = next(i for i, line in enumerate(lines) if line.startswith("called from your code"))
+    assert lines[first].endswith("/net.py, forward")
+    assert lines[first + 2] == "6 ▸         out = self.conv2(x)"
+    second = next(i for i, line in enumerate(lines) if line.startswith("called from nets"))
+    assert lines[second].endswith("/layers.py, apply")
+    assert lines[second + 2] == "4 ▸     return layer(x)"
 
 
 def test_frozen_parameters_are_told_of_a_container_and_marked_on_a_weight():

@@ -250,7 +250,13 @@ def _characters(node: Node) -> int:
     """Estimate a node's text, with a rough allowance for each tensor that it shows."""
     texts = (node.name, node.path, node.detail, node.source, node.called_from, node.note)
     tensors = len(node.inputs) + len(node.outputs) + len(node.weights)
-    return sum(map(len, texts)) + 60 * tensors + sum(len(w.shared_with) for w in node.weights)
+    callers = sum(len(one.file) + len(one.function) + 40 for one in node.callers)
+    return (
+        callers
+        + sum(map(len, texts))
+        + 60 * tensors
+        + sum(len(w.shared_with) for w in node.weights)
+    )
 
 
 def real_cost(model: torch.nn.Module, traced: Trace) -> RealCost | None:

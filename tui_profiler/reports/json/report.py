@@ -73,6 +73,7 @@ _IN_FORWARD = (
 _OF_LAYER_IN_FORWARD = (
     *("calls", "macs", "flops", "uncosted", "memory", "input_bytes", "weight_bytes"),
     *("output_bytes", "input_shape", "output_shape", "arithmetic_intensity", "bottleneck"),
+    "called_from",
 )
 _OF_A_TREE = (
     *("mode", "tracer", "total_parameters", "total_parameter_bytes", "total_macs", "total_flops"),
@@ -270,6 +271,19 @@ class Bottlenecks(json_values.Part, frozen=True):
     waiting: Bottleneck
 
 
+class CalledFrom(json_values.Closed, frozen=True):
+    """The innermost line of the user's own code that led to the first call of a module.
+
+    If there is none, the nearest line of a library.
+    """
+
+    file: str
+    line: json_values.Above0
+    function: str
+    library: str | None
+    """The installed package that the line belongs to; null for the user's own code."""
+
+
 class Layer(json_values.Part, frozen=True):
     """A module or an operator, with all inside."""
 
@@ -309,6 +323,7 @@ class Layer(json_values.Part, frozen=True):
     """Of its first input, every axis."""
     output_shape: json_values.Known[tuple[json_values.Count, ...]]
     """Of its first output, every axis."""
+    called_from: json_values.Known[CalledFrom]
     arithmetic_intensity: json_values.Known[json_values.Size]
     """FLOPs per byte."""
     bottleneck: json_values.Known[bound.BoundKind]
@@ -831,6 +846,7 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         output_shape=node.outputs[0].shape
         if node.outputs
         else messages.Unknown("it returned no tensor"),
+        called_from=_called_from(node),
         arithmetic_intensity=json_values.or_why(bound.intensity(cost), no_ratio),
         bottleneck=messages.Unknown(no_class(session, index)) if found is None else found.kind,
         bottleneck_measured=found is not None and found.measured,
@@ -839,6 +855,14 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         energy=layer_energy(session, index) if runs else UNSET,
         measured_memory=layer_memory(session, index) if runs else UNSET,
     )
+
+
+def _called_from(node: messages.Node) -> CalledFrom | messages.Unknown:
+    if node.kind == "op":
+        return messages.Unknown("an operator: its module was called")
+    if not node.callers:
+        return messages.Unknown("no line of Python called it, or an earlier version recorded it")
+    return json_values.taken(CalledFrom, node.callers[0], library=node.callers[0].library or None)
 
 
 def _without_times(reason: str) -> Measured:

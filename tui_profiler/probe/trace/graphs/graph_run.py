@@ -23,12 +23,12 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import Argument, Target
 
-from tui_profiler.messages import Tensor
+from tui_profiler.messages import Caller, Tensor
 from tui_profiler.probe.torch_compat.internals import children_of
 from tui_profiler.probe.trace.tree.growing_tree import Frame
 from tui_profiler.probe.trace.tree.messages import code_of_forward
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
-from tui_profiler.probe.trace.tree.source_line import Line, lines_in, lines_of_calls
+from tui_profiler.probe.trace.tree.source_line import Line, callers_in, lines_in, lines_of_calls
 from tui_profiler.probe.trace.tree.tensors import described
 
 _MOST_CHARACTERS = 2_000
@@ -127,12 +127,12 @@ class GraphRun(Interpreter):
 
     def go(self, *args: object) -> object:
         """Run the graph on what its placeholders stand for, in order."""
-        line = self._stack.line
-        self._stack.line = self._line
+        line, callers = self._stack.line, self._stack.callers
+        self._stack.line, self._stack.callers = self._line, self._callers
         try:
             result: object = self.run(*args, enable_io_processing=False)
         finally:
-            self._stack.line = line
+            self._stack.line, self._stack.callers = line, callers
             del self._stack.frames[self._base :]
         for key, frame in self._frames.items():
             self._show(key, frame)
@@ -169,16 +169,19 @@ class GraphRun(Interpreter):
     def _line(self) -> str:
         return str(self._lines[-1]) if self._lines else ""
 
+    def _callers(self) -> tuple[Caller, ...]:
+        return callers_in(self._lines)
+
     def _stand_in(self, node: Node) -> None:
         """Put the calls that a node was traced in on the stack, in place of the node's before."""
         del self._stack.frames[self._base :]
         calls = [(key, module) for key, path in _calls(node) if (module := self._module(path))]
         missing = any(key not in self._frames for key, _ in calls)
         codes = [code_of_forward(module) for _, module in calls] if missing else []
-        called_from = lines_of_calls(self._lines, codes) if missing else [""] * len(calls)
-        for (key, module), line in zip(calls, called_from, strict=True):
+        led_to = lines_of_calls(self._lines, codes) if missing else [[] for _ in calls]
+        for (key, module), lines in zip(calls, led_to, strict=True):
             if key not in self._frames:
-                self._frames[key] = self._stack.begin(module, line)
+                self._frames[key] = self._stack.begin(module, lines)
             self._stack.frames.append(self._frames[key])
 
     def _module(self, path: str) -> torch.nn.Module | None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.export.unflatten import InterpreterModule
 
-from tui_profiler.messages import Tensor
+from tui_profiler.messages import Caller, Tensor
 from tui_profiler.messages.model import Kind
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.process.yielding import free, rest
@@ -56,6 +56,7 @@ class Place:
     outputs: tuple[Tensor, ...] = ()
     source: str = ""
     called_from: str = ""
+    callers: tuple[Caller, ...] = ()
     note: str = ""
     own: SelfCost = field(default_factory=SelfCost)
 

@@ -90,6 +90,7 @@ class Frozen:
             called_from=writable(place.called_from),
             note=writable(self._note(place, is_busy)),
             is_opaque=id(place) in self._opaque,
+            callers=place.callers,
         )
 
     def _note(self, place: Place, is_busy: bool) -> str:

@@ -17,10 +17,16 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
 import torch
 
+from tui_profiler.messages import Caller
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, run_as_a_whole
 from tui_profiler.probe.trace.tree.growing_tree import Frame, Place, Places
-from tui_profiler.probe.trace.tree.source_line import calling_line
+from tui_profiler.probe.trace.tree.source_line import (
+    Line,
+    callers_in,
+    calling_line,
+    running_callers,
+)
 from tui_profiler.probe.trace.tree.tensors import described, described_arguments
 from tui_profiler.probe.trace.tree.weights import all_modules, own_tensors
 
@@ -37,6 +43,8 @@ class ModuleStack:
         self.frames = [Frame(places.root)]
         self.line: Callable[[], str] = calling_line
         """Returns the line of the user's that is running."""
+        self.callers: Callable[[], tuple[Caller, ...]] = running_callers
+        """Returns the lines that led to what is running."""
         self.raised_in: Place | None = None
         """The innermost module that an exception came out of."""
         self._root_awaits_call = True
@@ -78,13 +86,20 @@ class ModuleStack:
         if place.calls == 0:
             place.inputs = described_arguments(module, args, kwargs)
             place.called_from = self.line()
+            place.callers = self.callers()
         place.calls += 1
         return place
 
-    def begin(self, module: torch.nn.Module, called_from: str) -> Frame:
-        """Count a call that is only known by what was traced in it; it is not put on the stack."""
+    def begin(self, module: torch.nn.Module, lines: list[Line]) -> Frame:
+        """Count a call that is only known by what was traced in it; it is not put on the stack.
+
+        Args:
+            module: that was called.
+            lines: that led to the call, outermost first.
+        """
         place = self.places.of_module(self.running, module)
-        place.called_from = place.called_from or called_from
+        place.called_from = place.called_from or (str(lines[-1]) if lines else "")
+        place.callers = place.callers or callers_in(lines)
         place.calls += 1
         return Frame(place)
 

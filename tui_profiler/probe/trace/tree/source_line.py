@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -12,9 +13,19 @@ from typing import NamedTuple
 
 import torch
 
+from tui_profiler.messages.model import Caller
+from tui_profiler.probe.process.wire_names import writable
+
 _MOST_FRAMES = 200
 """Frames looked at: thousands of nested ``nn.Sequential`` have no line of the user between them."""
 
+_MODULES = os.path.join(os.path.dirname(torch.__file__), "nn", "")
+_CALL = os.path.join(_MODULES, "modules", "module.py")
+"""``nn.Module.__call__`` and hooks: it calls every module."""
+_PACKAGE = str(Path(__file__).parents[3]) + os.sep
+_DEMOS = os.path.join(_PACKAGE, "demo_models", "")
+"""Once installed; they are traced like anyone's."""
+_INSTALLED = re.compile(r"(?:site|dist)-packages[\\/]([^\\/]+?)(?:\.py)?(?:[\\/]|$)")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PROBE = str(Path(__file__).parents[2]) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
@@ -44,6 +55,57 @@ def calling_line() -> str:
     return ""
 
 
+def running_callers() -> tuple[Caller, ...]:
+    """Return the lines that led to what runs now, as ``Node.callers`` describes them."""
+    frame: FrameType | None = sys._getframe(1)
+    of_library = of_torch = None
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            break
+        file = frame.f_code.co_filename
+        if is_users(file) and not _is_ours(file):
+            library = library_of(file)
+            if not library:
+                return (_caller(frame, ""), *((of_library,) if of_library else ()))
+            of_library = of_library or _caller(frame, library)
+        elif of_torch is None and file.startswith(_MODULES) and file != _CALL:
+            of_torch = _caller(frame, "torch")
+        frame = frame.f_back
+    nearest = of_library or of_torch
+    return () if nearest is None else (nearest,)
+
+
+def callers_in(lines: Sequence[Line]) -> tuple[Caller, ...]:
+    """Return the same of a stack that was written down, outermost line first."""
+    of_library = None
+    for line in reversed(lines):
+        library = library_of(line.file)
+        caller = Caller(writable(line.file), line.number, writable(line.function), library)
+        if not library:
+            return (caller, *((of_library,) if of_library else ()))
+        of_library = of_library or caller
+    return () if of_library is None else (of_library,)
+
+
+def _caller(frame: FrameType, library: str) -> Caller:
+    code = frame.f_code
+    return Caller(
+        writable(code.co_filename), max(frame.f_lineno or 1, 1), writable(code.co_name), library
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_PACKAGE) and not filename.startswith(_DEMOS)
+
+
+@lru_cache(maxsize=4096)
+def library_of(filename: str) -> str:
+    """Return the installed package that a file belongs to; empty for other code, and our demos."""
+    found = _INSTALLED.search(filename)
+    return "" if found is None or filename.startswith(_DEMOS) else writable(found[1])
+
+
 def raising_line(trace: TracebackType | None) -> str:
     """Return ``file:line`` of the innermost frame of a traceback that is the user's, or empty."""
     line = ""
@@ -66,8 +128,8 @@ def lines_in(written: str) -> list[Line]:
     return [line for line in found[ours[-1] + 1 if ours else 0 :] if is_users(line.file)]
 
 
-def lines_of_calls(lines: list[Line], codes: list[CodeType | None]) -> list[str]:
-    """Return where each of some nested calls was made.
+def lines_of_calls(lines: list[Line], codes: list[CodeType | None]) -> list[list[Line]]:
+    """Return the lines that led to each of some nested calls, outermost first.
 
     Args:
         lines: of the user's frames, outermost first.
@@ -79,12 +141,12 @@ def lines_of_calls(lines: list[Line], codes: list[CodeType | None]) -> list[str]
         found = next((i for i in range(begin, len(lines)) if _is_in(lines[i], code)), None)
         begin = begin if found is None else found + 1
         entered.append(found)
-    called_from: list[str] = []
+    led_to: list[list[Line]] = []
     end = len(lines)
     for found in reversed(entered):
         end = end if found is None else found
-        called_from.append(str(lines[end - 1]) if end else "")
-    return called_from[::-1]
+        led_to.append(lines[:end])
+    return led_to[::-1]
 
 
 def _is_in(line: Line, code: CodeType | None) -> bool:
