@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+
 from msgspec import Struct
 
 from tui_profiler.figures import units
@@ -17,6 +20,7 @@ from tui_profiler.queries.panel.neighbours import (
     slowest_children,
 )
 from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.time.time_parts import TimePart, TimeParts, time_parts
 from tui_profiler.queries.tree.names import fitted
 from tui_profiler.session import Tree
 
@@ -30,6 +34,8 @@ from .source_text import SourceText
 
 _NEEDS_WINDOW = "on paper; ms need an operator window"
 _FROM_WINDOWS = "ms in operator windows; % of the node's median"
+_MOST_PARTS = 8
+"""Modules, and operators, that the time is told of by name."""
 _MOST = 1000
 """Modules listed; a longer list would be looked through by nobody, and cost a tick."""
 _FIGURES = 45
@@ -73,7 +79,45 @@ def node_lines(look: Look, around: NodeContext) -> tuple[Line, ...]:
 def _inner_parts(tree: Tree, around: NodeContext, look: Look) -> tuple[tuple[Line, ...], ...]:
     if not tree.has_forward:
         return (_parts(tree, look), file_lines(look))
-    return (_tensors(tree, around.edges, look), _modules(look), _operators(look))
+    return (
+        _tensors(tree, around.edges, look),
+        _modules(look),
+        _operators(look),
+        _time(look),
+    )
+
+
+def _time(look: Look) -> tuple[Line, ...]:
+    found = time_parts(look.session, look.node)
+    return () if found is None else parts_lines(found, look)
+
+
+def parts_lines(found: TimeParts, look: Look) -> tuple[Line, ...]:
+    """Return every part of a node's time by name; they add up to the last row."""
+    says = "self time as in the last operator window" if found.is_divided else "mean of a forward"
+    return (
+        section("time", says, look),
+        *(_part(name, seconds, found, look) for name, seconds in _listed(found.parts)),
+        _part("together, the mean of a forward", found.whole, found, look),
+    )
+
+
+def _listed(parts: tuple[TimePart, ...]) -> Iterator[tuple[str, float]]:
+    """Yield names and seconds; of many modules, and of many operators, the last are one row."""
+    for kind, found in groupby(parts, key=lambda part: part.kind):
+        same = list(found)
+        yield from ((safe(part.name), part.seconds) for part in same[:_MOST_PARTS])
+        if more := same[_MOST_PARTS:]:
+            name = f"{units.thousands(len(more))} further {kind}s"
+            yield name, sum(part.seconds for part in more)
+
+
+def _part(name: str, seconds: float, whole: TimeParts, look: Look) -> Line:
+    share = units.share_cell(max(seconds, 0.0) / whole.whole)
+    figure = ("−" if seconds < 0.0 else "") + units.duration(abs(seconds))
+    figures = figure.rjust(12) + f"{share} %".rjust(8)
+    room = max(look.inner - width(figures) - 1, 8)
+    return row(((fitted(name, room, look.glyphs.ellipsis), "ink"),), ((figures, "ink"),), look)
 
 
 def _identity(tree: Tree, look: Look) -> tuple[Line, ...]:

@@ -13,7 +13,7 @@ from textual.reactive import var
 from screens.actions.table import Key
 from screens.actions.view_keys import NODE
 from screens.settings.theme import DARK, roles_for
-from screens.views.node.lines import node_lines
+from screens.views.node.lines import node_lines, parts_lines
 from screens.views.node.screen import NodeScreen, look_around
 from screens.views.node.source_text import read_source
 from screens.views.roofline.screen import RooflineScreen
@@ -37,6 +37,7 @@ from tests.screens.screen_text import screen_text
 from tests.small_model import operator_times
 from tui_profiler.formatting.canvas import ASCII
 from tui_profiler.messages import Caller, Message, Nodes
+from tui_profiler.queries.time.time_parts import HOST, REST, TimePart, TimeParts
 from tui_profiler.session import EMPTY, Session, apply
 
 CODE = """import torch
@@ -76,6 +77,10 @@ def test_a_leaf_is_laid_out_as_drawn():
         " operators ───────── one forward, on paper; ms need an operator window ",
         " name                    shape             MAC     bytes    ms    %    ",
         " aten::convolution       1×256×14×14      116M  2.63 MiB     –  100  C ",
+        "                                                                       ",
+        " time ────────────────────────────────────────────── mean of a forward ",
+        " self time, without an operator window                 0.89 ms   100 % ",
+        " together, the mean of a forward                       0.89 ms   100 % ",
         "                                                                       ",
         " weights ───────────────────────────────────────────── 590K parameters ",
         " 589,824 trainable   0 frozen                                          ",
@@ -353,3 +358,22 @@ def test_frozen_parameters_are_told_of_a_container_and_marked_on_a_weight():
     leaf = [line.strip() for line in body(session, CONV2)]
     assert "0 trainable   589,824 frozen" in leaf
     assert any(line.endswith("frozen, only here") for line in leaf)
+
+
+def test_parts_of_the_time_add_up_and_many_modules_are_folded_into_one_row():
+    parts = tuple(TimePart("module", f"m{at}", 1e-3) for at in range(10))
+    parts += (TimePart("host", HOST, 2e-3), TimePart("rest", REST, -1e-3))
+    session = live()
+    look = Look(session, CONV2, 8.0, 71)
+    lines = [text(line).strip() for line in parts_lines(TimeParts(11e-3, parts, True), look)]
+    assert lines[0].endswith("self time as in the last operator window")
+    assert [line.rpartition(" ms")[0] for line in lines[1:]] == [
+        line.rpartition(" ms")[0]
+        for line in (
+            *(f"m{at}".ljust(54) + "1.00 ms" for at in range(8)),
+            "2 further modules".ljust(54) + "2.00 ms",
+            HOST.ljust(54) + "2.00 ms",
+            REST.ljust(53) + "−1.00 ms",
+            "together, the mean of a forward".ljust(54) + "11.0 ms",
+        )
+    ]
