@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.system.torchvision_names import torchvision_names
+from tui_profiler.system.library_names import torchvision_names
 
 from ..options.model import STOCK_OUTPUT, Chosen, file_option
 

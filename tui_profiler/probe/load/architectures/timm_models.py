@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -38,10 +36,10 @@ from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.system.library_names import timm_names_in_source
 
 PREFIX = "timm:"
 
-_REGISTERED = re.compile(r"^@register_model\s+def (\w+)\(", re.MULTILINE)
 _RESERVED = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path")
 
 
@@ -64,12 +62,7 @@ def timm_names() -> tuple[str, ...]:
     They are read from its source: importing timm takes seconds. A test holds them equal to what
     ``timm.list_models`` gives.
     """
-    found = importlib.util.find_spec("timm")
-    if found is None or found.origin is None:
-        return ()
-    files = (Path(found.origin).parent / "models").glob("*.py")
-    texts = (file.read_text(encoding="utf-8") for file in files)
-    return tuple(sorted(name for text in texts for name in _REGISTERED.findall(text)))
+    return tuple(sorted(timm_names_in_source()))
 
 
 def load_timm(spec: LoadSpec, settings: Settings) -> Loaded:

@@ -1,13 +1,18 @@
-"""Names read from torchvision's source, against torchvision's own list."""
+"""Names read from the source of torchvision and timm, against their own lists."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pytest
 from torchvision.models import list_models
 
-from tui_profiler.system.torchvision_names import torchvision_names
+from tui_profiler.system.library_names import (
+    timm_names,
+    timm_names_in_source,
+    torchvision_names,
+)
 
 FILE = "torchvision_names"
 
@@ -52,3 +57,22 @@ def test_a_release_that_is_written_otherwise_is_not_guessed_at(tmp_path, monkeyp
     (models / "one.py").write_text("@register_model()\ndef one(): ...\n")
     import_only_from(tmp_path, monkeypatch)
     assert torchvision_names(tmp_path / "cache") is None
+
+
+def test_timms_names_are_its_own_and_cached_apart(tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm")
+    torchvision_names(tmp_path)
+    assert timm_names(tmp_path) == timm_names_in_source() == frozenset(timm.list_models())
+    cached = tmp_path / "timm_names"
+    first = cached.read_text().splitlines()[0]
+    cached.write_text(f"{first}\nof_the_cache")
+    assert timm_names(tmp_path) == {"of_the_cache"}
+    assert len(timm_names_in_source()) > 1000
+    assert "resnet50" in (torchvision_names(tmp_path) or ())
+
+
+def test_without_timm_it_has_no_names(tmp_path: Path, monkeypatch) -> None:
+    import_only_from(tmp_path, monkeypatch)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    assert timm_names(tmp_path) is None
+    assert timm_names_in_source() == frozenset()
