@@ -1,15 +1,22 @@
 """How well a name fits what was typed: every word of it must be found.
 
 A word counts most where the name begins with it, then at the beginning of a word of the name, then
-inside one, then in what else is said of it, and least where only its letters come in that order.
+inside one, then where they are equal but for what separates their parts (``mobilenetv3``,
+``mobilenet_v3``), then where its letters and its numbers are in the name, in any order (``res50``,
+``resnet50``), then in what else is said of it, and least where only its letters come in that order.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-_BEGINS, _BEGINS_A_WORD, _INSIDE, _SAID, _SCATTERED = 400, 300, 200, 100, 50
+_BEGINS, _BEGINS_A_WORD, _INSIDE, _JOINED, _IN_PARTS, _SAID = 400, 300, 200, 175, 150, 100
+SCATTERED = 50
+"""The most that a word counts of which only the letters are found."""
+_SEPARATORS = str.maketrans("", "", "_-.:/ ")
+_PARTS = re.compile(r"[^\W\d_]+|\d+")
 _Item = TypeVar("_Item")
 
 
@@ -53,6 +60,12 @@ def _fit_word(word: str, name: str, said: str) -> int:
         return _BEGINS_A_WORD
     if at > 0:
         return _INSIDE
+    joined = word.translate(_SEPARATORS)
+    if joined and joined in name.translate(_SEPARATORS):
+        return _JOINED
+    parts = _PARTS.findall(word)
+    if len(parts) > 1 and all(part in name for part in parts):
+        return _IN_PARTS + name.startswith(parts[0])
     if word in said:
         return _SAID + _begins_a_word(word, said)
     return _scattered(word, name)
@@ -74,4 +87,4 @@ def _scattered(word: str, name: str) -> int:
         at = name.find(letter, at + 1)
     if at < 0:
         return 0
-    return max(_SCATTERED - (at - first + 1 - len(word)), 1)
+    return max(SCATTERED - (at - first + 1 - len(word)), 1)
