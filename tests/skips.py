@@ -195,7 +195,11 @@ ALLOWED: Sequence[Allowed] = (
         Allowed("probe/load/test_hugging_face", rf"transformers\.models\.{kind}\b", _no_type(kind))
         for kind in ("gemma4", "glmga", "jev", "lightglue", "paddleocr_vl", "video_llama_3")
     ),
-    Allowed("probe/load/test_timm|system/test_library_names", "timm", _no_module("timm")),
+    Allowed(
+        "(probe/load/test_timm|system/test_library_names|screens/start/test_start)",
+        "timm",
+        _no_module("timm"),
+    ),
     Allowed("end_to_end/test_web", r"the extra \[web\]", _no_module("textual_serve")),
     Allowed("archive/test_second_opinion", "fickling is not", _no_module("fickling")),
 )

@@ -166,6 +166,32 @@ COMPARE: tuple[Key, ...] = (
 """Every key of the compare screen."""
 
 
+START: tuple[Key, ...] = (
+    Key(
+        "",
+        "",
+        "search",
+        "find a name by its parts, in any order: res50, vit small 16",
+        "find",
+        "a…z",
+    ),
+    Key("backspace,ctrl+h", "erase", "erase", "delete the last character", "find", "backspace"),
+    Key("ctrl+u", "clear", "clear", "clear the search", "find"),
+    Key("enter", "choose", "open", "open what is under the cursor", "move", "↵"),
+    Key("down", "move(1)", "down", "one row down", "move", "↓"),
+    Key("up", "move(-1)", "up", "one row up", "move", "↑"),
+    Key("pagedown", "move(10)", "page", "ten rows down", "move"),
+    Key("pageup", "move(-10)", "page", "ten rows up", "move"),
+    Key("home", "move(-100000)", "top", "first row", "move"),
+    Key("end", "move(100000)", "bottom", "last row", "move"),
+    Key("escape", "clear_or_leave", "leave", "clear the search, then quit", "screens", "esc"),
+    Key("f1", "keys", "keys", "this list; ? too while nothing is typed", "screens", "? f1"),
+    Key("ctrl+z", "app.suspend_process", "suspend", "back to the shell; fg returns", "screens"),
+    Key("ctrl+c,ctrl+q", "app.leave", "quit", "quit", "screens", "ctrl+c"),
+)
+"""Every key of the start screen."""
+
+
 def own_bindings(keys: tuple[Key, ...]) -> list[Binding]:
     """Return Textual's bindings of a view's own keys."""
-    return [Binding(key.keys, key.action, show=False) for key in keys]
+    return [Binding(key.keys, key.action, show=False) for key in keys if key.keys]

@@ -1,4 +1,4 @@
-"""Where the start screen's offers come from: the cache, the rendezvous, this folder, ourselves.
+"""Where the start screen's offers come from: caches, the rendezvous, this folder, ourselves.
 
 Nothing here runs code or waits long: folders and files are read up to a bound.
 """
@@ -19,6 +19,7 @@ from tui_profiler.source.attached import find
 from tui_profiler.source.ranks import by_run
 from tui_profiler.source.remembered_tree_files import recent
 from tui_profiler.system.demos import PREFIX, demo_file, demo_names
+from tui_profiler.system.library_names import timm_names, torchvision_names
 
 from .programs import columns
 
@@ -27,6 +28,7 @@ MOST_FILES = 100
 MOST_ENTRIES = 2000
 """Of a folder that is looked through."""
 _MOST_READ_BYTES = 65536
+_TIMM = "timm:"
 _KINDS = {
     ".pt": "weights, or a whole model",
     ".pth": "weights, or a whole model",
@@ -80,6 +82,13 @@ def demo_models() -> tuple[Offer, ...]:
     )
 
 
+def library_models() -> tuple[Offer, ...]:
+    """Return the models of the libraries that are installed, by name; neither is imported."""
+    torchvision = (Offer("torchvision", name, model=name) for name in torchvision_names() or ())
+    prefixed = (f"{_TIMM}{name}" for name in timm_names() or ())
+    return (*torchvision, *(Offer("timm", name, model=name) for name in prefixed))
+
+
 def files_here(folder: str) -> tuple[Offer, ...]:
     """Return the files of a folder that may hold a model: by their name, Python by what it imports.
 
@@ -129,7 +138,7 @@ def _first_sentence(name: str) -> str:
 
 
 def _is_path(model: str) -> bool:
-    return not model.isidentifier() and not model.startswith((PREFIX, "timm:"))
+    return not model.isidentifier() and not model.startswith((PREFIX, _TIMM))
 
 
 def _with_tilde(folder: str) -> str:

@@ -16,35 +16,25 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.queries.start_offers import Offer, matching
 
 from ..actions.help import KeysScreen
+from ..actions.view_keys import START, own_bindings
 from ..common.base_app import ThemedApp
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..widgets.key_bar import key_bar
 from ..widgets.lines import LinesWidget
-from ..widgets.offer_lines import start_lines
+from ..widgets.offer_lines import hint_of, start_lines
 from ..widgets.prompt import MAX_LENGTH
-from .places import demo_models, files_here, opened_before, running
+from .places import demo_models, files_here, library_models, opened_before, running
 
 LOOK_AGAIN_SECONDS = 1.0
-_LEFT = (("↵", "open"), ("↑↓", "move"), ("esc", "clear"))
-_RIGHT = (("?", "keys"), ("q", "quit"))
+_RIGHT = (("?", "keys"), ("ctrl+c", "quit"))
 
 
 class StartScreen(Screen[None]):
-    """Lists what can be opened; what is typed filters it."""
+    """Lists what can be opened; what is typed filters it: no character is a key while it is."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
-        Binding("pageup", "move(-10)", show=False),
-        Binding("pagedown", "move(10)", show=False),
-        Binding("home", "move(-100000)", show=False),
-        Binding("end", "move(100000)", show=False),
-        Binding("enter", "choose", show=False),
-        Binding("escape", "clear_or_leave", show=False),
-        Binding("ctrl+z", "app.suspend_process", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(START)]
 
     def __init__(self, glyphs: Glyphs, folder: str, leave: Callable[[Offer | None], None]) -> None:
         super().__init__()
@@ -69,6 +59,7 @@ class StartScreen(Screen[None]):
         before = await asyncio.to_thread(opened_before, self._folder)
         files = await asyncio.to_thread(files_here, self._folder)
         self.offer((*before, *self._standing, *files))
+        self.offer((*self._standing, *await asyncio.to_thread(library_models)))
         await self.look_for_programs()
 
     def on_resize(self) -> None:
@@ -76,16 +67,10 @@ class StartScreen(Screen[None]):
         self._draw()
 
     def on_key(self, event: events.Key) -> None:
-        """Search for what is typed; with nothing typed, q and ? are keys."""
+        """Search for what is typed; with nothing typed, ? is a key."""
         character = event.character or ""
-        if event.key == "backspace":
-            self._search(self._typed[:-1])
-        elif event.key == "ctrl+u":
-            self._search("")
-        elif not self._typed and character == "q":
-            self._leave(None)
-        elif not self._typed and character == "?":
-            self.app.push_screen(KeysScreen())
+        if not self._typed and character == "?":
+            self.action_keys()
         elif character and character.isprintable():
             self._search(self._typed + character)
         else:
@@ -107,6 +92,18 @@ class StartScreen(Screen[None]):
         if self._found and self._found[self._selected].is_live:
             self._leave(self._found[self._selected])
 
+    def action_erase(self) -> None:
+        """Delete the last character."""
+        self._search(self._typed[:-1])
+
+    def action_clear(self) -> None:
+        """Clear the search."""
+        self._search("")
+
+    def action_keys(self) -> None:
+        """List the keys of this screen."""
+        self.app.push_screen(KeysScreen(keys=START, glyphs=self._glyphs, view="the start screen"))
+
     def action_clear_or_leave(self) -> None:
         """Clear what was typed; with nothing typed, leave."""
         if self._typed:
@@ -126,30 +123,33 @@ class StartScreen(Screen[None]):
 
     def _search(self, typed: str) -> None:
         self._typed = typed[:MAX_LENGTH]
-        self._found, self._selected = matching(self._offers(), self._typed)
+        self._found, self._selected = self._matching()
         self._draw()
 
     def _refind(self) -> None:
         """Find anew with what is there now; the cursor stays on its offer."""
         chosen = self._found[self._selected] if self._found else None
         was_first = self._selected == 0
-        self._found, best = matching(self._offers(), self._typed)
+        self._found, best = self._matching()
         same = [at for at, offer in enumerate(self._found) if offer == chosen]
         self._selected = best if was_first or not same else same[0]
         self._draw()
 
-    def _offers(self) -> tuple[Offer, ...]:
-        return (*self._standing, *self._watched)
+    def _matching(self) -> tuple[tuple[Offer, ...], int]:
+        path = os.path.join(self._folder, os.path.expanduser(self._typed.strip()))
+        is_path = bool(self._typed.strip()) and os.path.lexists(path)
+        return matching((*self._standing, *self._watched), self._typed, is_path=is_path)
 
     def _draw(self) -> None:
         if self.size.width < 4:
             return
         cells, rows = self.size
-        lines = start_lines(
-            self._found, self._selected, self._typed, (cells, max(rows - 1, 1)), self._glyphs
-        )
+        size = (cells, max(rows - 1, 1))
+        hint = hint_of(self._standing)
+        lines = start_lines(self._found, self._selected, self._typed, size, self._glyphs, hint=hint)
         self.query_one("#offers", LinesWidget).lines = lines
-        self.query_one("#keys", LinesWidget).lines = (key_bar(_LEFT, _RIGHT, cells, self._glyphs),)
+        left = (("↵", "open"), ("↑↓", "move"), ("esc", "clear" if self._typed else "quit"))
+        self.query_one("#keys", LinesWidget).lines = (key_bar(left, _RIGHT, cells, self._glyphs),)
 
 
 class StartApp(ThemedApp[Offer | None]):

@@ -50,10 +50,12 @@ def test_without_a_model_one_is_chosen(start: Start, tmp_path: Path) -> None:
     assert terminal.modes_are_restored()
 
 
-def test_the_start_screen_is_left_with_q(start: Start) -> None:
+def test_the_start_screen_is_left_with_ctrl_c_not_with_a_letter(start: Start) -> None:
     terminal = start()
     terminal.wait_for("demo:decoder")
     terminal.send("q")
+    terminal.wait_for("open q")
+    terminal.send("\x03")
     assert terminal.wait_for_exit() == 0
     assert terminal.modes_are_restored()
     assert terminal.workers() == []

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import torchvision
 from textual.pilot import Pilot
 
 from screens.actions.help import KeysScreen
 from screens.settings.preferences import Preferences
-from screens.start.places import demo_models, files_here, opened_before, running
+from screens.start.places import demo_models, files_here, library_models, opened_before, running
 from screens.start.screen import StartApp, StartScreen
 from screens.widgets.lines import line_width, text
 from screens.widgets.offer_lines import start_lines
@@ -86,22 +89,85 @@ async def test_any_name_can_be_typed(places: Path) -> None:
     assert app.return_value.spec is None
 
 
-async def test_the_keys_are_keys_only_where_nothing_is_typed(places: Path) -> None:
+async def test_every_letter_is_typed_and_esc_clears_then_quits(places: Path) -> None:
     async with on_start(places) as (app, pilot):
-        await pilot.press("question_mark")
+        await pilot.press(*"qjk?g:")
         await pilot.pause()
-        assert isinstance(app.screen, KeysScreen)
-        await pilot.press("q")
-        await pilot.pause()
-        await pilot.press(*"vq?")
-        await pilot.pause()
-        assert "open vq?" in screen_text(app)  # type: ignore[arg-type]
+        assert "open qjk?g:" in screen_text(app)  # type: ignore[arg-type]
+        assert "esc clear" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press("backspace", "ctrl+u")
+        await pilot.press(*"q")
         await pilot.press("escape")
         await pilot.pause()
         assert app.is_running
-        await pilot.press("q")
+        assert "esc quit" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press("escape")
     assert app.return_value is None
     assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q"])
+async def test_it_is_quit_while_something_is_typed(places: Path, key: str) -> None:
+    async with on_start(places) as (app, pilot):
+        await pilot.press("v", key)
+    assert app.return_code == 0
+
+
+async def test_its_keys_are_listed_and_not_those_of_the_explorer(places: Path) -> None:
+    async with on_start(places) as (app, pilot):
+        for opening, closing in (("question_mark", "q"), ("f1", "escape")):
+            await pilot.press(opening)
+            await pilot.pause()
+            assert isinstance(app.screen, KeysScreen)
+            shown = screen_text(app)  # type: ignore[arg-type]
+            assert "keys of the start screen" in shown
+            assert "open what is under the cursor" in shown
+            assert "roofline" not in shown
+            await pilot.press(closing)
+            await pilot.pause()
+            assert isinstance(app.screen, StartScreen)
+        await pilot.press("v", "f1")
+        await pilot.pause()
+        assert isinstance(app.screen, KeysScreen)
+
+
+@pytest.mark.parametrize(
+    ("typed", "model"),
+    [
+        ("res50", "resnet50"),
+        ("18 resnet", "resnet18"),
+        ("mobilenetv3large", "mobilenet_v3_large"),
+        ("resnset50", "resnet50"),
+    ],
+)
+async def test_torchvisions_models_are_found_by_parts(places: Path, typed: str, model: str) -> None:
+    async with on_start(places) as (app, pilot):
+        assert f"{len(torchvision.models.list_models())} torchvision" in screen_text(app)  # type: ignore[arg-type]
+        await pilot.press(*(("space" if one == " " else one) for one in typed), "enter")
+    assert app.return_value is not None
+    assert app.return_value.model == model
+
+
+async def test_a_folder_with_the_name_that_is_typed_is_meant(places: Path) -> None:
+    (places / "resn").mkdir()
+    async with on_start(places) as (app, pilot):
+        await pilot.press(*"resn", "enter")
+    assert app.return_value == Offer("as typed", "resn", "a model's name, or a path", model="resn")
+
+
+def test_the_names_of_libraries_are_read_without_importing_them(places: Path) -> None:
+    program = (
+        "import sys; from screens.start.places import library_models;"
+        "names = {offer.model for offer in library_models()}; assert 'resnet50' in names;"
+        "assert not {'torch', 'torchvision', 'timm'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_timms_names_have_its_prefix() -> None:
+    timm = pytest.importorskip("timm")
+    names = {offer.model for offer in library_models() if offer.section == "timm"}
+    assert names == {f"timm:{name}" for name in timm.list_models()}
 
 
 async def test_the_cursor_moves_and_stays_where_it_is(places: Path) -> None:
@@ -158,6 +224,13 @@ def test_every_row_is_exactly_as_wide_as_asked(size: tuple[int, int]) -> None:
             lines = start_lines(offers, max(len(offers) - 1, 0), "\x1b[31m", size, glyphs)
             assert [line_width(line) for line in lines] == [size[0]] * size[1]
             assert "\x1b" not in "".join(map(text, lines))
+
+
+def test_a_long_name_with_nothing_beside_it_is_whole() -> None:
+    name = "timm:vit_base_patch16_siglip_gap_512_of_fifty_characters"
+    lines = start_lines((Offer("timm", name, model=name),), 0, "vit", (80, 23), UNICODE)
+    assert name in text(lines[3])
+    assert text(lines[2]).rstrip().endswith("1 found")
 
 
 def test_the_selected_one_is_in_sight() -> None:
