@@ -98,11 +98,10 @@ class _Verbs(click.Group):
         if not args and is_terminal():
             args = ["explore"]
         if args and args[0] not in (*self.commands, "--help", "--version"):
-            if len(args) > 1 and not args[1].startswith("-"):
-                from .options import require_known  # noqa: PLC0415 # a verb that was mistyped
+            from .options import require_known  # noqa: PLC0415 # as the verbs
 
-                with ctx:
-                    require_known(args[0])
+            with ctx:
+                require_known(args[0], self.list_commands(ctx))
             args = ["explore", *args]
         ctx.meta[TYPED] = tuple(args)
         return super().parse_args(ctx, args)

@@ -14,13 +14,15 @@ from click.shell_completion import CompletionItem
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.recording.kind import is_recording
-from tui_profiler.system.library_names import torchvision_names
+from tui_profiler.system.library_names import timm_names, torchvision_names
 
 from ..options.model import STOCK_OUTPUT, Chosen, file_option
 
 _BARE_NAME = re.compile(r"[A-Za-z_][\w-]*")
-_LIKE_A_VERB = 0.75
-"""As difflib measures it; ``reprot`` and ``report`` have 0.83."""
+_LIKE_A_VERB = 0.66
+"""As difflib measures it; ``rnu`` and ``run`` have 0.67."""
+_LIKE_A_MODEL = 0.6
+_MOST_LIKE = 3
 _DEMO_MODELS = Path(__file__).resolve().parents[2] / "demo_models"
 
 ReportLayout: TypeAlias = Literal["table", "text", "json", "csv", "markdown", "perfetto"]
@@ -93,8 +95,12 @@ def models_and_files(
     return [CompletionItem(incomplete, type="file"), *found]
 
 
-def require_known(name: str) -> None:
+def require_known(name: str, verbs: Iterable[str] = ()) -> None:
     """Refuse the name of an architecture that torchvision does not have, without importing it.
+
+    Args:
+        name: what was typed.
+        verbs: those that could have been meant there.
 
     Raises:
         UsageError: there is no such model; the error names models and verbs like it.
@@ -106,17 +112,31 @@ def require_known(name: str) -> None:
         return
     from difflib import get_close_matches  # noqa: PLC0415 # most names are right
 
-    root = click.get_current_context().find_root()
-    verbs = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
-    verb = get_close_matches(name, verbs, n=1, cutoff=_LIKE_A_VERB)
-    demos = [f"demo:{path.stem}" for path in _DEMO_MODELS.glob("[!_]*.py")]
-    near = get_close_matches(name.casefold(), [*sorted(names), *demos], n=3, cutoff=0.6)
-    near += [demo for demo in demos if demo == f"demo:{name.casefold()}" and demo not in near]
-    likely = [f"the verb {verb[0]}"] if verb else near
+    verb = get_close_matches(name.casefold(), verbs, n=1, cutoff=_LIKE_A_VERB)
+    near = _models_like(name.casefold(), names, _LIKE_A_VERB if verb else _LIKE_A_MODEL)
+    likely = [*(f"the verb {one}" for one in verb), *near]
     meant = f" Did you mean {' or '.join(likely)}?" if likely else ""
-    raise click.UsageError(
-        f'No model is named "{safe(name)}".{meant} tui-profiler models lists all.'
-    )
+    what = "No model or verb" if verbs else "No model"
+    raise click.UsageError(f'{what} is named "{safe(name)}".{meant} tui-profiler models lists all.')
+
+
+def _models_like(name: str, torchvision: Iterable[str], cutoff: float) -> list[str]:
+    """Return the models that a name may mean, as they are typed.
+
+    Those of timm are hundreds and like each other: without its prefix the whole name is meant,
+    and others only where nothing else is like it.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 # most names are right
+
+    demos = [f"demo:{path.stem}" for path in sorted(_DEMO_MODELS.glob("[!_]*.py"))]
+    timm = timm_names() or frozenset()
+    whole = [f"demo:{name}"] * (f"demo:{name}" in demos) + [f"timm:{name}"] * (name in timm)
+    near = get_close_matches(name, [*sorted(torchvision), *demos], n=_MOST_LIKE, cutoff=cutoff)
+    found = [*whole, *(one for one in near if one not in whole)]
+    if not found:
+        like = get_close_matches(name, sorted(timm), n=_MOST_LIKE, cutoff=cutoff)
+        found = [f"timm:{one}" for one in like]
+    return found[:_MOST_LIKE]
 
 
 def refuse_options(chosen: Chosen, why: str) -> None:

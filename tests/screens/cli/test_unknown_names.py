@@ -19,7 +19,8 @@ def said(capsys: pytest.CaptureFixture[str], *typed: str) -> tuple[int, str]:
         (("report", "resnet19"), "Did you mean resnet18"),
         (("report", "Mobilenet_v4_small"), "mobilenet_v3_small"),
         (("report", "cnn"), "demo:cnn"),
-        (("reprot", "resnet18"), "Did you mean the verb report?"),
+        (("report", "vit_small_patch16_224"), "Did you mean timm:vit_small_patch16_224?"),
+        (("report", "vit_smal_patch16_224"), "Did you mean timm:vit_small_patch16_224"),
         (("report", "no-such"), 'No model is named "no-such". tui-profiler models lists all.'),
     ],
 )
@@ -28,6 +29,41 @@ def test_a_name_that_no_model_has_is_refused_with_what_is_like_it(capsys, typed,
     assert code == 2
     assert "No model is named" in error
     assert meant in " ".join(error.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("reprot", "resnet18"), "the verb report?"),
+        (("atach",), "the verb attach?"),
+        (("rnu", "train.py"), "the verb run?"),
+        (("Reprot",), "the verb report?"),
+        (("reprot", "--format", "json", "resnet18"), "the verb report?"),
+        (("reprot", "--help"), "the verb report?"),
+        (("resnt18",), "resnet18"),
+        (("demo_cnn",), "demo:cnn"),
+    ],
+)
+def test_a_verb_that_was_mistyped_is_refused_with_the_one_that_was_meant(
+    capsys, typed, meant
+) -> None:
+    code, error = said(capsys, *typed)
+    assert code == 2
+    told = " ".join(error.split())
+    assert f'No model or verb is named "{typed[0]}". Did you mean {meant}' in told
+
+
+def test_what_is_like_a_verb_and_a_model_is_told_so(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said(capsys, "report", "no-such")  # Writes the cache.
+    cached = tmp_path / "tui-profiler" / "torchvision_names"
+    cached.write_text(f"{cached.read_text().splitlines()[0]}\nreport2\nresnet18")
+    told = " ".join(said(capsys, "reprot2")[1].split())
+    assert "Did you mean the verb report or report2?" in told
+
+
+def test_behind_a_verb_no_verb_is_meant(capsys) -> None:
+    assert "the verb" not in said(capsys, "report", "reprot")[1]
 
 
 def test_hostile_names_are_harmless(capsys) -> None:
