@@ -41,6 +41,14 @@ def failure_lines(look: Look, rows: int, marked: int = 0, hint: str = "") -> tup
     return finished(next((form for form in forms if len(form) <= rows), forms[-1]), look, rows)
 
 
+def shortest_failure(look: Look, marked: int = 0, hint: str = "") -> tuple[Line, ...]:
+    """Return what went wrong and what to try, in as many lines as that takes."""
+    found = trouble(look.session)
+    if found is None:
+        return ()
+    return (*_head(found, look), *_after(_remedies(found, look, marked, hint)))
+
+
 def _after(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     return (EMPTY, *lines) if lines else ()
 

@@ -21,7 +21,8 @@ from ..widgets.file_lines import trusted_lines
 from ..widgets.lines import EMPTY, Line, LinesWidget
 from ..widgets.machine_lines import machine_lines
 from ..widgets.rows import Look, finished, meter, row
-from .failure import failure_lines
+from .failure import failure_lines, shortest_failure
+from .partial import LEAST_ROWS, partial_lines
 
 _BESIDE = 14
 """Cells beside the detail of a stage: its mark and its seconds."""
@@ -81,6 +82,8 @@ def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
     told = trusted_lines(look)
     body = (title, EMPTY, *table, EMPTY, *_progress(look, names, records), EMPTY)
     body = (*body, *_waiting(look), *_children(look), *told)
+    if has_failed(session) and session.partial is not None:
+        body = (*body, *partial_lines(look, rows - len(body)))
     return finished(body, look, rows)
 
 
@@ -191,7 +194,7 @@ def loading_body(
     failed = trouble(look.session) is not None
     if look.cells < BESIDE_FROM:
         if failed:
-            return failure_lines(look, rows, marked, hint)
+            return _failed_narrow(look, rows, marked, hint)
         machine = machine_lines(look)
         table = loading_lines(look, max(rows - len(machine), 0), spec)
         return finished((*table, *machine), look, rows)
@@ -203,6 +206,15 @@ def loading_body(
         right = request_lines(beside, rows, spec)
     divider: Line = ((look.glyphs.divider, "hairline"),)
     return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
+
+
+def _failed_narrow(look: Look, rows: int, marked: int, hint: str) -> tuple[Line, ...]:
+    """Return the failure; where there is a tree as far as forward came, it is what is known."""
+    failure = shortest_failure(look, marked, hint)
+    left = rows - len(failure) - 1
+    if look.session.partial is None or left < LEAST_ROWS:
+        return failure_lines(look, rows, marked, hint)
+    return finished((*failure, EMPTY, *partial_lines(look, left)), look, rows)
 
 
 class Loading(LinesWidget):

@@ -61,6 +61,8 @@ from tui_profiler.messages.model import (
     Node,
     NoDecode,
     Nodes,
+    PartialModule,
+    PartialTree,
     PeakMemory,
     RealCost,
     Tensor,
@@ -142,6 +144,7 @@ Message: TypeAlias = (
     | TraceDone
     | RealCost
     | NoDecode
+    | PartialTree
     | Listed
     | SecondOpinion
     | Exported
@@ -233,6 +236,8 @@ __all__ = [
     "ParametersDone",
     "ParametersProgress",
     "ParametersStarted",
+    "PartialModule",
+    "PartialTree",
     "Pause",
     "PeakMemory",
     "PerfCounters",

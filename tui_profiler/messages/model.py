@@ -273,6 +273,40 @@ class NoDecode(OnWire, frozen=True):
     """A clause: ``its forward returns no cache``."""
 
 
+Progress: TypeAlias = Literal["finished", "entered", "raised", "not called"]
+
+
+class PartialModule(Part, frozen=True, gc=False):
+    """A module of a model whose forward raised."""
+
+    depth: int
+    """Modules around it; 0 for the root."""
+    name: str
+    type: str
+    parameters: int
+    """Scalars of it and of everything below it; what is shared inside is counted once."""
+    progress: Progress
+    """``raised``: the innermost one that the exception passed through; ``entered``: one around it,
+    or a list that is never called itself."""
+    inputs: tuple[tuple[int, ...], ...] = ()
+    """Shapes of the first tensors that its first call was given; none where it was not called."""
+    outputs: tuple[tuple[int, ...], ...] = ()
+    """Likewise of what it returned."""
+
+
+class PartialTree(OnWire, frozen=True):
+    """How far a forward came that raised in the trace; sent before the failure."""
+
+    modules_shown: tuple[PartialModule, ...]
+    """In preorder: all of them, or those around the one that raised."""
+    first: int
+    """Position of the first of them among all modules."""
+    modules: int
+    """Of the model."""
+    finished: int
+    """Of those."""
+
+
 class RealCost(OnWire, frozen=True):
     """What one real forward cost, where the tree's figures depend on the data; sent after it."""
 

@@ -55,9 +55,11 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
         case messages.ModelFacts():
             return replace(session, model=message)
         case messages.TraceStarted():
-            return _trace(replace(session, real=None), message)
+            return _trace(replace(session, real=None, partial=None), message)
         case messages.RealCost():
             return replace(session, real=message)
+        case messages.PartialTree():
+            return replace(session, partial=message)
         case messages.NoDecode():
             return replace(session, no_decode=message)
         case messages.Nodes() | messages.Edges() | messages.MemorySteps() | messages.TraceDone():

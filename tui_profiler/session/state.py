@@ -77,6 +77,8 @@ class Session(Struct, frozen=True, eq=False):
     """The trees of a model that generates, one for each phase, ``tree`` among them; else none."""
     no_decode: messages.NoDecode | None = None
     """Why a model that generates has no decode phase; None where it has, or does not generate."""
+    partial: messages.PartialTree | None = None
+    """How far the forward came that raised in the trace; a complete tree takes its place."""
     real: messages.RealCost | None = None
     """What one real forward cost, where the tree's figures depend on the data and it was run."""
     listed: messages.Listed | None = None

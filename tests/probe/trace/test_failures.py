@@ -14,6 +14,7 @@ from tui_profiler.connection.wire import encode
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.recorder import UNSEEN
 from tui_profiler.probe.trace.trace import TraceError, messages, trace
+from tui_profiler.probe.trace.tree.partial import MOST_MODULES
 
 
 class Head(nn.Module):
@@ -60,6 +61,58 @@ def test_an_error_in_torch_points_at_the_line_that_called_it() -> None:
 
     assert "1x5 and 4x4" in failed.what
     assert failed.where == "0"
+
+
+class Listed(nn.Module):
+    """A list is never called itself; its second layer raises, its third is not reached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 3, bias=False), Broken(), nn.Linear(4, 2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x @ torch.zeros(x.shape[-1], 4))
+        return x
+
+
+def test_a_failure_leaves_the_modules_as_far_as_forward_came() -> None:
+    partial = failure(Listed(), inputs_of(torch.zeros(1, 4))).partial
+    assert partial is not None
+    assert encode(partial)
+    rows = [(one.depth, one.name, one.progress, one.parameters) for one in partial.modules_shown]
+    assert rows == [
+        (0, "Listed", "entered", 12 + 20 + 10),
+        (1, "layers", "entered", 12 + 20 + 10),
+        (2, "0", "finished", 12),
+        (2, "1", "entered", 20),
+        (3, "body", "entered", 20),
+        (4, "0", "finished", 20),
+        (4, "1", "raised", 0),
+        (2, "2", "not called", 10),
+    ]
+    assert (partial.first, partial.modules, partial.finished) == (0, 8, 2)
+    shapes = {one.name: (one.inputs, one.outputs) for one in partial.modules_shown[:4]}
+    assert shapes["0"] == (((1, 4),), ((1, 3),))
+    assert shapes["1"] == (((1, 4),), ())
+    assert partial.modules_shown[-1].inputs == ()
+
+
+def test_of_a_wide_model_the_modules_around_the_one_that_raised_are_told() -> None:
+    layers = [nn.Identity() for _ in range(1500)]
+    layers[1400] = Head()
+    partial = failure(nn.Sequential(*layers), inputs_of(torch.zeros(1, 4))).partial
+    assert partial is not None
+    assert len(partial.modules_shown) == MOST_MODULES
+    assert (partial.modules, partial.finished, partial.first) == (1501, 1400, 501)
+    (raised,) = (one for one in partial.modules_shown if one.progress == "raised")
+    assert raised.name == "1400"
+
+
+def test_a_tracer_that_made_no_graph_leaves_no_tree() -> None:
+    with pytest.raises(TraceError) as caught:
+        trace(Broken(), (inputs_of(torch.zeros(1, 4)),), "fx")
+    assert caught.value.partial is None
 
 
 def test_every_candidate_is_tried_under_every_method() -> None:

@@ -6,16 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from screens.explorer.failure import failure_lines
+from screens.explorer.loading import loading_body
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
 from tests.screens.panel_session import LOADING, TRACED, folded, live
 from tests.small_model import ACT, FC, MEASURED, ROOT, TICK, tick
 from tests.small_model import folded as small_session
-from tui_profiler.formatting.canvas import ASCII
+from tui_profiler.formatting.canvas import ASCII, UNICODE
 from tui_profiler.messages import (
     Ceilings,
     Ended,
     Failed,
+    PartialModule,
+    PartialTree,
     Printed,
     Remedy,
     RoofQuality,
@@ -209,3 +212,57 @@ def test_every_row_is_exactly_as_wide_as_asked(cells):
                 assert len(lines) == rows
                 assert {line_width(line) for line in lines} == {cells}
                 assert not {c for line in lines for c in text(line)} & set("\x1b\u202e\n")
+
+
+def partial(raised_at: int = 2, modules: int = 4) -> PartialTree:
+    """Return a model of layers in a row."""
+    layers = [PartialModule(0, "net.py:build", "Net", 918, "entered", ((1, 3, 32, 32),))]
+    for at in range(1, modules):
+        shapes = ((1, 8, 30, 30),)
+        if at < raised_at:
+            layers.append(
+                PartialModule(1, f"l{at}", "Conv2d", 584, "finished", shapes, ((1, 8, 28, 28),))
+            )
+        elif at == raised_at:
+            layers.append(PartialModule(1, f"l{at}", "Bad\x1b[2J", 20, "raised", shapes))
+        else:
+            layers.append(PartialModule(1, f"l{at}", "Linear", 90, "not called"))
+    return PartialTree(tuple(layers), 0, modules, raised_at - 1)
+
+
+RAISED = Failed("trace", "forward raised ValueError: no", "l2", "net.py:11")
+
+
+def stopped(tree: PartialTree) -> Session:
+    return folded((*LOADING, StageStarted("trace", 3.9), tree, RAISED))
+
+
+def test_a_forward_that_raised_leaves_its_modules_beside_the_failure() -> None:
+    look = Look(stopped(partial()), 0, 9.0, 120)
+    rows = [text(line) for line in loading_body(look, 34)]
+    left = [row[:71].rstrip() for row in rows]
+    at = next(index for index, row in enumerate(left) if row.startswith(" modules, until"))
+    assert left[at + 1 : at + 5] == [
+        "   net.py:build  Net               918  1×3×32×32 → –",
+        " ✓   l1  Conv2d                    584  1×8×30×30 → 1×8×28×28",
+        " ✗   l2  Bad\\x1b[2J                 20  1×8×30×30 → –",
+        " ·   l3  Linear                     90  –",
+    ]
+    assert any("✓ tree      1 of 4 modules ran" in row for row in rows)
+    assert any("– costs     unavailable: needs the whole trace" in row for row in rows)
+
+
+@pytest.mark.parametrize("size", [(120, 34), (80, 19), (80, 9), (60, 10), (40, 30), (30, 24)])
+def test_the_module_that_raised_is_in_sight(size: tuple[int, int]) -> None:
+    cells, rows = size
+    for glyphs, sign in ((UNICODE, "✗"), (ASCII, "x")):
+        look = Look(stopped(partial(150, 300)), 0, 9.0, cells, glyphs)
+        lines = loading_body(look, rows)
+        assert [line_width(line) for line in lines] == [cells] * rows
+        shown = [text(line) for line in lines if text(line).startswith(f" {sign}   l150")]
+        assert len(shown) == 1 or rows < 12  # Then there is no room beside what to try.
+
+
+def test_a_trace_that_begins_anew_forgets_how_far_the_last_one_came() -> None:
+    assert folded((*LOADING, partial())).partial is not None
+    assert folded((*LOADING, partial(), *TRACED)).partial is None

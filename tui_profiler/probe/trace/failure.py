@@ -7,7 +7,7 @@ import traceback
 
 import torch
 
-from tui_profiler.messages import Attempt, Failed, Remedy
+from tui_profiler.messages import Attempt, Failed, PartialTree, Remedy
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.graphs.traced_programs import Way
@@ -23,10 +23,17 @@ _MOST_TRACEBACK = 12_000
 class TraceError(Exception):
     """No way of tracing gave a tree."""
 
-    def __init__(self, failed: Failed, attempts: tuple[Attempt, ...] = ()) -> None:
+    def __init__(
+        self,
+        failed: Failed,
+        attempts: tuple[Attempt, ...] = (),
+        partial: PartialTree | None = None,
+    ) -> None:
         super().__init__(failed.what)
         self.failed = failed
         self.attempts = attempts
+        self.partial = partial
+        """How far the forward came that ``failed`` is of; None where none ran."""
 
 
 def one_line(error: BaseException) -> str:

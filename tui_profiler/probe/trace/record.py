@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from tui_profiler.archive.reading.garbage_collection import without_collector
+from tui_profiler.messages import PartialTree
 from tui_profiler.messages.model import Method
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -25,6 +26,7 @@ from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, has_scripted
 from tui_profiler.probe.trace.tree.growing_tree import Places
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
+from tui_profiler.probe.trace.tree.partial import partial_tree
 from tui_profiler.probe.trace.tree.weights import (
     all_modules,
     kept_tensors,
@@ -36,11 +38,15 @@ from tui_profiler.probe.trace.tree.weights import (
 class ForwardError(Exception):
     """The model's forward raised; the cause is what it raised."""
 
-    def __init__(self, error: BaseException, where: str) -> None:
+    def __init__(
+        self, error: BaseException, where: str, partial: PartialTree | None = None
+    ) -> None:
         super().__init__(str(type(error)))
         self.error = error
         self.where = where
         """Path of the innermost module that it came out of."""
+        self.partial = partial
+        """How far it came; None where the model itself was not run, or there is no memory."""
 
 
 class NoGraphError(ForwardError):
@@ -181,7 +187,10 @@ def _record_once(
             lifetimes.keep(kept_tensors(model))
         except (Exception, SystemExit) as error:
             where = stack.raised_in.path if stack.raised_in is not None else ""
-            raise ForwardError(error, where) from error
+            # Where memory is short, nothing more may be taken.
+            short = isinstance(error, MemoryError) or way.makes_graph
+            partial = None if short else partial_tree(places, stack.raised_in)
+            raise ForwardError(error, where, partial) from error
         finally:
             growing = snapshot.grown()
             snapshot.restore()

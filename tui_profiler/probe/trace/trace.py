@@ -26,6 +26,7 @@ from tui_profiler.messages import (
     MemorySteps,
     Node,
     Nodes,
+    PartialTree,
     RealCost,
     Remedy,
     TraceDone,
@@ -107,6 +108,7 @@ def trace(
     _check(tracer, candidates)
     attempts: list[Attempt] = []
     failure: Failed | None = None
+    partial: PartialTree | None = None
     for way in ways(tracer, is_on_meta(model)):
         # A real run says best what is wrong with a model; of two graphs, the first that failed.
         failure = failure if way.makes_graph else None
@@ -116,13 +118,14 @@ def trace(
                 recording, has_grown = _recorded(model, inputs, way, name)
             except ForwardError as error:
                 attempts.append(_failed_attempt(way, time.perf_counter() - started, error))
+                partial = error.partial if failure is None else partial
                 failure = _first(failure, _failure(way, error, inputs))
             else:
                 attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
                 with without_collector():
                     return finished(model, recording, way, tuple(attempts), inputs, has_grown)
     assert failure is not None
-    raise TraceError(failure, tuple(attempts))
+    raise TraceError(failure, tuple(attempts), partial)
 
 
 def messages(

@@ -192,7 +192,12 @@ class Run:
     def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> None:
         candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
         with self._stages.stage("trace", "build the tree") as details:
-            traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
+            try:
+                traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
+            except TraceError as error:
+                if error.partial is not None:
+                    self._link.send(error.partial)
+                raise
             decode = loaded.decode or (lambda *_: None)
             step = decode(model, traced.inputs, traced.kept)
             first: Phase = "prefill" if isinstance(step, Inputs) else ""

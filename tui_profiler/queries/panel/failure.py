@@ -149,6 +149,15 @@ def _free(session: Session) -> str:
 def still_known(session: Session) -> tuple[Fact, ...]:
     """Return what stays in spite of a failure, and what is missing and why."""
     tree, tick = session.tree, session.tick
+    if (partial := session.partial) is not None and (tree is None or not len(tree)):
+        return (
+            Fact(
+                "tree",
+                True,
+                f"{thousands(partial.finished)} of {thousands(partial.modules)} modules ran",
+            ),
+            Fact("costs", False, "unavailable: needs the whole trace"),
+        )
     if tree is None or not len(tree):
         return (
             Fact("tree", False, "unavailable: needs the trace"),
