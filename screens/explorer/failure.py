@@ -23,7 +23,7 @@ def failure_lines(look: Look, rows: int, marked: int = 0, hint: str = "") -> tup
     Args:
         look: the session and the width.
         rows: how many lines; the log goes first where they are short, then what is still known.
-        marked: which remedy the cursor is on.
+        marked: which remedy the cursor is on; -1: none.
         hint: what a key does with the marked line, such as ``x tries the marked line``.
     """
     found = trouble(look.session)
@@ -91,6 +91,7 @@ def _remedies(found: FailureText, look: Look, marked: int, hint: str) -> tuple[L
     if not found.remedies:
         return ()
     longest = max(width(remedy.command) for remedy in found.remedies) + 3
+    hint = hint if marked >= 0 else ""
     lines: list[Line] = [section("try", hint, look)]
     for index, remedy in enumerate(found.remedies):
         # Without a key for it a mark would promise what nothing keeps.

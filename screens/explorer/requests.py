@@ -60,6 +60,10 @@ class Requests:
     ) -> None:
         self.spec = spec
         """What was asked for last: the command line, changed by keys."""
+        self._tried: set[str] = set()
+        """The remedies that the worker was restarted with."""
+        self._started: list[messages.LoadSpec] = []
+        """What was asked for before."""
         self._session = session
         self._now = now
         self._send = send
@@ -263,14 +267,22 @@ class Requests:
         if changed is None:
             self._say(f"{safe(remedy.command)} is to be typed in a shell")
         else:
+            self._tried.add(remedy.command)
             self._start_again(changed, f"started again with {safe(remedy.command)}")
+
+    def was_tried(self, remedy: messages.Remedy) -> bool:
+        """Tell whether the worker was started with a remedy, by its key or as typed."""
+        changed = with_option(self.spec, remedy.command)
+        return remedy.command in self._tried or changed in (*self._started, self.spec)
 
     def _start_again(self, spec: messages.LoadSpec | None, said: str) -> None:
         if why_not := refusal(self._session(), "Start"):
             self._say(why_not)
             return
         self._view_pause.held = None
-        self.spec = spec or self.spec
+        if spec is not None:
+            self._started.append(self.spec)
+            self.spec = spec
         self._restart(self.spec)
         self._say(said)
 

@@ -33,7 +33,7 @@ from tui_profiler.formatting.text import safe, width
 from tui_profiler.messages import LoadSpec, Request
 from tui_profiler.queries.compare.difference import difference
 from tui_profiler.queries.panel.accepted_requests import refusal
-from tui_profiler.queries.panel.failure import trouble
+from tui_profiler.queries.panel.failure import first_untried, trouble
 from tui_profiler.queries.panel.remembered_tree import change, is_remembered
 from tui_profiler.queries.panel.state import is_stale
 from tui_profiler.session import EMPTY, Session
@@ -132,8 +132,8 @@ class ExplorerScreen(PaintedScreen[None]):
             csv=self._rows_as_csv,
         )
         self.copying = CopyExport(self, given, self.say, self.prompt.ask)
-        self.marked = 0
-        """Which remedy of a failure the cursor is on."""
+        self._chosen: int | None = None
+        """Which remedy of a failure was selected; None: the first that was not tried yet."""
         self._is_made = False
         self._is_complete = False
         self._arranged_for: Size | None = None
@@ -298,7 +298,7 @@ class ExplorerScreen(PaintedScreen[None]):
         header.spec = loading.spec = self.requests.spec  # A remedy may have changed it.
         header.show(session, now, paused_at)
         if session.tree is None or not self._is_complete:
-            loading.show(session, now, self.marked, HINT)
+            loading.show(session, now, self._marked(session), HINT)
         else:
             self.tree_widget.stale = paused_at is None and is_stale(session, now)
             self._draw_panel(session, now if paused_at is None else paused_at)
@@ -324,7 +324,7 @@ class ExplorerScreen(PaintedScreen[None]):
         node = self.tree_widget.view.selected
         self._strip.session, self._strip.selected = session, node
         if trouble(session) is not None:
-            self._failure.show(session, now, self.marked)
+            self._failure.show(session, now, self._marked(session))
         elif self.is_narrow:
             self._compact.show(session, node, now, SECTIONS[self._section])
         else:
@@ -461,7 +461,7 @@ class ExplorerScreen(PaintedScreen[None]):
         """Show the next section of the narrow panel in full; mark the next remedy of a failure."""
         found = trouble(self._shown())
         if found is not None and found.remedies:
-            self.marked = (self.marked + 1) % len(found.remedies)
+            self._chosen = (self._marked(self._shown()) + 1) % len(found.remedies)
         self._section = (self._section + 1) % len(SECTIONS)
         self._draw_panels()
 
@@ -481,14 +481,27 @@ class ExplorerScreen(PaintedScreen[None]):
         if not remedies:
             self.say("nothing to try: no failure with a remedy")
             return
-        remedy = remedies[min(self.marked, len(remedies) - 1)]
+        marked = self._marked(self.session)
+        if marked < 0:
+            self.say("all of these were tried: tab selects one to try again")
+            return
+        remedy = remedies[marked]
         if remedy.command in _REMEDY_KEYS:
             await self.run_action(textual_action(_REMEDY_KEYS[remedy.command]))
         else:
             self.requests.try_remedy(remedy)
 
+    def _marked(self, session: Session) -> int:
+        """Return which remedy of a failure the cursor is on; -1: none."""
+        found = trouble(session)
+        if found is None:
+            return -1
+        if self._chosen is not None:
+            return min(self._chosen, len(found.remedies) - 1)
+        return first_untried(found.remedies, self.requests.was_tried)
+
     def _start_anew(self, spec: LoadSpec | None) -> None:
-        self.marked = 0
+        self._chosen = None
         self._restart(spec)
 
     # What is copied and written of it.

@@ -12,6 +12,8 @@ class Remedy(Part, frozen=True):
     """What to type, ready: ``--input 1,3,224,224``."""
     result: str
     """What it will do: ``4.69 GiB at the peak, fits``."""
+    is_tried: bool = False
+    """It is what failed: the form in which to type something else."""
 
 
 SCRIPT = "script"

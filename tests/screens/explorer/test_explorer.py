@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 from textual.pilot import Pilot
 
@@ -49,6 +50,9 @@ class Stage:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.source = Recorded(messages)
+        self.then: Sequence[Message] = ()
+        """What is told after a restart; nothing here is what is recorded."""
+        self.restarts: Recorded | None = None
         self.restarted: list[LoadSpec] = []
         last = [m.at for m in messages if isinstance(m, LoopState | StageDone)]
         ticks = [m.at for m in messages if type(m).__name__ == "Tick"]
@@ -57,7 +61,8 @@ class Stage:
 
     def _restart(self, spec: LoadSpec) -> Recorded:
         self.restarted.append(spec)
-        return Recorded(recorded())
+        self.restarts = Recorded(self.then or recorded())
+        return self.restarts
 
     @property
     def explorer(self) -> ExplorerScreen:
@@ -308,6 +313,37 @@ async def test_a_remedy_restarts_the_worker_with_its_option() -> None:
         await pilot.pause()
         await pilot.pause()
         assert [spec.batch for spec in stage.restarted] == [512]
+
+
+async def test_the_remedy_that_is_marked_was_not_tried_yet() -> None:
+    commands = ("--batch 4", "--batch 512", "--dtype bfloat16")
+    remedies = tuple(Remedy(command, "less") for command in commands)
+    messages = [*until_traced(), Failed("first run", "out of memory", remedies=remedies)]
+    async with on_stage(messages) as (stage, pilot):
+        stage.then = messages
+        stage.explorer.requests.spec = replace(SPEC, batch=4)  # As typed.
+
+        async def press(*keys: str) -> list[tuple[int | None, str]]:
+            await pilot.press(*keys)
+            await pilot.pause()
+            while stage.restarts is None or stage.restarts.left:
+                await pilot.pause(0.01)
+            stage.app._show()
+            await pilot.pause()
+            return [(spec.batch, spec.dtype) for spec in stage.restarted]
+
+        tried = [(512, ""), (512, "bfloat16")]
+        assert await press("x") == tried[:1]
+        assert "▌--dtype bfloat16" in screen_text(stage.app)
+        assert await press("x") == tried
+        assert "▌--batch 4" in screen_text(stage.app), "in bfloat16 it was not tried yet"
+        tried.append((4, "bfloat16"))
+        assert await press("x") == tried
+        assert "x tries the marked line" not in screen_text(stage.app)
+        assert await press("x") == tried
+        assert "all of these were tried" in screen_text(stage.app)
+        await pilot.press("tab")
+        assert await press("x") == [*tried, (4, "bfloat16")]
 
 
 async def test_a_dead_worker_says_how_it_died() -> None:

@@ -24,7 +24,7 @@ from tui_profiler.messages import (
     RoofQuality,
     StageStarted,
 )
-from tui_profiler.queries.panel.failure import still_known, trouble
+from tui_profiler.queries.panel.failure import first_untried, still_known, trouble
 from tui_profiler.queries.panel.phrases import last_events
 from tui_profiler.session import EMPTY, Session
 from tui_profiler.verbs import outcome
@@ -84,6 +84,18 @@ def test_a_failure_is_laid_out_as_drawn():
         "                                                    ",
         "                                                    ",
     ]
+
+
+def test_what_failed_is_the_form_of_a_remedy_and_not_the_one_marked():
+    asked = Remedy("--input x=1,3", "what was tried", is_tried=True)
+    session = folded((*LOADING, Failed("trace", "no", remedies=(asked,), traceback="t")))
+    found = trouble(session)
+    assert found is not None
+    assert [one.command for one in found.remedies] == ["--input x=1,3", "ctrl+r"]
+    assert first_untried(found.remedies, lambda one: False) == 1
+    assert first_untried(found.remedies, lambda one: one.command == "ctrl+r") == -1
+    lines = [text(one) for one in failure_lines(Look(session, 0, 9.0, 80), 20, -1, HINT)]
+    assert not any("▌" in line or HINT in line for line in lines)
 
 
 def test_without_a_key_for_it_no_line_is_marked():

@@ -119,7 +119,7 @@ def _remedies(error: BaseException, inputs: Inputs) -> tuple[Remedy, ...]:
     typed = " ".join(_option(spec.name, spec.shape, spec.dtype) for spec in inputs.specs)
     reasons = ", ".join(dict.fromkeys(spec.why for spec in inputs.specs if spec.why))
     tried = "what was tried" + (f" ({reasons})" if reasons else "")
-    return (Remedy(typed, f"{tried}: give other shapes in this form"),)
+    return (Remedy(typed, f"{tried}: give other shapes in this form", is_tried=True),)
 
 
 def _option(name: str, shape: tuple[int, ...], dtype: str) -> str:

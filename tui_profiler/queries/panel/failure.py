@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -74,9 +75,22 @@ def _remedies(failure: Failed, session: Session) -> tuple[Remedy, ...]:
     found = not_so_already(failure.remedies, session)[:3]
     if not found and failure.traceback:
         found = (Remedy("L", "shows the traceback"),)
-    if not failure.remedies and not failure.bad_argument:
+    if all(one.is_tried for one in failure.remedies) and not failure.bad_argument:
         found = (*found, Remedy("ctrl+r", "runs it again after a change"))
-    return tuple(Remedy(safe(remedy.command), safe(remedy.result)) for remedy in found)
+    return tuple(
+        Remedy(safe(remedy.command), safe(remedy.result), remedy.is_tried) for remedy in found
+    )
+
+
+def first_untried(remedies: Sequence[Remedy], was_tried: Callable[[Remedy], bool]) -> int:
+    """Return which remedy to mark: the first that is not what failed; -1 where all are.
+
+    Args:
+        remedies: what to try.
+        was_tried: whether this session has tried one.
+    """
+    untried = (at for at, one in enumerate(remedies) if not one.is_tried and not was_tried(one))
+    return next(untried, -1)
 
 
 def not_so_already(remedies: tuple[Remedy, ...], session: Session) -> tuple[Remedy, ...]:
