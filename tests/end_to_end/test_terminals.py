@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shutil
 import signal
@@ -16,6 +17,8 @@ import pytest
 
 from benchmarks.walk_program import Walk
 from benchmarks.walk_session import AT_ONCE
+from screens.settings.appearance import ThemeName
+from screens.settings.saved_view import Memory, Remembered
 from tests.end_to_end.terminal import COMMAND, Terminal
 from tests.recording.files import fixture, write
 
@@ -63,6 +66,36 @@ def test_every_screen_in_a_terminal(
         walk.leave()
     finally:
         walk.terminal.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "terminal"])
+def test_no_color_wins_over_the_theme_of_last_time(
+    theme: ThemeName, recording: str, tmp_path: Path
+) -> None:
+    state = {"XDG_STATE_HOME": str(tmp_path)}
+    kept = Memory(tmp_path / "tui-profiler" / "models")
+    assert kept.write(FIRST, Remembered(kind="ResNet", theme=theme)) == ""
+    shown = [_colours(recording, {**state, **more}) for more in ({}, {"NO_COLOR": "1"})]
+    assert shown[0], "the theme of last time has colours"
+    assert not shown[1]
+    assert kept.read(FIRST)[0].theme == theme, "it is not forgotten"
+
+
+def _colours(recording: str, environment: dict[str, str]) -> set[str]:
+    """Return the colours other than greys that an explorer writes until it is left."""
+    terminal = Terminal([*COMMAND, "open", recording], environment=environment)
+    try:
+        terminal.wait_for(" ms ")
+        terminal.send("q")
+        assert terminal.wait_for_exit() == 0
+        codes = re.findall(r"\x1b\[([\d;]*)m", bytes(terminal.raw).decode())
+    finally:
+        terminal.close()
+    true = {one for code in codes for one in re.findall(r"[34]8;2;(\d+;\d+;\d+)", code)}
+    plain = {one for code in codes for one in re.sub(r"[34]8;[\d;]*", "", code).split(";")}
+    # 30 to 36 and 90 to 96: black, white and bright black are greys.
+    of_terminal = {one for one in plain if re.fullmatch(r"(?:[34]|9|10)[1-6]", one)}
+    return {one for one in true if len(set(one.split(";"))) > 1} | of_terminal
 
 
 @pytest.mark.parametrize(
