@@ -103,3 +103,14 @@ def test_a_lost_terminal_ends_it_and_its_worker(start: Start) -> None:
     terminal.wait_for_exit()
     psutil.wait_procs(workers, timeout=240)
     assert not any(worker.is_running() for worker in workers)
+
+
+def test_a_forward_that_raises_leaves_its_modules(start: Start) -> None:
+    terminal = start("demo:cnn", "--input", "1,4,32,32", "--ascii", columns=120, rows=40)
+    terminal.wait_for("x     0  Conv2d")
+    shown = terminal.wait_for(">ctrl+r")
+    assert "modules, until forward raised" in shown
+    assert "1x4x32x32" in shown
+    assert "0 of 74 modules ran" in shown
+    terminal.send("q")
+    assert terminal.wait_for_exit() == 0
