@@ -10,6 +10,21 @@ _HERE = "here"
 _TO_A_NODE = Key("enter", "open", "node", "open the node under the cursor", _HERE, "↵")
 
 
+_COLUMNS: tuple[Key, ...] = (
+    Key(
+        "1,2,3,4,5,6,7,8,9",
+        "sort_column",
+        "sort",
+        "sort by that column; again: the other way round; so does a click on its title",
+        _HERE,
+        "1…9",
+    ),
+    Key("s", "sort", "sort", "sort by the next column", _HERE),
+    Key("S", "reverse", "reverse", "reverse the order", _HERE),
+)
+"""Of every table: one key a number, whose action is given the number."""
+
+
 def _ends(action: str, many: int = 1_000_000) -> tuple[Key, ...]:
     """Return the keys to the first and the last row."""
     return (
@@ -32,8 +47,7 @@ WEIGHTS: tuple[Key, ...] = (
     Key("v", "scheme", "change", "the change: int8, int4, fp8, zeros", _HERE),
     Key("a", "read", "read", "read the values again", _HERE),
     Key("c", "stop", "stop", "stop reading or measuring, and keep the results", _HERE),
-    Key("s", "sort", "sort", "sort by the next column", _HERE),
-    Key("S", "reverse", "reverse", "reverse the order", _HERE),
+    *_COLUMNS,
     Key("b", "buffers", "buffers", "show or hide buffers", _HERE),
     _TO_A_NODE,
     Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
@@ -44,8 +58,7 @@ WEIGHTS: tuple[Key, ...] = (
 FLAT: tuple[Key, ...] = (
     Key("v", "by", "by", "list modules, classes of modules, or operators by name", _HERE),
     Key("slash", "filter", "search", "filter the rows, as in the tree; esc drops it", _HERE, "/"),
-    Key("s", "sort", "sort", "sort by the next column", _HERE),
-    Key("S", "reverse", "reverse", "reverse the order", _HERE),
+    *_COLUMNS,
     Key("enter", "open", "in the tree", "go to the node in the tree", _HERE, "↵"),
     Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
     Key("up,k", "move(-1)", "up", "one row up", _HERE, "↑ k"),
@@ -194,4 +207,16 @@ START: tuple[Key, ...] = (
 
 def own_bindings(keys: tuple[Key, ...]) -> list[Binding]:
     """Return Textual's bindings of a view's own keys."""
-    return [Binding(key.keys, key.action, show=False) for key in keys if key.keys]
+    return [
+        Binding(keys, action, show=False)
+        for key in keys
+        if key.keys
+        for keys, action in _keys_actions(key)
+    ]
+
+
+def _keys_actions(key: Key) -> tuple[tuple[str, str], ...]:
+    """Return the keys and what they do; of numbers each with its own."""
+    if key.action != "sort_column":
+        return ((key.keys, key.action),)
+    return tuple((number, f"sort_column({number})") for number in key.keys.split(","))

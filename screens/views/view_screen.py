@@ -30,6 +30,7 @@ from ..common.narrow import is_narrow
 from ..common.view_pause import ViewPause
 from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
+from ..widgets.heading import Heading, Order
 from ..widgets.key_bar import Keys, key_bar
 from ..widgets.lines import EMPTY as BLANK
 from ..widgets.lines import Line, LinesWidget
@@ -215,6 +216,47 @@ class SideScreen(PaintedScreen[ViewState]):
         self._said = (text, time.monotonic())
         self._draw_when_current()
 
+    def heading(self, look: Look) -> Heading | None:
+        """Return the columns of its table as they are drawn; None on a view without one."""
+        return None
+
+    def order_by(self, order: Order) -> None:
+        """Order the rows of its table."""
+
+    def _order_by(self, choose: Callable[[Heading], Order | None]) -> bool:
+        """Order the rows as is chosen of the heading; False where there is nothing to choose."""
+        view = self.query_one("#view", LinesWidget)
+        look = Look(self.session_shown, self.node, self.now(), max(view.size.width, 3), self.glyphs)
+        heading = self.heading(look)
+        order = choose(heading) if heading is not None else None
+        if order is not None:
+            self.order_by(order)
+            self.refresh_view()
+        return order is not None
+
+    def action_sort_column(self, number: int) -> None:
+        """Order by a column: 1 is the first one; by the same again, the other way round."""
+        self._order_by(lambda heading: heading.numbered(number))
+
+    def action_sort(self) -> None:
+        """Order by the next column."""
+        self._order_by(lambda heading: heading.following())
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._order_by(lambda heading: heading.order.reversed)
+
+    def on_click(self, event: events.Click) -> None:
+        """Order by the column whose title is clicked; else hand on where the view was clicked."""
+        region = self.query_one("#view").region
+        if region.contains_point(event.screen_offset):
+            at = event.screen_offset - region.offset
+            if not self._order_by(lambda heading: heading.clicked(at.x, at.y)):
+                self.clicked(at.x, at.y, event.chain)
+
+    def clicked(self, x: int, y: int, times: int) -> None:
+        """Do what a click in a cell of the view stands for; ``times`` is 2 for a double one."""
+
     def row_text(self) -> str | None:
         """Return the row of the selected node; None on a view without rows."""
         return None
@@ -283,16 +325,12 @@ class SideScreen(PaintedScreen[ViewState]):
 class PointedScreen(SideScreen):
     """A view whose rows or points are nodes: a click selects one, the second opens it."""
 
-    def on_click(self, event: events.Click) -> None:
+    def clicked(self, x: int, y: int, times: int) -> None:
         """Select what is under the mouse; at the second click open it."""
-        region = self.query_one("#view").region
-        if not region.contains_point(event.screen_offset):
-            return
-        if event.chain == 2:
+        if times == 2:
             self.action_open()
         else:
-            at = event.screen_offset - region.offset
-            self.touched(at.x, at.y)
+            self.touched(x, y)
 
     def touched(self, x: int, y: int) -> None:
         """Select what lies in a cell of the view."""

@@ -22,6 +22,7 @@ from tui_profiler.queries.cost.flat import By, FlatRow, FlatTable, figure_of, in
 from tui_profiler.reports.text.sections.figure_text import percent
 from tui_profiler.reports.text.sections.flat import row_name, seconds_cell, times_unit, why_absent
 
+from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, with_role
 from ...widgets.rows import Look, row, words
 from ...widgets.scrolled import thumb_rows
@@ -43,12 +44,12 @@ _Shown: TypeAlias = Literal[
 TITLES: dict[By, str] = {"module": "modules", "class": "classes", "operator": "operators"}
 _CELLS: dict[_Shown, int] = {
     "class": 18,
-    "nodes": 7,
+    "nodes": 8,
     "calls": 6,
     "total": 9,
     "own": 9,
     "share": 5,
-    "parameters": 6,
+    "parameters": 7,
     "macs": 6,
     "flops": 6,
     "bytes": 8,
@@ -59,6 +60,9 @@ _YIELD: tuple[_Shown, ...] = (
 )
 """Columns that are left out where there is no room, the first first."""
 _LEAST_NAME = 22
+LEAST_ROWS = 4
+"""With fewer there are rows alone."""
+HEADING_ROW = 1
 _HOT, _COLD = 0.10, 0.005
 
 
@@ -82,14 +86,14 @@ def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
     if view.table is None:
         return (title, *words("adding up", look))[: max(rows, 0)]
     columns = _columns_for(look, view, view.table)
-    heading = _heading(look, view, columns)
+    heading: Line = (*_heading(view, columns).line(look.glyphs), (" ", "ink"))
     if not view.rows:
         said = f'nothing matches "{safe(view.text)}"' if view.text else f"no {TITLES[view.by]}"
         return (title, heading, *words(said, look))[: max(rows, 0)]
     body = body_rows(rows)
     top = first_row(view, body)
     thumb = thumb_rows(len(view.rows), top, body)
-    lines = [title, heading] if rows >= 4 else []
+    lines = [title, heading] if rows >= LEAST_ROWS else []
     for y, one in enumerate(view.rows[top : top + body]):
         line = _row(look, view, one, columns)
         if top + y == view.at:
@@ -101,7 +105,7 @@ def flat_lines(look: Look, view: FlatView, rows: int) -> tuple[Line, ...]:
 
 def body_rows(rows: int) -> int:
     """Return how many of so many lines are rows: all but title and heading, where there is room."""
-    return rows - 2 if rows >= 4 else max(rows, 1)
+    return rows - 2 if rows >= LEAST_ROWS else max(rows, 1)
 
 
 def first_row(view: FlatView, body: int) -> int:
@@ -164,10 +168,16 @@ def _columns_for(look: Look, view: FlatView, table: FlatTable) -> _Columns:
     return _Columns(tuple(shown), max(room(), 1), times_unit(table))
 
 
-def _heading(look: Look, view: FlatView, columns: _Columns) -> Line:
-    way = look.glyphs.up if view.is_reversed else look.glyphs.down
+def flat_heading(look: Look, view: FlatView) -> Heading | None:
+    """Return the titles of the columns that are shown; None where there is no table yet."""
+    if view.table is None:
+        return None
+    return _heading(view, _columns_for(look, view, view.table))
+
+
+def _heading(view: FlatView, columns: _Columns) -> Heading:
     unit = columns.unit.unit
-    titles: dict[_Shown, str] = {
+    texts: dict[_Shown, str] = {
         "total": f"total {unit}",
         "own": f"self {unit}",
         "share": "%",
@@ -176,16 +186,20 @@ def _heading(look: Look, view: FlatView, columns: _Columns) -> Line:
         "flops": "FLOP",
         "nodes": "modules",
     }
-    name = fit(view.by, columns.name_cells, look.glyphs.ellipsis)
-    spans = [(" ", "ink"), (name, "strong ink" if view.column == "name" else "muted")]
+    titles = [Title(view.by, 1 + columns.name_cells, "name", is_left=True, is_text=True)]
     for column in columns.shown:
-        heading = titles.get(column, column)
-        is_sort = column == view.column
-        if is_sort:  # Where the arrow would not fit, the unit goes.
-            heading = way + (heading if width(heading) < _CELLS[column] else heading.split()[0])
-        aligned = fit(heading, _CELLS[column]) if column in ("class", "shape") else heading
-        spans.append((" " + aligned.rjust(_CELLS[column]), "strong ink" if is_sort else "muted"))
-    return (*spans, (" ", "ink"))
+        # A share is one of what the rows are ordered by at first.
+        by = ("total" if view.by == "operator" else "own") if column == "share" else column
+        titles.append(
+            Title(
+                texts.get(column, column),
+                1 + _CELLS[column],
+                by,
+                is_left=column in ("class", "shape"),
+                is_text=column == "class",
+            )
+        )
+    return Heading(tuple(titles), Order(view.column, view.descending), y=HEADING_ROW)
 
 
 def _row(look: Look, view: FlatView, one: FlatRow, columns: _Columns) -> Line:

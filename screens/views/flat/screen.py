@@ -20,12 +20,21 @@ from tui_profiler.queries.tree.filter import read_filter
 from tui_profiler.session import Session, Tree
 
 from ...actions.view_keys import FLAT, own_bindings
+from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line
 from ...widgets.prompt import Prompt
 from ...widgets.rows import Look
 from ..view_screen import PointedScreen, ViewState
-from .lines import TITLES, body_rows, first_row, flat_lines, status_line
+from .lines import (
+    LEAST_ROWS,
+    TITLES,
+    body_rows,
+    first_row,
+    flat_heading,
+    flat_lines,
+    status_line,
+)
 from .view import SORT_WORDS, FlatView
 
 AGAIN_SECONDS = 1.0
@@ -148,15 +157,16 @@ class FlatScreen(PointedScreen):
         self.refresh_view()
         self.say(f"{TITLES[by]} {SORT_WORDS[self.view.column]}")
 
-    def action_sort(self) -> None:
-        """Order by the next column."""
-        self.say(SORT_WORDS[self.view.sort_by_next(self.session_shown)])
+    def heading(self, look: Look) -> Heading | None:
+        """Return the columns that are shown."""
+        return flat_heading(look, self.view) if self._rows >= LEAST_ROWS else None
 
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self.view.is_reversed = not self.view.is_reversed
-        self.view.arrange(self.session_shown)
-        self.refresh_view()
+    def order_by(self, order: Order) -> None:
+        """Order the rows."""
+        for column in SORT_WORDS:
+            if column == order.column:
+                self.view.sort_by(self.session_shown, column, descending=order.descending)
+        self.say(SORT_WORDS[self.view.column])
 
     def action_filter(self) -> None:
         """Type a filter, as in the tree."""

@@ -14,7 +14,6 @@ from tui_profiler.queries.cost.flat import (
 from tui_profiler.queries.tree import filter as filters
 from tui_profiler.session import Session
 
-_ORDERS: tuple[Column, ...] = ("own", "total", "calls", "parameters", "flops", "bytes", "name")
 SORT_WORDS: dict[Column, str] = {
     "own": "by self time",
     "total": "by total time",
@@ -24,7 +23,9 @@ SORT_WORDS: dict[Column, str] = {
     "macs": "by MACs",
     "flops": "by FLOPs",
     "bytes": "by bytes",
+    "shape": "by elements of the output",
     "name": "by name",
+    "class": "by class",
 }
 
 
@@ -39,8 +40,8 @@ class FlatView:
         self.rows: tuple[FlatRow, ...] = ()
         """In the order that is shown."""
         self.column: Column = "own"
-        self.is_reversed = False
-        self._chosen: Column | None = None
+        self.descending = True
+        self._chosen: tuple[Column, bool] | None = None
         self._name: tuple[str, int] | None = None
         """Name and first node of the row under the cursor."""
 
@@ -65,12 +66,13 @@ class FlatView:
         """Choose and order the rows anew."""
         if self.table is None:
             return
-        self.column = self._chosen or default_column(session, self.by)
-        rows = in_order(self.table.rows, self.column)
+        usual = (default_column(session, self.by), True)
+        self.column, self.descending = self._chosen or usual
+        rows = in_order(self.table.rows, self.column, descending=self.descending)
         if filters.read_filter(self.text).terms:
             found = frozenset(filters.matches(session, self.text, operators=self.by == "operator"))
             rows = tuple(row for row in rows if not found.isdisjoint(row.nodes))
-        self.rows = tuple(reversed(rows)) if self.is_reversed else rows
+        self.rows = rows
 
     @property
     def at(self) -> int:
@@ -102,18 +104,13 @@ class FlatView:
         """Show what is grouped in the next way."""
         self.by = BYS[(BYS.index(self.by) + 1) % len(BYS)]
         self.table, self.rows, self._name = None, (), None
-        self._chosen, self.is_reversed = None, False
+        self._chosen = None
         return self.by
 
-    def sort_by_next(self, session: Session) -> Column:
-        """Order by the next column; operators have neither self time nor parameters."""
-        orders = [
-            one for one in _ORDERS if self.by != "operator" or one not in ("own", "parameters")
-        ]
-        at = orders.index(self.column) if self.column in orders else -1
-        self._chosen, self.is_reversed = orders[(at + 1) % len(orders)], False
+    def sort_by(self, session: Session, column: Column, *, descending: bool) -> None:
+        """Order by a column."""
+        self._chosen = (column, descending)
         self.arrange(session)
-        return self._chosen
 
 
 def _key(row: FlatRow) -> tuple[str, int]:

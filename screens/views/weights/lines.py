@@ -22,6 +22,7 @@ from tui_profiler.queries.parameters.weights import (
 )
 from tui_profiler.session import Session
 
+from ...widgets.heading import Heading
 from ...widgets.lines import EMPTY, Line, exact, line_width
 from ...widgets.rows import Look, columns, meter, row
 from .cells import (
@@ -35,7 +36,7 @@ from .cells import (
 )
 from .histogram import histogram_columns
 from .panel import panel_lines
-from .table import table_lines
+from .table import table_heading, table_lines
 
 PANEL_CELLS = 46
 WIDE_COLUMNS = 160
@@ -59,8 +60,8 @@ def weights_lines(look: Look, view: WeightsView, rows: int, *, narrow: bool) -> 
         table = table_lines(look, view, rows - 1 - len(below))
         blank: list[Line] = [EMPTY] * (rows - 1 - len(below) - len(table))
         return (title, *table, *blank, *below)[: max(rows, 0)]
-    panel = PANEL_CELLS if look.cells < WIDE_COLUMNS else PANEL_CELLS + 14
-    left = Look(look.session, look.node, look.now, look.cells - panel - 1, look.glyphs)
+    left = _beside_panel(look)
+    panel = look.cells - left.cells - 1
     right = Look(look.session, look.node, look.now, panel, look.glyphs)
     table = table_lines(left, view, rows - 1)
     about = panel_lines(right, view.row, rows - 1)
@@ -70,6 +71,16 @@ def weights_lines(look: Look, view: WeightsView, rows: int, *, narrow: bool) -> 
         second = about[at] if at < len(about) else EMPTY
         lines.append((*first, (look.glyphs.divider, "hairline"), *second))
     return tuple(lines)
+
+
+def weights_heading(look: Look, view: WeightsView, *, narrow: bool) -> Heading:
+    """Return the columns of the table as ``weights_lines`` draws them."""
+    return table_heading(look if narrow else _beside_panel(look), view)
+
+
+def _beside_panel(look: Look) -> Look:
+    panel = PANEL_CELLS if look.cells < WIDE_COLUMNS else PANEL_CELLS + 14
+    return Look(look.session, look.node, look.now, look.cells - panel - 1, look.glyphs)
 
 
 def _title(look: Look, view: WeightsView) -> Line:

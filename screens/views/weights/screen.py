@@ -21,13 +21,14 @@ from tui_profiler.queries.parameters.weights import (
 )
 
 from ...actions.view_keys import WEIGHTS, own_bindings
+from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import Line, text
 from ...widgets.rows import Look, row
 from ..view_screen import SAID_SECONDS, PointedScreen
-from .lines import PANEL_CELLS, status_line, weights_lines
+from .lines import PANEL_CELLS, status_line, weights_heading, weights_lines
 from .panel import panel_lines
-from .table import body_rows, first_row
+from .table import LEAST_ROWS, body_rows, first_row
 
 _MOST_PANEL_ROWS = 100
 
@@ -155,15 +156,23 @@ class WeightsScreen(PointedScreen):
         """Go half a page down or up."""
         self.action_move(pages * max(self._rows // 2, 1))
 
-    def action_sort(self) -> None:
-        """Order by the next column."""
-        self.view.sort_by_next()
+    def heading(self, look: Look) -> Heading | None:
+        """Return the columns that are shown."""
+        if self._rows < LEAST_ROWS + 2:  # The title, and a row below the table.
+            return None
+        return weights_heading(look, self.view, narrow=self.is_narrow)
+
+    def order_by(self, order: Order) -> None:
+        """Order the rows."""
+        for sort in SORT_WORDS:
+            if sort == order.column:
+                self.view.sort_by(sort, descending=order.descending)
         self.say(SORT_WORDS[self.view.sort])
 
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self.view.sort_by(self.view.sort, descending=not self.view.descending)
-        self.refresh_view()
+    def action_sort(self) -> None:
+        """Order by the next column that has figures."""
+        self.view.sort_by_next()
+        self.say(SORT_WORDS[self.view.sort])
 
     def action_buffers(self) -> None:
         """Show buffers, or parameters alone."""

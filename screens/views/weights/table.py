@@ -13,6 +13,7 @@ from tui_profiler.queries.parameters.weights import (
     not_finite,
 )
 
+from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import Line, with_role
 from ...widgets.rows import Look, words
 from ...widgets.scrolled import thumb_rows
@@ -32,6 +33,10 @@ _COLUMNS: dict[Column, tuple[str, int]] = {
 _YIELD: tuple[Column, ...] = ("zeros", "values", "prune", "std", "predicted", "width", "int8")
 """Columns that are left out where there is no room, the first first."""
 _LEAST_NAME = 21
+LEAST_ROWS = 3
+"""With fewer there are rows alone."""
+HEADING_ROW = 1
+"""In the view: the title is above it."""
 
 
 def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
@@ -40,10 +45,10 @@ def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
     columns = columns_for(look, view)
     if not view.rows:
         reason = "no parameters" if look.session.tree is not None else "the tree is not known yet"
-        return [_heading(look, view, columns), *words(reason, look)][: max(rows, 0)]
+        return [_heading(look, view), *words(reason, look)][: max(rows, 0)]
     top = first_row(view, body)
     thumb = thumb_rows(len(view.rows), top, body)
-    lines = [_heading(look, view, columns)] if body < rows else []
+    lines = [_heading(look, view)] if body < rows else []
     for y, row in enumerate(view.rows[top : top + body]):
         line = _row(look, row, columns)
         if row.name == view.name:
@@ -55,7 +60,7 @@ def table_lines(look: Look, view: WeightsView, rows: int) -> list[Line]:
 
 def body_rows(rows: int) -> int:
     """Return how many of so many rows are weights: all, or all but the heading."""
-    return rows - 1 if rows >= 3 else max(rows, 1)
+    return rows - 1 if rows >= LEAST_ROWS else max(rows, 1)
 
 
 def first_row(view: WeightsView, body: int) -> int:
@@ -80,20 +85,18 @@ def _name_cells(look: Look, columns: Sequence[Column]) -> int:
     return look.cells - 2 - sum(1 + _COLUMNS[name][1] for name in columns)
 
 
-def _heading(look: Look, view: WeightsView, columns: Sequence[Column]) -> Line:
+def table_heading(look: Look, view: WeightsView) -> Heading:
+    """Return the titles of the columns that are shown; the tree's own order follows the names'."""
+    columns = columns_for(look, view)
     name = max(_name_cells(look, columns), 1)
-    way = look.glyphs.down if view.descending else look.glyphs.up
-    spans = [(" ", "ink"), (fit("name", name, look.glyphs.ellipsis), _role(view, "name"))]
-    for column in columns:
-        heading, cells = _COLUMNS[column]
-        if column == view.sort:  # The unit moves up, so that the arrow touches no neighbour.
-            heading = way + heading.replace(" ", "")
-        spans += [(" " + heading.rjust(cells), _role(view, column))]
-    return (*spans, (" ", "ink"))
+    first = Title("name", 1 + name, "name", is_left=True, is_text=True, usual="order")
+    rest = (Title(_COLUMNS[one][0], 1 + _COLUMNS[one][1], one) for one in columns)
+    order = Order(view.sort, view.descending)
+    return Heading((first, *rest), order, y=HEADING_ROW)
 
 
-def _role(view: WeightsView, column: str) -> str:
-    return "strong ink" if view.sort == column else "muted"
+def _heading(look: Look, view: WeightsView) -> Line:
+    return (*table_heading(look, view).line(look.glyphs), (" ", "ink"))
 
 
 def _row(look: Look, row: WeightRow, columns: Sequence[Column]) -> Line:

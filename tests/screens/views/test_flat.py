@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 from textual.pilot import Pilot
 
-from screens.views.flat.lines import flat_lines
+from screens.views.flat.lines import flat_heading, flat_lines
 from screens.views.flat.screen import FlatScreen
 from screens.views.flat.view import FlatView
+from screens.widgets.heading import Order
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look, finished
 from tests.fixtures.record import recorded
@@ -28,6 +29,7 @@ from tests.small_model import (
     tick,
 )
 from tui_profiler.formatting.canvas import ASCII, UNICODE, Glyphs
+from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.flat import BYS, By, flat_table
 from tui_profiler.session import Session, apply
 
@@ -87,14 +89,29 @@ def test_rows_stay_where_they_are_while_keys_are_pressed() -> None:
     assert [row.name for row in view.rows] == ["fc", "conv", "", "act"]
 
 
-def test_the_next_order_and_its_reverse() -> None:
-    view = view_of(SMALL)
+def test_the_orders_of_a_table_are_the_columns_that_are_shown() -> None:
+    wide = Look(SMALL, 0, 9.0, 160)
+    modules = flat_heading(wide, view_of(SMALL))
+    operators = flat_heading(wide, view_of(SMALL, "operator"))
+    narrow = flat_heading(Look(SMALL, 0, 9.0, 60), view_of(SMALL))
 
-    assert view.sort_by_next(SMALL) == "total"
-    assert view.rows[0].name == ""
-    operators = view_of(SMALL, "operator")
-    orders = {operators.sort_by_next(SMALL) for _ in range(10)}
-    assert orders == {"total", "calls", "flops", "bytes", "name"}
+    assert modules is not None
+    assert operators is not None
+    assert narrow is not None
+    names = ("name", "class", "calls", "total", "own", "parameters", "macs", "flops", "bytes")
+    assert modules.columns == (*names, "shape")
+    assert operators.columns == ("name", "calls", "total", "macs", "flops", "bytes", "shape")
+    assert narrow.columns == ("name", "total", "own", "flops")
+    assert modules.following() == Order("parameters", descending=True)
+    assert flat_heading(wide, FlatView()) is None
+
+
+def test_what_is_not_known_is_last_either_way() -> None:
+    view = view_of(SMALL, "operator")
+    for descending in (True, False):
+        view.sort_by(SMALL, "total", descending=descending)
+        assert [isinstance(row.total, Unknown) for row in view.rows] == [False] * 2 + [True] * 2
+    assert [row.name for row in view.rows][:2] == ["aten::addmm", "aten::convolution"]
 
 
 @pytest.mark.parametrize("by", BYS)
@@ -211,3 +228,46 @@ async def test_on_paper_rows_are_in_the_order_of_their_flops() -> None:
         screen = await _open(pilot, stage)
         assert next(row.nodes[0] for row in screen.view.rows) == CONV
         assert "on paper" in screen_text(stage.app)
+
+
+HEADING = 3
+"""Row of the titles, below the header."""
+
+
+def _heading(stage: Stage) -> str:
+    return screen_text(stage.app).splitlines()[HEADING]
+
+
+async def test_a_number_orders_by_that_column_and_again_the_other_way_round() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        screen = await _open(pilot, stage)
+        assert _heading(stage).split()[4:6] == ["ms", "↓self"]
+        await pilot.press("6")
+        parameters = [row.parameters for row in screen.view.rows]
+        assert parameters == sorted(parameters, reverse=True)
+        assert "↓params" in _heading(stage)
+        await pilot.press("6")
+        assert [row.parameters for row in screen.view.rows] == sorted(parameters)
+        assert "↑params" in _heading(stage)
+        await pilot.press("1")
+        names = [row.name for row in screen.view.rows]
+        assert names == sorted(names)
+        assert "↑module" in _heading(stage)
+        before = _heading(stage)
+        await pilot.press("9")
+        assert "FLOP" in before
+        assert _heading(stage).split()[-1] == "↓bytes"
+
+
+async def test_a_click_on_a_title_orders_by_its_column() -> None:
+    async with on_stage(recorded()) as (stage, pilot):
+        screen = await _open(pilot, stage)
+        x = _heading(stage).index("calls")
+        await pilot.click(offset=(x, HEADING))
+        assert "↓calls" in _heading(stage)
+        await pilot.click(offset=(x, HEADING), times=2)
+        assert stage.app.screen is screen
+        before = screen.view.row
+        await pilot.click(offset=(5, HEADING + 2))
+        assert screen.view.row is not before
+        assert screen.view.rows[1] is screen.view.row

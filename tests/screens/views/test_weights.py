@@ -33,6 +33,7 @@ from tui_profiler.queries.parameters.weights import COLUMNS, SCHEMES, WeightsVie
 from tui_profiler.session import EMPTY, Session, apply
 
 HEADINGS = {name: heading.replace(" ", "") for name, (heading, _) in _COLUMNS.items()}
+HEADINGS["zeros"] = "0 %"  # There is room for the blank.
 STARTED = ParametersStarted(1.0, 44, 6_000_000, is_random=True, weights="random")
 READING = folded(
     (*TRACED, STARTED, ParametersProgress(2.0, 1.0, 9, 3_000_000, "conv.weight"), CONV)

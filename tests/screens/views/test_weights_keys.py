@@ -19,8 +19,9 @@ from tui_profiler.messages import (
     MeasureSensitivity,
     Message,
     StopAnalysing,
+    known,
 )
-from tui_profiler.queries.parameters.weights import SCHEMES
+from tui_profiler.queries.parameters.weights import SCHEMES, figure
 
 
 def shown(stage: Stage) -> WeightsScreen:
@@ -171,3 +172,31 @@ async def test_sorting_keeps_the_row_and_says_by_what() -> None:
         assert "by std" in screen_text(stage.app)
         await pilot.press("b")
         assert shown(stage).view.shows_buffers
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_number_or_a_click_orders_the_weights_and_the_name_leads_back(
+    size: tuple[int, int],
+) -> None:
+    async with on_stage(recorded_weights(), size) as (stage, pilot):
+        await pilot.press("w")
+        await pilot.pause()
+        view = shown(stage).view
+        before = view.rows
+        lines = screen_text(stage.app).splitlines()
+        y = next(at for at, line in enumerate(lines) if line.startswith(" name"))
+        titles = lines[y].replace("int8 dB", "int8").split()
+        await pilot.press(str(1 + titles.index("std")))
+        deviations = [known(figure(row, "std")) or 0.0 for row in view.rows]
+        assert deviations == sorted(deviations, reverse=True)
+        assert "↓std" in screen_text(stage.app)
+        x = lines[y].index("int8 dB")
+        await pilot.click(offset=(x, y))
+        assert (view.sort, view.descending) == ("int8", True)
+        assert "↓int8dB" in screen_text(stage.app)
+        orders = []
+        for _ in range(3):
+            await pilot.click(offset=(2, y))
+            orders.append((view.sort, view.descending))
+        assert orders == [("name", False), ("name", True), ("order", False)]
+        assert view.rows == before

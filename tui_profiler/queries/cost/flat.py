@@ -26,9 +26,21 @@ from tui_profiler.session import Session, Tree
 By: TypeAlias = Literal["module", "class", "operator"]
 """What one row stands for."""
 Column: TypeAlias = Literal[
-    "own", "total", "calls", "nodes", "parameters", "macs", "flops", "bytes", "name"
+    "own",
+    "total",
+    "calls",
+    "nodes",
+    "parameters",
+    "macs",
+    "flops",
+    "bytes",
+    "shape",
+    "name",
+    "class",
 ]
-"""What rows can be ordered by."""
+"""What rows can be ordered by; of a shape its elements."""
+TEXTS: tuple[Column, ...] = ("name", "class")
+"""Ordered from A to Z; figures begin with the largest."""
 
 BYS: tuple[By, ...] = ("module", "class", "operator")
 NOT_CALLED = "it is not called itself: its time is that of the modules inside"
@@ -121,24 +133,41 @@ def default_column(session: Session, by: By) -> Column:
     return "flops" if tree is None or tree.has_forward else "parameters"
 
 
-def in_order(rows: Iterable[FlatRow], column: Column) -> tuple[FlatRow, ...]:
-    """Return rows by a column, most first, names from A to Z; what is not known goes last.
+def in_order(
+    rows: Iterable[FlatRow], column: Column, *, descending: bool | None = None
+) -> tuple[FlatRow, ...]:
+    """Return rows by a column; what is not known goes last either way.
 
     Rows that are equal in it are ordered by FLOPs, then by where they are in the forward.
+
+    Args:
+        rows: in any order.
+        column: what they are ordered by.
+        descending: None: most first, texts from A to Z.
     """
-    if column == "name":
-        return tuple(sorted(rows, key=lambda row: (row.name, row.nodes)))
+    if column in TEXTS:
+        usual = sorted(rows, key=lambda row: (_text(row, column), row.nodes))
+        usual.sort(key=lambda row: _text(row, column), reverse=bool(descending))
+        return tuple(usual)
+    sign = 1 if descending is False else -1
 
     def key(row: FlatRow) -> tuple[bool, float, float, tuple[int, ...]]:
         value = known(figure_of(row, column))
-        return (value is None, -(value or 0), -(known(row.flops) or 0), row.nodes)
+        return (value is None, sign * (value or 0), -(known(row.flops) or 0), row.nodes)
 
     return tuple(sorted(rows, key=key))
+
+
+def _text(row: FlatRow, column: Column) -> str:
+    return row.type if column == "class" else row.name
 
 
 def figure_of(row: FlatRow, column: Column) -> Figure:
     """Return what a row has in a column of figures."""
     match column:
+        case "shape":
+            several = Unknown("several shapes")
+            return several if row.shape is None else prod(row.shape)
         case "own":
             return row.own
         case "total":
@@ -153,7 +182,7 @@ def figure_of(row: FlatRow, column: Column) -> Figure:
             return row.macs
         case "flops":
             return row.flops
-        case "bytes" | "name":
+        case _:
             return row.bytes_moved
 
 
