@@ -42,6 +42,8 @@ class Title(Struct, frozen=True):
     """Whether it begins at the left end of its cells."""
     is_text: bool = False
     """Whether it is ordered from A to Z first; figures begin with the largest."""
+    role: str = "muted"
+    """Of its text, unless it is the order."""
     usual: str = ""
     """What follows when it was ordered by in both directions: an order that is of no column."""
 
@@ -69,7 +71,7 @@ class Heading(Struct, frozen=True):
             is_order = bool(title.column) and title.column == self.order.column
             is_first, is_marked = is_order and not is_marked, is_marked or is_order
             text = self._marked(title, glyphs) if is_first else title.text
-            spans.append((placed(text, title, glyphs), "strong ink" if is_first else "muted"))
+            spans.append((placed(text, title, glyphs), "strong ink" if is_first else title.role))
         return tuple(spans)
 
     def way(self, glyphs: Glyphs = UNICODE) -> str:
@@ -118,16 +120,15 @@ class Heading(Struct, frozen=True):
     def _marked(self, title: Title, glyphs: Glyphs) -> str:
         """Return a title with the direction; where there is no room for both, the unit goes."""
         text, way = title.text, self.way(glyphs)
-        room = title.cells - title.gap
+        room = title.cells - min(title.gap, 1)
         tried = (text, text.replace(" ", ""), text.split(" ")[0])
         return next((way + one for one in tried if width(way + one) <= room), way + tried[-1])
 
 
 def placed(text: str, title: Title, glyphs: Glyphs = UNICODE) -> str:
-    """Return a text in the cells of a column; one that is too long takes the blanks before it."""
-    room = title.cells - title.gap
+    """Return a text in the cells of a column; one that is long takes the blanks before it."""
     if title.is_left:
-        return " " * title.gap + fit(text, room, glyphs.ellipsis)
-    if width(text) > room:
+        return " " * title.gap + fit(text, title.cells - title.gap, glyphs.ellipsis)
+    if width(text) > title.cells:
         return fit(text, title.cells, glyphs.ellipsis)
     return " " * (title.cells - width(text)) + text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
 from textual import events
 from textual.message import Message
 
@@ -18,7 +19,7 @@ from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.queries.tree.columns import ColumnName
-from tui_profiler.queries.tree.focus import Focus
+from tui_profiler.queries.tree.focus import SORT_KEYS, Focus
 from tui_profiler.queries.tree.rows import Outline
 from tui_profiler.session import EMPTY, Session
 
@@ -171,8 +172,19 @@ class TreeCanvas(LinesWidget, can_focus=True):
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
-        """Select the row; on its fold glyph toggle it, at the second click open it."""
+        """Select the row; on its fold glyph toggle it, at the second click open it.
+
+        On a column's title sort by it.
+        """
         laid = self._outline
+        if laid is not None and event.y == 0:
+            event.stop()
+            titles = tree_lines.heading(laid, self._figures, self._columns, self._glyphs)
+            order = titles.clicked(event.x, 0)
+            for key in SORT_KEYS:
+                if order is not None and order.column == key:
+                    self._look(replace(self.view, sort=key, descending=order.descending))
+            return
         row = self._top + event.y - 1
         if laid is None or event.y < 1 or event.y > self._body_rows() or row >= len(laid):
             return

@@ -13,11 +13,12 @@ from tui_profiler.queries.cost.bound import LETTERS
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.tree.cells import FAINT_SHARE, STRONG_SHARE, Bar, Cells, Figures, Value
 from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnName, shape_text
-from tui_profiler.queries.tree.focus import SORT_LABELS
+from tui_profiler.queries.tree.focus import SORT_LABELS, Focus
 from tui_profiler.queries.tree.names import fitted, shown
 from tui_profiler.queries.tree.rows import Outline
 from tui_profiler.session import Tree
 
+from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import Line, Span, exact, line_width, with_role
 from ...widgets.strip_lines import ROLES
 from .columns import Column, Columns
@@ -32,6 +33,8 @@ _WRITTEN: dict[ColumnName, Callable[[float], str]] = {
     "calls": count,
     "energy": units.energy,
 }
+_SORTED_BY: dict[str, str] = {"bar": "share", "trend": "seconds"}
+"""What stands in a row to what siblings are sorted by for it, where that has another name."""
 
 
 def row(
@@ -68,17 +71,25 @@ def header(
         glyphs: the set to draw with.
     """
     room = columns.name_cells
-    title = _title(laid, figures, first, room, glyphs)
-    spans: list[Span] = [(" ", "ink"), *exact(title, room, glyphs.ellipsis)]
+    titles = heading(laid, figures, columns, glyphs)
+    title = _title(laid, figures, first, room, titles, glyphs)
+    named: Line = ((" ", "ink"), *exact(title, room, glyphs.ellipsis))
+    return (*named, *titles.line(glyphs)[1:], (" " * columns.pad, "ink"))
+
+
+def heading(
+    laid: Outline | None, figures: Figures, columns: Columns, glyphs: Glyphs = UNICODE
+) -> Heading:
+    """Return the columns and what siblings are sorted by; names and their title come first."""
+    titles = [Title("", 1 + columns.name_cells, "name", is_text=True, usual="order")]
     for column in columns.columns:
+        by = _SORTED_BY.get(column.name, column.name)
         text = _heading(column, columns, figures, glyphs)
-        if column.name != "bar" and width(text) > column.cells:
-            # ``%MAC`` and the like may use the gap, so that nothing moves when it becomes ``%``.
-            text = text[-column.cells - column.gap :]
-        padded = text.rjust(column.gap + column.cells)
-        spans.append((padded, "faint" if column.name == "bar" else "muted"))
-    spans.append((" " * columns.pad, "ink"))
-    return tuple(spans)
+        role = "faint" if column.name == "bar" else "muted"
+        titles.append(Title(text, column.gap + column.cells, by, column.gap, role=role))
+    focus = laid.focus if laid is not None else Focus()
+    sort = _SORTED_BY.get(focus.sort, focus.sort)
+    return Heading(tuple(titles), Order(sort, focus.descending))
 
 
 def footer(laid: Outline | None, columns: Columns, glyphs: Glyphs = UNICODE) -> Line:
@@ -124,8 +135,16 @@ def indent_cells(laid: Outline, node: int, columns: Columns) -> int:
     return min(2 * laid.depth(node), most)
 
 
-def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs: Glyphs) -> Line:
-    graph: Span = ("graph", "strong")
+def _title(
+    laid: Outline | None,
+    figures: Figures,
+    first: int,
+    room: int,
+    titles: Heading,
+    glyphs: Glyphs,
+) -> Line:
+    way = titles.way(glyphs) if titles.order.column == "name" else ""
+    graph: Span = (f"{way}graph", "strong")
     if laid is None:
         return (graph,)
     tree, focus = laid.tree, laid.focus
@@ -143,12 +162,12 @@ def _title(laid: Outline | None, figures: Figures, first: int, room: int, glyphs
         words = "on paper" if on_paper else SORT_LABELS[focus.sort]
         if is_remembered(figures.session):  # Said wherever it fits, before anything else.
             marked = f" {words}, cached"
-            fits = width(marked) <= room - len("graph")
+            fits = width(marked) <= room - width(graph[0])
             return (graph, (marked if fits else "  cached", "faint"))
         return (graph, (f"  {words}", "faint"))
     # The root of the view names itself; once it has scrolled off, the first row names its parents.
     node = focus.root if first == focus.root else tree.nodes[first].parent
-    return (graph, *_breadcrumb(tree, node, room - len("graph"), glyphs))
+    return (graph, *_breadcrumb(tree, node, room - width(graph[0]), glyphs))
 
 
 def _breadcrumb(tree: Tree, node: int, room: int, glyphs: Glyphs) -> Line:

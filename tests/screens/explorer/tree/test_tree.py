@@ -357,3 +357,33 @@ async def test_a_resize_keeps_the_cursor_in_sight() -> None:
         await pilot.pause()
         assert path(tree) == "fc"
         assert cursor_line(tree) == 4
+
+
+def parameters_of_rows(tree: NodeTree) -> list[int]:
+    laid, known = tree.outline, tree.session.tree
+    assert laid is not None
+    assert known is not None
+    return [known.costs[row].parameters for row in laid.rows[1:]]
+
+
+async def test_a_click_on_a_title_sorts_by_it_again_reverses_and_the_arrow_says_which() -> None:
+    async with shown(resnet(), size=(100, 13)) as (pilot, tree):
+
+        async def click(title: str) -> str:
+            await pilot.click(Watched, offset=(text(tree.lines[0]).rindex(title), 0))
+            return text(tree.lines[0])
+
+        in_order = on_screen(tree)
+        assert "↓params" in await click("params")
+        assert (tree.view.sort, tree.view.descending) == ("params", True)
+        assert parameters_of_rows(tree) == sorted(parameters_of_rows(tree), reverse=True)
+        assert "↑params" in await click("params")
+        assert parameters_of_rows(tree) == sorted(parameters_of_rows(tree))
+        assert "↑graph" in await click("graph")
+        assert "↓graph" in await click("graph")
+        assert "↓" not in await click("graph")
+        assert on_screen(tree) == in_order
+        assert tree.view.sort == "order"
+        selected = tree.view.selected
+        await pilot.click(Watched, offset=(90, 0), times=2)
+        assert tree.view.selected == selected
