@@ -14,7 +14,7 @@ from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
-from ..widgets.key_bar import key_bar
+from ..widgets.key_bar import KeyBar, key_bar
 from ..widgets.lines import EMPTY, Line, LinesWidget
 from ..widgets.rows import plain
 from .table import EXPLORER, Key, shown
@@ -110,7 +110,7 @@ class KeysScreen(Screen[None]):
         """A title with what was typed, the keys, the footer."""
         yield LinesWidget(id="title")
         yield LinesWidget(id="keys")
-        yield LinesWidget(id="bar")
+        yield KeyBar(id="bar")
 
     def on_mount(self) -> None:
         """Show all keys."""
@@ -162,4 +162,4 @@ class KeysScreen(Screen[None]):
         self.query_one("#title", LinesWidget).lines = (plain(title, self._glyphs),)
         self.query_one("#keys", LinesWidget).lines = shown
         bar = key_bar((("esc", "back"), ("↑↓", "scroll")), (), self.size.width)
-        self.query_one("#bar", LinesWidget).lines = (plain(bar, self._glyphs),)
+        self.query_one("#bar", KeyBar).lines = (plain(bar, self._glyphs),)

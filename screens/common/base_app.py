@@ -23,6 +23,7 @@ from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.session import EMPTY, Jump, Remembered, Session
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
+from ..actions.names import key_name, written
 from ..actions.table import Key, remapped
 from ..settings.appearance import ThemeName
 from ..settings.preferences import Preferences
@@ -33,6 +34,7 @@ from ..terminal.driver import QuietDriver
 from ..terminal.guard import end_on_hang_up, end_on_signals
 from ..terminal.painting import KeysFirstApp
 from ..web.driver import is_served
+from ..widgets.key_bar import KeyBar
 
 _Result = TypeVar("_Result")
 
@@ -49,6 +51,15 @@ AT_ONCE = (
     *(messages.Playback, Jump, Remembered),
 )
 """What screens see as it comes, not at the rate: it changes them as a whole."""
+_WRITTEN = {
+    "esc": "escape",
+    "↵": "enter",
+    "←": "left",
+    "↓": "down",
+    "↑": "up",
+    "→": "right",
+}
+"""Keys that a row of keys writes otherwise than a configuration does."""
 LEFT_SECONDS = 2.0
 """From leaving a screen until its widgets are freed: keys come first."""
 
@@ -103,6 +114,15 @@ class ThemedApp(KeysFirstApp[_Result], CrashingApp[_Result]):
         is_late = isinstance(driver, QuietDriver) and event.time < driver.continued_at
         if not (is_late and isinstance(event, events.Key) and event.key == "ctrl+z"):
             await super().on_event(event)
+
+    def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
+        """Press the key that was clicked, as if it had been typed."""
+        try:
+            name = key_name(_WRITTEN.get(event.key, event.key))
+        except ValueError:
+            return  # ``arrows`` are many keys.
+        character = written(name)
+        self.post_message(events.Key(name, character if len(character) == 1 else None))
 
     def _set_pointer_shape(self, shape: str) -> None:
         """Leave the pointer alone: Textual's sequence would come after the screen is given back."""

@@ -14,7 +14,8 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.queries.tree.columns import COLUMN_WORDS, ColumnChoice, ColumnName
 
 from ..common.narrow import NARROW_COLUMNS
-from ..widgets.lines import EMPTY, Line, LinesWidget, exact, with_role
+from ..widgets.key_bar import KeyBar, key_spans
+from ..widgets.lines import EMPTY, Line, exact, with_role
 
 ROWS_ABOVE = 2
 """So that the headings of the tree stay in sight."""
@@ -63,7 +64,7 @@ class ColumnsScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """One list."""
-        yield LinesWidget(id="columns")
+        yield KeyBar(id="columns")
 
     def on_mount(self) -> None:
         """Draw it."""
@@ -109,7 +110,7 @@ class ColumnsScreen(ModalScreen[None]):
         self._draw()
 
     def _draw(self) -> None:
-        widget = self.query_one("#columns", LinesWidget)
+        widget = self.query_one("#columns", KeyBar)
         cells = min(CELLS, self.size.width)
         rows = min(rows_wanted(self._choice), self.size.height - ROWS_ABOVE)
         # The tree's columns stay in sight: at its right, or where it is narrow over its names.
@@ -174,5 +175,5 @@ def _line(
 def _keys(*pairs: tuple[str, str]) -> Line:
     spans: list[tuple[str, str]] = [(" ", "ink")]
     for key, label in pairs:
-        spans += [(key, "strong accent"), (f" {label}  ", "muted")]
+        spans += [*key_spans(key), (f" {label}", "muted"), ("  ", "ink")]
     return tuple(spans)

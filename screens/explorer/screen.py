@@ -48,6 +48,7 @@ from ..settings.preferences import Preferences
 from ..settings.theme import THEMES, short_name
 from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
+from ..widgets.key_bar import KeyBar
 from ..widgets.lines import LinesWidget, text
 from ..widgets.prompt import Choice, Prompt, PromptRow
 from ..widgets.rows import Look, finished, plain, row
@@ -59,6 +60,7 @@ from .requests import Requests
 if TYPE_CHECKING:  # Only their names: they are imported after the first frame.
     from ..actions.commands import Command
     from ..views.view_screen import ViewState
+    from ..widgets.strip import ForwardStrip
     from .tree.widget import NodeTree
     from .tree_keys import TreeKeys
 
@@ -163,7 +165,7 @@ class ExplorerScreen(PaintedScreen[None]):
         else:
             yield Container(loading, id="body")
         yield Status(self.glyphs, id="status")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw at once, then bring the rest."""
@@ -341,7 +343,7 @@ class ExplorerScreen(PaintedScreen[None]):
             line = explorer_bar(
                 self._own_keys(), session, look.cells, narrow=self.is_narrow, glyphs=self.glyphs
             )
-        self.query_one("#keys", LinesWidget).lines = (line,)
+        self.query_one("#keys", KeyBar).lines = (line,)
 
     def say(self, text: str) -> None:
         """Put an event into the status line."""
@@ -433,6 +435,10 @@ class ExplorerScreen(PaintedScreen[None]):
     def on_node_tree_opened(self) -> None:
         """Open what was clicked twice."""
         self.action_open()
+
+    def on_forward_strip_clicked(self, event: ForwardStrip.Clicked) -> None:
+        """Go to the module whose block was clicked."""
+        self.tree_widget.select(event.node)
 
     def action_open(self) -> None:
         """Make a block the root; open a leaf, or the root itself."""

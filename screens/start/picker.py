@@ -17,7 +17,7 @@ from ..common.base_app import ThemedApp
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import end_on_hang_up, end_on_signals
-from ..widgets.key_bar import key_bar
+from ..widgets.key_bar import KeyBar, key_bar
 from ..widgets.lines import EMPTY, Line, LinesWidget, line_width
 from .programs import columns, matching
 
@@ -85,7 +85,7 @@ class Picker(ThemedApp[Found | None]):
     def compose(self) -> ComposeResult:
         """The list and the keys."""
         yield LinesWidget(id="list")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     async def on_mount(self) -> None:
         """Look at once, and then again and again."""
@@ -114,7 +114,7 @@ class Picker(ThemedApp[Found | None]):
         self.query_one("#list", LinesWidget).lines = lines
         left = (("↵", "look into it"), ("↑↓", "move"))
         bar = key_bar(left, (("q", "leave"),), cells, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+        self.query_one("#keys", KeyBar).lines = (bar,)
 
     def action_move(self, by: int) -> None:
         """Move the selection."""

@@ -21,7 +21,7 @@ from ..common.base_app import ThemedApp
 from ..settings.preferences import Preferences
 from ..terminal.crashing import run_to_end
 from ..terminal.guard import end_on_hang_up, end_on_signals
-from ..widgets.key_bar import key_bar
+from ..widgets.key_bar import KeyBar, key_bar
 from ..widgets.lines import LinesWidget
 from ..widgets.offer_lines import hint_of, start_lines
 from ..widgets.prompt import MAX_LENGTH
@@ -50,7 +50,7 @@ class StartScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """What can be opened, and the keys."""
         yield LinesWidget(id="offers")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     async def on_mount(self) -> None:
         """Show what is known at once, then what must be looked for."""
@@ -149,7 +149,7 @@ class StartScreen(Screen[None]):
         lines = start_lines(self._found, self._selected, self._typed, size, self._glyphs, hint=hint)
         self.query_one("#offers", LinesWidget).lines = lines
         left = (("↵", "open"), ("↑↓", "move"), ("esc", "clear" if self._typed else "quit"))
-        self.query_one("#keys", LinesWidget).lines = (key_bar(left, _RIGHT, cells, self._glyphs),)
+        self.query_one("#keys", KeyBar).lines = (key_bar(left, _RIGHT, cells, self._glyphs),)
 
 
 class StartApp(ThemedApp[Offer | None]):

@@ -14,7 +14,7 @@ from tui_profiler.queries.panel.state import ended_text
 from tui_profiler.session import Session
 
 from ..common.scrolling import ScrollingScreen
-from ..widgets.key_bar import key_bar
+from ..widgets.key_bar import KeyBar, key_bar
 from ..widgets.lines import EMPTY as BLANK
 from ..widgets.lines import Line, LinesWidget, spread
 from ..widgets.rows import Look, finished, row, section
@@ -81,7 +81,7 @@ class LogScreen(ScrollingScreen[None]):
         yield LinesWidget(id="title")
         yield LinesWidget(classes="blank")
         yield ScrolledLines(self._glyphs, id="lines")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Show the end."""
@@ -109,7 +109,7 @@ class LogScreen(ScrollingScreen[None]):
         title = title_line(session, self.size.width, follows=self._follows)
         self.query_one("#title", LinesWidget).lines = (title,)
         keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (keys,)
+        self.query_one("#keys", KeyBar).lines = (keys,)
 
     def action_scroll_by(self, rows: int) -> None:
         """Move by lines; at the end the log is followed again."""

@@ -31,7 +31,7 @@ from ..common.view_pause import ViewPause
 from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
 from ..widgets.heading import Heading, Order
-from ..widgets.key_bar import Keys, key_bar
+from ..widgets.key_bar import KeyBar, Keys, key_bar
 from ..widgets.lines import EMPTY as BLANK
 from ..widgets.lines import Line, LinesWidget
 from ..widgets.prompt import PromptRow
@@ -131,7 +131,7 @@ class SideScreen(PaintedScreen[ViewState]):
         yield Header(self.glyphs, id="header")
         yield LinesWidget(id="view")
         yield LinesWidget(id="status")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
@@ -175,7 +175,7 @@ class SideScreen(PaintedScreen[ViewState]):
             [last] = finished((status,), look)  # There is no other row for it.
         else:
             [last] = finished((self._bar(),), look)
-        self.query_one("#keys", LinesWidget).lines = (last,)
+        self.query_one("#keys", KeyBar).lines = (last,)
 
     def has_news(self, look: Look) -> bool:
         """Tell whether the status is worth the last row where it has none of its own."""

@@ -12,7 +12,8 @@ from textual import events
 
 from tui_profiler.formatting.text import safe, width
 
-from .lines import Line, cut
+from .key_bar import key_spans
+from .lines import EMPTY, Line, cut, line_width
 
 MAX_LENGTH = 200
 
@@ -56,8 +57,8 @@ class Choice:
         options: list[tuple[str, str]] = []
         for key, does, _ in self._options:
             if does:
-                options += [("  " + key, "strong accent"), (f" {does}", "muted")]
-        escape: Line = (("  esc", "strong accent"), (f" {self._stay}", "muted"))
+                options += [("  ", "ink"), *key_spans(key), (f" {does}", "muted")]
+        escape: Line = (("  ", "ink"), *key_spans("esc"), (f" {self._stay}", "muted"))
         return cut(((f" {self._label}", "ink"), *options, *escape), cells)
 
 
@@ -108,15 +109,19 @@ class Prompt:
     def line(self, cells: int = MAX_LENGTH * 2) -> Line:
         """Return the row, at most so wide: the end of what is typed is what is seen."""
         hint = safe(self._hint(self._text))
-        keys = "  enter keeps  esc cancels"
-        ends = (
-            ((f"  {hint}", keys), (f"  {hint}", ""), ("", keys), ("", ""))
+        keys: Line = (
+            *(("  ", "faint"), *key_spans("enter", role="faint"), (" keeps", "faint")),
+            *(("  ", "faint"), *key_spans("esc", role="faint"), (" cancels", "faint")),
+        )
+        ends: tuple[tuple[str, Line], ...] = (
+            ((f"  {hint}", keys), (f"  {hint}", EMPTY), ("", keys), ("", EMPTY))
             if hint
-            else (("", keys), ("", ""))
+            else (("", keys), ("", EMPTY))
         )
         label, typed = f" {self._label}", safe(self._text)
         room = cells - width(label) - 1
-        said, keys = next((e for e in ends if width(typed + "".join(e)) <= room), ends[-1])
+        fitting = (e for e in ends if width(typed + e[0]) + line_width(e[1]) <= room)
+        said, keys = next(fitting, ends[-1])
         while width(typed) > room > 0:
             typed = typed[1:]
         return (
@@ -124,7 +129,7 @@ class Prompt:
             (typed, "ink"),
             ("▏", "accent"),
             (said, "muted"),
-            (keys, "faint"),
+            *keys,
         )
 
     def _set(self, text: str) -> None:

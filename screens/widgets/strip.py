@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
+from textual import events
+from textual.message import Message
+
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
 from tui_profiler.queries.cost.bound import mixes_of
 from tui_profiler.queries.forward import strip as strips
@@ -21,7 +24,14 @@ _Drawn: TypeAlias = tuple[strips.Strip, tuple[tuple[int, ...], ...]]
 
 
 class ForwardStrip(LinesWidget):
-    """Three rows; set ``session`` and ``selected``."""
+    """Three rows; set ``session`` and ``selected``. A click says which node it is on."""
+
+    class Clicked(Message):
+        """A block was clicked."""
+
+        def __init__(self, node: int) -> None:
+            super().__init__()
+            self.node = node
 
     DEFAULT_CSS: ClassVar[str] = "ForwardStrip { width: 1fr; height: 3; }"
 
@@ -74,6 +84,14 @@ class ForwardStrip(LinesWidget):
         """Share out the new width at once."""
         self._widths.clear()
         self._lay()
+
+    def on_click(self, event: events.Click) -> None:
+        """Say which module the block under the mouse is; of several narrow ones the first."""
+        for segment in self._drawn[0].segments:
+            is_here = segment.start <= event.x < segment.start + segment.cells
+            if is_here and segment.first != strips.ELSEWHERE:
+                event.stop()
+                self.post_message(self.Clicked(segment.first))
 
     def _lay(self) -> None:
         cells = self.size.width - 2 * MARGIN

@@ -36,7 +36,7 @@ from ...common.base_app import BaseApp, own_keys, redraw_seconds
 from ...common.copy_export import CopyExport, ExportContent
 from ...settings.theme import next_theme, short_name
 from ...terminal.painting import PaintedScreen
-from ...widgets.key_bar import key_bar
+from ...widgets.key_bar import KeyBar, key_bar
 from ...widgets.lines import Line, LinesWidget
 from ...widgets.prompt import Prompt, PromptRow
 from ...widgets.rows import finished, row
@@ -81,7 +81,7 @@ class CompareScreen(PaintedScreen[None]):
         """The view, one fact, the keys."""
         yield LinesWidget(id="compare")
         yield LinesWidget(id="status")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Let them run; draw, and go on drawing what is new and what moves by the clock."""
@@ -160,7 +160,7 @@ class CompareScreen(PaintedScreen[None]):
         if said and time.monotonic() - said_at < SAID_SECONDS:
             status = row(((safe(said), "ink"),), (), look)
         self.query_one("#status", LinesWidget).lines = finished((status,), look)
-        self.query_one("#keys", LinesWidget).lines = finished((self._bar(cells),), look)
+        self.query_one("#keys", KeyBar).lines = finished((self._bar(cells),), look)
 
     def _look(self) -> CompareLook:
         workspace = self._held if self._held is not None else self.workspace

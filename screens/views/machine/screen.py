@@ -12,8 +12,7 @@ from tui_profiler.formatting.canvas import UNICODE, Glyphs
 
 from ...common.scrolling import ScrollingScreen
 from ...widgets.header import Header
-from ...widgets.key_bar import key_bar
-from ...widgets.lines import LinesWidget
+from ...widgets.key_bar import KeyBar, key_bar
 from ...widgets.rows import Look, finished
 from ...widgets.scrolled import ScrolledLines
 from .lines import hardware_lines
@@ -41,7 +40,7 @@ class MachineScreen(ScrollingScreen[None]):
         """The header, the sections, the keys."""
         yield Header(self._glyphs, id="header")
         yield ScrolledLines(self._glyphs, id="lines")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
@@ -69,4 +68,4 @@ class MachineScreen(ScrollingScreen[None]):
             look = Look(session, 0, self._now(), max(body.size.width - 1, 3), self._glyphs)
             body.show(finished(hardware_lines(look), look))
         keys = key_bar(_KEYS, (), self.size.width, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (keys,)
+        self.query_one("#keys", KeyBar).lines = (keys,)

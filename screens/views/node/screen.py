@@ -26,7 +26,7 @@ from ...common.view_pause import ViewPause
 from ...widgets.bound_lines import bound_lines
 from ...widgets.header import Header
 from ...widgets.identity_lines import work_lines
-from ...widgets.key_bar import key_bar
+from ...widgets.key_bar import KeyBar, key_bar
 from ...widgets.lines import EMPTY as BLANK
 from ...widgets.lines import Line, LinesWidget
 from ...widgets.machine_lines import machine_lines
@@ -102,7 +102,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
             yield Inspector(self._glyphs, id="inspector")
         yield LinesWidget(classes="blank wide-only")
         yield Status(self._glyphs, id="status")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
@@ -147,7 +147,7 @@ class NodeScreen(ScrollingScreen[ViewState]):
         if self._is_narrow and said:  # There is no other row for it.
             cells = replace(look, cells=max(self.size.width, 3))
             [last] = finished((row(((safe(said), "ink"),), (), cells),), cells)
-        self.query_one("#keys", LinesWidget).lines = (last,)
+        self.query_one("#keys", KeyBar).lines = (last,)
 
     def _body(self, look: Look) -> tuple[Line, ...]:
         if self._around is None:
@@ -176,10 +176,19 @@ class NodeScreen(ScrollingScreen[ViewState]):
         if found == self._node:
             self.say("no further sibling")
         else:
-            self._node, self._said = found, ""
-            self._around = look_around(tree, found)
-            self.query_one(ScrolledLines).to_start()
+            self._go(tree, found)
         self._draw()
+
+    def on_forward_strip_clicked(self, event: ForwardStrip.Clicked) -> None:
+        """Go to the module whose block was clicked."""
+        if self._tree is not None and 0 <= event.node < len(self._tree):
+            self._go(self._tree, event.node)
+            self._draw()
+
+    def _go(self, tree: Tree, node: int) -> None:
+        self._node, self._said = node, ""
+        self._around = look_around(tree, node)
+        self.query_one(ScrolledLines).to_start()
 
     def action_pause(self) -> None:
         """Pause the view, or let it go on; of a recording, halt or play."""

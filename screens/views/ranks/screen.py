@@ -16,7 +16,7 @@ from tui_profiler.session.workspace import NO_RANKS, Workspace
 
 from ...common.base_app import BaseApp
 from ...common.scrolling import ScrollingScreen
-from ...widgets.key_bar import key_bar
+from ...widgets.key_bar import KeyBar, key_bar
 from ...widgets.lines import LinesWidget
 from ...widgets.scrolled import ScrolledLines
 from .lines import difference_lines, look_of, rank_lines
@@ -55,7 +55,7 @@ class RanksScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """The rows and the keys."""
         yield LinesWidget(id="ranks")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw, and go on drawing what moves by the clock."""
@@ -90,7 +90,7 @@ class RanksScreen(Screen[None]):
         lines = rank_lines(self.workspace, self._now(), place, look, rows - 1)
         self.query_one("#ranks", LinesWidget).lines = lines
         bar = key_bar(_KEYS, (("q", "quit"),), cells, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+        self.query_one("#keys", KeyBar).lines = (bar,)
 
     def action_move(self, by: int) -> None:
         """Move the cursor; it stays on a rank, wherever that goes."""
@@ -137,7 +137,7 @@ class DifferenceScreen(ScrollingScreen[None]):
     def compose(self) -> ComposeResult:
         """The modules and the keys."""
         yield ScrolledLines(self._glyphs, id="modules")
-        yield LinesWidget(id="keys")
+        yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
         """Draw when there is a size."""
@@ -160,4 +160,4 @@ class DifferenceScreen(ScrollingScreen[None]):
             found = module_differences(first.session, second.session)
             body.show(difference_lines(first, second, found, look))
         bar = key_bar(_DIFFERENCE_KEYS, (), self.size.width, self._glyphs)
-        self.query_one("#keys", LinesWidget).lines = (bar,)
+        self.query_one("#keys", KeyBar).lines = (bar,)
