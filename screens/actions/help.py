@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import ClassVar
 
+from msgspec import Struct
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import UNICODE, Glyphs
+from tui_profiler.formatting.text import width, wrap
 from tui_profiler.queries.panel.accepted_requests import refusal
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session import Session
 
 from ..widgets.key_bar import KeyBar, key_bar
-from ..widgets.lines import EMPTY, Line, LinesWidget
+from ..widgets.lines import EMPTY, Line, LinesWidget, exact
 from ..widgets.rows import plain
 from .table import EXPLORER, Key, shown
 
@@ -44,20 +47,35 @@ def key_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+LEAST_COLUMN = 56
+"""Cells of a column that are worth having: a key, and most of what it does."""
+_INDENT = 2
+
+
 def key_lines(
     search: str,
     session: Session = NOTHING,
     keys: tuple[Key, ...] = EXPLORER,
     glyphs: Glyphs = UNICODE,
+    size: tuple[int, int] = (80, 0),
 ) -> tuple[Line, ...]:
-    """Return the keys whose key, name or help holds ``search``, by group.
+    """Return the keys whose key, name or help holds ``search``, by group, in columns.
 
+    Where there is no room for all of them at once, first blank rows between groups go, then what
+    is said of a key is cut to one row; where that is not enough either, there are more rows.
     Those that the probe of ``session`` does not accept are dimmed, with the reason.
+
+    Args:
+        search: what was typed; empty finds all.
+        session: what the probe is known to accept.
+        keys: as the user has them.
+        glyphs: the set to draw with.
+        size: cells and rows that there are; no rows: as many as it takes.
     """
     if any(key.action == "toggle_fold" for key in keys):  # Of the explorer.
         keys = (*keys, _DEPTH)
     wanted = search.casefold()
-    lines: list[Line] = []
+    groups: list[tuple[str, list[Key]]] = []
     for group, title in _GROUPS.items():
         found = [
             key
@@ -65,19 +83,81 @@ def key_lines(
             if key.group == group and wanted in f"{shown(key)} {key.label} {key.help}".casefold()
         ]
         if found:
-            lines += [EMPTY, ((f" {title}", "strong"),)]
-            lines += [_key_line(key, session, glyphs) for key in found]
-    if not lines:
-        lines = [EMPTY, ((f' no key matches "{search}"', "muted"), ("  esc clears", "faint"))]
-    return tuple(lines)
+            groups.append((title, found))
+    if not groups:
+        return EMPTY, ((f' no key matches "{search}"', "muted"), ("  esc clears", "faint"))
+    cells, rows = size
+    count = max(cells // LEAST_COLUMN, 1)
+    named = max(width(shown(key)) for _, found in groups for key in found)
+    form = _Form(cells // count, named, session, glyphs)
+    for is_whole, is_loose in ((True, True), (True, False), (False, True), (False, False)):
+        blocks = _blocks(groups, form, is_whole=is_whole, is_loose=is_loose)
+        columns = _flowed(blocks, rows)
+        if len(columns) <= count:
+            return _side_by_side(columns, form.cells)
+    blocks = _blocks(groups, form, is_whole=True, is_loose=True)
+    rows = max(sum(map(len, blocks)) // count, 1)
+    while len(columns := _flowed(blocks, rows)) > count:
+        rows += 1
+    return _side_by_side(columns, form.cells)
 
 
-def _key_line(key: Key, session: Session, glyphs: Glyphs) -> Line:
+class _Form(Struct, frozen=True, eq=False):
+    """How an entry is drawn."""
+
+    cells: int
+    """Of a column."""
+    name_cells: int
+    session: Session
+    glyphs: Glyphs
+
+
+def _blocks(
+    groups: list[tuple[str, list[Key]]], form: _Form, *, is_whole: bool, is_loose: bool
+) -> list[tuple[Line, ...]]:
+    """Return what is not torn apart: each entry, the first one of a group with its title."""
+    blocks: list[tuple[Line, ...]] = []
+    for title, found in groups:
+        head: tuple[Line, ...] = (((f" {title}", "strong"),),)
+        head = (EMPTY, *head) if is_loose else head
+        entries = [_entry(key, form, is_whole=is_whole) for key in found]
+        blocks += [(*head, *entries[0]), *entries[1:]]
+    return blocks
+
+
+def _entry(key: Key, form: _Form, *, is_whole: bool) -> tuple[Line, ...]:
+    glyphs, why_not = form.glyphs, refusal(form.session, key.request)
     name = shown(key).replace(UNICODE.enter, glyphs.enter)
-    why_not = refusal(session, key.request)
-    if why_not:
-        return ((f"   {name:<14}", "faint"), (f"{key.label}: {why_not}", "faint"))
-    return ((f"   {name:<14}", "strong accent"), (key.help, "ink"))
+    said = f"{key.label}: {why_not}" if why_not else key.help
+    indent = _INDENT + max(form.name_cells, width(name)) + 1
+    parts = wrap(said, max(form.cells - indent - 1, 1), glyphs.ellipsis) or ("",)
+    if not is_whole and len(parts) > 1:
+        cut = wrap(said, max(form.cells - indent - 1 - width(glyphs.ellipsis), 1), glyphs.ellipsis)
+        parts = (cut[0] + glyphs.ellipsis,)
+    roles = ("faint", "faint") if why_not else ("strong accent", "ink")
+    first: Line = ((f"{' ' * _INDENT}{name}".ljust(indent), roles[0]), (parts[0], roles[1]))
+    return (first, *(((" " * indent + part, roles[1]),) for part in parts[1:]))
+
+
+def _flowed(blocks: list[tuple[Line, ...]], rows: int) -> list[list[Line]]:
+    """Return blocks one below the other, in columns of so many rows; of none: in one column."""
+    columns: list[list[Line]] = [[]]
+    for block in blocks:
+        if rows and columns[-1] and len(columns[-1]) + len(block) > rows:
+            columns.append([])
+        # Blank rows are between groups, and above the first one; not at the top of a column.
+        is_top = not columns[-1] and len(columns) > 1
+        columns[-1] += [*block[1:]] if is_top and block[0] == EMPTY else block
+    return columns
+
+
+def _side_by_side(columns: list[list[Line]], cells: int) -> tuple[Line, ...]:
+    if len(columns) == 1:
+        return tuple(columns[0])
+    return tuple(
+        tuple(span for line in lines for span in exact(line, cells))
+        for lines in zip_longest(*columns, fillvalue=EMPTY)
+    )
 
 
 class KeysScreen(Screen[None]):
@@ -151,8 +231,9 @@ class KeysScreen(Screen[None]):
         self._show()
 
     def _show(self) -> None:
-        lines = key_lines(self._search, self._session, self._keys, self._glyphs)
         height = max(self.size.height - 2, 1)
+        size = (max(self.size.width, 1), height)
+        lines = key_lines(self._search, self._session, self._keys, self._glyphs, size)
         self._top = max(0, min(self._top, len(lines) - height))
         what = f" keys of {self._view}" if self._view else " keys"
         title: Line = ((what, "strong"), (f"  {self._search}▏", "accent"))
