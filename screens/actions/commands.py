@@ -33,6 +33,8 @@ class Command(Struct, frozen=True):
     """Empty where it has none."""
     why_not: str = ""
     """Why it is not done now; empty where it is."""
+    under: str = ""
+    """The key that goes through all of them in turn, where it has none of its own."""
 
 
 def commands(
@@ -48,12 +50,19 @@ def commands(
     of_keys = tuple(_of_key(key, session) for key in keys if key.action != "palette")
     found = [*of_keys]
     sort, theme, mouse = BY_NAME
+    in_turn = {key.action: shown(key) for key in keys}
+    by_sort, by_theme = in_turn.get("sort", ""), in_turn.get("theme", "")
     found += [
-        Command(f"{sort.label} {SORT_LABELS[key]}", _ORDERS[key], f"{sort.action}('{key}')")
+        Command(
+            f"{sort.label} {SORT_LABELS[key]}",
+            _ORDERS[key],
+            f"{sort.action}('{key}')",
+            under=by_sort,
+        )
         for key in _ORDERED_BY
     ]
     found += [
-        Command(f"{theme.label} {name}", theme.help, f"{theme.action}('{name}')")
+        Command(f"{theme.label} {name}", theme.help, f"{theme.action}('{name}')", under=by_theme)
         for name in sorted(themes)
     ]
     found.append(_of_key(mouse, session))
@@ -61,10 +70,17 @@ def commands(
 
 
 def matching(typed: str, found: Iterable[Command]) -> tuple[Command, ...]:
-    """Return the commands that fit what was typed, the best first; refused ones last."""
-    fitting = best_first(typed, found, lambda command: (command.name, command.help))
+    """Return the commands that fit what was typed, the best first; refused ones last.
+
+    What has a key of that name, or is gone through with it, comes before all others.
+    """
+    every = tuple(found)
+    of_key = [one for one in every if typed and typed in (*one.key.split(), one.under)]
+    others = best_first(typed, every, lambda command: (command.name, command.help))
+    fitting = (*of_key, *(one for one in others if one not in of_key))
     return tuple(sorted(fitting, key=lambda command: bool(command.why_not)))
 
 
 def _of_key(key: Key, session: Session) -> Command:
-    return Command(key.label, key.help, key.action, shown(key), refusal(session, key.request))
+    why_not = refusal(session, key.request)
+    return Command(key.label, key.help, key.action, shown(key), why_not=why_not)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import signature
 
 import pytest
+from msgspec.structs import replace
 from textual.actions import parse
 
 from screens.actions.commands import Command, commands, matching
@@ -57,6 +58,24 @@ def test_what_is_refused_says_why_and_comes_last() -> None:
     assert why["batch"] == "this process is not ours"
     assert why["hold"] == ""
     assert why["seek_to"] == "only a recording is played"
+
+
+@pytest.mark.parametrize("typed", ["theme", "T"])
+def test_the_word_and_the_key_both_find_each_theme_by_its_name(typed: str) -> None:
+    found = [command.name for command in matching(typed, every())]
+
+    assert found[: 1 + len(NAMES)] == ["theme", *(f"theme {name}" for name in sorted(NAMES))]
+
+
+def test_a_key_finds_what_it_does_before_what_its_letter_is_in() -> None:
+    assert matching("t", every())[0].action == "side('timeline')"
+    assert matching("ctrl+p", every()) == ()
+    assert matching("j", every())[0].action == "move(1)"
+    sorts = matching("s", every())
+    assert [one.action.partition("(")[0] for one in sorts[:3]] == ["sort", "sort_by", "sort_by"]
+    own = tuple(replace(key, keys="f2") if key.action == "theme" else key for key in EXPLORER)
+    mine = [one.name for one in matching("f2", commands(EMPTY, NAMES, own))]
+    assert mine == ["theme", *(f"theme {name}" for name in sorted(NAMES))]
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
