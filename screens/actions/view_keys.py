@@ -71,6 +71,7 @@ FINDINGS: tuple[Key, ...] = (
     Key("up,k", "walk(-1)", "finding", "the previous finding", _HERE, "↑ k"),
     Key("right,l", "cross(1)", "its nodes", "the next node of this finding", _HERE, "→ l"),
     Key("left,h", "cross(-1)", "its nodes", "the previous node of this finding", _HERE, "← h"),
+    *_COLUMNS,
     *_pages("scroll_detail", "the details of the finding,"),
     _TO_A_NODE,
     *_ends("walk", 1000),

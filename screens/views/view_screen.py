@@ -27,10 +27,11 @@ from ..actions.table import SIDE_SCREENS, Key, side_keys
 from ..common.base_app import own_keys, redraw_seconds
 from ..common.copy_export import CopyExport, ExportContent
 from ..common.narrow import is_narrow
+from ..common.ordered_table import OrderedTable
 from ..common.view_pause import ViewPause
 from ..terminal.painting import PaintedScreen
 from ..widgets.header import Header
-from ..widgets.heading import Heading, Order
+from ..widgets.heading import Heading
 from ..widgets.key_bar import KeyBar, Keys, key_bar
 from ..widgets.lines import EMPTY as BLANK
 from ..widgets.lines import Line, LinesWidget
@@ -49,7 +50,7 @@ class ViewState(Struct, frozen=True):
     """The screen to go to; empty for the explorer."""
 
 
-class SideScreen(PaintedScreen[ViewState]):
+class SideScreen(OrderedTable, PaintedScreen[ViewState]):
     """Shows one view until it is left. A view says its ``name``, ``keys``, and what it draws."""
 
     name_of_view: ClassVar[str]
@@ -220,38 +221,19 @@ class SideScreen(PaintedScreen[ViewState]):
         """Return the columns of its table as they are drawn; None on a view without one."""
         return None
 
-    def order_by(self, order: Order) -> None:
-        """Order the rows of its table."""
-
-    def _order_by(self, choose: Callable[[Heading], Order | None]) -> bool:
-        """Order the rows as is chosen of the heading; False where there is nothing to choose."""
+    def table_heading(self) -> Heading | None:
+        """Return the columns at the size that the view has now."""
         view = self.query_one("#view", LinesWidget)
-        look = Look(self.session_shown, self.node, self.now(), max(view.size.width, 3), self.glyphs)
-        heading = self.heading(look)
-        order = choose(heading) if heading is not None else None
-        if order is not None:
-            self.order_by(order)
-            self.refresh_view()
-        return order is not None
-
-    def action_sort_column(self, number: int) -> None:
-        """Order by a column: 1 is the first one; by the same again, the other way round."""
-        self._order_by(lambda heading: heading.numbered(number))
-
-    def action_sort(self) -> None:
-        """Order by the next column."""
-        self._order_by(lambda heading: heading.following())
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._order_by(lambda heading: heading.order.reversed)
+        now = self.now()
+        look = Look(self.session_shown, self.node, now, max(view.size.width, 3), self.glyphs)
+        return self.heading(look)
 
     def on_click(self, event: events.Click) -> None:
         """Order by the column whose title is clicked; else hand on where the view was clicked."""
         region = self.query_one("#view").region
         if region.contains_point(event.screen_offset):
             at = event.screen_offset - region.offset
-            if not self._order_by(lambda heading: heading.clicked(at.x, at.y)):
+            if not self.order_clicked(at.x, at.y):
                 self.clicked(at.x, at.y, event.chain)
 
     def clicked(self, x: int, y: int, times: int) -> None:

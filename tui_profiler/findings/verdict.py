@@ -7,12 +7,13 @@ where not even a gain is certain.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain
-from tui_profiler.messages import TrialProgress, TrialResult, Unknown
+from tui_profiler.messages import TrialProgress, TrialResult, Unknown, known
 from tui_profiler.messages.trials import WHOLE_MODEL
 from tui_profiler.session import Session
 
@@ -57,6 +58,46 @@ class Advice(Struct, frozen=True):
     progress: TrialProgress | None = None
     """None where it is not under way."""
     measured: Measured | None = None
+
+
+Column: TypeAlias = Literal["rank", "title", "saves", "predicted", "measured", "verdict", "error"]
+"""What advice can be ordered by; ``rank`` is the order in which it is given."""
+
+
+def in_order(found: Iterable[Advice], column: Column, *, descending: bool) -> tuple[Advice, ...]:
+    """Return advice by a column; what has no figure there goes last either way.
+
+    Args:
+        found: in the order of its rank, which is kept among equal ones.
+        column: what it is ordered by.
+        descending: the largest first, texts from Z to A.
+    """
+    every = tuple(found)
+    match column:
+        case "rank":
+            return every
+        case "title" | "saves" | "verdict":
+            return tuple(sorted(every, key=lambda one: _text(one, column), reverse=descending))
+        case _:
+            figures = [(_figure(one, column), one) for one in every]
+    with_figure = [(value, one) for value, one in figures if value is not None]
+    with_figure.sort(key=lambda pair: pair[0], reverse=descending)
+    return (*(one for _, one in with_figure), *(one for value, one in figures if value is None))
+
+
+def _text(one: Advice, column: Column) -> str:
+    if column == "title":
+        return one.finding.title.casefold()
+    return one.finding.gain.of if column == "saves" else one.word
+
+
+def _figure(one: Advice, column: Column) -> float | None:
+    if column == "predicted":
+        return known(one.finding.gain.share)
+    if column == "measured":
+        return one.measured.share if one.measured is not None else None
+    error = one.result.error if one.result is not None else None
+    return error.relative if error is not None else None
 
 
 def advice(session: Session, found: tuple[Finding, ...]) -> tuple[Advice, ...]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from tui_profiler.figures.units import share
 from tui_profiler.findings import Advice
 from tui_profiler.findings.evidence.figure_text import gain_text
-from tui_profiler.findings.verdict import REFUTED, Word
+from tui_profiler.findings.verdict import REFUTED, Column, Word
 from tui_profiler.formatting.canvas import Glyphs
 from tui_profiler.formatting.text import safe, width, wrap
 
+from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, with_role
 from ...widgets.rows import Look, row
 
@@ -20,11 +21,18 @@ _SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 8, 10, 10, 19, 16, 
 _SIGN = 3
 """Cells of a verdict without its word."""
 _LEAST_TITLE = 8
+RANK: Column = "rank"
+BY_RANK = Order(RANK)
 _FAINT: tuple[Word, ...] = ("no trial", "can be tried", "waits", "untested", "not here")
 
 
 def list_lines(
-    look: Look, found: Sequence[Advice], selected: int, top: int, rows: int
+    look: Look,
+    found: Sequence[Advice],
+    selected: int,
+    top: int,
+    rows: int,
+    order: Order = BY_RANK,
 ) -> list[Line]:
     """Return the heading and as many findings as fit below it.
 
@@ -34,8 +42,9 @@ def list_lines(
         selected: which of them the cursor is on.
         top: the first one that is shown.
         rows: lines that there are, heading included.
+        order: that they are in.
     """
-    lines = [_heading(look)]
+    lines: list[Line] = [(*list_heading(look, order).line(look.glyphs), (" ", "ink"))]
     for at, one in enumerate(found[top : top + max(rows - 1, 0)], top):
         line = _row(look, one)
         if at == selected:
@@ -84,17 +93,25 @@ def error_text(one: Advice) -> str:
     return f"{error.relative:.1e}"
 
 
-def _heading(look: Look) -> Line:
-    figures = "predicted".rjust(_PREDICTED) + "measured".rjust(_MEASURED)
+def list_heading(look: Look, order: Order) -> Heading:
+    """Return the titles of the columns that there is room for."""
+    figures = [
+        Title("predicted", _PREDICTED, "predicted"),
+        Title("measured", _MEASURED, "measured"),
+    ]
+    verdict = Title("verdict", _VERDICT, "verdict", gap=2, is_left=True, is_text=True)
     if look.inner >= ROOMY:
-        figures = "saves".rjust(_SAVES) + figures + "95 % interval".rjust(_INTERVAL)
-        figures += "  " + "verdict".ljust(_VERDICT - 2) + "output error".rjust(_ERROR)
-    elif look.inner >= SMALL:
-        figures += "  " + "verdict".ljust(_VERDICT - 2)
+        figures.insert(0, Title("saves", _SAVES, "saves", is_text=True))
+        figures.append(Title("95 % interval", _INTERVAL))
+        figures += [verdict, Title("output error", _ERROR, "error")]
     else:
-        figures += " " * _SIGN
-    title = "advice, by predicted gain" if look.inner >= SMALL else "advice"
-    return row(((title, "strong ink"),), ((figures, "muted"),), look)
+        figures.append(verdict if look.inner >= SMALL else Title("", _SIGN))
+    room = look.cells - 1 - sum(one.cells for one in figures)
+    is_ranked = order.column == RANK and look.inner >= SMALL
+    title = "advice, by predicted gain" if is_ranked else "advice"
+    role = "strong ink"
+    first = Title(title, room, "title", is_left=True, is_text=True, usual=RANK, role=role)
+    return Heading((first, *figures), order)
 
 
 def _row(look: Look, one: Advice) -> Line:

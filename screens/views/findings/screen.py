@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from msgspec.structs import replace
 from textual.binding import BindingType
@@ -23,7 +23,7 @@ from tui_profiler.findings import (
     withheld,
     withheld_words,
 )
-from tui_profiler.findings.verdict import REFUTED
+from tui_profiler.findings.verdict import REFUTED, Column, in_order
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import StopTrial, Try
 from tui_profiler.messages.trials import Wish
@@ -33,12 +33,13 @@ from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session, Tree
 
 from ...actions.view_keys import FINDINGS, own_bindings
+from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
 from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, row
 from ..view_screen import SideScreen, ViewState
 from .finding import finding_lines
-from .lines import at_word, list_lines, none_line
+from .lines import BY_RANK, at_word, list_heading, list_lines, none_line
 
 AGAIN_SECONDS = 1.0
 """Findings are asked for no more often, and never for more than a twentieth of the time."""
@@ -65,6 +66,9 @@ class FindingsScreen(SideScreen):
     def begin(self) -> None:
         """Keep the findings, their order, the cursor, and how far the detail is scrolled."""
         self.found: tuple[Finding, ...] = ()
+        """In the order that is shown."""
+        self._ranked: tuple[Finding, ...] = ()
+        self._order = BY_RANK
         self._asked: tuple[Session | None, Tree | None, float] = (None, None, 0.0)
         self._touched = 0.0
         self._is_asking = False
@@ -94,7 +98,7 @@ class FindingsScreen(SideScreen):
             replace(one, word="not here") if refused and one.word == "can be tried" else one
             for one in shown
         )
-        above = list_lines(look, shown, self.selected, self._top, listed)
+        above = list_lines(look, shown, self.selected, self._top, listed, self._order)
         detail = finding_lines(look, shown[self.selected], refused)
         self._rows = max(rows - len(above) - 1, 1)
         self._scroll = max(0, min(self._scroll, len(detail) - self._rows))
@@ -111,7 +115,7 @@ class FindingsScreen(SideScreen):
             why = mode(look.session).name or "mode unknown"
             left += f", {held} withheld: {why}"
         if count:
-            left += f"  best: {safe(self.found[0].title)}"
+            left += f"  best: {safe(self._ranked[0].title)}"
         left = at_word(left, max(look.inner - len(right) - 2, 8), look.glyphs.ellipsis)
         return row(((left, "ink"),), ((right, "muted"),), look)
 
@@ -144,9 +148,7 @@ class FindingsScreen(SideScreen):
         _, tree, _ = self._asked
         ended = time.monotonic()
         self._asked = (session, session.tree, ended + max(AGAIN_SECONDS, 20 * (ended - began)))
-        if ended - self._touched < IDLE_SECONDS and tree is session.tree:
-            order = {finding.kind: at for at, finding in enumerate(self.found)}
-            found = tuple(sorted(found, key=lambda one: order.get(one.kind, len(order))))
+        before = {finding.kind: at for at, finding in enumerate(self.found)}
         # What was tried stays, also where its prediction would not be made any more.
         tried = {one.kind for one in session.trials} | (
             {session.trial.kind, *session.trial.waiting} if session.trial is not None else set()
@@ -154,11 +156,33 @@ class FindingsScreen(SideScreen):
         now = {one.kind for one in found}
         gone = (one for one in self.found if one.kind in tried and one.kind not in now)
         found = tuple(one.finding for one in advice(session, (*found, *gone)))
-        self.found = found
+        self._ranked = found
+        self._arrange(session)
+        if ended - self._touched < IDLE_SECONDS and tree is session.tree:
+            last = len(before)
+            self.found = tuple(sorted(self.found, key=lambda one: before.get(one.kind, last)))
         if not self._kind and found:
             # Whoever comes from a node finds what is said of it.
             of_node = (one.kind for one in found if self.node and self.node in one.nodes)
             self._kind = next(of_node, found[0].kind)
+
+    def _arrange(self, session: Session) -> None:
+        """Put the findings into the order that was chosen."""
+        shown = advice(session, self._ranked)
+        for column in get_args(Column):
+            if column == self._order.column:
+                shown = in_order(shown, column, descending=self._order.descending)
+        self.found = tuple(one.finding for one in shown)
+
+    def heading(self, look: Look) -> Heading | None:
+        """Return the columns of the list."""
+        return list_heading(look, self._order) if self.found else None
+
+    def order_by(self, order: Order) -> None:
+        """Order the findings; the cursor stays on its own."""
+        self._order = order
+        self._arrange(self.session_shown)
+        self.refresh_view()
 
     def _refused(self, session: Session) -> str:
         if is_remembered(session):  # What is found in it may not be true of the model of today.

@@ -167,6 +167,7 @@ class FlatScreen(PointedScreen):
             if column == order.column:
                 self.view.sort_by(self.session_shown, column, descending=order.descending)
         self.say(SORT_WORDS[self.view.column])
+        self.refresh_view()
 
     def action_filter(self) -> None:
         """Type a filter, as in the tree."""

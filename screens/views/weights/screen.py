@@ -168,6 +168,7 @@ class WeightsScreen(PointedScreen):
             if sort == order.column:
                 self.view.sort_by(sort, descending=order.descending)
         self.say(SORT_WORDS[self.view.sort])
+        self.refresh_view()
 
     def action_sort(self) -> None:
         """Order by the next column that has figures."""

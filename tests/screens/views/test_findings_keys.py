@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from screens.views.findings.screen import FindingsScreen
+from screens.widgets.rows import Look
 from tests.recording.files import fold
 from tests.screens.explorer.test_explorer import Stage, check_golden, on_stage
 from tests.screens.screen_text import screen_text
 from tests.screens.views.test_findings import ACCEPTING, FOUND, RESNET, SHOWN, TRIED, result_of
-from tui_profiler.findings import findings
+from tui_profiler.findings import advice, findings
 from tui_profiler.messages import (
     Edges,
     Hello,
@@ -156,3 +157,37 @@ async def test_a_large_tree_is_asked_beside_the_drawing() -> None:
         assert len(screen.session.tree) > 4000
         assert [one.kind for one in screen.found] == [one.kind for one in expected]
         assert f"fold {16 * 53} batch norms" in screen_text(stage.app)
+
+
+async def test_a_number_or_a_click_orders_the_findings_and_the_cursor_stays_on_its_own() -> None:
+    async with on_stage([*ACCEPTING, *TRIED]) as (stage, pilot):
+        await pilot.press("f", "j")
+        await pilot.pause()
+        screen = screen_of(stage)
+        ranked, here = screen.found, screen.found[screen.selected]
+        heading = screen.heading(Look(screen.session_shown, 0, 0.0, 120))
+        assert heading is not None
+        columns = ("title", "saves", "predicted", "measured", "verdict", "error")
+        assert heading.columns == columns
+        await pilot.press("4")
+        saved = [one.measured for one in advice(screen.session_shown, screen.found)]
+        shares = [one.share for one in saved if one is not None]
+        assert len(shares) > 1
+        assert shares == sorted(shares, reverse=True)
+        assert all(one is None for one in saved[len(shares) :])
+        assert "↓measured" in screen_text(stage.app)
+        assert screen.found[screen.selected] == here
+        assert f"best: {ranked[0].title}"[:30] in screen_text(stage.app)
+        await pilot.press("4")
+        again = [one.measured for one in advice(screen.session_shown, screen.found)]
+        assert [one.share for one in again if one is not None] == shares[::-1]
+        assert all(one is None for one in again[len(shares) :])
+        lines = screen_text(stage.app).splitlines()
+        y = next(at for at, line in enumerate(lines) if "↑measured" in line)
+        await pilot.click(offset=(lines[y].index("verdict"), y))
+        words = [one.word for one in advice(screen.session_shown, screen.found)]
+        assert words == sorted(words)
+        for _ in range(3):
+            await pilot.press("1")
+        assert screen.found == ranked
+        assert "advice, by predicted gain" in screen_text(stage.app)
