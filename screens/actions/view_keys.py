@@ -10,7 +10,7 @@ _HERE = "here"
 _TO_A_NODE = Key("enter", "open", "node", "open the node under the cursor", _HERE, "↵")
 
 
-_COLUMNS: tuple[Key, ...] = (
+COLUMNS: tuple[Key, ...] = (
     Key(
         "1,2,3,4,5,6,7,8,9",
         "sort_column",
@@ -47,7 +47,7 @@ WEIGHTS: tuple[Key, ...] = (
     Key("v", "scheme", "change", "the change: int8, int4, fp8, zeros", _HERE),
     Key("a", "read", "read", "read the values again", _HERE),
     Key("c", "stop", "stop", "stop reading or measuring, and keep the results", _HERE),
-    *_COLUMNS,
+    *COLUMNS,
     Key("b", "buffers", "buffers", "show or hide buffers", _HERE),
     _TO_A_NODE,
     Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
@@ -58,7 +58,7 @@ WEIGHTS: tuple[Key, ...] = (
 FLAT: tuple[Key, ...] = (
     Key("v", "by", "by", "list modules, classes of modules, or operators by name", _HERE),
     Key("slash", "filter", "search", "filter the rows, as in the tree; esc drops it", _HERE, "/"),
-    *_COLUMNS,
+    *COLUMNS,
     Key("enter", "open", "in the tree", "go to the node in the tree", _HERE, "↵"),
     Key("down,j", "move(1)", "down", "one row down", _HERE, "↓ j"),
     Key("up,k", "move(-1)", "up", "one row up", _HERE, "↑ k"),
@@ -71,7 +71,7 @@ FINDINGS: tuple[Key, ...] = (
     Key("up,k", "walk(-1)", "finding", "the previous finding", _HERE, "↑ k"),
     Key("right,l", "cross(1)", "its nodes", "the next node of this finding", _HERE, "→ l"),
     Key("left,h", "cross(-1)", "its nodes", "the previous node of this finding", _HERE, "← h"),
-    *_COLUMNS,
+    *COLUMNS,
     *_pages("scroll_detail", "the details of the finding,"),
     _TO_A_NODE,
     *_ends("walk", 1000),

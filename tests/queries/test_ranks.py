@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from tests.queries.sessions import session_of, ticked
 from tui_profiler.messages import Ended, Figure, Heartbeat, LoopState, Program, StepTimes, Unknown
-from tui_profiler.queries.ranks import module_differences, parts, rank_rows, reference, verdict
+from tui_profiler.queries.ranks import (
+    in_order,
+    module_differences,
+    parts,
+    rank_rows,
+    reference,
+    verdict,
+)
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
 
 NET = """
@@ -187,3 +194,15 @@ def test_a_module_of_one_rank_alone_has_no_difference() -> None:
     assert found["first"].difference is None
     assert found["first"].second is None
     assert module_differences(usual, other)[0].path == ""
+
+
+def test_rows_are_ordered_by_a_column_and_those_without_a_figure_are_last_either_way() -> None:
+    rows = rank_rows(run(times(0.010, 0.021), None, times(0.030, 0.001), times(0.020, 0.011)), 1.0)
+
+    assert [one.number for one in rows] == [2, 3, 0, 1]
+    assert [one.number for one in in_order(rows, "compute")] == [2, 3, 0, 1]
+    assert [one.number for one in in_order(rows, "compute", descending=False)] == [0, 3, 2, 1]
+    assert [one.number for one in in_order(rows, "wait")] == [0, 3, 2, 1]
+    assert [one.number for one in in_order(rows, "late", descending=False)] == [0, 3, 2, 1]
+    assert [one.number for one in in_order(rows, "rank", descending=False)] == [0, 1, 2, 3]
+    assert in_order(rows, "badness", descending=False) == rows

@@ -76,6 +76,44 @@ def rank_rows(workspace: Workspace, now: float) -> tuple[RankRow, ...]:
     return tuple(sorted(rows, key=_badness))
 
 
+Column: TypeAlias = Literal["badness", "rank", "pid", "step", "compute", "wait", "host", "late"]
+"""What rows can be ordered by; ``badness`` is the order of ``rank_rows``."""
+
+
+def in_order(
+    rows: Iterable[RankRow], column: Column, *, descending: bool = True
+) -> tuple[RankRow, ...]:
+    """Return rows by a column; those without a figure there come last either way.
+
+    Args:
+        rows: in the order of ``rank_rows``, which is kept among equal ones.
+        column: what they are ordered by.
+        descending: the largest first.
+    """
+    every = tuple(rows)
+    if column == "badness":
+        return every
+    figures = [(_figure(one, column), one) for one in every]
+    with_figure = [(value, one) for value, one in figures if value is not None]
+    with_figure.sort(key=lambda pair: pair[0], reverse=descending)
+    return (*(one for _, one in with_figure), *(one for value, one in figures if value is None))
+
+
+def _figure(one: RankRow, column: Column) -> float | None:
+    times = one.times if one.key and not one.words.startswith("gone") else None
+    match column:
+        case "rank":
+            return one.number
+        case "pid":
+            return one.pid
+        case "late":
+            return one.skew
+        case "step" | "compute" | "wait" | "host" if times is not None:
+            return known(getattr(times, column))
+        case _:
+            return None
+
+
 def verdict(workspace: Workspace, now: float) -> Verdict:
     """Name the straggler: the rank with the least wait, where the others wait for it.
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from tui_profiler.figures.units import UNAVAILABLE, TimeUnit, column_time, share_cell, time_unit
 from tui_profiler.formatting.canvas import Glyphs, split_cells
 from tui_profiler.formatting.text import fit, middle, safe
 from tui_profiler.messages import known
 from tui_profiler.queries.ranks import (
+    Column,
     Level,
     ModuleDifference,
     RankRow,
     Verdict,
+    in_order,
     parts,
     rank_rows,
     verdict,
@@ -18,6 +22,7 @@ from tui_profiler.queries.ranks import (
 from tui_profiler.session import EMPTY as NOTHING
 from tui_profiler.session.workspace import Rank, Workspace
 
+from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, Span, exact, line_width
 from ...widgets.rows import Look, finished, row, words
 
@@ -36,8 +41,25 @@ _MARKS: dict[Level, tuple[str, str]] = {
 }
 
 
+BY_BADNESS = Order("badness")
+
+
+def ordered_rows(workspace: Workspace, now: float, order: Order) -> tuple[RankRow, ...]:
+    """Return the rows in an order."""
+    rows = rank_rows(workspace, now)
+    for column in get_args(Column):
+        if column == order.column:
+            rows = in_order(rows, column, descending=order.descending)
+    return rows
+
+
 def rank_lines(
-    workspace: Workspace, now: float, selected: int, look: Look, rows: int
+    workspace: Workspace,
+    now: float,
+    selected: int,
+    look: Look,
+    rows: int,
+    order: Order = BY_BADNESS,
 ) -> tuple[Line, ...]:
     """Return the screen's rows: header, sentences, table; the selected row is in sight.
 
@@ -47,8 +69,10 @@ def rank_lines(
         selected: which row the cursor is on.
         look: width and glyphs; its session is not read.
         rows: how many lines there are.
+        order: of the rows.
     """
-    found = rank_rows(workspace, now)
+    found = ordered_rows(workspace, now, order)
+    titles = rank_heading(workspace, now, look, order)
     head = [
         _header(workspace, found, look),
         EMPTY,
@@ -56,9 +80,9 @@ def rank_lines(
         EMPTY,
     ]
     unit = _unit(found)
-    head.append(_titles(unit, look))
+    head.append((*titles.line(look.glyphs), ("   ", "muted"), *_legend(look)))
     room = max(rows - len(head), 1)
-    first = max(0, min(selected - room // 2, len(found) - room))
+    first = first_row(selected, len(found), room)
     shown = found[first : first + room]
     longest = max((_step(one) for one in found), default=0.0)
     table = [
@@ -101,13 +125,27 @@ def _step(one: RankRow) -> float:
     return (known(one.times.step) or 0.0) if one.times is not None else 0.0
 
 
-def _titles(unit: TimeUnit, look: Look) -> Line:
-    pid = "pid".rjust(PID) if look.cells >= WIDE else ""
-    names = "".join(name.rjust(FIGURE) for name in (f"step {unit}", "compute", "wait", "host"))
-    head: Line = ((" rank ".ljust(RANK + 1) + pid + names, "muted"),)
-    late: Line = (("late".rjust(FIGURE) + "%".rjust(PERCENT) + "   ", "muted"),)
+def first_row(selected: int, count: int, room: int) -> int:
+    """Return the first row that is shown: the cursor's is in the middle where it can be."""
+    return max(0, min(selected - room // 2, count - room))
+
+
+def rank_heading(workspace: Workspace, now: float, look: Look, order: Order) -> Heading:
+    """Return the columns, and which line they are named in."""
+    sentences = _sentences(verdict(workspace, now), look)
+    unit = _unit(rank_rows(workspace, now))
+    rank = Title("rank", RANK + 1, "rank", is_left=True, is_text=True, usual=BY_BADNESS.column)
+    pid = (Title("pid", PID, "pid"),) if look.cells >= WIDE else ()
+    parts = (Title(name, FIGURE, name) for name in ("compute", "wait", "host", "late"))
+    step, share = Title(f"step {unit}", FIGURE, "step"), Title("%", PERCENT, "late")
+    return Heading((rank, *pid, step, *parts, share), order, y=len(sentences) + 3)
+
+
+def _legend(look: Look) -> Line:
     glyphs = look.glyphs
-    legend: Line = (
+    if look.cells < WIDE:
+        return EMPTY
+    return (
         (glyphs.full, "compute"),
         (" compute ", "muted"),
         (glyphs.full, "overhead"),
@@ -115,7 +153,6 @@ def _titles(unit: TimeUnit, look: Look) -> Line:
         (glyphs.track, "idle"),
         (" wait", "muted"),
     )
-    return (*head, *late, *(legend if look.cells >= WIDE else ()))
 
 
 def _row(one: RankRow, unit: TimeUnit, longest: float, look: Look, *, is_selected: bool) -> Line:

@@ -5,29 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.reactive import var
 from textual.screen import Screen
 
 from tui_profiler.formatting.canvas import Glyphs
-from tui_profiler.queries.ranks import RankRow, module_differences, rank_rows, reference
+from tui_profiler.queries.ranks import RankRow, module_differences, reference
 from tui_profiler.session.workspace import NO_RANKS, Workspace
 
+from ...actions.view_keys import COLUMNS, own_bindings
 from ...common.base_app import BaseApp
+from ...common.ordered_table import OrderedTable
 from ...common.scrolling import ScrollingScreen
+from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import KeyBar, key_bar
 from ...widgets.lines import LinesWidget
 from ...widgets.scrolled import ScrolledLines
-from .lines import difference_lines, look_of, rank_lines
+from .lines import (
+    BY_BADNESS,
+    difference_lines,
+    first_row,
+    look_of,
+    ordered_rows,
+    rank_heading,
+    rank_lines,
+)
 
 _CSS = "{0} #ranks {{ height: 1fr; }} {0} #modules {{ height: 1fr; }} {0} #keys {{ height: 1; }}"
-_KEYS = (("↵", "open"), ("d", "difference"), ("↑↓", "move"))
+_KEYS = (("↵", "open"), ("d", "difference"), ("s", "sort"), ("↑↓", "move"))
 _DIFFERENCE_KEYS = (("esc", "back"), ("↑↓", "scroll"), ("g", "top"), ("G", "end"))
 
 
-class RanksScreen(Screen[None]):
-    """Follows a run; a rank is opened with a key."""
+class RanksScreen(OrderedTable, Screen[None]):
+    """Follows a run; a rank is opened with a key or the second click."""
 
     DEFAULT_CSS = _CSS.format("RanksScreen")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,6 +49,7 @@ class RanksScreen(Screen[None]):
         Binding("G,end", "move(100000)", show=False),
         Binding("enter", "open", show=False),
         Binding("d", "difference", show=False),
+        *own_bindings(COLUMNS),
         Binding("q", "app.leave", show=False),
     ]
 
@@ -51,6 +64,7 @@ class RanksScreen(Screen[None]):
         self._open_rank = open_rank
         self._selected = ""
         """Key of the row under the cursor; empty: the first, whichever that is."""
+        self._order = BY_BADNESS
 
     def compose(self) -> ComposeResult:
         """The rows and the keys."""
@@ -76,7 +90,7 @@ class RanksScreen(Screen[None]):
             self._draw()
 
     def _rows(self) -> tuple[RankRow, ...]:
-        return rank_rows(self.workspace, self._now())
+        return ordered_rows(self.workspace, self._now(), self._order)
 
     def _place(self, rows: tuple[RankRow, ...]) -> int:
         return next((i for i, one in enumerate(rows) if one.key and one.key == self._selected), 0)
@@ -87,10 +101,36 @@ class RanksScreen(Screen[None]):
             return
         look = look_of(cells, self._glyphs)
         place = self._place(self._rows())
-        lines = rank_lines(self.workspace, self._now(), place, look, rows - 1)
+        lines = rank_lines(self.workspace, self._now(), place, look, rows - 1, self._order)
         self.query_one("#ranks", LinesWidget).lines = lines
         bar = key_bar(_KEYS, (("q", "quit"),), cells, self._glyphs)
         self.query_one("#keys", KeyBar).lines = (bar,)
+
+    def table_heading(self) -> Heading:
+        """Return the columns that there is room for."""
+        look = look_of(max(self.size.width, 3), self._glyphs)
+        return rank_heading(self.workspace, self._now(), look, self._order)
+
+    def order_by(self, order: Order) -> None:
+        """Order the ranks; the cursor stays on its own."""
+        self._selected = self._under_cursor()
+        self._order = order
+        self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Order by a title, or select a row; at the second click open it."""
+        if event.screen_y >= self.size.height - 1 or self.order_clicked(
+            event.screen_x, event.screen_y
+        ):
+            return
+        rows, top = self._rows(), self.table_heading().y + 1
+        room = max(self.size.height - 1 - top, 1)
+        at = first_row(self._place(rows), len(rows), room) + event.screen_y - top
+        if event.screen_y >= top and at < len(rows) and rows[at].key:
+            self._selected = rows[at].key
+            self._draw()
+            if event.chain == 2:
+                self.action_open()
 
     def action_move(self, by: int) -> None:
         """Move the cursor; it stays on a rank, wherever that goes."""

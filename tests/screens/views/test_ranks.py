@@ -14,6 +14,7 @@ import pytest
 from textual.pilot import Pilot
 
 from screens.app.ranks_app import RanksApp
+from screens.common.base_app import BaseApp
 from screens.explorer.screen import ExplorerScreen
 from screens.start.programs import columns
 from screens.views.ranks.lines import look_of, rank_lines
@@ -62,6 +63,53 @@ def test_every_row_is_as_wide_as_the_screen_and_safe(cells: int, glyphs: Glyphs)
     assert not any("\x1b" in line for line in lines)
     if glyphs is ASCII:
         assert "".join(lines).isascii()
+
+
+class Shown(BaseApp):
+    """The ranks of a run that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def get_default_screen(self) -> RanksScreen:
+        return RanksScreen(UNICODE, lambda: 1.0, self.opened.append).data_bind(BaseApp.workspace)
+
+    def on_mount(self) -> None:
+        self.workspace = run(EARLY, times(0.020, 0.011), LATE, None)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_number_or_a_click_orders_the_ranks_and_a_click_selects_one(
+    size: tuple[int, int],
+) -> None:
+    app = Shown()
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+
+        def numbers() -> list[str]:
+            rows = screen_text(app).splitlines()[y + 1 : y + 5]
+            return [line.strip("▌ ").split()[0] for line in rows]
+
+        lines = screen_text(app).splitlines()
+        y = next(at for at, line in enumerate(lines) if line.startswith(" rank  "))
+        assert numbers() == ["2", "1", "0", "3"]
+        await pilot.press("1")
+        assert numbers() == ["0", "1", "2", "3"]
+        assert "↑rank" in screen_text(app)
+        await pilot.click(offset=(lines[y].index("wait"), y))
+        assert numbers() == ["0", "1", "2", "3"]
+        await pilot.press("S")
+        assert numbers() == ["2", "1", "0", "3"]
+        assert "↑wait" in screen_text(app)
+        await pilot.click(offset=(20, y + 2))
+        assert screen_text(app).splitlines()[y + 2].startswith("▌")
+        await pilot.press("1")
+        assert screen_text(app).splitlines()[y + 2].startswith("▌   1")
+        await pilot.click(offset=(20, y + 1), times=2)
+        assert app.opened == ["0"]
+        await pilot.press("1", "1")
+        assert numbers() == ["2", "1", "0", "3"]
 
 
 def test_ranks_of_one_run_are_one_entry_and_helpers_and_others_are_not_in_it() -> None:
