@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tui_profiler.figures.units import clock
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Failed, Remedy
+from tui_profiler.messages import Failed, Program, Remedy
 from tui_profiler.source.adapters import TimeLimited
 from tui_profiler.source.attached import Attached, AttachError, Found, attached, find
 from tui_profiler.source.ranks import is_whole_run
@@ -119,6 +119,28 @@ def columns(found: Found) -> tuple[str, ...]:
         rank = f"{program.ranks} ranks"
     parts = (safe(program.name), f"pid {program.pid}", safe(program.command), f"watched {since}")
     return (*parts, *(part for part in (rank, safe(program.role)) if part))
+
+
+def in_order(found: Iterable[Found], column: str, *, descending: bool) -> tuple[Found, ...]:
+    """Return programs by a column of the list; those that do not answer come last either way.
+
+    Args:
+        found: in the order that is kept among equal ones.
+        column: ``model``, ``process``, ``command`` or ``watched``; any other leaves the order.
+        descending: from Z to A, the largest first.
+    """
+    every = tuple(found)
+    keys: dict[str, Callable[[Program], str | float]] = {
+        "model": lambda program: program.name.casefold(),
+        "process": lambda program: program.pid,
+        "command": lambda program: program.command,
+        "watched": lambda program: program.at,
+    }
+    if column not in keys:
+        return every
+    pairs = [(keys[column](one.program), one) for one in every if one.program is not None]
+    pairs.sort(key=lambda pair: pair[0], reverse=descending)
+    return (*(one for _, one in pairs), *(one for one in every if one.program is None))
 
 
 def _names(found: Iterable[Found]) -> str:

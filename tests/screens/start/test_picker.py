@@ -1,0 +1,62 @@
+"""The list of watched models: its order, and what a click does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from screens.settings.preferences import Preferences
+from screens.start.picker import Picker
+from tests.screens.screen_text import screen_text
+from tui_profiler.connection.rendezvous import Place
+from tui_profiler.messages import Program
+from tui_profiler.source.attached import Found
+
+
+def found(pid: int, name: str, command: str, watched: float) -> Found:
+    program = Program(name, pid, command, 0.0, watched)
+    return Found(Place(Path(f"/{pid}"), pid, 0, name), program)
+
+
+SILENT = Found(Place(Path("/9"), 9, 0, "aaa"), None, why_not="does not answer")
+FOUND = (found(31, "net", "b.py", 7.0), SILENT, found(12, "vit", "a.py", 90.0))
+
+
+class Still(Picker):
+    """Programs that neither come nor go."""
+
+    async def _look(self) -> None:
+        self._show_ordered(FOUND)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_number_or_a_click_orders_the_programs_and_a_click_chooses_one(
+    size: tuple[int, int],
+) -> None:
+    app = Still("", Preferences())
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+
+        def lines() -> list[str]:
+            return screen_text(app).splitlines()  # type: ignore[arg-type]  # it only reads it
+
+        def names() -> list[str]:
+            return [line.strip(" ●").split()[0] for line in lines()[3:6]]
+
+        assert lines()[2].split() == ["model", "process", "command", "watched"]
+        assert names() == ["net", "aaa", "vit"]
+        await pilot.press("3")
+        assert names() == ["vit", "net", "aaa"]
+        assert "↑command" in lines()[2]
+        await pilot.press("3")
+        assert names() == ["net", "vit", "aaa"]
+        await pilot.click(offset=(lines()[2].index("watched"), 2))
+        assert names() == ["vit", "net", "aaa"]
+        assert "↓watched" in lines()[2]
+        await pilot.press("1", "1", "1")
+        assert names() == ["net", "aaa", "vit"]
+        await pilot.click(offset=(6, 4), times=2)
+        assert app.is_running
+        await pilot.click(offset=(6, 5), times=2)
+    assert app.return_value == FOUND[2]
