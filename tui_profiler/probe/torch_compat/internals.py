@@ -18,8 +18,7 @@ on meta have no trace |
 making fake tensors sooner | only the real run is left |
 | ``torch._subclasses.fake_tensor.in_kernel_invocation_manager`` | shapes of common operators \
 without torch's Python around them | only the real run is left |
-| ``Tensor._cdata``, ``UntypedStorage._cdata`` | telling tensors and storages apart | no edges, no \
-weights among the inputs |
+| ``UntypedStorage._cdata`` | telling storages apart | no trace |
 | ``torch._C._ForceDispatchKeyGuard`` | recording what operators that take functions run | those \
 models fail |
 | ``Module._modules``, ``._parameters``, ``._buffers`` | walking without recursion; aliases that \
@@ -81,7 +80,6 @@ __all__ = [
     "passing",
     "shape_of",
     "storage_key",
-    "tensor_key",
     "tree_flatten",
     "tree_leaves",
     "tree_map",
@@ -97,11 +95,6 @@ _T = TypeVar("_T")
 
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 """What a fake run raises where a shape or a number depends on the values."""
-
-
-def tensor_key(tensor: torch.Tensor) -> int:
-    """Tell one tensor from another while both live: the address of its implementation."""
-    return tensor._cdata
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

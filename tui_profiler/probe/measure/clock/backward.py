@@ -24,7 +24,6 @@ from typing import Protocol, TypeAlias
 import torch
 from torch.compiler import is_dynamo_compiling
 
-from tui_profiler.probe.torch_compat.internals import tensor_key
 from tui_profiler.probe.torch_compat.modules import each_parameter
 from tui_profiler.probe.torch_compat.threads import without_torch_function
 
@@ -176,9 +175,7 @@ class BackwardPasses:
             for reference in self._parameters:
                 parameter = reference()
                 gradient = parameter.grad if parameter is not None else None
-                found.append(
-                    None if gradient is None else (tensor_key(gradient), gradient._version)
-                )
+                found.append(None if gradient is None else (id(gradient), gradient._version))
         return found
 
     def _choose(self, *, spread: bool) -> None:
