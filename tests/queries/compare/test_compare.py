@@ -186,13 +186,18 @@ def test_large_trees_are_aligned_in_time_that_grows_with_them() -> None:
                 nodes.append(SideNode(above, "module", part, inner, "L", 1, (1,), 1, 1, 1, 1))
         return SideTree(tuple(nodes))
 
-    began = process_time()
-    small = align(tree(400, "x"), tree(400, "y"))  # All of it has moved: the worst case.
-    between = process_time()
-    large = align(tree(3_200, "x"), tree(3_200, "y"))
-    assert sum(one.change == "moved" for one in small.nodes) == 400
-    assert sum(one.change == "moved" for one in large.nodes) == 3_200
-    assert process_time() - between < 30 * (between - began)  # 64 times, were it quadratic.
+    def seconds(blocks: int) -> float:
+        """Return the least of three: other programs, and our own garbage, only add to it."""
+        spent = []
+        for _ in range(3):
+            sides = tree(blocks, "x"), tree(blocks, "y")  # All of it has moved: the worst case.
+            began = process_time()
+            found = align(*sides)
+            spent.append(process_time() - began)
+            assert sum(one.change == "moved" for one in found.nodes) == blocks
+        return min(spent)
+
+    assert seconds(3_200) < 30 * seconds(400)  # 64 times, were it quadratic.
 
 
 def test_differences_and_ratios_are_of_the_second_side_and_the_first() -> None:
