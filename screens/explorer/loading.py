@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from msgspec.structs import replace
 
 from tui_profiler.figures.units import thousands
@@ -22,7 +24,7 @@ from ..widgets.lines import EMPTY, Line, LinesWidget
 from ..widgets.machine_lines import machine_lines
 from ..widgets.rows import Look, finished, meter, row
 from .failure import failure_lines, shortest_failure
-from .partial import LEAST_ROWS, partial_lines
+from .partial import LEAST_ROWS, partial_lines, raised_at
 
 _BESIDE = 14
 """Cells beside the detail of a stage: its mark and its seconds."""
@@ -61,8 +63,10 @@ def stages_of(spec: LoadSpec | None) -> tuple[Stage, ...]:
     return tuple(stage for stage in STAGES if stage not in left_out)
 
 
-def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[Line, ...]:
-    """Return the stage table, exactly ``rows`` lines."""
+def loading_lines(
+    look: Look, rows: int, spec: LoadSpec | None = None, cursor: int | None = None
+) -> tuple[Line, ...]:
+    """Return the stage table, exactly ``rows`` lines; ``cursor`` as in ``partial_lines``."""
     session = look.session
     records = {record.stage: record for record in session.stages}
     stages = stages_of(spec)
@@ -83,7 +87,7 @@ def loading_lines(look: Look, rows: int, spec: LoadSpec | None = None) -> tuple[
     body = (title, EMPTY, *table, EMPTY, *_progress(look, names, records), EMPTY)
     body = (*body, *_waiting(look), *_children(look), *told)
     if has_failed(session) and session.partial is not None:
-        body = (*body, *partial_lines(look, rows - len(body)))
+        body = (*body, *partial_lines(look, rows - len(body), cursor))
     return finished(body, look, rows)
 
 
@@ -184,7 +188,13 @@ def _about(seconds: float) -> str:
 
 
 def loading_body(
-    look: Look, rows: int, spec: LoadSpec | None = None, *, marked: int = 0, hint: str = ""
+    look: Look,
+    rows: int,
+    spec: LoadSpec | None = None,
+    *,
+    marked: int = 0,
+    hint: str = "",
+    cursor: int | None = None,
 ) -> tuple[Line, ...]:
     """Return the whole body: stages left, the request right with the explorer's geometry.
 
@@ -194,11 +204,11 @@ def loading_body(
     failed = trouble(look.session) is not None
     if look.cells < BESIDE_FROM:
         if failed:
-            return _failed_narrow(look, rows, marked, hint)
+            return _failed_narrow(look, rows, marked, hint, cursor)
         machine = machine_lines(look)
         table = loading_lines(look, max(rows - len(machine), 0), spec)
         return finished((*table, *machine), look, rows)
-    left = loading_lines(replace(look, cells=look.cells - BESIDE - 1), rows, spec)
+    left = loading_lines(replace(look, cells=look.cells - BESIDE - 1), rows, spec, cursor)
     beside = replace(look, cells=BESIDE)
     if failed:
         right = failure_lines(beside, rows, marked, hint)
@@ -208,13 +218,15 @@ def loading_body(
     return tuple((*a, *divider, *b) for a, b in zip(left, right, strict=True))
 
 
-def _failed_narrow(look: Look, rows: int, marked: int, hint: str) -> tuple[Line, ...]:
+def _failed_narrow(
+    look: Look, rows: int, marked: int, hint: str, cursor: int | None
+) -> tuple[Line, ...]:
     """Return the failure; where there is a tree as far as forward came, it is what is known."""
     failure = shortest_failure(look, marked, hint)
     left = rows - len(failure) - 1
     if look.session.partial is None or left < LEAST_ROWS:
         return failure_lines(look, rows, marked, hint)
-    return finished((*failure, EMPTY, *partial_lines(look, left)), look, rows)
+    return finished((*failure, EMPTY, *partial_lines(look, left, cursor)), look, rows)
 
 
 class Loading(LinesWidget):
@@ -236,6 +248,7 @@ class Loading(LinesWidget):
         self.glyphs = glyphs
         self.spec = spec
         self._shown: tuple[Session, float, int, str] = (NOTHING, 0.0, 0, "")
+        self._cursor: int | None = None
 
     def show(self, session: Session, now: float, marked: int = 0, hint: str = "") -> None:
         """Show a session as it is at ``now``, seconds on the probe's clock.
@@ -246,8 +259,38 @@ class Loading(LinesWidget):
             marked: of a failure, which remedy the cursor is on.
             hint: what a key does with the marked line; empty where there is no such key.
         """
+        if session.partial is not self._shown[0].partial:
+            self._cursor = None
         self._shown = (session, now, marked, hint)
         self._draw()
+
+    def move(self, by: int) -> None:
+        """Move among the modules of a forward that raised, from the one that did."""
+        tree = self._shown[0].partial
+        if tree is not None and tree.modules_shown:
+            at = (raised_at(tree) if self._cursor is None else self._cursor) + by
+            self._cursor = min(max(at, 0), len(tree.modules_shown) - 1)
+            self._draw()
+
+    def page(self, direction: int) -> None:
+        """Move by half a page."""
+        self.move(direction * max(self.size.height // 2, 1))
+
+    def first(self) -> None:
+        """Go to the first module."""
+        self.move(-sys.maxsize)
+
+    def last(self) -> None:
+        """Go to the last module."""
+        self.move(sys.maxsize)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move on."""
+        self.move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move back."""
+        self.move(-1)
 
     def on_resize(self) -> None:
         """Lay the body out anew."""
@@ -258,4 +301,6 @@ class Loading(LinesWidget):
         cells, rows = self.size
         if cells > 2 and rows > 0:
             look = Look(session, 0, now, cells, self.glyphs)
-            self.lines = loading_body(look, rows, self.spec, marked=marked, hint=hint)
+            self.lines = loading_body(
+                look, rows, self.spec, marked=marked, hint=hint, cursor=self._cursor
+            )

@@ -6,7 +6,7 @@ from tui_profiler.figures.units import count, shape, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import PartialModule, PartialTree
 
-from ..widgets.lines import EMPTY, Line, exact, line_width
+from ..widgets.lines import EMPTY, Line, exact, line_width, with_role
 from ..widgets.rows import Look, finished, row, section
 
 LEAST_ROWS = 4
@@ -17,18 +17,33 @@ _NAME_SHARE = 0.55
 _SHAPES_FROM = 60
 
 
-def partial_lines(look: Look, rows: int) -> tuple[Line, ...]:
-    """Return exactly ``rows`` lines, the module that raised in sight; blank where none is known."""
+def raised_at(tree: PartialTree) -> int:
+    """Return the row of the module that raised; the first where none of those shown did."""
+    modules = enumerate(tree.modules_shown)
+    return next((index for index, one in modules if one.progress == "raised"), 0)
+
+
+def partial_lines(look: Look, rows: int, cursor: int | None = None) -> tuple[Line, ...]:
+    """Return exactly ``rows`` lines; blank where no module is known.
+
+    Args:
+        look: the session and the width.
+        rows: how many lines.
+        cursor: the row in sight, and marked; None: the module that raised, without a mark.
+    """
     tree = look.session.partial
     if tree is None or rows < LEAST_ROWS:
         return finished((), look, rows)
     modules = tree.modules_shown
-    at = next((index for index, one in enumerate(modules) if one.progress == "raised"), 0)
+    at = raised_at(tree) if cursor is None else cursor
     room = rows - 1
     first = max(0, min(at - room // 2, len(modules) - room))
     shown = modules[first : first + room]
     title = section("modules, until forward raised", _told(tree, first, len(shown)), look)
-    return finished((title, *(_module(one, look) for one in shown)), look, rows)
+    lines = [_module(one, look) for one in shown]
+    if cursor is not None:
+        lines[cursor - first] = with_role(lines[cursor - first], "cursor")
+    return finished((title, *lines), look, rows)
 
 
 def _told(tree: PartialTree, first: int, shown: int) -> str:

@@ -373,7 +373,7 @@ class ExplorerScreen(PaintedScreen[None]):
             action = str(parameters[0]).partition("(")[0]
         key = OF_FUNCTION.get(action)
         needs_tree = key is not None and (key.needs_tree or key.on == "tree_keys")
-        return self._is_made or not needs_tree
+        return self._is_made or not needs_tree or self._moves_in_partial(action)
 
     def action_do(self, action: str) -> Awaitable[None] | None:
         """Do what a row of the table says, or say why it is refused.
@@ -386,9 +386,15 @@ class ExplorerScreen(PaintedScreen[None]):
         if why_not := "" if key.explains else refusal(self.session, key.request):
             self.say(why_not)
             return None
-        function = getattr(getattr(self, key.on), name)
+        owner = self.query_one(Loading) if self._moves_in_partial(name) else getattr(self, key.on)
+        function = getattr(owner, name)
         done: Awaitable[None] | None = function(*arguments)
         return done
+
+    def _moves_in_partial(self, action: str) -> bool:
+        """Tell whether an action moves among the modules of a forward that raised."""
+        is_shown = self.has_class("loading") and self._shown().partial is not None
+        return is_shown and action in ("move", "page", "first", "last")
 
     def on_key(self, event: events.Key) -> None:
         """Hand what is typed to the prompt, and open one at once."""

@@ -9,7 +9,9 @@ from screens.explorer.failure import failure_lines
 from screens.explorer.loading import loading_body
 from screens.widgets.lines import line_width, text
 from screens.widgets.rows import Look
+from tests.screens.explorer.test_explorer import on_stage
 from tests.screens.panel_session import LOADING, TRACED, folded, live
+from tests.screens.screen_text import screen_text
 from tests.small_model import ACT, FC, MEASURED, ROOT, TICK, tick
 from tests.small_model import folded as small_session
 from tui_profiler.formatting.canvas import ASCII, UNICODE
@@ -273,6 +275,31 @@ def test_the_module_that_raised_is_in_sight(size: tuple[int, int]) -> None:
         assert [line_width(line) for line in lines] == [cells] * rows
         shown = [text(line) for line in lines if text(line).startswith(f" {sign}   l150")]
         assert len(shown) == 1 or rows < 12  # Then there is no room beside what to try.
+
+
+def modules_in(rows: list[str]) -> list[str]:
+    """Return the names of the modules in sight."""
+    return [row.split()[1] for row in rows if row[1:2] in "✓✗·" and row[2:6] == "   l"]
+
+
+async def test_every_module_is_reached_by_key_from_the_one_that_raised() -> None:
+    async with on_stage([*LOADING, StageStarted("trace", 3.9), partial(150, 300), RAISED]) as shown:
+        stage, pilot = shown
+
+        async def after(*keys: str) -> list[str]:
+            await pilot.press(*keys)
+            await pilot.pause()
+            return modules_in(screen_text(stage.app).splitlines())
+
+        at_first = await after()
+        assert at_first[len(at_first) // 2] in ("l149", "l150", "l151")
+        assert await after("j", "j") == [f"l{int(name[1:]) + 2}" for name in at_first]
+        down = await after("pagedown")
+        assert int(down[0][1:]) > int(at_first[-1][1:]) - 10
+        assert (await after("G"))[-1] == "l299"
+        assert (await after("j"))[-1] == "l299"
+        assert (await after("g"))[0] == "l1"
+        assert "l299" not in await after("k", "j")
 
 
 def test_a_trace_that_begins_anew_forgets_how_far_the_last_one_came() -> None:
