@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from tui_profiler.reports.ceilings import CeilingsReport
 from tui_profiler.reports.json.compare import CompareReport
+from tui_profiler.reports.json.fit import FitReport
 from tui_profiler.reports.json.flat import FlatReport
 from tui_profiler.reports.json.report import FailedReport, Report
 from tui_profiler.reports.json.sweep import SweepReport
@@ -47,6 +48,7 @@ def schemas() -> dict[str, str]:
         REPORT: _schema("report", Report, FailedReport),
         "ceilings.schema.json": _schema("ceilings", CeilingsReport),
         "compare.schema.json": _schema("compare", CompareReport),
+        "fit.schema.json": _schema("fit", FitReport),
         "flat.schema.json": _schema("flat", FlatReport),
         "sweep.schema.json": _schema("sweep", SweepReport),
         "try.schema.json": _schema("try", TryReport),
@@ -121,10 +123,13 @@ def _structs(hint: object) -> Iterator[type[Struct]]:
 @cache
 def _field_docstrings(kind: type[Struct]) -> dict[str, str]:
     """Return the strings below the fields, by their keys in JSON."""
+    if not kind.__struct_fields__:
+        return {}
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-    found = {}
+    (base,) = kind.__bases__
+    found = dict(_field_docstrings(base)) if issubclass(base, Struct) else {}
     for field, below in zip(tree.body, tree.body[1:], strict=False):
         match field, below:
             case (

@@ -1,0 +1,298 @@
+"""What differs between two reports of one model, each difference of one kind.
+
+A report is read into *values*, each at a place: a key of the JSON, a column of a row of the CSV, an
+annotation of the Perfetto trace, a line of text. A value that only the later report has was added;
+that is told apart from one that changed. Lines of text are paired by likeness, and changed in a
+figure where their numbers differ, in words alone where they do not. Text that is wrapped has no
+lines to pair: its figures are counted, and one that is no longer printed is gone.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import html
+import io
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from google.protobuf.json_format import MessageToDict
+
+from tests.reports.reading import read_trace
+
+KINDS = ("added", "now known", "words", "order", "figure", "now unknown", "gone")
+"""From what a reader gains to what a reader loses.
+
+added: a key, column, line or section that the earlier report has not.
+now known, now unknown: from null to a value, and back.
+words: a text that differs, its figures do not.
+order: the same lines, in another order.
+figure: a number that differs, or a value of one word (``compute``).
+gone: a key, column, line or figure that the later report has not.
+"""
+FIGURE = re.compile(r"(?<![\w.…])\d+(?:[.,]\d+)*[KMGT]?(?![\w…]|\.\w)")
+"""A number that stands alone: neither int8 nor features.4.conv."""
+WRAPPED = ("text", "table")
+"""Formats whose lines are wrapped; ``markdown`` has the sections of ``text``, a row each."""
+ALIKE = 0.45
+"""Share of characters in common from which two lines are one line, changed."""
+NEARLY = 0.85
+NAMED_BY = ("path", "key", "name", "kind", "dtype", "operator", "stage")
+"""What names an item of a list, the first that all of its items have, each another value."""
+
+
+TO_EXPLAIN = ("figure", "now unknown", "gone")
+EXPLAINED = {
+    r"^layers\[\]\.bottleneck|annotations\.bottleneck|^\[\]bound$|^bottlenecks\.\w+\.time_share$": (
+        "c322c616, 0d4cf422: no class by roofs measured while other programs kept cores busy"
+    ),
+    r"^(compute|memory|overhead – –|figure 0\.0)$": (
+        "0d4cf422: a share of time that no good roof decides is not 0"
+    ),
+    r"^architecture$": "c322c616: transformer-heavy only where there is attention",
+    r"^layers\[\]\.timing\.share$|^\[\]share$": "b2e709c2: a part is at most its whole",
+    r"^unavailable\[\]$|^– no times": "words: reasons say how long the recorded forward took",
+    r"^findings\.checks$|^nothing to advise|^figure 22$": "new kinds of findings: more checks",
+    r"^findings\.found\[\]": "a5e04b6a, b43298ca: no gain by roofs that are not good enough",
+    r"^totals\[\]\.[ab]$|^latency p|^an item of": "bbfc1e37: compare's p50 is of the whole run",
+    r"^on paper|^one forward; a": "f2699a59: two FLOP is written 2 FLOP",
+    r"^≈ no more": "f2699a59: one case of twenty is written 5 %",
+}
+"""Places whose figures differ, and why: in JSON, CSV and Perfetto since e1620862 (the tree whose
+figures issue 14 has), in text since 22c35fba (the last one before reports became Structs)."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One value that differs."""
+
+    kind: str
+    """One of KINDS."""
+    place: str
+    """Its place, without the names of modules: ``layers[].macs``, a column, the start of a line."""
+    before: str
+    after: str
+
+
+def differences(layout: str, before: bytes, after: bytes) -> list[Difference]:
+    """Return what differs between two reports of one model in one layout.
+
+    Args:
+        layout: The name of a format, with or without its options (``json --top 5``).
+        before: The report as the earlier version wrote it.
+        after: The report as the later version wrote it.
+    """
+    if before == after:
+        return []
+    words = layout.split()
+    values = next((VALUES[word] for word in words if word in VALUES), None)
+    if values is not None:
+        return list(_by_place(values(before), values(after)))
+    as_lines = _cells if "html" in words else _lines
+    compared = _by_figures if words[0] in WRAPPED else _by_line
+    return list(compared(as_lines(before), as_lines(after)))
+
+
+def _by_figures(before: list[str], after: list[str]) -> Iterator[Difference]:
+    """Yield the figures that only one of two wrapped texts has; a difference of words is one."""
+    a, b = (Counter(_figures(lines)) for lines in (before, after))
+    for figure in (a - b).elements():
+        yield Difference("gone", f"figure {figure}", figure, "")
+    for figure in (b - a).elements():
+        yield Difference("added", "a figure", "", figure)
+    if a == b:
+        yield Difference("words", "the text", "", "")
+
+
+def _figures(lines: Iterable[str]) -> list[str]:
+    return sorted(figure for line in lines for figure in FIGURE.findall(line))
+
+
+def print_differences(recordings: list[Path], old: Path, new: Path) -> int:
+    """Print the differences, counted, with an example of each; return how many are unexplained."""
+    found: dict[tuple[str, str, str], list[tuple[str, Difference]]] = defaultdict(list)
+    worst: Counter[str] = Counter()
+    for path in recordings:
+        for one in sorted(old.glob(f"{path.stem}.*")):
+            layout = one.name.partition(".")[2]
+            differ = differences(layout, one.read_bytes(), (new / one.name).read_bytes())
+            kinds = [difference.kind for difference in differ]
+            worst[max(kinds, key=KINDS.index, default="equal to the byte")] += 1
+            for difference in differ:
+                found[layout, difference.kind, difference.place].append((path.stem, difference))
+    unexplained = 0
+    for (layout, kind, place), those in sorted(
+        found.items(), key=lambda item: (KINDS.index(item[0][1]), item[0][0], -len(item[1]))
+    ):
+        in_models = len({model for model, _ in those})
+        said = f"{kind:<11} {layout:<16} {len(those):>6} in {in_models:>2} models  {place}"
+        if kind not in TO_EXPLAIN:
+            print(said)
+            continue
+        model, one = those[0]
+        print(f"{said}\n    {model}: {one.before[:90]!r} -> {one.after[:90]!r}")
+        reason = next((why for where, why in EXPLAINED.items() if re.search(where, place)), "")
+        print(f"    {reason or 'UNEXPLAINED'}")
+        unexplained += not reason
+    print(f"\n{len(recordings)} models, {worst.total()} files, each by the worst that it has:")
+    for kind in ("equal to the byte", *KINDS):
+        count = sum(len(those) for (_, one, _), those in found.items() if one == kind)
+        print(f"  {kind:<18} {worst[kind]:>4} files  {count:>9,} differences")
+    print(f"  unexplained: {unexplained} places")
+    return unexplained
+
+
+def _by_place(before: dict[str, object], after: dict[str, object]) -> Iterator[Difference]:
+    for place in dict.fromkeys((*before, *after)):
+        a, b = before.get(place), after.get(place)
+        if place in before and place in after and a == b and type(a) is type(b):
+            continue
+        short = re.sub(r"\[[^]]*\]", "[]", place)
+        yield Difference(_kind(place, before, after), short, _shown(a), _shown(b))
+
+
+def _kind(place: str, before: dict[str, object], after: dict[str, object]) -> str:
+    if place not in before:
+        return "added"
+    if place not in after:
+        return "added" if before[place] == [] and f"{place}[" in "".join(after) else "gone"
+    match before[place], after[place]:
+        case None, _:
+            return "now known"
+        case _, None:
+            return "now unknown"
+        case str() as a, str() as b:
+            is_word = " " not in a and " " not in b
+            return "figure" if is_word or _figures([a]) != _figures([b]) else "words"
+        case _:
+            return "figure"
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _json_values(data: bytes) -> dict[str, object]:
+    return dict(_leaves("", json.loads(data)))
+
+
+def _leaves(place: str, found: object) -> Iterator[tuple[str, object]]:
+    """Yield every value below a place; an empty list is a value too."""
+    match found:
+        case dict() if found:
+            for key, value in found.items():
+                # Reasons of null are keyed by paths: items of a list, not keys of a schema.
+                inner = _item(place, key) if place == "unavailable" else f"{place}.{key}"
+                yield from _leaves(inner.removeprefix("."), value)
+        case list() if found:
+            for name, value in _named(found):
+                yield from _leaves(_item(place, name), value)
+        case _:
+            yield place, found
+
+
+def _item(place: str, name: str) -> str:
+    return f"{place}[{name.replace('[', '(').replace(']', ')')}]"
+
+
+def _named(items: list[object]) -> Iterator[tuple[str, object]]:
+    for key in NAMED_BY:
+        names = [item.get(key) for item in items if isinstance(item, dict)]
+        if len(names) == len(items) == len({str(name) for name in names} - {"None"}):
+            return zip(map(str, names), items, strict=True)
+    return ((str(number), item) for number, item in enumerate(items))
+
+
+def _csv_values(data: bytes) -> dict[str, object]:
+    rows = csv.DictReader(io.StringIO(data.decode(), newline=""))
+    return {
+        _item("", f"{number} {row['path']}") + column: value or None
+        for number, row in enumerate(rows)
+        for column, value in row.items()
+    }
+
+
+def _perfetto_values(data: bytes) -> dict[str, object]:
+    packets = [MessageToDict(packet) for packet in read_trace(data)]
+    return dict(_leaves("", {"packets": [_annotated(packet) for packet in packets]}))
+
+
+def _annotated(packet: dict[str, object]) -> dict[str, object]:
+    """Return a packet whose annotations are keys."""
+    event = packet.get("trackEvent")
+    if isinstance(event, dict) and "debugAnnotations" in event:
+        notes = {one.pop("name"): one for one in event.pop("debugAnnotations")}
+        event["annotations"] = {
+            name: next(iter(note.values()), None) for name, note in notes.items()
+        }
+    return packet
+
+
+VALUES: dict[str, Callable[[bytes], dict[str, object]]] = {
+    "json": _json_values,
+    "csv": _csv_values,
+    "perfetto": _perfetto_values,
+}
+
+
+def _lines(data: bytes) -> list[str]:
+    """Return the lines without their spaces: widths of columns follow the longest cell."""
+    lines = (re.sub(r"\s*\|\s*|\s+", " ", line).strip() for line in data.decode().splitlines())
+    return [line for line in lines if re.search(r"\w", line)]
+
+
+def _cells(data: bytes) -> list[str]:
+    """Return the rows of HTML as lines."""
+    rows = re.sub(r"</tr>|</table>|<br>|</small>", "\n", data.decode())
+    return _lines(html.unescape(re.sub(r"<[^>]*>", " ", rows)).encode())
+
+
+def _by_line(before: list[str], after: list[str]) -> Iterator[Difference]:
+    """Yield the lines that differ, those that only changed their places once."""
+    found = list(_changed_lines(before, after))
+    gone = [one.before for one in found if one.kind == "gone"]
+    moved = []
+    for one in found:
+        if one.kind == "added" and one.after in gone:
+            gone.remove(one.after)
+            moved.append(one.after)
+    left, added = list(moved), list(moved)
+    for one in found:
+        if one.kind == "gone" and one.before in left:
+            left.remove(one.before)
+        elif one.kind == "added" and one.after in added:
+            added.remove(one.after)
+            yield msgspec.structs.replace(one, kind="order", before=one.after)
+        else:
+            yield one
+
+
+def _changed_lines(before: list[str], after: list[str]) -> Iterator[Difference]:
+    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
+    for what, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        if what == "equal":
+            continue
+        rest = list(after[b_from:b_to])
+        for line in before[a_from:a_to]:
+            scores = [difflib.SequenceMatcher(a=line, b=other).quick_ratio() for other in rest]
+            if not scores or max(scores) < ALIKE:
+                yield Difference("gone", _label(line), line, "")
+                continue
+            # The first of about equal likeness, so that no line in between is left without one.
+            at = next(i for i, score in enumerate(scores) if score >= NEARLY * max(scores))
+            for added in rest[:at]:
+                yield Difference("added", _label(added), "", added)
+            same = _figures([line]) == _figures([rest[at]])
+            yield Difference("words" if same else "figure", _label(line), line, rest[at])
+            del rest[: at + 1]
+        for added in rest:
+            yield Difference("added", _label(added), "", added)
+
+
+def _label(line: str) -> str:
+    """Return the words before a line's first number, at most three: what names it."""
+    words = FIGURE.split(line)[0].split()[:3]
+    return " ".join(words) or "(a row of figures)"
