@@ -1,0 +1,1 @@
+"""Starting our listener in a program that was never prepared for it."""
