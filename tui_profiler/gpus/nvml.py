@@ -1,0 +1,267 @@
+"""Counters of NVIDIA GPUs through NVML, every figure by itself known or unknown.
+
+1. Nothing here raises because of a driver: one that is absent, too old, or dies in the middle of a
+   session is an ``Unknown`` with its reason, and one GPU's failure never hides the others.
+2. A driver or GPU that failed is asked again after 30 s, not before: opening can take seconds.
+3. Calls can block while a GPU falls off its bus, so that they belong in a thread (``gpus.py``).
+
+Which GPU of the driver is which ``cuda:N`` of this process:
+
+NVML counts every GPU of the machine in the order of the PCI bus; CUDA counts those that
+``CUDA_VISIBLE_DEVICES`` leaves, in the order written there, and by itself the fastest first.
+
+Source: NVIDIA, CUDA C++ Programming Guide, "CUDA Environment Variables"; Multi-Instance GPU User
+Guide, "CUDA Device Enumeration".
+
+4. The list ends before the first entry that names nothing: what follows is not visible.
+5. An entry is a number, a UUID or the beginning of one, ``GPU-…`` or ``MIG-…``.
+6. A process computes on one slice of a divided GPU at most, so that CUDA shows one.
+7. Numbers are sure only in the order of the bus, or where all GPUs are of one kind.
+"""
+
+import ctypes
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from tui_profiler.gpus.device import (
+    FUNCTION_NOT_FOUND,
+    NO_DRIVER,
+    Device,
+    reason,
+)
+from tui_profiler.messages import Figure, Gpu, GpuProcess, Unknown
+
+_UNSURE = "?"
+
+
+class Present(NamedTuple):
+    """One GPU of the machine, in NVML's order."""
+
+    model: str
+    uuid: str
+    """``GPU-…``; empty where the driver does not tell it."""
+    slices: tuple[str, ...]
+    """``MIG-…`` of each slice, where it is divided."""
+
+
+def cuda_indices(
+    gpus: Sequence[Present],
+    environment: Mapping[str, str],
+    seen: Sequence[str] | None = None,
+) -> dict[str, int]:
+    """Return N of ``cuda:N`` by UUID, of GPUs and slices; what is not visible or sure is left out.
+
+    Args:
+        gpus: every GPU of the machine, in NVML's order.
+        environment: with ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``, as CUDA found it.
+        seen: UUIDs as CUDA tells them, with or without what is before the first dash, in its order;
+            None where it was not asked.
+    """
+    if seen is not None:
+        known = [uuid for gpu in gpus for uuid in (gpu.uuid, *gpu.slices)]
+        return {
+            uuid: number
+            for number, one in enumerate(seen)
+            for uuid in known
+            if uuid and _bare(uuid) == _bare(one)
+        }
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        visible = [_whole(gpu) for gpu in gpus] if _is_in_bus_order(gpus, environment) else []
+    else:
+        visible = _listed(listed, gpus, environment)
+    if len(set(visible)) != len(visible):
+        return {}  # CUDA refuses a list that names one twice.
+    if any(uuid.startswith("MIG-") for uuid in visible):
+        visible = [next(uuid for uuid in visible if uuid.startswith("MIG-"))]
+    sure = (pair for pair in enumerate(visible) if pair[1] and not pair[1].startswith(_UNSURE))
+    return {uuid: number for number, uuid in sure}
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").removeprefix("MIG-")
+
+
+def _whole(gpu: Present) -> str:
+    """Return what CUDA shows of a GPU named as a whole: of a divided one, the first slice."""
+    return gpu.slices[0] if gpu.slices else gpu.uuid
+
+
+def _is_in_bus_order(gpus: Sequence[Present], environment: Mapping[str, str]) -> bool:
+    one_kind = len({gpu.model for gpu in gpus}) <= 1
+    return one_kind or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+
+
+def _listed(listed: str, gpus: Sequence[Present], environment: Mapping[str, str]) -> list[str]:
+    visible: list[str] = []
+    for entry in (part.strip() for part in listed.split(",")):
+        if entry.isdigit():
+            if int(entry) >= len(gpus):
+                break
+            sure = _is_in_bus_order(gpus, environment)
+            visible.append(_whole(gpus[int(entry)]) if sure else _UNSURE + entry)
+        elif uuid := _named(entry, gpus):
+            visible.append(uuid)
+        else:
+            break
+    return visible
+
+
+def _named(entry: str, gpus: Sequence[Present]) -> str:
+    """Return the one UUID that begins so; empty where there is none or several."""
+    if not entry.startswith(("GPU-", "MIG-")):
+        return ""
+    of_gpus = [_whole(gpu) for gpu in gpus if gpu.uuid.startswith(entry)]
+    of_slices = [uuid for gpu in gpus for uuid in gpu.slices if uuid.startswith(entry)]
+    found = of_gpus or of_slices
+    return found[0] if len(found) == 1 else ""
+
+
+_RETRY_SECONDS = 30.0
+_T = TypeVar("_T")
+
+
+class Nvml:
+    """One NVML session: opened at the first question, to be closed.
+
+    Args:
+        device_indices: NVML's numbers of the GPUs to ask, which ``CUDA_VISIBLE_DEVICES`` does not
+            change; None for all.
+        cuda_uuids: Tells which GPUs CUDA itself sees, in its order, once it was started in this
+            process; None before. What the environment says is only a forecast of that.
+    """
+
+    def __init__(
+        self,
+        device_indices: Sequence[int] | None = None,
+        cuda_uuids: Callable[[], tuple[str, ...] | None] = lambda: None,
+    ) -> None:
+        self._indices = device_indices
+        self._cuda_uuids = cuda_uuids
+        self._library: ModuleType | None = None
+        self._failure = NO_DRIVER
+        self._retry_at = float("-inf")
+        self._devices: dict[int, Device] = {}
+
+    def gpus(self, now: float) -> tuple[Gpu, ...] | Unknown:
+        """Ask every GPU for all its figures.
+
+        Args:
+            now: Seconds of a clock that only goes forward.
+        """
+        found = self._each(now, Device.gpu)
+        return found if isinstance(found, Unknown) else self._numbered(found)
+
+    def energy(self, now: float) -> tuple[tuple[str, Figure, Figure, Figure], ...] | Unknown:
+        """Ask every GPU for its name, joules since the driver was loaded, watts, and their limit.
+
+        Args:
+            now: As for ``gpus``.
+        """
+        return self._each(now, lambda one: (one.name, one.joules(), one.watts(), one.limit_watts()))
+
+    def processes(
+        self, now: float
+    ) -> tuple[tuple[int, tuple[GpuProcess, ...] | Unknown], ...] | Unknown:
+        """Ask every GPU for its number and who computes on it.
+
+        Args:
+            now: As for ``gpus``.
+        """
+        return self._each(now, lambda one: (one.index, one.processes()))
+
+    def close(self) -> None:
+        """End the session; the next question would open another."""
+        library, self._library = self._library, None
+        self._devices.clear()
+        if library is not None:
+            try:
+                library.nvmlShutdown()
+            except library.NVMLError:
+                return  # the driver is gone, and the session with it
+
+    def _each(self, now: float, ask: Callable[[Device], _T]) -> tuple[_T, ...] | Unknown:
+        if self._indices is not None and not self._indices:
+            return ()  # None is asked for, so no driver is opened.
+        if self._library is None:
+            if now < self._retry_at:
+                return self._failure
+            opened = _open()
+            if isinstance(opened, Unknown):
+                return self._fail(opened, now)
+            self._library = opened
+        try:
+            count: int = self._library.nvmlDeviceGetCount()
+            indices = range(count) if self._indices is None else self._indices
+            answers = tuple(self._answer(self._library, index, now, ask) for index in indices)
+        except self._library.NVMLError as error:
+            self.close()
+            return self._fail(reason(error), now)
+        return answers if count else Unknown("no NVIDIA GPU on this machine")
+
+    def _answer(
+        self, library: ModuleType, index: int, now: float, ask: Callable[[Device], _T]
+    ) -> _T:
+        device = self._devices.get(index)
+        if device is None or now >= device.retry_at:
+            name = device.name if device else f"{index}: GPU"
+            device = self._devices[index] = Device(library, index, name)
+        answer = ask(device)
+        if device.lost is not None and device.retry_at == float("inf"):
+            device.retry_at = now + _RETRY_SECONDS
+        return answer
+
+    def _fail(self, why: Unknown, now: float) -> Unknown:
+        self._failure, self._retry_at = why, now + _RETRY_SECONDS
+        return why
+
+    def _numbered(self, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+        """Say which GPU, or which slice of one, is which ``cuda:N`` of this process."""
+        if self._indices is not None:
+            return gpus  # Not all of them: a position among these says nothing.
+        present = tuple(
+            Present(gpu.name.partition(": ")[2], gpu.uuid, tuple(part.uuid for part in gpu.mig))
+            for gpu in gpus
+        )
+        numbers = cuda_indices(present, os.environ, self._cuda_uuids())
+        return tuple(
+            replace(
+                gpu,
+                cuda_index=numbers.get(gpu.uuid),
+                mig=tuple(replace(part, cuda_index=numbers.get(part.uuid)) for part in gpu.mig),
+            )
+            for gpu in gpus
+        )
+
+
+def import_library() -> ModuleType | Unknown:
+    """Import pynvml, 34 ms; not where there is no driver."""
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return NO_DRIVER
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError:
+        return Unknown("nvidia-ml-py is not installed")
+
+
+def _open() -> ModuleType | Unknown:
+    """Start a session."""
+    library = import_library()
+    if isinstance(library, Unknown):
+        return library
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        if error.value == FUNCTION_NOT_FOUND:
+            return Unknown("this NVIDIA driver is too old")
+        return reason(error)
+    return library
