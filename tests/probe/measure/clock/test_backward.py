@@ -9,7 +9,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Thread, get_ident
 
 import pytest
 import torch
@@ -19,7 +19,13 @@ from tests.probe.watch.watched_model import TORCHS_OWN, Net, has_times, sockets
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import ModeSeen
-from tui_profiler.probe.measure.clock.backward import MOST_PARAMETERS, NAME, BackwardPasses, Engine
+from tui_profiler.probe.measure.clock.backward import (
+    ALIKE,
+    MOST_PARAMETERS,
+    NAME,
+    BackwardPasses,
+    Engine,
+)
 from tui_profiler.queries.time.modes import mode, runs_backward
 from tui_profiler.session import Session
 
@@ -32,6 +38,7 @@ AS_FOUND = vars(torch.autograd)[NAME]
 @contextmanager
 def observed(model: nn.Module) -> Iterator[BackwardPasses]:
     passes = BackwardPasses(model)
+    passes.threads.add(get_ident())
     passes.listen()
     try:
         yield passes
@@ -79,6 +86,45 @@ def test_a_pass_inside_of_another_is_a_part_of_it() -> None:
     assert (passes.passes, passes.reached) == (1, 1)
 
 
+def test_passes_that_reach_other_parameters_in_turn_are_all_told() -> None:
+    net = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+    with observed(net) as passes:
+        for turn in range(4 * ALIKE):
+            loss_of(net[turn % 2]).backward()
+        assert (passes.passes, passes.reached) == (4 * ALIKE, 4 * ALIKE)
+        for _ in range(2 * ALIKE):
+            loss_of(net[0]).backward()
+        assert passes.reached == 6 * ALIKE
+        reached = passes.reached
+        for _ in range(2 * ALIKE):  # The first of them is not looked at whole.
+            loss_of(net[1]).backward()
+        assert passes.reached == reached + 2 * ALIKE - 1
+
+
+def test_of_passes_that_are_alike_one_gradient_is_read() -> None:
+    class Counted(nn.Parameter):
+        reads = 0
+
+        @property
+        def grad(self) -> torch.Tensor | None:
+            Counted.reads += 1
+            return super().grad
+
+    net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(MOST_PARAMETERS)))
+    for one in net:
+        one.weight, one.bias = Counted(one.weight), None
+    with observed(net) as passes:
+        for _ in range(ALIKE + 1):
+            loss_of(net).backward()
+        Counted.reads = 0
+        loss_of(net).backward()
+        assert (passes.reached, Counted.reads) == (ALIKE + 2, 2), "before and after"
+        loss_of(nn.Linear(8, 8)).backward()
+        Counted.reads = 0
+        loss_of(net).backward()
+        assert (passes.reached, Counted.reads) == (ALIKE + 3, 2 * MOST_PARAMETERS)
+
+
 def test_parameters_that_were_replaced_are_found_again() -> None:
     layers = nn.Sequential(*(nn.Linear(8, 8) for _ in range(MOST_PARAMETERS)))
     for one in layers[:-1]:
@@ -112,7 +158,8 @@ def test_what_a_backward_raises_reaches_the_program_and_counting_goes_on() -> No
     assert (passes.passes, passes.reached) == (2, 1)
 
 
-def test_threads_are_told_apart() -> None:
+def test_no_gradient_is_read_on_a_thread_that_does_not_run_the_model() -> None:
+    """It would be freed twice where the model's own thread computes it meanwhile."""
     net = Net()
     with observed(net) as passes:
         threads = [Thread(target=lambda: loss_of(net).backward()) for _ in range(4)]
@@ -120,8 +167,9 @@ def test_threads_are_told_apart() -> None:
             one.start()
         for one in threads:
             one.join()
-    assert passes.passes == 4
-    assert passes.reached >= 1
+        assert (passes.passes, passes.reached, passes.trouble) == (4, 0, "")
+        loss_of(net).backward()
+    assert (passes.passes, passes.reached) == (5, 1)
 
 
 def test_the_entry_is_put_back_by_the_last_and_only_where_it_is_ours() -> None:
@@ -175,6 +223,7 @@ def test_training_is_the_same_to_the_bit() -> None:
     def look(net: nn.Module) -> None:
         if not counted:
             passes = BackwardPasses(net)
+            passes.threads.add(get_ident())
             passes.listen()
             counted.append(passes)
 

@@ -5,17 +5,19 @@
    that nothing of the program is pickled, printed or compiled otherwise.
 2. It is put back when the last listener leaves, if it is still ours; below another replacement
    ours passes through for ever.
-3. Nothing here raises in the program or waits. Of each outermost pass two times are read, and the
-   gradients of at most ``MOST_PARAMETERS`` parameters are told apart before and after it.
-4. What calls the engine otherwise (``Variable._execution_engine``, C++) is not observed.
+3. Nothing here raises in the program or waits. Of each outermost pass four times are read, and the
+   gradients of at most ``MOST_PARAMETERS`` parameters are told apart before and after it. Where the
+   same one was the first to change in ``ALIKE`` passes in a row, it alone, until a pass leaves it
+   as it is: that one is not said to reach the model, and all are looked at again.
+4. Gradients are read only on threads that ran the model's forward: ``Tensor.grad`` has no lock, and
+   a gradient that is read while another thread trains is freed twice.
+5. What calls the engine otherwise (``Variable._execution_engine``, C++) is not observed.
 """
-
-from __future__ import annotations
 
 import functools
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from threading import get_ident
 from time import perf_counter
@@ -25,16 +27,20 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.probe.torch_compat.modules import each_parameter
-from tui_profiler.probe.torch_compat.threads import without_torch_function
+from tui_profiler.probe.torch_compat.threads import is_in_backward, without_torch_function
 
 Call: TypeAlias = Callable[..., object]
+_Parameters: TypeAlias = list[weakref.ref[torch.nn.Parameter]]
 
 NAME = "_engine_run_backward"
 MOST_PARAMETERS = 16
+ALIKE = 8
 MOST_LOOKED_AT = 2_000
 """Parameters looked at for those that gradients are computed of."""
 MOST_SECONDS = 64
 """Of the last passes that are kept."""
+LONGEST_TOLD = 100e-6
+"""Seconds: what took longer was interrupted, or is told by whoever did it."""
 
 
 class Listener(Protocol):
@@ -49,21 +55,44 @@ class Listener(Protocol):
         ...
 
 
+class RootsListener(Protocol):
+    """Who is told what every pass begins with, of those inside of a pass as well."""
+
+    def before_roots(self, roots: object) -> None:
+        """Take note that a pass from these tensors begins on this thread; must not raise."""
+        ...
+
+    def after_roots(self) -> None:
+        """Take note that the innermost pass on this thread ended, or raised; must not raise."""
+        ...
+
+
 class Engine:
     """The one replacement of the engine's entry in this process."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
+        self._of_roots: tuple[RootsListener, ...] = ()
         self._replaced: tuple[object, Call] | None = None
         """What was there, and what took its place."""
         self._under_way: set[int] = set()
         """Threads inside of a pass: checkpoints run others inside of it."""
+        self.spent = 0.0
+        """Seconds that telling of outermost passes took, without what listens to roots."""
 
     def listen(self, listener: Listener) -> str:
         """Begin to tell; returns why passes cannot be observed, or an empty string."""
         why = self._install() if self._replaced is None else ""
         self._listeners = (*self._listeners, listener)
         return why
+
+    def listen_to_roots(self, listener: RootsListener) -> None:
+        """Tell of roots as well, as long as someone listens."""
+        self._of_roots = (*self._of_roots, listener)
+
+    def leave_roots(self, listener: RootsListener) -> None:
+        """Tell no more of roots."""
+        self._of_roots = tuple(one for one in self._of_roots if one is not listener)
 
     def leave(self, listener: Listener) -> None:
         """Tell no more; the last one to leave has the attribute put back."""
@@ -83,10 +112,23 @@ class Engine:
         return ""
 
     def _observed(self, before: Call) -> Call:
+        def run(*args: object, **kwargs: object) -> object:
+            of_roots = self._of_roots
+            for one in of_roots:
+                one.before_roots(args[0] if args else None)
+            try:
+                return before(*args, **kwargs)
+            finally:
+                for one in of_roots:
+                    one.after_roots()
+
         def run_backward(*args: object, **kwargs: object) -> object:
             thread = get_ident()
-            if not self._listeners or is_dynamo_compiling() or thread in self._under_way:
+            if not self._listeners or is_dynamo_compiling():
                 return before(*args, **kwargs)
+            if thread in self._under_way or is_in_backward():  # A device has threads of its own.
+                return run(*args, **kwargs)
+            asked = perf_counter()
             self._under_way.add(thread)
             listeners = self._listeners
             began = 0.0
@@ -94,13 +136,15 @@ class Engine:
                 for one in listeners:
                     one.before_pass()
                 began = perf_counter()
-                return before(*args, **kwargs)
+                return run(*args, **kwargs)
             finally:
                 ended = perf_counter()
                 self._under_way.discard(thread)
                 if began:
                     for one in listeners:
                         one.after_pass(began, ended)
+                    told = began - asked + perf_counter() - ended
+                    self.spent += min(told, LONGEST_TOLD)
 
         return run_backward
 
@@ -118,12 +162,18 @@ class BackwardPasses:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = weakref.ref(model)
-        self._parameters: list[weakref.ref[torch.nn.Parameter]] = []
-        self._before: dict[int, list[object]] = {}
-        """What gradients were when the pass began that a thread is in."""
+        self._parameters: _Parameters = []
+        self._before: dict[int, tuple[_Parameters, list[tuple[int, int] | None]]] = {}
+        """What gradients were when the pass began that a thread is in, and whose they are."""
+        self._first_changed = 0
+        """Place of the first parameter that the last pass changed the gradient of."""
+        self._alike = 0
+        """Passes in a row of which that was the first."""
         self.passes = 0
         self.reached = 0
         """Passes that changed a gradient of the model's parameters."""
+        self.threads: set[int] = set()
+        """That ran its forward with autograd: passes on others are not taken to reach it."""
         self.seconds: deque[float] = deque(maxlen=MOST_SECONDS)
         """Of the last passes."""
         self.trouble = ""
@@ -150,8 +200,13 @@ class BackwardPasses:
 
     def before_pass(self) -> None:
         """Keep what the gradients are now."""
+        if get_ident() not in self.threads:
+            return
         try:
-            self._before[get_ident()] = self._gradients()
+            looked_at = self._parameters
+            if self._alike >= ALIKE:
+                looked_at = looked_at[self._first_changed : self._first_changed + 1]
+            self._before[get_ident()] = looked_at, gradients_now(looked_at)
         except (
             Exception
         ) as error:  # In the midst of the program: what its classes raise stays here.
@@ -162,21 +217,23 @@ class BackwardPasses:
         try:
             self.passes += 1
             self.seconds.append(ended - began)
-            before = self._before.pop(get_ident(), None)
-            if before and self._gradients() != before:
-                self.reached += 1
+            kept = self._before.pop(get_ident(), None)
+            if kept is not None:
+                self._note(*kept)
         except Exception as error:  # As above.
             self.trouble = f"{type(error).__name__}: {error}"
 
-    def _gradients(self) -> list[object]:
-        """Return what tells the gradients of now from those of another time; none is kept alive."""
-        found: list[object] = []
-        with without_torch_function():
-            for reference in self._parameters:
-                parameter = reference()
-                gradient = parameter.grad if parameter is not None else None
-                found.append(None if gradient is None else (id(gradient), gradient._version))
-        return found
+    def _note(self, looked_at: _Parameters, before: list[tuple[int, int] | None]) -> None:
+        """Count a pass that changed gradients of those looked at."""
+        found = gradients_now(looked_at)
+        if found == before:
+            self._alike = 0
+            return
+        self.reached += 1
+        if len(looked_at) == len(self._parameters):
+            first = next(at for at, one in enumerate(found) if one != before[at])
+            self._alike = self._alike + 1 if first == self._first_changed else 1
+            self._first_changed = first
 
     def _choose(self, *, spread: bool) -> None:
         model = self._model()
@@ -186,4 +243,21 @@ class BackwardPasses:
             trained = (one for one in each_parameter(model) if one.requires_grad and one.is_leaf)
             chosen = list(islice(trained, MOST_LOOKED_AT if spread else MOST_PARAMETERS))
         step = max(len(chosen) // MOST_PARAMETERS, 1)
+        self._alike = 0
         self._parameters = [weakref.ref(one) for one in chosen[::step][:MOST_PARAMETERS]]
+
+
+def gradients_now(
+    parameters: Sequence[weakref.ref[torch.nn.Parameter]],
+) -> list[tuple[int, int] | None]:
+    """Return what tells each gradient of now from another, and from itself written to.
+
+    None is kept alive.
+    """
+    found: list[tuple[int, int] | None] = []
+    with without_torch_function():
+        for reference in parameters:
+            parameter = reference()
+            gradient = parameter.grad if parameter is not None else None
+            found.append(None if gradient is None else (id(gradient), gradient._version))
+    return found

@@ -1,0 +1,304 @@
+"""Parts of a step against what a program spent in them by its own reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+
+from tests.probe.measure.step.loops import WIDTH, Net, Spent, batches, optimizer, run, watched
+from tui_profiler.messages import Unknown
+from tui_profiler.messages.training import StepParts
+from tui_profiler.probe.measure.ranks.collectives import PendingCollectives, Span
+
+MS = 1e-3
+PARTS = ("forward", "backward", "clip", "optimizer")
+
+
+def agrees(parts: StepParts, spent: Spent, steps: int, names: tuple[str, ...]) -> None:
+    for name in names:
+        found = getattr(parts, name) * steps
+        assert spent.inside[name] <= found <= spent.around[name], name
+
+
+def plain(spent: Spent, **ms: float) -> tuple[Net, Callable[[], None]]:
+    """A loop of loader, forward, backward, clipping, optimizer and logging."""
+    net = Net(spent, ms.get("forward", 0) * MS, ms.get("backward", 0) * MS)
+    sgd = optimizer(net, spent, ms.get("optimizer", 0) * MS)
+    data = batches(spent, ms.get("data", 0) * MS)
+
+    def step() -> None:
+        with spent.on("data"):
+            x = next(data)
+        with spent.on("forward"):
+            y = net(x)
+        loss = y.square().mean()
+        sgd.zero_grad()
+        with spent.on("backward"):
+            loss.backward()
+        with spent.on("clip"):
+            clip_grad_norm_(net.parameters(), 1.0)
+        with spent.on("optimizer"):
+            sgd.step()
+        spent.wait("other", ms.get("other", 0) * MS)
+
+    return net, step
+
+
+@pytest.mark.parametrize("longest", ["data", "forward", "backward", "optimizer", "other"])
+def test_each_part_takes_what_the_program_spent_in_it(longest: str) -> None:
+    spent = Spent()
+    lengths = {"data": 2, "forward": 2, "backward": 2, "optimizer": 2, "other": 2} | {longest: 9}
+    net, step = plain(spent, **lengths)
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        agrees(told.parts, spent, told.recorded, ("data", *PARTS))
+        assert told.parts.other * told.recorded >= spent.inside["other"]
+        assert told.ended_by == "optimizer"
+        assert (told.forwards, told.passes, told.updates) == (1, 1, 1)
+        known = [part for part in _figures(told.parts) if not isinstance(part, Unknown)]
+        assert sum(known) == pytest.approx(told.seconds)
+        assert isinstance(told.parts.transfer, Unknown)
+        assert isinstance(told.parts.communication, Unknown)
+        root = watching.of(told, "")
+        steps = told.recorded
+        assert spent.inside["backward"] / steps <= root.backward <= told.parts.backward
+
+
+def test_waiting_for_a_collective_in_the_backward_is_in_no_module() -> None:
+    spent, pending = Spent(), PendingCollectives(lambda reducer: False)
+    net, step = plain(spent, backward=9)
+
+    def waits() -> None:
+        began = perf_counter()
+        spent.wait("communication", 9 * MS)
+        pending.put(Span("wait", get_ident(), began, perf_counter()))
+
+    net.waits = waits
+    with watched(net) as watching:
+        watching.steps._collectives = pending
+        told = run(watching, spent, step)
+        assert spent.inside["communication"] <= told.parts.communication * told.recorded
+        root, steps = watching.of(told, ""), told.recorded
+        assert root.backward <= told.parts.backward
+        assert spent.inside["backward"] / steps <= root.backward
+
+
+def _figures(parts: StepParts) -> list[float | Unknown]:
+    return [getattr(parts, name) for name in StepParts.__struct_fields__]
+
+
+def test_the_step_of_a_base_class_is_a_part_of_an_optimizer_s_own() -> None:
+    spent = Spent()
+    net, step = plain(spent, optimizer=3)
+    torch.optim.SGD(net.parameters(), lr=0.1)  # Whereby the base class has torch's hooks as well.
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        agrees(told.parts, spent, told.recorded, ("optimizer",))
+        assert told.updates == 1
+
+
+def test_accumulation_is_several_forwards_and_passes_in_a_step() -> None:
+    spent = Spent()
+    net = Net(spent, 1 * MS, 2 * MS)
+    sgd, data = optimizer(net, spent, 1 * MS), batches(spent, 1 * MS)
+
+    def step() -> None:
+        for _ in range(3):
+            with spent.on("data"):
+                x = next(data)
+            with spent.on("forward"):
+                y = net(x)
+            loss = y.square().mean() / 3
+            with spent.on("backward"):
+                loss.backward()
+        with spent.on("optimizer"):
+            sgd.step()
+        sgd.zero_grad()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        assert (told.forwards, told.passes, told.updates) == (3, 3, 1)
+        assert told.items == 6
+        agrees(told.parts, spent, told.recorded, ("data", "forward", "backward", "optimizer"))
+
+
+def test_a_closure_s_forward_and_backward_are_not_the_optimizer_s() -> None:
+    spent = Spent()
+    net = Net(spent, 1 * MS, 2 * MS)
+    made = torch.optim.LBFGS(net.parameters(), lr=1e-3, max_iter=3, tolerance_grad=0.0)
+
+    def step() -> None:
+        def closure() -> Tensor:
+            made.zero_grad()
+            with spent.on("forward"):
+                y = net(torch.ones(2, WIDTH))
+            loss = y.square().mean()
+            with spent.on("backward"):
+                loss.backward()
+            return loss
+
+        made.step(closure)
+
+    with watched(net) as watching:
+        told = run(watching, spent, step, steps=12)
+        assert told.forwards == told.passes >= 2
+        assert told.updates == 1
+        agrees(told.parts, spent, told.recorded, ("forward", "backward"))
+        assert isinstance(told.parts.optimizer, float)
+
+
+def test_of_two_optimizers_the_later_one_ends_a_step() -> None:
+    spent = Spent()
+    net, judge = Net(spent, 1 * MS, 1 * MS), Net(spent, 1 * MS, 1 * MS)
+    first, second = optimizer(judge, spent, 2 * MS), optimizer(net, spent, 1 * MS)
+    data = batches(spent, 1 * MS)
+
+    def step() -> None:
+        with spent.on("data"):
+            real = next(data)
+        first.zero_grad()
+        judge(net(real).detach()).mean().backward()
+        with spent.on("optimizer"):
+            first.step()
+        second.zero_grad()
+        judge(net(real)).mean().backward()
+        with spent.on("optimizer"):
+            second.step()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        assert watching.recorder.ends_at == id(second)
+        assert (told.passes, told.updates, told.forwards) == (2, 2, 2)
+        agrees(told.parts, spent, told.recorded, ("data", "optimizer"))
+
+
+def test_the_optimizer_that_steps_most_seldom_ends_a_step() -> None:
+    spent = Spent()
+    net = Net(spent, 0.5 * MS, 0.5 * MS)
+    often, seldom = optimizer(net, spent), optimizer(net, spent)
+
+    def step() -> None:
+        for _ in range(5):
+            net(torch.ones(2, WIDTH)).mean().backward()
+            often.step()
+        seldom.step()
+
+    with watched(net) as watching:
+        told = run(watching, spent, step, steps=12)
+        assert watching.recorder.ends_at == id(seldom)
+        assert (told.passes, told.updates) == (5, 6)
+
+
+def test_without_an_optimizer_of_torch_s_a_backward_pass_ends_a_step() -> None:
+    spent = Spent()
+    net = Net(spent, 1 * MS, 2 * MS)
+
+    def step() -> None:
+        with spent.on("forward"):
+            y = net(torch.ones(2, WIDTH))
+        loss = y.square().mean()
+        with spent.on("backward"):
+            loss.backward()
+        with torch.no_grad():
+            for one in net.parameters():
+                one.sub_(1e-3 * one.grad)
+                one.grad = None
+
+    with watched(net) as watching:
+        told = run(watching, spent, step)
+        assert told.ended_by == "backward"
+        assert isinstance(told.parts.optimizer, Unknown)
+        assert isinstance(told.parts.data, Unknown)
+        agrees(told.parts, spent, told.recorded, ("forward", "backward"))
+
+
+def test_evaluation_between_steps_is_in_no_mean_and_told_as_a_slow_step() -> None:
+    spent = Spent()
+    net, step = plain(spent, forward=0.5, backward=0.5, optimizer=0.5, data=0.5)
+    with watched(net) as watching:
+        for count in range(120):
+            step()
+            if count % 20 == 0:
+                watching.take()
+        watching.take()
+        net.eval()
+        with torch.no_grad():
+            for _ in range(60):
+                net(torch.ones(2, WIDTH))
+        net.train()
+        step()
+        told = watching.take()
+        assert told is not None
+        assert told.outliers >= 1
+        assert told.forwards == 1
+        assert watching.slow[-1].seconds >= 60 * 0.5 * MS
+        forward = watching.slow[-1].parts.forward
+        assert isinstance(forward, float)
+        assert forward >= 60 * 0.5 * MS
+
+
+def test_scaled_losses_and_skipped_updates_are_told_as_they_are() -> None:
+    spent = Spent()
+    net = Net(spent, 0.5 * MS, 0.5 * MS)
+    sgd = optimizer(net, spent, 1 * MS)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    count = 0
+
+    def step() -> None:
+        nonlocal count
+        count += 1
+        sgd.zero_grad()
+        loss = net(torch.ones(2, WIDTH)).mean()
+        scaler.scale(loss * (float("inf") if count % 4 == 0 else 1.0)).backward()
+        scaler.step(sgd)
+        scaler.update()
+
+    with watched(net) as watching:
+        # A step whose update was skipped goes on into the next one: of 16 batches four are such.
+        told = run(watching, spent, step, batches=16, steps=12)
+        assert told.updates == 1
+        assert told.passes == pytest.approx(16 / 12)
+
+
+def test_where_nothing_trains_nothing_is_told_and_nothing_kept() -> None:
+    net = nn.Linear(WIDTH, WIDTH)
+    with watched(net) as watching:
+        watching.clock.recording = True
+        for _ in range(20):
+            net(torch.ones(2, WIDTH))
+        assert watching.take() is None
+        assert not watching.steps.is_training
+        assert not watching.steps.decides
+
+
+def test_everything_is_put_back() -> None:
+    from torch.nn.utils import clip_grad
+    from torch.optim import optimizer as optimizers
+    from torch.utils.data import dataloader
+
+    def state() -> tuple[object, ...]:
+        cells = [vars(clip_grad)[name].__closure__[0].cell_contents for name in _CLIPPING]
+        return (
+            dataloader._BaseDataLoaderIter.__next__,
+            *cells,
+            torch.autograd._engine_run_backward,  # type: ignore[attr-defined]
+            nn.Module.__call__,
+            len(optimizers._global_optimizer_pre_hooks),
+            len(optimizers._global_optimizer_post_hooks),
+        )
+
+    before = state()
+    net, step = plain(Spent())
+    with watched(net) as watching:
+        run(watching, Spent(), step, steps=12)
+        assert state() != before
+    assert state() == before
+
+
+_CLIPPING = ("clip_grad_norm_", "_get_total_norm", "_clip_grads_with_norm_")

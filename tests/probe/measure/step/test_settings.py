@@ -1,0 +1,100 @@
+"""How a program loads and updates, where its time goes line by line, and its first few steps."""
+
+from __future__ import annotations
+
+import linecache
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.probe.measure.step.loops import WIDTH, Net, Spent, batches, optimizer, watched
+from tui_profiler.messages import LoaderSettings, OptimizerSettings, TrainingStep
+from tui_profiler.messages.training import LONGEST_LINE, StepParts
+from tui_profiler.probe.measure.step.marks import loader_settings, optimizer_settings
+from tui_profiler.probe.measure.step.steps import LEAST_STEPS, source_lines
+
+
+def rows() -> TensorDataset:
+    return TensorDataset(torch.ones(8, WIDTH))
+
+
+@pytest.mark.parametrize(
+    ("loader", "settings"),
+    [
+        (DataLoader(rows()), LoaderSettings(0, False, 0)),
+        (DataLoader(rows(), num_workers=1, prefetch_factor=3), LoaderSettings(1, False, 3)),
+    ],
+)
+def test_a_loader_is_told_by_its_iterator(
+    loader: DataLoader[tuple[Tensor, ...]], settings: LoaderSettings
+) -> None:
+    assert loader_settings(iter(loader)) == settings
+
+
+def test_an_optimizer_is_told_as_it_was_made_and_nothing_of_the_programs_runs() -> None:
+    weight = [nn.Parameter(torch.ones(1))]
+    assert optimizer_settings(torch.optim.Adam(weight)) == OptimizerSettings("Adam", None, None)
+    fused = torch.optim.SGD(weight, fused=True)
+    assert optimizer_settings(fused) == OptimizerSettings("SGD", None, True)
+
+    class Own(torch.optim.SGD):
+        def __getattribute__(self, name: str) -> object:
+            if name == "defaults":
+                raise AssertionError("the program's own code ran")
+            return super().__getattribute__(name)
+
+    made = object.__new__(Own)
+    object.__getattribute__(made, "__dict__")["defaults"] = {"foreach": False}
+    assert optimizer_settings(made) == OptimizerSettings("Own", False, None)
+    assert optimizer_settings(object()) == OptimizerSettings("object", None, None)
+    assert loader_settings(object()) is None
+
+
+def test_few_steps_are_told_where_no_more_may_come_and_all_recorded_ones_are_added_up() -> None:
+    spent = Spent()
+    net = Net(spent, 1e-3, 1e-3)
+    sgd, data = optimizer(net, spent), batches(spent, 1e-3)
+
+    def step() -> None:
+        net(next(data)).mean().backward()
+        sgd.step()
+        sgd.zero_grad()
+
+    with watched(net) as watching:
+        for _ in range(LEAST_STEPS - 2):
+            step()
+            assert watching.take() is None
+        (told,) = watching.steps.messages(1.0, or_few=True)
+        assert isinstance(told, TrainingStep)
+        assert 1 <= told.recorded < LEAST_STEPS
+        assert told.p50 > 0
+        for _ in range(20):
+            step()
+        told = watching.take()
+        assert told is not None
+        assert told.loader == LoaderSettings(0, False, 0)
+        assert told.optimizer_settings == (OptimizerSettings("Sgd", None, None),)
+        assert told.recorded_so_far == told.recorded + told.outliers
+        assert len(told.seconds_so_far) == len(StepParts.__struct_fields__)
+        whole = sum(told.seconds_so_far)
+        assert isinstance(told.seconds, float)
+        if not told.outliers:
+            assert whole == pytest.approx(told.seconds * told.recorded)
+        assert whole >= told.seconds * told.recorded * 0.999
+
+
+def test_a_line_s_text_is_that_of_its_file(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("one = 1\n    loss.item()  \n" + "x" * 900 + "\n")
+    linecache.checkcache()
+    found = {
+        one.line: one.text
+        for one in source_lines(
+            Counter({("main", str(script), 2): 3, ("main", str(script), 3): 1, ("f", "<a>", 4): 1})
+        )
+    }
+    assert found == {2: "loss.item()", 3: "x" * LONGEST_LINE, 4: ""}

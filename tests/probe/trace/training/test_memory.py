@@ -1,0 +1,135 @@
+"""Memory of a training step on paper: by hand, and against torch's own events of a real one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.training.memory import LIMIT, compared
+from tests.probe.trace.training.recorded import cost_at, recorded
+from tests.probe.trace.training.test_costs import Block, layer
+from tui_profiler.messages import TENSOR_USES, TrainingMemory, TrainSpec
+from tui_profiler.session.training import MemoryColumns, memory_columns_agree
+
+X = torch.ones(16, 8)
+ROWS = 16 * 8 * 4
+"""Bytes of ``X``."""
+WEIGHT, BIAS = 8 * 8 * 4, 8 * 4
+HELD = WEIGHT + 64
+"""Bytes of a layer's parameters, as torch's allocator rounds them up."""
+
+
+def chain() -> nn.Module:
+    return nn.Sequential(layer(), nn.Tanh(), layer(), nn.Tanh())
+
+
+def test_the_terms_of_a_chain_by_hand() -> None:
+    memory = recorded(chain(), X, spec=TrainSpec("adamw")).memory
+
+    assert memory.parameters == 2 * (WEIGHT + BIAS)
+    assert memory.inputs == ROWS
+    assert memory.gradients == 2 * HELD
+    assert memory.optimizer_state == 2 * 2 * HELD + 4 * 64  # Two means each, and counts of steps.
+    # Of each tanh its output; of the second layer its input, which is the first one's.
+    assert memory.saved == 2 * ROWS + 64  # And the loss.
+    assert memory.workspace == 0
+    assert not any(MemoryColumns(memory).by_use[TENSOR_USES.index("recomputed")])
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "states"), [("sgd", 0), ("sgd,momentum=0.9", 1), ("adam", 2), ("rmsprop", 1)]
+)
+def test_the_state_of_an_optimizer(optimizer: str, states: int) -> None:
+    memory = recorded(chain(), X, spec=TrainSpec(optimizer)).memory
+
+    counts = 4 * 64 if optimizer in ("adam", "rmsprop") else 0
+    assert memory.optimizer_state == states * 2 * HELD + counts
+
+
+def test_who_is_alive_makes_the_peak() -> None:
+    memory = recorded(chain(), X, spec=TrainSpec("adamw")).memory
+    columns = MemoryColumns(memory)
+
+    assert memory.peak == columns.constant_bytes + sum(memory.uses)
+    assert memory.peak == max(memory.phase_peaks)
+    points = range(len(columns.nodes))
+    assert memory.peak == max(columns.alive(point) for point in points)
+    at = max(points, key=columns.alive)
+    for use, of_use in enumerate(columns.by_use):
+        alive = sum(
+            size
+            for size, first, last, kind in zip(
+                columns.sizes, columns.first, columns.last, columns.kinds, strict=True
+            )
+            if kind == use and first <= at <= last
+        )
+        assert alive == of_use[at] == memory.uses[use]
+    assert [one.bytes for one in memory.alive] == sorted(
+        (one.bytes for one in memory.alive), reverse=True
+    )
+    assert {one.use for one in memory.alive} <= set(TENSOR_USES)
+
+
+def test_what_is_saved_is_by_who_made_it() -> None:
+    made = recorded(chain(), X)
+
+    assert [cost_at(made, str(at)).saved_bytes for at in range(4)] == [0, ROWS, 0, ROWS]
+    assert cost_at(made).saved_bytes == 2 * ROWS
+
+
+def test_columns_that_disagree_are_refused() -> None:
+    memory = recorded(chain(), X).memory
+    assert memory_columns_agree(memory)
+    for name in ("sizes", "temporary", "kinds"):
+        values = {one: getattr(memory, one) for one in TrainingMemory.__struct_fields__}
+        assert not memory_columns_agree(TrainingMemory(**{**values, name: values[name][:-1]}))
+
+
+def test_checkpointing_does_what_was_predicted() -> None:
+    """A model of wide activations and small weights: its peak is of activations."""
+    model, x = nn.Sequential(layer(), *(Block() for _ in range(4))), torch.ones(512, 8)
+    plain = recorded(model, x)
+    predicted = {one.nodes: one for one in plain.memory.checkpointing}
+    paths = [node.path for node in plain.trace.nodes]
+    groups = {"blocks": ("1", "2", "3", "4"), "2": ("2",)}
+
+    for wish, chosen in groups.items():
+        real = recorded(model, x, spec=TrainSpec("sgd", checkpoint=wish))
+        found = predicted[tuple(paths.index(path) for path in chosen)]
+        assert found.peak == pytest.approx(real.memory.peak, rel=0.001)
+        assert plain.memory.saved - found.saved_bytes == pytest.approx(real.memory.saved, rel=0.05)
+        assert found.flops >= real.cost.recomputed.flops
+    assert next(iter(plain.memory.checkpointing)).nodes == tuple(map(paths.index, groups["blocks"]))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("name", ["mlp", "gpt"])
+def test_a_real_step_takes_what_was_predicted(name: str, optimizer: str) -> None:
+    assert abs(compared(name, TrainSpec(optimizer)).error) < LIMIT
+
+
+@pytest.mark.parametrize("name", ["gru", "wide_lstm"])
+def test_gradients_that_are_added_up_take_what_was_predicted(name: str) -> None:
+    """A weight that is used at each step, and is transposed there, is added up out of place."""
+    assert abs(compared(name, TrainSpec("sgd")).error) < LIMIT
+
+
+@pytest.mark.parametrize(
+    "spec", [TrainSpec(accumulate=2), TrainSpec(checkpoint="blocks"), TrainSpec(autocast="bf16")]
+)
+def test_a_real_step_in_another_way_takes_what_was_predicted(spec: TrainSpec) -> None:
+    assert abs(compared("gpt", spec).error) < LIMIT
+
+
+def test_sixteen_bits_are_summed_up_in_float32_as_was_predicted() -> None:
+    """In the gradient of a pointwise convolution's weight, as DenseNet's transitions have it."""
+    row = compared("transition", TrainSpec("sgd", autocast="bf16"))
+
+    assert abs(row.error) < LIMIT
+
+
+def test_torchs_tracker_on_fake_tensors_says_the_same_of_tensors() -> None:
+    row = compared("gpt", TrainSpec("adamw"), tracks=True)
+
+    assert row.tracked == pytest.approx(row.foretold, rel=LIMIT)

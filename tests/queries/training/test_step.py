@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from msgspec.structs import replace
+
+from tests.queries.sessions import session_of
+from tests.training_session import column
+from tests.training_session import step_parts as parts
+from tests.training_session import trained as session
+from tests.training_session import training_step as step
+from tui_profiler.messages import SourceLine, ThreadTime
+from tui_profiler.queries.training.step import (
+    Judgement,
+    judged,
+    line_name,
+    node_share,
+    step_parts,
+    whole_line_name,
+)
+from tui_profiler.session import EMPTY
+
+
+def test_known_parts_have_shares_and_unknown_ones_their_reason() -> None:
+    told = step(parts(data=0.5, forward=0.25, backward=0.75, other=0.5), seconds=2.0)
+    found = {part.name: part for part in step_parts(session(told))}
+    assert [part.share for part in found.values() if part.share is not None] == [
+        *(0.25, 0.125, 0.375, 0.25),
+    ]
+    assert (found["clip"].seconds, found["clip"].why) == (None, "not seen")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"),
+    [
+        ({"data": 0.6, "forward": 0.2, "other": 0.2}, "input-bound"),
+        ({"data": 0.2, "forward": 0.3, "backward": 0.4, "other": 0.1}, "model-bound"),
+        ({"forward": 0.2, "clip": 0.2, "optimizer": 0.4, "other": 0.2}, "optimizer-bound"),
+        ({"backward": 0.3, "communication": 0.5, "other": 0.2}, "communication-bound"),
+        ({"forward": 0.2, "other": 0.8}, "host-bound"),
+    ],
+)
+def test_the_largest_group_is_the_verdict(seconds: dict[str, float], verdict: str) -> None:
+    found = judged(session(step(parts(**seconds))))
+    assert isinstance(found, Judgement)
+    assert found.verdict == verdict
+    assert f"{found.share * 100:.0f} %" in found.words
+
+
+def test_two_groups_alike_are_no_verdict() -> None:
+    found = judged(session(step(parts(data=0.5, forward=0.48, other=0.02))))
+    assert found == "no verdict: data and transfer 50 % and forward and backward 48 %"
+
+
+def test_few_steps_are_no_verdict() -> None:
+    assert judged(session(step(parts(data=1.0), recorded=7))) == "7 of 8 steps recorded"
+    assert judged(EMPTY) == "no step was recorded"
+
+
+def test_waiting_for_a_core_goes_before_all_parts() -> None:
+    thread = ThreadTime(1.0, 0.5, 0.4, 0.0, 0.0, 0.0, 0.0)
+    told = replace(step(parts(data=0.9, other=0.1)), thread=thread)
+    found = judged(session(told))
+    assert isinstance(found, Judgement)
+    assert (found.verdict, found.words) == ("waiting", "waiting for a core 40 % of the step")
+
+
+def test_a_node_s_share_is_of_forward_backward_and_what_is_computed_again() -> None:
+    told = session(step(parts(other=1.0), seconds=2.0))
+    found = node_share(told, 3)
+    assert found is not None
+    assert (found.share, found.own_share) == (0.25, 0.21875)
+    assert node_share(told, 1) is None
+
+
+def test_a_container_that_is_never_called_takes_what_is_inside() -> None:
+    in_container = session_of("m M 0 0\n  box ModuleList 0 0\n    a A 0 0\n    b B 0 0\n")
+    told = session(step(parts(other=1.0), seconds=2.0), in_container)
+    found = node_share(told, 1)
+    assert found is not None
+    assert (found.forward, found.share, found.own_share) == (0.125, 0.25, 0.0)
+    assert node_share(told, 2) is None
+
+
+def test_what_is_run_again_counts_to_all_modules_around_it() -> None:
+    tree = session_of("m M 0 0\n  a A 0 0\n  b B 0 0\n    c C 0 0\n    d D 0 0\n")
+    told = replace(
+        step(parts(other=1.0)),
+        nodes=array("I", (3, 0, 2)).tobytes(),
+        forward=column(0.125, 0.25, 0.25),
+        own_forward=column(0.125, 0.0, 0.125),
+        backward=column(0.0, 0.0, 0.0),
+        own_backward=column(0.0, 0.0, 0.0),
+        recomputed=column(0.25, 0.0, 0.375),
+        own_recomputed=column(0.25, 0.0, 0.125),
+    )
+    found = [node_share(session(told, tree), node) for node in (0, 2, 3)]
+    assert [one and one.recomputed for one in found] == [0.375, 0.375, 0.25]
+    assert [one and one.share for one in found] == [0.625, 0.625, 0.375]
+
+
+def test_a_line_is_named_by_function_and_file() -> None:
+    line = SourceLine("Trainer.log_metrics", "/home/me/train.py", 54, 0.7)
+    assert line_name(line) == "log_metrics, train.py:54"
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    told = replace(step(parts(other=1.0)), backward=b"\0\0\0\0")
+    assert session(told).training is None
+
+
+def test_the_middle_of_a_long_name_is_left_out_and_never_its_line() -> None:
+    line = SourceLine("main.<locals>." + "log_" * 200, "/me/" + "train" * 100 + ".py", 54, 0.7)
+    assert line_name(line).endswith("train.py:54")
+    assert len(line_name(line)) < 380
+    assert whole_line_name(line) == "log_" * 200 + ", " + "train" * 100 + ".py:54"
+    assert len(whole_line_name(replace(line, function="\x1b" * 10**6))) < 9000

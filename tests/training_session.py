@@ -1,0 +1,60 @@
+"""Invented steps of training, with figures that a test knows."""
+
+from __future__ import annotations
+
+from array import array
+
+from tui_profiler.messages import StepParts, TrainingStep, Unknown
+from tui_profiler.session import EMPTY, Session, apply
+
+NOT_SEEN = Unknown("not seen")
+
+
+def column(*values: float) -> bytes:
+    return array("f", values).tobytes()
+
+
+def training_step(parts: StepParts, seconds: float = 1.0, recorded: int = 20) -> TrainingStep:
+    """Return a step in which nodes 0 and 3 ran."""
+    return TrainingStep(
+        at=1.0,
+        steps=100,
+        ended_by="optimizer",
+        seconds=seconds,
+        p50=seconds,
+        p95=seconds,
+        per_second=1 / seconds,
+        recorded=recorded,
+        outliers=0,
+        parts=parts,
+        forwards=1.0,
+        passes=1.0,
+        updates=1.0,
+        items=4.0,
+        tokens=NOT_SEEN,
+        optimizers=("AdamW",),
+        recompute=0.0,
+        lines=(),
+        samples=0,
+        why_no_lines="",
+        why_no_backward="",
+        dropped=0,
+        nodes=array("I", (0, 3)).tobytes(),
+        forward=column(0.25, 0.125),
+        own_forward=column(0.125, 0.0625),
+        backward=column(0.5, 0.25),
+        own_backward=column(0.25, 0.25),
+        recomputed=column(0.0, 0.125),
+        own_recomputed=column(0.0, 0.125),
+    )
+
+
+def step_parts(**seconds: float) -> StepParts:
+    """Return parts of which the others were not seen."""
+    names = StepParts.__struct_fields__
+    return StepParts(*(seconds.get(name, NOT_SEEN) for name in names))
+
+
+def trained(told: TrainingStep, before: Session = EMPTY) -> Session:
+    """Return a session that was told of a step."""
+    return apply(before, told)

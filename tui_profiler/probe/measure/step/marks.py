@@ -1,0 +1,302 @@
+"""When a program waits for data, clips gradients, and steps its optimizers.
+
+Told on the thread that does so, where torch is entered anyway. Backward passes are told by
+``clock/backward.py``, waits for collectives by ``ranks/collectives.py``, forwards by the clock.
+
+1. While someone listens, one attribute is replaced, what three functions wrap, and two global hooks
+   are added. They are taken away when the last listener leaves, if they are still ours; below
+   another replacement ours passes through for ever.
+2. Nothing of ours raises in the program or waits: two readings of the timer and one call of each
+   listener.
+3. Where ``torch.compile`` traces, ours passes through. Global hooks are part of what a compiled
+   ``optimizer.step`` is guarded by: where one is compiled already they are not added, and where one
+   was compiled since they are not removed, so that nothing is compiled again because of us.
+
+| what | tells | when it is gone |
+|---|---|---|
+| ``torch.utils.data.dataloader._BaseDataLoaderIter.__next__`` | waiting for data; of iterators \
+that run already as well | ``data`` is unknown |
+| ``torch.optim.optimizer.register_optimizer_step_pre_hook``, ``…post_hook`` (public) | steps of \
+optimizers | – |
+| what ``clip_grad_norm_``, ``_get_total_norm`` and ``_clip_grads_with_norm_`` of \
+``torch.nn.utils.clip_grad`` wrap, a cell of each | clipping by norm, under whichever name it was \
+imported; by value it is not seen | ``clip`` is unknown |
+"""
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import get_ident
+from time import perf_counter
+from types import CellType, FrameType
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+
+from torch.compiler import is_dynamo_compiling
+from torch.nn.utils import clip_grad
+from torch.optim import optimizer
+from torch.utils.data import dataloader
+from torch.utils.hooks import RemovableHandle
+
+from tui_profiler.messages import LoaderSettings, OptimizerSettings
+from tui_profiler.probe.torch_compat.internals import is_compiled
+
+Kind: TypeAlias = Literal["data", "clip", "optimizer"]
+Call: TypeAlias = Callable[..., Any]
+
+CLIPPING = ("clip_grad_norm_", "_get_total_norm", "_clip_grads_with_norm_")
+MOST_OPTIMIZERS = 64
+"""That are kept in mind, weakly."""
+MOST_FRAMES = 16
+"""Between the step of an optimizer and that of its base class."""
+LONGEST_TOLD = 100e-6
+"""Seconds: what took longer was interrupted, or is told by whoever did it."""
+COMPILED = "the program's optimizer step is compiled"
+
+
+class Mark(NamedTuple):
+    """A time in which a thread did one thing; seconds of ``time.perf_counter``."""
+
+    kind: Kind
+    thread: int
+    began: float
+    ended: float
+    subject: int = 0
+    """``id`` of the optimizer."""
+    settings: LoaderSettings | OptimizerSettings | None = None
+    """Of the loader or the optimizer; None where they cannot be told."""
+
+
+class Listener(Protocol):
+    """Whom marks are told to, on the thread of the program."""
+
+    def before_update(self, stepped: optimizer.Optimizer, *, has_closure: bool) -> None:
+        """Take note that an optimizer is about to step; must not raise."""
+        ...
+
+    def take_mark(self, mark: Mark) -> None:
+        """Keep it; must not raise."""
+        ...
+
+
+@dataclass
+class _Step:
+    """A step of an optimizer that has begun and not ended, or raised."""
+
+    began: float
+    frame: int
+    """``id`` of the frame that called the hook."""
+    inside: int = 0
+    """Steps of the same optimizer inside of it."""
+
+
+class StepMarks:
+    """What is replaced in one process, for all models that are looked at in it."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+        self._replaced: list[tuple[object, str, Call, Call]] = []
+        self._wrapped: list[tuple[CellType, Call, Call]] = []
+        self._hooks: list[RemovableHandle] = []
+        self._under_way: dict[tuple[int, int], _Step] = {}
+        """When the step of an optimizer began on a thread."""
+        self._stepped: dict[int, tuple[weakref.ref[optimizer.Optimizer], OptimizerSettings]] = {}
+        """By ``id``, with how they step: as they were made."""
+        self.why_not: dict[str, str] = {}
+        """Why a kind of mark is not told."""
+        self.spent = 0.0
+        """Seconds that telling of optimizers took."""
+
+    def listen(self, listener: Listener) -> None:
+        """Begin to tell; the first listener has everything put in place."""
+        if not self._listeners:
+            self._install()
+        self._listeners = (*self._listeners, listener)
+
+    def leave(self, listener: Listener) -> None:
+        """Tell no more; the last one to leave has everything taken away."""
+        before = self._listeners
+        self._listeners = tuple(one for one in before if one is not listener)
+        if before and not self._listeners:
+            self._uninstall()
+
+    def optimizers(self) -> list[optimizer.Optimizer]:
+        """Return those that have stepped while someone listened, and are there yet."""
+        found = (one() for one, _ in [*self._stepped.values()])
+        return [one for one in found if one is not None]
+
+    def _install(self) -> None:
+        self.why_not = {}
+        self._replace(getattr(dataloader, "_BaseDataLoaderIter", None), "__next__", "data")
+        for name in CLIPPING:
+            self._replace_wrapped(vars(clip_grad).get(name), name)
+        if self._hooks:
+            return  # Left in place when the last listener left.
+        if is_step_compiled():
+            self.why_not["optimizer"] = COMPILED
+            return
+        self._hooks = [
+            optimizer.register_optimizer_step_pre_hook(self._before_step),
+            optimizer.register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def _uninstall(self) -> None:
+        for owner, name, before, ours in reversed(self._replaced):
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, before)
+        self._replaced = []
+        for cell, before, ours in self._wrapped:
+            if cell.cell_contents is ours:
+                cell.cell_contents = before
+        self._wrapped = []
+        if not is_step_compiled():
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks = []
+        self._under_way.clear()
+
+    def _replace(self, owner: object, name: str, kind: Kind) -> None:
+        before = None if owner is None else vars(owner).get(name)
+        if owner is None or not callable(before):
+            self.why_not[kind] = f"this version of torch has no {name}"
+            return
+        ours = functools.wraps(before)(self._timed(before, kind))
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, before, ours))
+
+    def _replace_wrapped(self, wrapper: object, name: str) -> None:
+        """Replace the function that a decorated one calls."""
+        cells = dict(
+            zip(
+                getattr(getattr(wrapper, "__code__", None), "co_freevars", ()),
+                getattr(wrapper, "__closure__", None) or (),
+                strict=False,
+            )
+        )
+        cell = cells.get("func")
+        if cell is None:
+            self.why_not["clip"] = f"this version of torch has another {name}"
+            return
+        before = cell.cell_contents
+        ours = functools.wraps(before)(self._timed(before, "clip"))
+        cell.cell_contents = ours
+        self._wrapped.append((cell, before, ours))
+
+    def _timed(self, before: Call, kind: Kind) -> Call:
+        def timed(*args: object, **kwargs: object) -> object:
+            if is_dynamo_compiling() or not self._listeners:
+                return before(*args, **kwargs)
+            began = perf_counter()
+            try:
+                return before(*args, **kwargs)
+            finally:
+                settings = loader_settings(args[0]) if kind == "data" and args else None
+                self._tell(Mark(kind, get_ident(), began, perf_counter(), 0, settings))
+
+        return timed
+
+    def _before_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
+        if is_dynamo_compiling() or not self._listeners:
+            return
+        asked = perf_counter()
+        caller, key = sys._getframe(1), (get_ident(), id(stepped))
+        outer = self._under_way.get(key)
+        if outer is not None and _is_inside(caller, outer.frame):
+            outer.inside += 1  # The step of its base class, which has hooks as well.
+            return
+        given = args if isinstance(args, tuple) else ()
+        closure = kwargs.get("closure") if isinstance(kwargs, dict) else None
+        for one in self._listeners:
+            one.before_update(stepped, has_closure=closure is not None or any(given[1:]))
+        if id(stepped) not in self._stepped:
+            self._keep(stepped)
+        began = perf_counter()
+        self.spent += min(began - asked, LONGEST_TOLD)
+        self._under_way[key] = _Step(began, id(caller))
+
+    def _keep(self, stepped: optimizer.Optimizer) -> None:
+        kept, key = self._stepped, id(stepped)
+        if len(kept) < MOST_OPTIMIZERS:
+            kept[key] = (
+                weakref.ref(stepped, lambda _: kept.pop(key, None)),
+                optimizer_settings(stepped),
+            )
+
+    def _after_step(self, stepped: optimizer.Optimizer, args: object, kwargs: object) -> None:
+        if is_dynamo_compiling() or not self._listeners:
+            return
+        ended, thread = perf_counter(), get_ident()
+        step = self._under_way.get((thread, id(stepped)))
+        if step is None:
+            return
+        if step.inside:
+            step.inside -= 1
+            return
+        del self._under_way[thread, id(stepped)]
+        settings = self._settings_of(stepped)
+        self._tell(Mark("optimizer", thread, step.began, ended, id(stepped), settings))
+        self.spent += min(perf_counter() - ended, LONGEST_TOLD)
+
+    def _settings_of(self, stepped: optimizer.Optimizer) -> OptimizerSettings:
+        kept = self._stepped.get(id(stepped))
+        return optimizer_settings(stepped) if kept is None else kept[1]
+
+    def _tell(self, mark: Mark) -> None:
+        for one in self._listeners:
+            one.take_mark(mark)
+
+
+def _is_inside(frame: FrameType | None, outer: int) -> bool:
+    """Tell whether a frame was called, over a few others, by one with an ``id``."""
+    for _ in range(MOST_FRAMES):
+        frame = None if frame is None else frame.f_back
+        if frame is None:
+            return False
+        if id(frame) == outer:
+            return True
+    return False
+
+
+def loader_settings(iterator: object) -> LoaderSettings | None:
+    """Return how a loader's iterator loads; nothing of the program's runs for it."""
+    kept = _attributes(iterator)
+    workers, prefetch = kept.get("_num_workers"), kept.get("_prefetch_factor")
+    if not isinstance(workers, int):
+        return None
+    ahead = prefetch if isinstance(prefetch, int) else 0
+    return LoaderSettings(workers, kept.get("_pin_memory") is True, ahead if workers else 0)
+
+
+def optimizer_settings(stepped: object) -> OptimizerSettings:
+    """Return how an optimizer steps, as it was made; nothing of the program's runs for it."""
+    defaults = _attributes(stepped).get("defaults")
+    ways = defaults if type(defaults) is dict else {}
+    foreach, fused = ways.get("foreach"), ways.get("fused")
+    return OptimizerSettings(
+        type(stepped).__name__,
+        foreach if isinstance(foreach, bool) else None,
+        fused if isinstance(fused, bool) else None,
+    )
+
+
+def _attributes(of: object) -> dict[str, object]:
+    """Return an object's own attributes, past whatever its class does where one is asked for."""
+    try:
+        found = object.__getattribute__(of, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def is_step_compiled() -> bool:
+    """Tell whether ``torch.compile`` keeps a compiled step of an optimizer."""
+    return any(
+        is_compiled(code)
+        for one in optimizer.Optimizer.__subclasses__()
+        if (code := getattr(getattr(one, "step", None), "__code__", None)) is not None
+    )
+
+
+MARKS = StepMarks()
+"""Of this process: what is replaced is replaced once, however many models are looked at."""

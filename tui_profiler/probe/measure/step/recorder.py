@@ -1,0 +1,263 @@
+"""Steps of training as they pass, on the threads of the program that trains.
+
+1. A step ends when the optimizer that steps most seldom has stepped; where no optimizer of torch's
+   steps, when a backward pass has ended that reached the model. Which of them is told by whoever
+   adds the steps up (``ends_at``): here is no history.
+2. At each end, so between two steps, it is decided whether the next one is recorded whole: every
+   forward in it, with marks on the graph, and every backward pass.
+3. Nothing here raises or waits. All queues are bounded; what did not fit is counted.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+from torch.optim import optimizer
+
+from tui_profiler.probe.measure.clock.backward import ENGINE
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.device_clock import DeviceMark, DeviceSpan
+from tui_profiler.probe.measure.clock.graph_marks import Recomputed
+from tui_profiler.probe.measure.clock.thread_usage import Reading
+from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
+from tui_profiler.probe.measure.step.marks import MARKS, Mark
+from tui_profiler.probe.measure.values.step_values import StepValues
+
+MOST_MARKS = 50_000
+"""Of loaders, optimizers and clipping, that wait to be taken."""
+MOST_PASSES = 10_000
+MOST_ENDS = 10_000
+FIRST_STEPS = 9
+"""Recorded all, so that figures are there at once; what they cost counts afterwards."""
+LEAST_READ_SECONDS = 2e-3
+"""Of a step, for what its thread used to be read where it is recorded."""
+LEAST_READ_ALWAYS_SECONDS = 10e-3
+"""Of a step, for it to be read in every step: 20 us, behind convolutions 40."""
+
+
+class Pass(NamedTuple):
+    """An outermost backward pass."""
+
+    thread: int
+    began: float
+    ended: float
+    recomputed: tuple[Recomputed, ...] = ()
+    """Calls of modules in it, by thread; none where its step was not recorded."""
+    is_reached: bool = False
+    """Whether it came to a marked node."""
+    device: DeviceSpan | None = None
+    """Of it, on a device; None without one, or where its step was not recorded."""
+
+
+class End(NamedTuple):
+    """The end of a step, and the beginning of the next one."""
+
+    at: float
+    thread: int
+    is_recorded: bool
+    """Whether the step that ended was recorded whole."""
+    usage: Reading | None
+    """Of its thread, up to now; None where it is not known."""
+    mark: DeviceMark | None = None
+    """On a device: where that is then; None without one."""
+    is_gap: bool = False
+    """What ended is not a step, but a time between two of them."""
+    values: StepValues | None = None
+    """What read the values of the step; None: nobody did."""
+
+
+class StepWindow(Protocol):
+    """What a step runs in: told of its parts on the thread that trains; must not raise."""
+
+    is_over: bool
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is to begin with the next step."""
+        ...
+
+    def await_forward(self) -> None:
+        """Take note that the step begins that it is to be open in."""
+        ...
+
+    def begin(self) -> None:
+        """Begin, before the first forward of a step, or where that has no graph its backward."""
+        ...
+
+    def after_pass(self, one: Pass, *, is_one_of_several: bool) -> None:
+        """Take note of a backward pass; the step before had several, or one."""
+        ...
+
+    def after_data(self) -> None:
+        """Take note that data was fetched."""
+        ...
+
+    def after_step(self) -> None:
+        """Take note that a step has ended."""
+        ...
+
+
+class StepRecorder:
+    """Records steps of one model's training, from ``start`` until ``close``.
+
+    Args:
+        clock: of the model.
+        records_next: tells whether the next step is to be recorded.
+    """
+
+    def __init__(self, clock: ModuleClock, records_next: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._records_next = records_next
+        self.marks: deque[Mark] = deque(maxlen=MOST_MARKS)
+        self.passes: deque[Pass] = deque(maxlen=MOST_PASSES)
+        self.ends: deque[End] = deque(maxlen=MOST_ENDS)
+        self.ends_at: int | None = 0
+        """``id`` of the optimizer whose steps end a step; 0: any; None: backward passes do."""
+        self.thread = 0
+        """That ends steps."""
+        self.is_driving = False
+        """Whether ends of steps decide which forwards are recorded."""
+        self.window: StepWindow | None = None
+        """What the next recorded step runs in."""
+        self.next_values: StepValues | None = None
+        """What the values of the next step are to be read by; that step is recorded for it."""
+        self._values: StepValues | None = None
+        """What those of this step are read by."""
+        self.gradients: GradientWatch | None = None
+        """What tells whether gradients are kept from step to step."""
+        self._passes = self._passes_before = 0
+        """In this step, and in the one before."""
+        self._ended_at = 0.0
+        self._reads_usage = False
+        self._is_recorded = False
+        self._first = FIRST_STEPS
+        self._is_open = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the present step is recorded whole."""
+        return self._is_recorded
+
+    def start(self) -> None:
+        """Begin to listen."""
+        if not self._is_open:
+            self._is_open = True
+            MARKS.listen(self)
+            ENGINE.listen(self)
+            ENGINE.listen_to_roots(self)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._is_open:
+            self._is_open = False
+            self.is_driving = False
+            self._drop_values()
+            MARKS.leave(self)
+            ENGINE.leave(self)
+            ENGINE.leave_roots(self)
+
+    def before_update(self, stepped: optimizer.Optimizer, *, has_closure: bool) -> None:
+        """Have gradients and weights read, where those of this step are."""
+        if self._values is not None:
+            self._values.before_update(stepped, has_closure=has_closure)
+
+    def take_mark(self, mark: Mark) -> None:
+        """Keep a mark; the step of an optimizer may end a step."""
+        self.marks.append(mark)
+        if self._values is not None and mark.kind == "optimizer":
+            self._values.after_update()
+        if self.window is not None and mark.kind == "data":
+            self.window.after_data()
+        if mark.kind == "optimizer" and self.ends_at in (0, mark.subject):
+            self._end(mark.ended)
+
+    def before_roots(self, roots: object) -> None:
+        """Have calls of modules inside of the pass recorded, where its step is."""
+        if self.window is not None and self._clock.is_step_recorded:
+            self.window.begin()
+        self._clock.begin_pass(roots)
+
+    def after_roots(self) -> None:
+        """Have no more of them recorded."""
+        self._clock.end_pass()
+
+    def before_pass(self) -> None:
+        """Tell gradients apart from those that the last update was made with."""
+        if self.gradients is not None:
+            self.gradients.before_pass()
+
+    def after_pass(self, began: float, ended: float) -> None:
+        """Keep a pass; it may end a step."""
+        one = Pass(get_ident(), began, ended, *self._clock.take_pass())
+        self.passes.append(one)
+        self._passes += 1
+        if self.window is not None:
+            self.window.after_pass(one, is_one_of_several=self._passes_before > 1)
+        if self.ends_at is None:
+            self._end(ended)
+
+    def begin(self) -> None:
+        """Take note that a step begins now: what was since the last one is in none."""
+        at = perf_counter()
+        usage = self._clock.read_usage() if self._reads_usage else None
+        mark = self._clock.mark_device() if self._is_recorded else None
+        self.ends.append(End(at, get_ident(), False, usage, mark, is_gap=True))
+        self._ended_at = at
+
+    def forget_values(self) -> None:
+        """Read values neither of this step nor of the next."""
+        self.next_values = None
+        self._drop_values()
+
+    def record_next(self) -> None:
+        """Record the step that begins now, whatever the share of those that are recorded is."""
+        self._is_recorded = True
+        self._clock.record_step(is_recorded=True, values=self._values)
+
+    def stop_driving(self) -> None:
+        """Let the clock decide again which forwards are recorded: no step has ended for long."""
+        self.is_driving = self._is_recorded = False
+        self._drop_values()
+        self._clock.record_step(is_recorded=False)
+
+    def _drop_values(self) -> StepValues | None:
+        """Read no more values of this step; returns what read them."""
+        values, self._values = self._values, None
+        if values is not None:
+            values.close()
+        return values
+
+    def _end(self, at: float) -> None:
+        window = self.window
+        if window is not None:
+            window.after_step()
+        self.thread = get_ident()
+        self._passes, self._passes_before = 0, self._passes
+        was_recorded, seconds = self._is_recorded, at - self._ended_at
+        self._ended_at = at
+        mark = self._clock.mark_device() if was_recorded else None
+        values = self._drop_values()
+        is_waiting = self.is_driving and window is not None and window.is_waiting
+        self._is_recorded = self.is_driving and self._is_wanted(is_waiting=is_waiting)
+        self._reads_usage = seconds >= LEAST_READ_ALWAYS_SECONDS or (
+            seconds >= LEAST_READ_SECONDS and (was_recorded or self._is_recorded)
+        )
+        usage = self._clock.read_usage() if self._reads_usage else None
+        self.ends.append(End(at, self.thread, was_recorded, usage, mark, values=values))
+        if self.is_driving:
+            self._clock.record_step(is_recorded=self._is_recorded, values=self._values)
+            if self._is_recorded and self.gradients is not None and self.ends_at is not None:
+                self.gradients.after_update()
+            if window is not None and is_waiting:
+                window.await_forward()
+                self._clock.call_before_next(window.begin)
+
+    def _is_wanted(self, *, is_waiting: bool) -> bool:
+        """Decide whether the step that begins is recorded; a window may wait for it."""
+        self._first = max(self._first - 1, 0)
+        if not is_waiting:
+            self._values, self.next_values = self.next_values, None
+        is_asked_for = is_waiting or self._values is not None
+        return self._first > 0 or is_asked_for or self._records_next()

@@ -1,0 +1,117 @@
+"""Which lines of the program the thread that trains is in, by samples of its stack.
+
+A thread of ours reads the frames of one other thread, at most fifty times per second and no more
+often than a part of the budget allows. Nothing is traced or stopped, and no frame is kept.
+"""
+
+import sys
+import threading
+from collections import deque
+from time import perf_counter, thread_time
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from tui_profiler.probe.process.source_line import is_users, library_of
+
+LEAST_PAUSE_SECONDS = 0.02
+SHARE_OF_BUDGET = 0.1
+MOST_SAMPLES = 10_000
+"""That wait to be taken: more than three minutes of them."""
+MOST_FRAMES = 200
+_FIRST_COST_SECONDS = 60e-6
+
+
+class Sample(NamedTuple):
+    """The innermost line of the user's own code at one moment."""
+
+    at: float
+    """Second of ``time.perf_counter``."""
+    function: str
+    file: str
+    line: int
+
+
+class LineSampler:
+    """Samples the stack of one thread, from ``start`` until ``stop``.
+
+    Args:
+        budget: what watching may cost, as a share.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self._budget = budget
+        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._stopped = threading.Event()
+        self._forward: CodeType | None = None
+        self._thread: threading.Thread | None = None
+        self._watched = 0
+        self.cpu_seconds = 0.0
+        """What sampling has cost so far."""
+
+    def start(self, thread: int, forward: CodeType | None) -> None:
+        """Sample one thread from now on.
+
+        Args:
+            thread: its ident.
+            forward: of the model: what runs inside of it is not a sample.
+        """
+        self._watched, self._forward = thread, forward
+        if self._thread is None:
+            self._stopped = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._stopped,), name="tui-profiler lines", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._stopped.set()
+        self._thread = None
+        self._samples.clear()
+
+    def take(self) -> list[Sample]:
+        """Return the samples since the last time."""
+        return [self._samples.popleft() for _ in range(len(self._samples))]
+
+    def _run(self, stopped: threading.Event) -> None:
+        cost = _FIRST_COST_SECONDS
+        while not stopped.wait(pause_seconds(cost, self._budget)):
+            began = thread_time()
+            sample = _innermost(sys._current_frames().get(self._watched), self._forward)
+            if sample is not None:
+                self._samples.append(sample)
+            took = thread_time() - began
+            self.cpu_seconds += took
+            cost += (took - cost) / 8
+
+
+def pause_seconds(cost_seconds: float, budget: float) -> float:
+    """Return how long to wait between two samples that cost this much each."""
+    return max(LEAST_PAUSE_SECONDS, cost_seconds / max(SHARE_OF_BUDGET * budget, 1e-6))
+
+
+def _innermost(frame: FrameType | None, forward: CodeType | None) -> Sample | None:
+    """Return the line of the user's innermost frame, or else of the innermost in a library.
+
+    None where the model's forward runs.
+    """
+    of_user = of_library = None
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        if code is forward:
+            return None
+        if of_user is None and is_users(code.co_filename) and not code.co_filename.startswith("<"):
+            if library_of(code.co_filename):
+                of_library = of_library or frame
+            else:
+                of_user = frame
+        frame = frame.f_back
+    found = of_user or of_library
+    return None if found is None else _sample(found)
+
+
+def _sample(frame: FrameType) -> Sample:
+    code = frame.f_code
+    return Sample(perf_counter(), code.co_qualname, code.co_filename, frame.f_lineno or 0)

@@ -1,0 +1,697 @@
+"""Steps of training added up: their parts, and each module's forward, backward and recomputation.
+
+1. Means are over one set of steps, the same for every figure: recorded whole, among the last, and
+   no outliers. So the parts add up to the step, and a node's own time and its children's to its.
+2. The length of every step is known, recorded or not: percentiles and the rate are of all.
+3. A step is added up when its end was told; what is told of it later is not waited for.
+4. Memory is bounded by the number of nodes and by ``MOST_WAITING`` items of one step.
+"""
+
+import linecache
+import math
+import weakref
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter, itemgetter
+from time import perf_counter
+from types import CodeType
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+from torch import distributed, nn
+
+from tui_profiler.messages import (
+    Figure,
+    LoaderSettings,
+    Message,
+    Node,
+    OptimizerSettings,
+    SlowStep,
+    ThreadTime,
+    TrainingStep,
+    Unknown,
+)
+from tui_profiler.messages.training import LONGEST_LINE, SourceLine, StepEnd, StepParts
+from tui_profiler.probe.measure.clock.aggregate import quantiles, thread_time
+from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.measure.clock.graph_marks import Reached
+from tui_profiler.probe.measure.clock.overhead import StepCost, marked_call_seconds
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage, usage_between
+from tui_profiler.probe.measure.clock.tree_index import TreeIndex
+from tui_profiler.probe.measure.ranks.collectives import PROCESS, PendingCollectives
+from tui_profiler.probe.measure.step.backward_calls import StepTimes
+from tui_profiler.probe.measure.step.kept_gradients import GradientWatch
+from tui_profiler.probe.measure.step.marks import MARKS
+from tui_profiler.probe.measure.step.parts import Division, Span, divide
+from tui_profiler.probe.measure.step.recorder import End, Pass, StepRecorder
+from tui_profiler.probe.measure.step.source_lines import LineSampler, Sample
+from tui_profiler.probe.measure.step.step_set import StepSet
+from tui_profiler.probe.measure.values.model_values import ValueReader
+
+LAST_STEPS = 256
+"""Of which percentiles, the rate and what is an outlier are told."""
+LEAST_STEPS = 8
+"""Before one can be an outlier, or steps are told of."""
+LEAST_FOR_SLOW = 100
+LEAST_WITHOUT_FORWARD = 3
+"""Recorded steps, after which it is not waited for as one whose forwards are not recorded."""
+FAR_OUT = 3.0
+LEAST_FACTOR = 1.5
+"""As of forwards (``clock/aggregate.py``)."""
+MOST_WAITING = 200_000
+MOST_LINES = 8
+OPTIMIZER_STEPS = 64
+"""The last ones, of which it is told which optimizer steps most seldom."""
+LAST_BATCHES = 64
+"""Of which it is told how they are loaded."""
+PATIENCE_SECONDS = 5.0
+"""Without the end of a step, at least, after which the clock records on its own again."""
+
+Line: TypeAlias = tuple[str, str, int]
+"""Function, file, line."""
+T = TypeVar("T")
+
+_NO_COPIES = Unknown("nothing is copied to a GPU")
+_NOT_TIMED = Unknown("copies to a GPU are not timed")
+_ONE_PROCESS = Unknown("the program is one process")
+_NOT_RECORDED = Unknown("this step was not recorded")
+_OTHER_INPUTS = Unknown("forwards had other inputs than the traced one")
+_TOO_FEW = Unknown("too few steps so far")
+_UNSEEN = {
+    "data": "no DataLoader was seen",
+    "clip": "no clipping by norm was seen",
+    "optimizer": "no step of a torch.optim optimizer was seen",
+    "backward": "no backward pass was seen",
+}
+
+
+class _Lengths:
+    """Seconds of the last steps."""
+
+    def __init__(self) -> None:
+        self._last: deque[float] = deque(maxlen=LAST_STEPS)
+        self.usual = self.slow = math.inf
+        """Above which a step is an outlier, or slower than 99 of 100; told at ``refresh``."""
+        self.p50 = self.p95 = 0.0
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    @property
+    def per_second(self) -> float:
+        """Steps per second over them."""
+        return len(self._last) / sum(self._last)
+
+    def add(self, seconds: float) -> None:
+        """Add a step."""
+        self._last.append(seconds)
+
+    def refresh(self) -> None:
+        """Tell anew what is usual; each step would cost as much."""
+        if not self._last:
+            return
+        low, self.p50, high, self.p95, p99 = quantiles(
+            sorted(self._last), (0.25, 0.5, 0.75, 0.95, 0.99)
+        )
+        if len(self._last) < LEAST_STEPS:
+            return
+        self.usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * self.p50)
+        self.slow = p99 if len(self._last) >= LEAST_FOR_SLOW else math.inf
+
+
+class _Queue(Generic[T]):
+    """Items by time, which are taken step by step."""
+
+    def __init__(self, second: Callable[[T], float]) -> None:
+        self._second = second
+        self._items: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def add(self, items: Iterable[T]) -> None:
+        """Add items; threads tell theirs in any order."""
+        self._items += items
+        self._items.sort(key=self._second)  # Nearly sorted: one pass.
+
+    def until(self, end: float) -> list[T]:
+        """Take the items before a second."""
+        if not self._items or self._second(self._items[0]) >= end:
+            return []  # As of most steps, which are not recorded.
+        place = bisect_left(self._items, end, key=self._second)
+        taken, self._items = self._items[:place], self._items[place:]
+        return taken
+
+
+class _Told(NamedTuple):
+    """What was told of one step."""
+
+    spans: list[tuple[int, Span]]
+    """With the thread of each."""
+    forwards: list[Forward]
+    in_windows: set[int]
+    """``id`` of forwards that ran in an operator window."""
+    passes: list[Pass]
+    marks: list[Reached]
+    """Nodes that backward passes came to."""
+    samples: list[Sample]
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether a forward ran in an operator window."""
+        return any(id(one) in self.in_windows for one in self.forwards)
+
+
+class _Waiting:
+    """What was told of steps that have not ended."""
+
+    def __init__(self) -> None:
+        self.spans: _Queue[tuple[int, Span]] = _Queue(lambda one: one[1].began)
+        self.forwards: _Queue[Forward] = _Queue(attrgetter("began"))
+        self.passes: _Queue[Pass] = _Queue(attrgetter("began"))
+        self.marks: _Queue[Reached] = _Queue(itemgetter(1))
+        self.samples: _Queue[Sample] = _Queue(attrgetter("at"))
+        self.in_windows: set[int] = set()
+
+    def until(self, end: float) -> _Told:
+        """Take what began before a second."""
+        in_windows, self.in_windows = self.in_windows, set()
+        return _Told(
+            self.spans.until(end),
+            self.forwards.until(end),
+            in_windows,
+            self.passes.until(end),
+            self.marks.until(end),
+            self.samples.until(end),
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a step is longer than there is room for."""
+        queues = (self.spans, self.forwards, self.passes, self.marks, self.samples)
+        return any(len(one) > MOST_WAITING for one in queues)
+
+
+class TrainingSteps:
+    """The steps of one model's training.
+
+    Args:
+        nodes: of its tree.
+        model: it is not kept alive.
+        clock: of the model.
+        recorder: of its steps.
+        budget: what watching may cost, as a share.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        model: nn.Module,
+        clock: ModuleClock,
+        recorder: StepRecorder,
+        budget: float,
+    ) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._inputs = nodes[0].inputs if nodes else ()
+        self._index = TreeIndex(nodes, model)
+        self._forward_code: CodeType | None = getattr(type(model).forward, "__code__", None)
+        self._model = weakref.ref(model)
+        self.values = ValueReader(self._index, budget)
+        """Reads the values of steps, while that is wanted."""
+        self._sampler = LineSampler(budget)
+        self._waiting = _Waiting()
+        self._ends: deque[End] = deque()
+        """That a device has not come to."""
+        self._collectives: PendingCollectives | None = None
+        self._before: End | None = None
+        self._seen: set[str] = set()
+        """What was ever told of."""
+        self._optimizers: deque[tuple[int, OptimizerSettings]] = deque(maxlen=OPTIMIZER_STEPS)
+        self._loaders: deque[LoaderSettings] = deque(maxlen=LAST_BATCHES)
+        self._lengths = _Lengths()
+        self._lines: deque[Counter[Line]] = deque(maxlen=LAST_STEPS)
+        self._set = StepSet()
+        self._so_far = [0.0] * len(StepParts.__struct_fields__)
+        """Seconds in each part of all recorded steps."""
+        self._recorded_so_far = 0
+        self._steps = self._dropped = 0
+        self._without_forward = 0
+        """Recorded steps since the last one that had a forward of the model."""
+        self._slowest = 0.0
+        self._slow: tuple[SlowStep, float] | None = None
+        """With the second of ``time.perf_counter`` at which it began."""
+        self._is_new = False
+        self._trouble = ""
+        """Why the steps recorded last have no backward of modules, or not of all."""
+        self._unmarked = ""
+        """Why nodes were not marked since."""
+        self._is_timed = False
+        """Whether a step was added to the means since the last time."""
+        self.cost: StepCost | None = None
+        """What recording a step costs; None where no step has been recorded for its own sake."""
+        self._recorded_calls = 0
+        self._recorded_seconds = 0.0
+
+    @property
+    def is_training(self) -> bool:
+        """Whether steps have ended."""
+        return self._steps > 0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What threads of ours used for steps so far, beside the one that adds them up."""
+        return self._sampler.cpu_seconds + self.values.seconds
+
+    @property
+    def decides(self) -> bool:
+        """Whether ends of steps decide which forwards are recorded."""
+        return self._recorder.is_driving
+
+    @property
+    def steps(self) -> int:
+        """Steps that have ended so far."""
+        return self._steps
+
+    @property
+    def lacks_forwards(self) -> bool:
+        """Whether steps go on without the model: what trains is another one, or another method."""
+        return self._without_forward >= LEAST_WITHOUT_FORWARD
+
+    def module_in_backward(self, at: float, *, is_inside: bool) -> nn.Module | str:
+        """Return the innermost module whose backward a pass was in, or why it is not known.
+
+        Args:
+            at: second of ``time.perf_counter``, in the step that has not ended.
+            is_inside: whether the pass was under way then; else it is the last one before.
+        """
+        before = [one for one in self._waiting.passes if one.began < at]
+        began = 0.0
+        if before:
+            last = before[-1]
+            began = last.ended if is_inside and last.ended < at else last.began
+        came = [one for one in self._waiting.marks if began <= one.seconds <= at and one.number > 0]
+        if not came:
+            is_recorded = self._recorder.is_recorded
+            return "it had not reached a module" if is_recorded else "this step was not recorded"
+        mark = came[-1]
+        for forward in reversed([*self._waiting.forwards]):
+            numbers = forward.numbers
+            if numbers is None or forward.thread != mark.thread:
+                continue
+            # In the order of the exits: of those around a node the innermost is first.
+            calls = zip(forward.modules, numbers[::2], numbers[1::2], strict=True)
+            for module, first, stop in calls:
+                if first <= mark.number < stop:
+                    return module  # type: ignore[no-any-return]  # three types in one zip
+        return "it was outside of the model"
+
+    def start(self) -> None:
+        """Begin to listen."""
+        model = self._model()
+        if self._recorder.gradients is None and model is not None:
+            self._recorder.gradients = GradientWatch(model)
+        self._recorder.start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._recorder.close()
+        self._sampler.stop()
+        if self._collectives is not None:
+            PROCESS.leave(self._collectives)
+            self._collectives = None
+
+    def forget_means(self) -> None:
+        """Begin the set of steps anew."""
+        self._set = StepSet()
+
+    def take_recorded(self) -> tuple[int, float]:
+        """Return calls of modules in the steps recorded since the last time, and their seconds."""
+        found = self._recorded_calls, self._recorded_seconds
+        self._recorded_calls, self._recorded_seconds = 0, 0.0
+        return found
+
+    def take(self, forwards: Iterable[Forward], in_windows: Iterable[Forward], now: float) -> None:
+        """Add up the steps that have ended.
+
+        Args:
+            forwards: that were recorded since the last time.
+            in_windows: those among them that ran in an operator window; their steps are in no mean.
+            now: second of ``time.perf_counter``.
+        """
+        waiting, recorder = self._waiting, self._recorder
+        # Ends first: what a step consists of is told before its end is.
+        ends = _taken(recorder.ends)
+        marks, passes = _taken(recorder.marks), _taken(recorder.passes)
+        waiting.spans.add((one.thread, Span(one.kind, one.began, one.ended)) for one in marks)
+        waiting.spans.add((one.thread, Span("backward", one.began, one.ended)) for one in passes)
+        waiting.spans.add(self._waits())
+        waiting.spans.add(
+            (thread, Span("forward", began, ended))
+            for thread, began, ended in self._clock.take_others()
+        )
+        waiting.passes.add(passes)
+        waiting.forwards.add(forwards)
+        waiting.in_windows |= {id(one) for one in in_windows}
+        reached, trouble = self._clock.take_marks()
+        waiting.marks.add(reached)
+        self._unmarked = trouble or self._unmarked
+        self._is_timed = False
+        waiting.samples.add(self._sampler.take())
+        self._seen |= {one.kind for one in marks} | ({"backward"} if passes else set())
+        for one in marks:
+            match one.settings:
+                case OptimizerSettings():
+                    self._optimizers.append((one.subject, one.settings))
+                case LoaderSettings():
+                    self._loaders.append(one.settings)
+        for end in self._reached(ends):
+            told = waiting.until(end.at)
+            before, self._before = self._before, end
+            is_step = before is not None and before.thread == end.thread and not end.is_gap
+            if before is not None and is_step and end.at > before.at:
+                self._compare(told, end, end.at - before.at)
+                self._add(told, before, end, now)
+                continue
+            if self.cost is not None:
+                self.cost.skip()
+            if end.values is not None:
+                self.values.give_up()
+        if ends:
+            self._lengths.refresh()
+        if self._is_timed:
+            self._trouble, self._unmarked = self._unmarked, ""
+        if waiting.is_full:
+            self._forget()
+            self._dropped += 1
+        elif self._before is None:
+            self._forget()  # What is kept keeps the model alive, and no step has begun.
+        self._follow(now)
+
+    def skip(self) -> None:
+        """Forget what was told since the last end of a step that was added up."""
+        recorder = self._recorder
+        for queue in (recorder.ends, recorder.marks, recorder.passes, self._ends):
+            queue.clear()
+        self._clock.take_marks()
+        self._clock.take_others()
+        self.values.give_up()
+        self._forget()
+
+    def _reached(self, ends: Iterable[End]) -> Iterator[End]:
+        """Yield the ends of steps that a device has come to; without one, all."""
+        self._ends += ends
+        device = self._clock.device
+        while self._ends:
+            mark = self._ends[0].mark
+            if device is not None and mark is not None and not device.is_reached(mark):
+                return
+            yield self._ends.popleft()
+
+    def _forget(self) -> None:
+        """Drop what was told since the last end of a step."""
+        self._waiting, self._before = _Waiting(), None
+
+    def _waits(self) -> list[tuple[int, Span]]:
+        """Return the times that threads waited for collectives."""
+        if self._collectives is None:
+            if not (distributed.is_available() and distributed.is_initialized()):
+                return []
+            self._collectives = PROCESS.listen(lambda reducer: False)
+        self._seen.add("communication")
+        spans, lost = self._collectives.take()
+        if lost:
+            self._before = None  # What is missing would be taken for other parts.
+            self._dropped += 1
+        return [
+            (one.thread, Span("communication", one.began, one.ended))
+            for one in spans
+            if one.kind == "wait"
+        ]
+
+    def _compare(self, told: _Told, end: End, seconds: float) -> None:
+        """Have learned from a step what recording one costs."""
+        if self.cost is None:
+            return
+        calls = sum(one.calls for one in told.forwards) if end.is_recorded else 0
+        is_like_others = end.values is None and not told.is_windowed
+        if is_like_others and end.is_recorded == (calls > 0):
+            self.cost.add(seconds, calls)
+        else:
+            self.cost.skip()
+
+    def _add(self, told: _Told, before: End, end: End, now: float) -> None:
+        """Add one step."""
+        seconds = end.at - before.at
+        spans = [span for thread, span in told.spans if thread == end.thread]
+        spans += [
+            Span("forward", one.began, one.began + one.seconds)
+            for one in told.forwards
+            if one.thread == end.thread
+        ]
+        is_slow = end.values is None and self._is_slow(seconds)
+        lines: Counter[Line] = Counter()
+        division = Division({}, [])
+        if is_slow or end.is_recorded or told.samples:
+            division = divide(before.at, end.at, spans)
+            lines = _lines_in(division, told.samples)
+        if is_slow:
+            slow = SlowStep(
+                at=0.0,
+                step=self._steps + 1,
+                seconds=seconds,
+                parts=self._parts(division.seconds, is_recorded=end.is_recorded),
+                thread=None
+                if before.usage is None or end.usage is None
+                else thread_time(seconds, usage_between(before.usage, end.usage)),
+                lines=source_lines(lines),
+            )
+            self._slow = slow, before.at
+        self._steps += 1
+        self._is_new = True
+        if end.is_recorded:
+            self._without_forward = 0 if told.forwards else self._without_forward + 1
+        self._lengths.add(seconds)
+        self._lines.append(lines)
+        if end.values is not None:
+            self.values.add(end.values, told.forwards, self._steps, now)
+        if not end.is_recorded or told.is_windowed or end.values is not None:
+            return
+        self._recorded_seconds += seconds
+        self._recorded_calls += sum(one.calls for one in told.forwards)
+        self._recorded_so_far += 1
+        for place, name in enumerate(StepParts.__struct_fields__):
+            self._so_far[place] += division.seconds.get(name, 0.0)
+        if seconds > self._lengths.usual:
+            self._set.leave_out()
+            return
+        times = StepTimes(self._index, self._clock.device)
+        for forward in told.forwards:
+            times.add_forward(forward)
+        for one in told.passes:
+            waits = [
+                (span.began, span.ended)
+                for thread, span in told.spans
+                if span.part == "communication" and thread == one.thread
+            ]
+            times.add_pass(one, told.marks, waits)
+        if times.why_not_timed:
+            self._trouble = self._trouble if self._set.steps else times.why_not_timed
+            self._dropped += 1
+            return
+        used = None
+        if before.usage is not None and end.usage is not None:
+            used = usage_between(before.usage, end.usage)
+        figures = {
+            **_usage_figures(used),
+            "seconds": seconds,
+            "forwards": len(told.forwards),
+            "passes": sum(one.thread == end.thread for one in told.passes),
+            "updates": sum(span.part == "optimizer" for span in spans),
+            "traced": sum(one.as_traced for one in told.forwards),
+            "recompute": times.recompute,
+        }
+        self._is_timed = True
+        self._set.add({**figures, **division.seconds}, times.columns)
+
+    def _is_slow(self, seconds: float) -> bool:
+        """Tell whether a step is slower than 99 of 100 or than all, and than the one kept."""
+        if self._slow is not None and self._slow[0].seconds >= seconds:
+            return False
+        found = seconds > min(self._lengths.slow, self._slowest or math.inf)
+        if found:
+            self._slowest = max(self._slowest, seconds)
+        return found
+
+    def _follow(self, now: float) -> None:
+        """Decide what ends a step, and whether ends of steps decide what is recorded."""
+        recorder = self._recorder
+        counts = Counter(subject for subject, _ in self._optimizers)
+        if counts:
+            # Of two that step equally often, the later one: data is fetched after it.
+            last = {subject: place for place, (subject, _) in enumerate(self._optimizers)}
+            recorder.ends_at = min(counts, key=lambda one: (counts[one], -last[one]))
+        elif "backward" in self._seen:
+            recorder.ends_at = None
+        if self._before is None:
+            return
+        is_late = now - self._before.at > max(PATIENCE_SECONDS, 4 * self._lengths.p50)
+        if is_late and recorder.is_driving:
+            recorder.stop_driving()
+            self.values.give_up()
+            self._sampler.stop()
+            self._forget()
+        elif not is_late and not recorder.is_driving:
+            self.cost = self.cost or StepCost(max(marked_call_seconds(), 1e-9))
+            recorder.is_driving = True
+            self._sampler.start(recorder.thread, self._forward_code)
+        if recorder.is_driving and recorder.next_values is None:
+            recorder.next_values = self.values.next_step(self._model(), now)
+
+    def messages(self, at: float, *, or_few: bool = False) -> Iterator[Message]:
+        """Yield what is new.
+
+        Args:
+            at: seconds since the beginning.
+            or_few: tell of fewer than ``LEAST_STEPS`` too, because no more may come.
+        """
+        if self._slow is not None:
+            slow, began = self._slow
+            yield replace(slow, at=at, began=at - max(perf_counter() - began, 0.0))
+            self._slow = None
+        is_enough = len(self._lengths) >= LEAST_STEPS or (or_few and self._set.steps > 0)
+        if self._is_new and is_enough:
+            self._is_new = False
+            yield self._message(at)
+        yield from self.values.messages(at)
+
+    def _message(self, at: float) -> TrainingStep:
+        steps, mean = self._set.steps, self._set.mean
+        nodes, columns = self._set.columns()
+        forward, backward, recomputed = columns
+        lines: Counter[Line] = Counter()
+        for counted in self._lines:
+            lines.update(counted)
+        items, tokens = self._items()
+        settings = Counter(one for _, one in self._optimizers)
+        names = Counter(one.name for _, one in self._optimizers)
+        loaders = Counter(self._loaders)
+        watch = self._recorder.gradients
+        return TrainingStep(
+            at=at,
+            steps=self._steps,
+            ended_by=self._ended_by,
+            seconds=mean("seconds") if steps else _TOO_FEW,
+            p50=self._lengths.p50,
+            p95=self._lengths.p95,
+            per_second=self._lengths.per_second,
+            recorded=steps,
+            outliers=self._set.outliers,
+            parts=self._parts({name: mean(name) for name in StepParts.__struct_fields__}),
+            forwards=mean("forwards"),
+            passes=mean("passes"),
+            updates=mean("updates"),
+            items=items,
+            tokens=tokens,
+            optimizers=tuple(name for name, _ in names.most_common()),
+            recompute=mean("recompute") if steps else _TOO_FEW,
+            lines=source_lines(lines),
+            samples=lines.total(),
+            why_no_lines="",
+            why_no_backward=self._trouble,
+            dropped=self._dropped,
+            nodes=nodes.tobytes(),
+            forward=forward[0].tobytes(),
+            own_forward=forward[1].tobytes(),
+            backward=backward[0].tobytes(),
+            own_backward=backward[1].tobytes(),
+            recomputed=recomputed[0].tobytes(),
+            own_recomputed=recomputed[1].tobytes(),
+            thread=self._thread(),
+            on_device=self._clock.device is not None,
+            recorded_so_far=self._recorded_so_far,
+            seconds_so_far=tuple(self._so_far),
+            loader=max(loaders, key=lambda one: loaders[one], default=None),
+            optimizer_settings=tuple(one for one, _ in settings.most_common()),
+            kept_gradients=None if watch is None else watch.kept(),
+        )
+
+    def _thread(self) -> ThreadTime | None:
+        """Return what the thread that trains used in a step of the set."""
+        if not self._set.steps or self._set.mean("usage known") < 1.0:
+            return None
+        usage = ThreadUsage(*(self._set.mean(name) for name in ThreadUsage._fields))  # type: ignore[arg-type]  # means of counts
+        if self._set.mean("waiting known") < 1.0:
+            usage = usage._replace(waiting=None)
+        return thread_time(self._set.mean("seconds"), usage)
+
+    @property
+    def _ended_by(self) -> StepEnd:
+        return "backward" if self._recorder.ends_at is None else "optimizer"
+
+    def _parts(self, seconds: dict[str, float], *, is_recorded: bool = True) -> StepParts:
+        """Return parts of a step; what was never seen is unknown, and its time is in the rest."""
+        found: dict[str, Figure] = {}
+        for name in StepParts.__struct_fields__:
+            why = _UNSEEN.get(name, "") if name not in self._seen else MARKS.why_not.get(name, "")
+            found[name] = Unknown(why) if why else seconds.get(name, 0.0)
+        found["transfer"] = _NO_COPIES if self._clock.device is None else _NOT_TIMED
+        if "communication" not in self._seen:
+            found["communication"] = _ONE_PROCESS
+        if not is_recorded:
+            found["forward"] = found["other"] = _NOT_RECORDED
+        return StepParts(**found)
+
+    def _items(self) -> tuple[Figure, Figure]:
+        """Return items and tokens of a step."""
+        if not self._set.steps or not self._inputs:
+            return _TOO_FEW, _TOO_FEW
+        if self._set.mean("traced") < self._set.mean("forwards"):
+            return _OTHER_INPUTS, _OTHER_INPUTS
+        first = self._inputs[0]
+        forwards = self._set.mean("forwards")
+        if not first.shape:
+            return Unknown("the inputs have no batch axis"), Unknown("the inputs have no axis")
+        items = forwards * first.shape[0]
+        if first.dtype not in ("int64", "int32") or len(first.shape) != 2:
+            return items, Unknown("the model is not given token ids")
+        return items, items * first.shape[1]
+
+
+def _usage_figures(used: ThreadUsage | None) -> dict[str, float]:
+    """Return what a thread used in a step as figures of the set."""
+    if used is None:
+        return {"usage known": 0.0}
+    known = {name: value for name, value in used._asdict().items() if value is not None}
+    return {**known, "usage known": 1.0, "waiting known": float(used.waiting is not None)}
+
+
+def _lines_in(division: Division, samples: Iterable[Sample]) -> Counter[Line]:
+    """Return how many samples fell into the rest of a step, by line."""
+    found: Counter[Line] = Counter()
+    for sample in samples:
+        if any(began <= sample.at < ended for began, ended in division.other):
+            found[sample.function, sample.file, sample.line] += 1
+    return found
+
+
+def source_lines(lines: Counter[Line]) -> tuple[SourceLine, ...]:
+    """Return lines by how many samples fell into them, most first."""
+    total = lines.total()
+    return tuple(
+        SourceLine(function, file, number, count / total, _text_of(file, number))
+        for (function, file, number), count in lines.most_common(MOST_LINES)
+    )
+
+
+def _text_of(file: str, number: int) -> str:
+    return linecache.getline(file, number).strip()[:LONGEST_LINE]
+
+
+def _taken(queue: deque[T]) -> list[T]:
+    return [queue.popleft() for _ in range(len(queue))]

@@ -1,0 +1,252 @@
+"""A training step by part: shares of its time, the verdict, and each node's share.
+
+1. All figures are means over one set of recorded steps; the parts that are known add up to the
+   step. A part that was not seen is unknown, and its time lies in ``other``.
+2. The verdict names the group of parts with the largest share, and its figure. It is not given
+   where the set is too small, or where the first two groups are closer than ``LEAST_LEAD``.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, TypeAlias
+
+from tui_profiler.figures.units import share as share_text
+from tui_profiler.figures.units import share_cell
+from tui_profiler.formatting.text import middle, printable
+from tui_profiler.messages import (
+    Figure,
+    SourceLine,
+    StepParts,
+    TrainingStep,
+    Unknown,
+    known,
+)
+from tui_profiler.queries.cost.totals import was_run, why_no_times
+from tui_profiler.session import Session, Tree
+from tui_profiler.session.training import NodeStep, StepColumns
+
+PartName: TypeAlias = Literal[
+    "data", "transfer", "forward", "backward", "clip", "optimizer", "communication", "other"
+]
+PARTS: tuple[PartName, ...] = (
+    *("data", "transfer", "forward", "backward"),
+    *("clip", "optimizer", "communication", "other"),
+)
+"""In the order of a step."""
+Verdict: TypeAlias = Literal[
+    "waiting", "input-bound", "communication-bound", "optimizer-bound", "host-bound", "model-bound"
+]
+GROUPS: dict[Verdict, tuple[PartName, ...]] = {
+    "input-bound": ("data", "transfer"),
+    "communication-bound": ("communication",),
+    "optimizer-bound": ("clip", "optimizer"),
+    "host-bound": ("other",),
+    "model-bound": ("forward", "backward"),
+}
+NO_STEP = "no training step was measured"
+NOT_CALLED = "not called in the recorded steps"
+LEAST_SET = 8
+"""Recorded steps that a verdict needs."""
+LONGEST_FUNCTION, LONGEST_FILE = 240, 120
+"""Cells in a name of a line."""
+MOST_CHARACTERS = 2000
+"""Of a function or a file, the last ones: a program may give them any name."""
+LEAST_LEAD = 0.05
+"""Of the step, that the largest group has more than the next one."""
+LEAST_WAITING = 0.25
+"""Of the step, from which on waiting for a core is the verdict, as it is a node's class
+(``queries/cost/bound.py``)."""
+
+
+class Part(NamedTuple):
+    """One part of a step."""
+
+    name: PartName
+    seconds: float | None
+    """Mean per step; None where it is not known."""
+    share: float | None
+    """Of the step, 0 to 1."""
+    why: str
+    """Why it is not known; else empty."""
+
+
+class Judgement(NamedTuple):
+    """What limits a step, with the figure that says so."""
+
+    verdict: Verdict
+    share: float
+    """Of the step, 0 to 1."""
+    words: str
+
+
+def why_no_step(session: Session) -> str:
+    """Return why no training step was measured; empty where one was."""
+    if session.training is not None:
+        return ""
+    return NO_STEP if was_run(session) else why_no_times(session, NO_STEP)
+
+
+def step_parts(session: Session) -> tuple[Part, ...]:
+    """Return the parts of a step in its order; none before steps were recorded."""
+    if session.training is None:
+        return ()
+    step = session.training.step
+    seconds = known(step.seconds)
+    return () if not seconds else parts_of(step.parts, seconds)
+
+
+def parts_of(parts: StepParts, seconds: float) -> tuple[Part, ...]:
+    """Return parts with their shares of a step of so many seconds."""
+    found = []
+    for name in PARTS:
+        figure = getattr(parts, name)
+        if isinstance(figure, Unknown):
+            found.append(Part(name, None, None, figure.reason))
+        else:
+            found.append(Part(name, figure, figure / seconds, ""))
+    return tuple(found)
+
+
+def per_second(step: TrainingStep, of_a_step: Figure) -> Figure:
+    """Return items or tokens per second of as many per step."""
+    if isinstance(of_a_step, Unknown) or isinstance(step.per_second, Unknown):
+        return of_a_step if isinstance(of_a_step, Unknown) else step.per_second
+    return of_a_step * step.per_second
+
+
+def line_name(line: SourceLine) -> str:
+    """Return ``log_metrics, train.py:54`` for a line of the program.
+
+    Of a long name the middle is left out, so that the file and the line are always in it.
+    """
+    function, file = _line_parts(line)
+    return f"{middle(function, LONGEST_FUNCTION)}, {middle(file, LONGEST_FILE)}:{line.line}"
+
+
+def whole_line_name(line: SourceLine) -> str:
+    """Return the same with a long name whole."""
+    function, file = _line_parts(line)
+    return f"{function}, {file}:{line.line}"
+
+
+def _line_parts(line: SourceLine) -> tuple[str, str]:
+    function = line.function[-MOST_CHARACTERS:].rpartition(".")[2]
+    file = line.file[-MOST_CHARACTERS:]
+    return printable(function), printable(file.rpartition("/")[2] or file)
+
+
+def parts_words(session: Session) -> str:
+    """Return the parts that were seen, in percent, and the line in which ``other`` mostly is.
+
+    ``data 18 · forward 2 · optimizer 31 · other 46 (log_metrics, train.py:54, 70 %)``.
+    """
+    said = []
+    for part in step_parts(session):
+        if part.share is not None:
+            said.append(f"{part.name} {share_cell(part.share) if part.share else 0}")
+        if part.share and part.name == "other" and session.training is not None:
+            lines = session.training.step.lines[:1]
+            said[-1] += "".join(f" ({line_name(one)}, {share_text(one.share)})" for one in lines)
+    return " · ".join(said)
+
+
+def judged(session: Session) -> Judgement | str:
+    """Return what limits a step, or why that cannot be said."""
+    parts = step_parts(session)
+    if session.training is None or not parts:
+        return "no step was recorded"
+    step = session.training.step
+    if step.recorded < LEAST_SET:
+        return f"{step.recorded} of {LEAST_SET} steps recorded"
+    waiting = known(step.thread.waiting) if step.thread is not None else None
+    seconds = known(step.seconds)
+    if waiting and seconds and waiting / seconds >= LEAST_WAITING:
+        share = waiting / seconds
+        return Judgement("waiting", share, f"waiting for a core {share_text(share)} of the step")
+    shares = {part.name: part.share or 0.0 for part in parts}
+    groups = sorted(
+        ((sum(shares[name] for name in names), verdict) for verdict, names in GROUPS.items()),
+        reverse=True,
+    )
+    (share, verdict), (next_share, next_verdict) = groups[:2]
+    if share - next_share < LEAST_LEAD:
+        both = f"{_group_words(verdict, share)} and {_group_words(next_verdict, next_share)}"
+        return f"no verdict: {both}"
+    return Judgement(verdict, share, f"{verdict}: {_group_words(verdict, share)} of the step")
+
+
+_GROUP_WORDS: dict[Verdict, str] = {
+    "input-bound": "data and transfer",
+    "communication-bound": "communication",
+    "optimizer-bound": "clipping and optimizer",
+    "host-bound": "code outside of the model",
+    "model-bound": "forward and backward",
+}
+
+
+def _group_words(verdict: Verdict, share: float) -> str:
+    return f"{_GROUP_WORDS[verdict]} {share_text(share)}"
+
+
+class NodeShare(NamedTuple):
+    """A node in a training step; seconds per step, and its share of the step."""
+
+    forward: float
+    backward: float
+    recomputed: float
+    share: float
+    own_share: float
+    """Without modules called inside."""
+
+
+def node_share(session: Session, node: int) -> NodeShare | None:
+    """Return what a node takes of a step; None where it was not called in recorded steps.
+
+    A container that is never called itself, such as a ModuleList, takes what its children take.
+    What is run again counts to all modules around it.
+    """
+    if session.training is None:
+        return None
+    times = list(_times(session.training, session.tree, node))
+    seconds = known(session.training.step.seconds)
+    if not times or not seconds:
+        return None
+    own = times[0].own if session.training.of(node) is not None else 0.0
+    forward = sum(one.forward for one in times)
+    backward = sum(one.backward for one in times)
+    recomputed = sum(one.recomputed for one in times)
+    if session.tree is not None and node < len(session.tree):
+        recomputed = session.training.recomputed_in(node, session.tree.ends[node])
+    whole = forward + backward + recomputed
+    return NodeShare(forward, backward, recomputed, whole / seconds, own / seconds)
+
+
+def directions(session: Session, node: int) -> tuple[float, float]:
+    """Return the seconds of a node in a step in the forward and in the backward, 0 where unknown.
+
+    As of ``node_share``; what checkpointing runs again counts to the backward.
+    """
+    training, tree = session.training, session.tree
+    if training is None or tree is None:
+        return 0.0, 0.0
+    if not training.has_recomputed and (found := training.directions_of(node)) is not None:
+        return found
+    whole = node_share(session, node)
+    return (0.0, 0.0) if whole is None else (whole.forward, whole.backward + whole.recomputed)
+
+
+def timed_backward(session: Session, node: int) -> NodeShare | None:
+    """Return the same; None also where its backward was not timed."""
+    found = node_share(session, node)
+    if found is None or session.training is None:
+        return None
+    return found if found.backward or not session.training.step.why_no_backward else None
+
+
+def _times(training: StepColumns, tree: Tree | None, node: int) -> Iterator[NodeStep]:
+    """Yield the times of a node, or else those of the nearest inside of it that have some."""
+    if (own := training.of(node)) is not None:
+        yield own
+    elif tree is not None:
+        for child in tree.children(node):
+            if tree.nodes[child].kind == "module":
+                yield from _times(training, tree, child)
