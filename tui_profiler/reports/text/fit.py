@@ -1,0 +1,100 @@
+"""A model on devices that are not here, as a table: a row for each."""
+
+from collections.abc import Sequence
+
+from tui_profiler.figures.units import UNAVAILABLE, duration, energy, share, size, thousands
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.hardware.fits import Fit, Fitted, Need, devices_needed, need_of
+from tui_profiler.queries.hardware.on_device import LeastTime
+from tui_profiler.session import Session
+
+_COLUMNS = ("device", "memory", "fits", "largest batch", "devices", "min time", "limit", "energy")
+
+
+def fit_table(
+    sessions: Sequence[Session], found: tuple[Fitted, ...], reserve: float
+) -> tuple[str, ...]:
+    """Return a row for each device, and what is to be known of them; arguments as of ``fitted``."""
+    session, need = sessions[0], need_of(sessions[0])
+    model = session.model
+    batch = model.batch if model is not None else None
+    what = "a training step" if session.training_memory is not None else "a forward"
+    head = [safe(model.name) if model is not None else "unknown model", what]
+    if batch is not None:
+        head.append(f"batch {thousands(batch)}")
+    lines = [", ".join(head), *_need_lines(need, reserve), ""]
+    phases = [phase for phase, _ in found[0].least] if found else []
+    for phase in phases:
+        rows = [_COLUMNS, *(_row(one, phase) for one in found)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+        lines += [f"{phase}:"] if phase else []
+        lines += [_aligned(row, widths) for row in rows]
+        lines.append("")
+    lines += _notes(found)
+    return tuple(lines)
+
+
+def _need_lines(need: Need | Unknown, reserve: float) -> list[str]:
+    if isinstance(need, Unknown):
+        return [f"memory unavailable: {safe(need.reason)}"]
+    parts = [
+        ("weights", need.weights),
+        ("KV cache", need.cache),
+        ("gradients and optimizer state", need.state),
+        ("activations", need.activations),
+        ("cuDNN workspace (allowance)", need.convolution),
+    ]
+    said = ", ".join(f"{name} {size(figure)}" for name, figure in parts if figure)
+    return [f"memory: {said}", f"reserve: {size(reserve)} left free on each device"]
+
+
+def _row(found: Fitted, phase: str) -> tuple[str, ...]:
+    sheet, held = found.sheet, found.fit
+    least = dict(found.least)[phase]
+    if isinstance(held, Fit):
+        percent = share(held.need / held.free) if held.free > 0 else UNAVAILABLE
+        fits = f"yes, {percent}" if held.fits else f"no, {percent}"
+        largest = (
+            UNAVAILABLE
+            if isinstance(held.largest_batch, Unknown)
+            else thousands(held.largest_batch)
+        )
+        count = devices_needed(held)
+        devices = "above 8" if isinstance(count, Unknown) else str(count)
+    else:
+        fits = largest = devices = UNAVAILABLE
+    if isinstance(least, LeastTime):
+        time = f"≥ {duration(least.seconds)}"
+        limit, joules = least.limit or UNAVAILABLE, f"~{energy(least.joules(sheet))}"
+    else:
+        time = limit = joules = UNAVAILABLE
+    memory = f"{sheet.memory_bytes / 1e9:.0f} GB"
+    return (sheet.name, memory, fits, largest, devices, time, limit, joules)
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
+    first, *others = (
+        cell.ljust(width) if at in (0, 6) else cell.rjust(width)
+        for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+    return "  ".join((first, *others)).rstrip()
+
+
+def _notes(found: tuple[Fitted, ...]) -> list[str]:
+    notes = [
+        "min time: lower bound from data-sheet peaks and bandwidth; every device is slower",
+        "energy: estimate, minimum time × power limit of the board",
+        "devices: how many are needed with tensor parallelism",
+    ]
+    for one in found:
+        for _, least in one.least:
+            if isinstance(least, LeastTime) and least.no_peak:
+                dtypes = ", ".join(map(safe, least.no_peak))
+                notes.append(f"{one.sheet.name}: the data sheet has no peak for {dtypes}")
+    first = next((least for one in found for _, least in one.least), None)
+    if isinstance(first, LeastTime) and first.uncosted:
+        notes.append(
+            f"{thousands(first.uncosted)} operators have no formula: not in the minimum times"
+        )
+    return list(dict.fromkeys(notes))
