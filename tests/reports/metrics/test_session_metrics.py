@@ -1,0 +1,159 @@
+"""Metrics of a session: figures of the JSON report, read by Prometheus's own parsers."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain_text
+
+from tests.machine_session import FULL, GPU
+from tests.reports.test_step import measured
+from tests.small_model import MEASURED, TRACED, folded
+from tui_profiler import messages
+from tui_profiler.reports.json.report import as_json
+from tui_profiler.reports.metrics.session_metrics import METRICS, PREFIX, session_metrics
+from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.verbs.export import Latest, serve
+
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def values(session: Session, top: int = 20) -> dict[str, float]:
+    """Return the value of each metric without labels, by its name without the prefix."""
+    return {
+        metric.name.removeprefix(PREFIX): samples[0].value
+        for metric, samples in session_metrics(session, top=top).items()
+        if not metric.labels
+    }
+
+
+def fetched(session: Session, accept: str) -> str:
+    latest = Latest(20)
+    latest.session = session
+    port, close = serve(latest, "127.0.0.1", 0)
+    try:
+        request = Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
+        with urlopen(request, timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
+    finally:
+        close()
+
+
+def test_figures_are_those_of_the_report() -> None:
+    session = measured()
+    report, found = as_json(session), values(session)
+    step, latency = report["step"], report["latency"]
+    assert isinstance(step, dict)
+    assert isinstance(latency, dict)
+    assert found["step_mean_seconds"] == step["mean_s"]
+    assert found["steps"] == step["count"]
+    assert found["forward_mean_seconds"] == latency["mean_s"]
+    assert found["forward_p95_seconds"] == latency["p95_s"] != latency["p50_s"]
+    parts = {
+        dict(sample.labels)["part"]: sample.value
+        for metric, samples in session_metrics(session, top=20).items()
+        for sample in samples
+        if metric.labels == ("part",)
+    }
+    told = {name: part["mean_s"] for name, part in step["parts"].items() if part is not None}
+    assert parts == told
+    assert "transfer" not in parts  # Not seen: no sample, and no 0.
+
+
+def test_what_is_not_known_has_no_sample() -> None:
+    assert set(values(EMPTY)) == {"up"}
+    on_paper = values(folded(TRACED))
+    assert on_paper["up"] == 1
+    assert not {name for name in on_paper if name.startswith(("forward", "step", "module"))}
+
+
+def test_it_is_down_once_the_program_has_ended() -> None:
+    session = folded(MEASURED)
+    assert values(session)["up"] == 1
+    ended = apply(session, messages.Ended(0, True, "", 1, 1.0))
+    assert values(ended)["up"] == 0
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_modules_are_those_with_most_self_time(top: int) -> None:
+    found = session_metrics(folded(MEASURED), top=top)
+    (samples,) = (one for metric, one in found.items() if metric.name.endswith("self_seconds"))
+    assert len(samples) == top
+    report = as_json(folded(MEASURED))["layers"]
+    assert isinstance(report, list)
+    own = [
+        one["timing"]["self_mean_s"] for one in report if one["kind"] == "module" and one["timing"]
+    ]
+    assert [one.value for one in samples] == sorted(own, reverse=True)[:top]
+
+
+def test_a_rate_without_a_batch_axis_is_of_forwards() -> None:
+    session = folded(MEASURED)
+    assert session.model is not None
+    assert "items_per_second" in values(session)
+    without = replace(session, model=replace(session.model, batch=None))
+    assert "forwards_per_second" in values(without)
+    assert "items_per_second" not in values(without)
+
+
+@pytest.mark.parametrize(
+    ("accept", "read"), [(OPEN_METRICS, open_metrics), ("text/plain", plain_text)]
+)
+def test_both_of_prometheus_parsers_read_it(accept: str, read: object) -> None:
+    session = apply(measured(), replace(FULL, gpus=(replace(GPU, index=1),)))
+    text = fetched(session, accept)
+    families = {family.name: family for family in read(text)}  # type: ignore[operator]
+    assert families[f"{PREFIX}step_mean_seconds"].samples[0].value == 2.0
+    assert families[f"{PREFIX}gpu_power_watts"].samples[0].labels["gpu"] == "1"
+    assert {family.type for family in families.values()} == {"gauge", "counter"}
+    known = {metric.name for metric in METRICS}
+    assert set(families) <= known
+
+
+def test_hostile_names_are_labels_and_nothing_else() -> None:
+    name = 'a"} 1\nevil{x="\x1b[31m\\'
+
+    def renamed(said: messages.Message) -> messages.Message:
+        if not isinstance(said, messages.Nodes):
+            return said
+        nodes = (replace(one, path=name) if one.path == "conv" else one for one in said.nodes)
+        return replace(said, nodes=tuple(nodes))
+
+    text = fetched(folded(tuple(map(renamed, MEASURED))), OPEN_METRICS)
+    (found,) = {
+        sample.labels["path"]
+        for family in open_metrics(text)
+        for sample in family.samples
+        if "evil" in sample.labels.get("path", "")
+    }
+    assert "\x1b" not in text
+    assert "\n" not in found
+    assert not re.search("^evil", text, re.MULTILINE)
+
+
+def test_names_say_their_unit_and_are_documented() -> None:
+    text = Path("docs/export.md").read_text(encoding="utf-8")
+    for metric in METRICS:
+        assert not metric.unit or metric.name.endswith(f"_{metric.unit}")
+        total = "_total" if metric.kind == "counter" else ""
+        assert f"`{metric.name}{total}`" in text, metric.name
+
+
+def test_the_dashboard_asks_only_for_metrics_that_there_are() -> None:
+    dashboard = json.loads(Path("docs/grafana-dashboard.json").read_text(encoding="utf-8"))
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(rf"{PREFIX}\w+", target["expr"])
+    }
+    totals = {f"{one.name}{'_total' if one.kind == 'counter' else ''}" for one in METRICS}
+    assert asked
+    assert asked <= totals

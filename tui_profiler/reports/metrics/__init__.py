@@ -1,0 +1,1 @@
+"""A session as metrics, for programs that collect them."""

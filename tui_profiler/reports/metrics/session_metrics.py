@@ -1,0 +1,227 @@
+"""A session as metrics: the figures of the JSON report under stable names, in base units.
+
+1. Names follow Prometheus's conventions: ``tui_profiler_``, the subject, the unit. They never
+   change; ``docs/export.md`` lists them.
+2. What is not known is no sample: a figure that is missing is never 0.
+3. Times are seconds, sizes bytes, shares ratios of 0 to 1. A counter only grows, until the program
+   or its input is another.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Unknown
+from tui_profiler.reports.json.energy import Energy, EnergyOfForward
+from tui_profiler.reports.json.hardware import GpuSample, Hardware, MachineSample
+from tui_profiler.reports.json.measured import Latency, Overhead, Throughput, Timing
+from tui_profiler.reports.json.report import Bottlenecks, Report, report_of
+from tui_profiler.reports.json.step import Step, StepPart, StepParts
+from tui_profiler.session import Session
+
+PREFIX = "tui_profiler_"
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+_Found: TypeAlias = Iterator[tuple[str, Labels, object]]
+"""Name without the prefix, labels, and the value where it is a number."""
+_CLASSES = ("compute", "memory", "overhead", "unexplained", "waiting")
+
+
+class Metric(Struct, frozen=True):
+    """What figures of one name are."""
+
+    name: str
+    """Without ``_total`` of a counter."""
+    help: str
+    unit: str = ""
+    """The end of the name; empty where it counts."""
+    kind: Literal["gauge", "counter"] = "gauge"
+    labels: tuple[str, ...] = ()
+
+
+class Sample(Struct, frozen=True):
+    """One figure."""
+
+    labels: Labels
+    value: float
+
+
+def _metric(
+    name: str, said: str, *labels: str, kind: Literal["gauge", "counter"] = "gauge"
+) -> Metric:
+    unit = next((unit for unit in _UNITS if name.endswith(f"_{unit}")), "")
+    return Metric(f"{PREFIX}{name}", said, unit, kind, labels)
+
+
+_UNITS = ("seconds", "bytes", "ratio", "watts", "joules", "celsius")
+METRICS: tuple[Metric, ...] = (
+    _metric("up", "1 while the program runs, 0 after it has ended."),
+    _metric(
+        "model_info",
+        "The profiled model; always 1.",
+        *("model", "type", "device", "mode", "torch"),
+    ),
+    _metric("forward_mean_seconds", "Time of one forward, mean."),
+    _metric("forward_p50_seconds", "Time of one forward, median."),
+    _metric("forward_p95_seconds", "Time of one forward, p95."),
+    _metric("forward_waiting_seconds", "Time per forward spent waiting for a core, mean."),
+    _metric(
+        "forward_energy_joules", "Energy of one forward by a hardware counter, mean.", "counter"
+    ),
+    _metric("forwards", "Recorded forwards.", kind="counter"),
+    _metric("forwards_per_second", "Forwards per second, if the inputs have no batch axis."),
+    _metric("items_per_second", "Items (forwards x batch) per second."),
+    _metric("step_mean_seconds", "Time of one training step, mean."),
+    _metric("step_p50_seconds", "Time of one training step, median."),
+    _metric("step_p95_seconds", "Time of one training step, p95."),
+    _metric("step_part_seconds", "Time of one training step by part, mean.", "part"),
+    _metric("steps", "Finished training steps.", kind="counter"),
+    _metric("steps_per_second", "Training steps per second."),
+    _metric("step_items_per_second", "Items trained per second."),
+    _metric("step_tokens_per_second", "Tokens trained per second."),
+    _metric(
+        "module_self_seconds",
+        "Self time of a module per forward, mean; modules with the most self time.",
+        *("path", "type"),
+    ),
+    _metric(
+        "module_seconds",
+        "Total time of a module per forward, mean; modules with the most self time.",
+        *("path", "type"),
+    ),
+    _metric(
+        "module_backward_seconds",
+        "Backward time of a module per training step, mean; modules with the most self time.",
+        *("path", "type"),
+    ),
+    _metric("bound_time_ratio", "Share of a forward's time by what limits it.", "bound"),
+    _metric("process_resident_bytes", "Resident memory of the program."),
+    _metric("process_cores", "CPU seconds per second of the program."),
+    _metric("allocated_bytes", "Memory allocated for torch tensors.", "device"),
+    _metric("machine_memory_bytes", "Memory used on the machine."),
+    _metric("package_watts", "Power of the processor packages."),
+    _metric("gpu_utilisation_ratio", "Share of time with a kernel running.", "gpu", "name"),
+    _metric("gpu_memory_bytes", "Memory used on the GPU.", "gpu", "name"),
+    _metric("gpu_power_watts", "Power of the GPU.", "gpu", "name"),
+    _metric("gpu_temperature_celsius", "Temperature of the GPU.", "gpu", "name"),
+    _metric("overhead_ratio", "Profiling overhead: profiled time / plain time - 1."),
+    _metric("dropped_events", "Events that the profiler dropped.", kind="counter"),
+)
+"""All that there are."""
+
+
+def session_metrics(session: Session, *, top: int) -> dict[Metric, tuple[Sample, ...]]:
+    """Return the figures of a session that are known.
+
+    Args:
+        session: as it is now.
+        top: modules with figures of their own: those with the most self time.
+    """
+    of_names: dict[str, list[Sample]] = {}
+    for name, labels, value in _figures(session, top):
+        if isinstance(value, int | float):
+            of_names.setdefault(f"{PREFIX}{name}", []).append(Sample(labels, float(value)))
+    return {one: tuple(of_names[one.name]) for one in METRICS if one.name in of_names}
+
+
+def _figures(session: Session, top: int) -> _Found:
+    has_failed = session.failure is not None and session.failure.fatal
+    yield "up", (), int(session.ended is None and not has_failed)
+    if session.tick is not None:
+        yield "dropped_events", (), session.tick.dropped
+    tree = session.tree
+    if tree is None or tree.done is None or not len(tree):
+        return
+    report = report_of(session, top=top)
+    yield "model_info", _info(report), 1
+    yield from _of_forward(report)
+    yield from _of_step(report)
+    yield from _of_modules(report)
+    yield from _of_machine(report)
+
+
+def _info(report: Report) -> Labels:
+    mode, environment = report.mode.name, report.environment
+    return (
+        ("model", safe(report.model or "")),
+        ("type", safe(report.type or "")),
+        ("device", safe(report.device or "")),
+        ("mode", mode if isinstance(mode, str) else ""),
+        ("torch", safe(environment.torch) if not isinstance(environment, Unknown | None) else ""),
+    )
+
+
+def _of_forward(report: Report) -> _Found:
+    latency, throughput, overhead = report.latency, report.throughput, report.overhead
+    if isinstance(latency, Latency):
+        yield "forward_mean_seconds", (), latency.mean_s
+        yield "forward_p50_seconds", (), latency.latency_p50
+        yield "forward_p95_seconds", (), latency.latency_p95
+        yield "forwards", (), latency.forwards
+        if latency.thread is not None:
+            yield "forward_waiting_seconds", (), latency.thread.waiting
+    if isinstance(throughput, Throughput):
+        # Without a batch axis an item is a forward.
+        name = "forwards_per_second" if report.batch is None else "items_per_second"
+        yield name, (), throughput.per_s
+    if isinstance(overhead, Overhead):
+        yield "overhead_ratio", (), overhead.ratio
+    if isinstance(report.bottlenecks, Bottlenecks):
+        for name in _CLASSES:
+            time_share = getattr(report.bottlenecks, name).time_share
+            yield "bound_time_ratio", (("bound", name),), time_share
+    energy = report.energy.forward if isinstance(report.energy, Energy) else None
+    if isinstance(energy, EnergyOfForward) and energy.forwards and energy.joules is not None:
+        joules = energy.joules / energy.forwards
+        yield "forward_energy_joules", (("counter", safe(energy.name)),), joules
+
+
+def _of_step(report: Report) -> _Found:
+    step = report.step
+    if not isinstance(step, Step):
+        return
+    yield "step_mean_seconds", (), step.mean_s
+    yield "step_p50_seconds", (), step.p50_s
+    yield "step_p95_seconds", (), step.p95_s
+    yield "steps", (), step.count
+    yield "steps_per_second", (), step.per_second
+    yield "step_items_per_second", (), step.items_per_s
+    yield "step_tokens_per_second", (), step.tokens_per_s
+    for name in StepParts.__struct_fields__:
+        part = getattr(step.parts, name)
+        if isinstance(part, StepPart):
+            yield "step_part_seconds", (("part", name),), part.mean_s
+
+
+def _of_modules(report: Report) -> _Found:
+    for layer in report.layers:
+        timing = layer.timing
+        if layer.kind == "module" and isinstance(timing, Timing):
+            labels = (("path", safe(layer.path)), ("type", safe(layer.type)))
+            yield "module_self_seconds", labels, timing.self_mean_s
+            yield "module_seconds", labels, timing.mean_per_forward_s
+            yield "module_backward_seconds", labels, timing.backward_mean_s
+
+
+def _of_machine(report: Report) -> _Found:
+    hardware = report.hardware
+    sample = hardware.sample if isinstance(hardware, Hardware) else None
+    if not isinstance(sample, MachineSample):
+        return
+    yield "process_resident_bytes", (), sample.process_bytes
+    yield "process_cores", (), sample.process_cpu
+    yield "machine_memory_bytes", (), sample.memory_bytes
+    yield "package_watts", (), sample.package_watts
+    for one in sample.allocators if isinstance(sample.allocators, list) else ():
+        yield "allocated_bytes", (("device", safe(one.device)),), one.allocated_bytes
+    for gpu in sample.gpus if isinstance(sample.gpus, list) else ():
+        labels = (("gpu", _gpu(gpu)), ("name", safe(gpu.name)))
+        yield "gpu_utilisation_ratio", labels, gpu.utilisation
+        yield "gpu_memory_bytes", labels, gpu.memory_bytes
+        yield "gpu_power_watts", labels, gpu.power_watts
+        yield "gpu_temperature_celsius", labels, gpu.temperature_celsius
+
+
+def _gpu(gpu: GpuSample) -> str:
+    return "" if gpu.index is None else str(gpu.index)
