@@ -9,9 +9,8 @@ import pytest
 from tests.archive.hostile.zips import Raw
 from tui_profiler.archive.formats.torchscript_code import Code, read_code
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.zips.directory import read_zip
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
+from tui_profiler.archive.reading.zips import read_zip
 
 FORWARD = "def forward(self, x: Tensor, y: Optional[__torch__.Net]) -> Tensor:\n"
 

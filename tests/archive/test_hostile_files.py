@@ -1,4 +1,4 @@
-"""A sample of benchmarks/hostile_files: no crash, no code run, bounded, and every refusal told."""
+"""A sample of benchmarks/hostile/hostile_files.py: no crash, no code run, every refusal told."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tests.archive.hostile.looking import Looker
 from tests.archive.hostile.mutations import MUTATIONS, rezipped
 from tests.archive.hostile.pickles import NEEDS_A_LOADER, malicious
+from tests.archive.hostile.reader_process import Reader
 from tests.archive.hostile.seeds import write_seeds
 from tests.archive.hostile.structures import structures, write_places
 from tests.archive.hostile.zips import torch_zip
@@ -23,13 +23,13 @@ EACH = 16
 
 
 @pytest.fixture(scope="module")
-def looker() -> Iterator[Looker]:
-    made = Looker()
+def reader() -> Iterator[Reader]:
+    made = Reader()
     yield made
     made.close()
 
 
-def test_malicious_pickles_are_flagged_and_do_not_run(looker: Looker, tmp_path: Path) -> None:
+def test_malicious_pickles_are_flagged_and_do_not_run(reader: Reader, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     pickles = malicious(canary)
     assert len(pickles) >= 30
@@ -37,10 +37,10 @@ def test_malicious_pickles_are_flagged_and_do_not_run(looker: Looker, tmp_path: 
     for name, data in pickles.items():
         for content in (data, torch_zip(data)):
             path.write_bytes(content)
-            look = looker.look(path)
-            assert not look.is_violation, (name, look)
+            reading = reader.read(path)
+            assert not reading.is_violation, (name, reading)
             assert not canary.exists(), name
-            assert name in NEEDS_A_LOADER or look.dangerous, name
+            assert name in NEEDS_A_LOADER or reading.dangerous, name
 
 
 def test_the_malicious_pickles_do_run_when_they_are_loaded(tmp_path: Path) -> None:
@@ -58,23 +58,23 @@ def test_the_malicious_pickles_do_run_when_they_are_loaded(tmp_path: Path) -> No
     assert ran == len(harmless_here)
 
 
-def test_hostile_structures_are_refused_or_flagged(looker: Looker, tmp_path: Path) -> None:
+def test_hostile_structures_are_refused_or_flagged(reader: Reader, tmp_path: Path) -> None:
     for name, data in structures(large=False).items():
         path = tmp_path / name
         path.write_bytes(data)
-        look = looker.look(path)
-        assert not look.is_violation, (name, look)
-        if look.outcome != "found":
-            assert look.message, name
+        reading = reader.read(path)
+        assert not reading.is_violation, (name, reading)
+        if reading.outcome != "found":
+            assert reading.message, name
 
 
-def test_places_where_a_reader_would_hang_are_refused(looker: Looker, tmp_path: Path) -> None:
+def test_places_where_a_reader_would_hang_are_refused(reader: Reader, tmp_path: Path) -> None:
     for path in write_places(tmp_path):
-        look = looker.look(path)
-        assert look.outcome in ("refused", "found with problems"), (path, look)
+        reading = reader.read(path)
+        assert reading.outcome in ("refused", "found with problems"), (path, reading)
 
 
-def test_damaged_files_are_refused_flagged_or_sound(looker: Looker, tmp_path: Path) -> None:
+def test_damaged_files_are_refused_flagged_or_sound(reader: Reader, tmp_path: Path) -> None:
     random = Random(SEED)
     seeds = write_seeds(tmp_path)
     for name, seed in seeds.items():
@@ -84,18 +84,18 @@ def test_damaged_files_are_refused_flagged_or_sound(looker: Looker, tmp_path: Pa
             inside = data[:2] == b"PK" and number >= EACH // 2
             path = tmp_path / f"damaged-{name}"
             path.write_bytes(rezipped(data, random, mutation) if inside else mutation(data, random))
-            look = looker.look(path)
-            assert not look.is_violation, (name, mutation.__name__, number, look)
+            reading = reader.read(path)
+            assert not reading.is_violation, (name, mutation.__name__, number, reading)
 
 
-def test_shapes_beyond_their_storage_are_not_listed(looker: Looker, tmp_path: Path) -> None:
+def test_shapes_beyond_their_storage_are_not_listed(reader: Reader, tmp_path: Path) -> None:
     made = structures(large=False)
     for name in ("shape_2_62", "stride_overflows", "offset_beyond", "storage_claims_2_62"):
         path = tmp_path / name
         path.write_bytes(made[name])
-        look = looker.look(path)
-        assert look.tensors == 0, name
-        assert look.message.startswith("tensor 'weight': "), name
+        reading = reader.read(path)
+        assert reading.tensors == 0, name
+        assert reading.message.startswith("tensor 'weight': "), name
 
 
 def test_reading_agrees_with_pickle_on_plain_values(tmp_path: Path) -> None:
@@ -111,8 +111,7 @@ def test_reading_agrees_with_pickle_on_plain_values(tmp_path: Path) -> None:
 
 
 def test_calling_nothing_is_no_ordered_dict(tmp_path: Path) -> None:
-    from tui_profiler.archive.pickles.reader import read_pickle
-    from tui_profiler.archive.pickles.values import Made
+    from tui_profiler.archive.pickles.reader import Made, read_pickle
     from tui_profiler.archive.reading.file_region import open_file
 
     path = tmp_path / "p"

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.archive.hostile.zips import Raw
+from tui_profiler.archive.pickles.reader import Named, Persistent
 from tui_profiler.archive.pickles.tensors import claim_of
-from tui_profiler.archive.pickles.values import Named, Persistent
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.zips.directory import read_zip
-from tui_profiler.archive.zips.members import inflated
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
+from tui_profiler.archive.reading.zips import inflated, read_zip
 
 TEXT = b"def forward(self, x):\n    return x\n" * 40
 

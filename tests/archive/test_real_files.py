@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.archive.hostile.seeds import net, write_seeds
-from tui_profiler.archive import Found, TensorEntry, look, verify
+from tui_profiler.archive import Found, TensorEntry, structure_of, verify
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_torch_save_files_read_as_torch_loads_them(
     loaded = torch.load(seeds[name], weights_only=False)
     if isinstance(loaded, nn.Module):
         loaded = loaded.state_dict()
-    found = look(seeds[name])
+    found = structure_of(seeds[name])
     assert found.kind == kind
     assert_same(found, loaded.get("state_dict", loaded))
 
@@ -69,7 +69,7 @@ def test_safetensors_read_as_safetensors_loads_them(seeds: dict[str, Path]) -> N
     from safetensors.torch import load_file
 
     path = seeds["model.safetensors"]
-    found = look(path)
+    found = structure_of(path)
     assert found.kind == "safetensors"
     assert found.checksum == "none in this format"
     assert found.metadata == {"format": "pt"}
@@ -80,7 +80,7 @@ def test_safetensors_read_as_safetensors_loads_them(seeds: dict[str, Path]) -> N
 def test_each_layout_of_exported_programs_reads_as_torch_loads_it(
     seeds: dict[str, Path], name: str
 ) -> None:
-    found = look(seeds[name])
+    found = structure_of(seeds[name])
     assert found.kind == "exported-program"
     assert found.content == "program"
     assert_same(found, dict(torch.export.load(seeds[name]).state_dict))
@@ -90,7 +90,7 @@ def test_each_layout_of_exported_programs_reads_as_torch_loads_it(
 
 
 def test_torchscript_reads_as_torch_loads_it(seeds: dict[str, Path]) -> None:
-    found = look(seeds["scripted.pt"])
+    found = structure_of(seeds["scripted.pt"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loaded = torch.jit.load(seeds["scripted.pt"])
@@ -106,7 +106,7 @@ def test_torchscript_reads_as_torch_loads_it(seeds: dict[str, Path]) -> None:
 
 
 def test_tied_weights_share_a_storage_and_count_once(seeds: dict[str, Path]) -> None:
-    found = look(seeds["state.pt"])
+    found = structure_of(seeds["state.pt"])
     storages = {entry.name: entry.storage for entry in found.tensors}
     assert storages["out.weight"] == storages["embed.weight"]
     assert len(set(storages.values())) == len(storages) - 1
@@ -116,14 +116,14 @@ def test_tied_weights_share_a_storage_and_count_once(seeds: dict[str, Path]) -> 
 
 def test_an_expanded_axis_counts_once(tmp_path: Path) -> None:
     torch.save({"w": torch.zeros(3, 1).expand(3, 1000)}, tmp_path / "w.pt")
-    found = look(tmp_path / "w.pt")
+    found = structure_of(tmp_path / "w.pt")
     assert (found.parameters, found.bytes) == (3, 12)
 
 
 def test_a_pickled_module_gives_its_tree_with_class_names_and_roles(tmp_path: Path) -> None:
     model = net()
     torch.save(model, tmp_path / "m.pt")
-    found = look(tmp_path / "m.pt")
+    found = structure_of(tmp_path / "m.pt")
     expected = [
         (path, f"{type(module).__module__}.{type(module).__qualname__}")
         for path, module in model.named_modules()
@@ -140,7 +140,7 @@ def test_a_pickled_module_gives_its_tree_with_class_names_and_roles(tmp_path: Pa
 def test_parameters_of_a_state_dict_leave_batch_norms_statistics_out(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2))
     torch.save(model.state_dict(), tmp_path / "s.pt")
-    found = look(tmp_path / "s.pt")
+    found = structure_of(tmp_path / "s.pt")
     assert found.parameters == sum(value.numel() for value in model.parameters())
 
 
@@ -160,7 +160,7 @@ def test_views_expanded_tensors_and_odd_dtypes_are_read(tmp_path: Path) -> None:
         "parameter": nn.Parameter(torch.ones(2)),
     }
     torch.save(state, tmp_path / "s.pt")
-    found = look(tmp_path / "s.pt")
+    found = structure_of(tmp_path / "s.pt")
     assert found.problems == ()
     entries = {entry.name: entry for entry in found.tensors}
     assert entries["column"].storage == entries["turned"].storage == entries["whole"].storage
@@ -185,7 +185,7 @@ def test_quantised_sparse_and_meta_tensors_are_described(tmp_path: Path) -> None
             "meta": torch.empty(3, 4, device="meta"),
         }
         torch.save(state, tmp_path / "s.pt")
-    found = look(tmp_path / "s.pt")
+    found = structure_of(tmp_path / "s.pt")
     assert found.problems == ()
     entries = {entry.name: entry for entry in found.tensors}
     assert {name: entry.shape for name, entry in entries.items()} == {
@@ -204,10 +204,10 @@ def test_shards_read_as_one(tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text('{"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}')
     (tmp_path / "config.json").write_text('{"model_type": "llama", "architectures": ["Llama"]}')
-    found = look(index)
+    found = structure_of(index)
     assert found.kind == "safetensors-sharded"
     assert_same(found, first | second)
-    directory = look(tmp_path)
+    directory = structure_of(tmp_path)
     assert directory.kind == "hugging-face-directory"
     assert directory.metadata["model_type"] == "llama"
     assert directory.tensors == found.tensors
@@ -218,7 +218,7 @@ def test_a_missing_shard_is_a_problem_and_the_others_are_shown(tmp_path: Path) -
     (tmp_path / "x.safetensors.index.json").write_text(
         '{"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}'
     )
-    found = look(tmp_path)
+    found = structure_of(tmp_path)
     assert [entry.name for entry in found.tensors] == ["a"]
     assert [Path(problem.file).name for problem in found.problems] == ["two.safetensors"]
 
@@ -228,13 +228,13 @@ def test_the_name_of_a_file_has_no_say_in_its_kind(seeds: dict[str, Path], tmp_p
         if not name.endswith(".json"):
             copy = tmp_path / "weights.jpg"
             copy.write_bytes(path.read_bytes())
-            assert look(copy).kind == look(path).kind
+            assert structure_of(copy).kind == structure_of(path).kind
 
 
 def test_files_of_other_kinds_are_named(tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     path.write_bytes(b"GGUF" + bytes(100))
-    found = look(path)
+    found = structure_of(path)
     assert found.kind == "unknown"
     assert found.problems[0].what == "is a GGUF file"
 
@@ -242,7 +242,7 @@ def test_files_of_other_kinds_are_named(tmp_path: Path) -> None:
 def test_a_bare_pickle_tells_what_it_would_import(tmp_path: Path) -> None:
     path = tmp_path / "p.pt"
     path.write_bytes(pickle.dumps({"a": Path("x"), "b": print}, 4))
-    found = look(path)
+    found = structure_of(path)
     assert found.kind == "raw-pickle"
     posix_path = f"{PosixPath.__module__}.PosixPath"
     assert found.globals == ("builtins.print", posix_path)
@@ -252,7 +252,7 @@ def test_a_bare_pickle_tells_what_it_would_import(tmp_path: Path) -> None:
 def test_a_path_that_python_3_13_wrote_is_harmless(tmp_path: Path) -> None:
     path = tmp_path / "p.pt"
     path.write_bytes(b"\x80\x04cpathlib._local\nPosixPath\n(X\x01\x00\x00\x00xtR.")
-    found = look(path)
+    found = structure_of(path)
     assert found.globals == ("pathlib._local.PosixPath",)
     assert found.dangerous_globals == ()
 
@@ -263,7 +263,9 @@ def test_checksums_are_compared_where_there_are_any(seeds: dict[str, Path], tmp_
     assert verdict.checksum == "verified"
     assert told[-1] == (verdict.bytes_read, verdict.bytes_read)
     assert verify(seeds["model.safetensors"]).checksum == "none in this format"
-    entry = next(entry for entry in look(seeds["state.pt"]).tensors if entry.name == "conv.weight")
+    entry = next(
+        entry for entry in structure_of(seeds["state.pt"]).tensors if entry.name == "conv.weight"
+    )
     data = bytearray(seeds["state.pt"].read_bytes())
     assert entry.offset is not None
     data[entry.offset + 1] ^= 1
@@ -282,5 +284,5 @@ def test_files_written_without_checksums_say_so(tmp_path: Path) -> None:
         torch.save({"a": torch.ones(3)}, tmp_path / "s.pt")
     finally:
         torch.serialization.set_crc32_options(True)
-    assert look(tmp_path / "s.pt").checksum == "none in this format"
+    assert structure_of(tmp_path / "s.pt").checksum == "none in this format"
     assert verify(tmp_path / "s.pt").checksum == "none in this format"

@@ -11,12 +11,11 @@ import torch
 from safetensors import SafetensorError, deserialize
 from safetensors.torch import save, save_file
 
-from tui_profiler.archive import Found, look
-from tui_profiler.archive.formats.safetensors import is_safetensors, look_into_safetensors
-from tui_profiler.archive.formats.totals import parameters_of
+from tui_profiler.archive import Found, structure_of
+from tui_profiler.archive.formats.safetensors import is_safetensors, structure_of_safetensors
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.file_contents import parameters_of
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
 from tui_profiler.archive.reading.strict_json import read_json
 from tui_profiler.archive.reading.tensor_layout import contiguous_strides, number_of_elements
 
@@ -36,7 +35,7 @@ def read(tmp_path: Path, data: bytes) -> Found:
     path = tmp_path / "w.safetensors"
     path.write_bytes(data)
     with open_file(path) as region:
-        return look_into_safetensors(region)
+        return structure_of_safetensors(region)
 
 
 def is_taken(data: bytes) -> bool:
@@ -205,7 +204,7 @@ def test_every_type_that_torch_writes_has_torch_s_name(tmp_path: Path, dtype: to
 def test_values_are_where_it_says(tmp_path: Path) -> None:
     file = tmp_path / "w.safetensors"
     save_file({"a": torch.arange(3.0), "b": torch.arange(7.0)}, file)
-    for one in look(file).tensors:
+    for one in structure_of(file).tensors:
         assert one.offset is not None
         data = file.read_bytes()[one.offset : one.offset + one.bytes]
         assert torch.frombuffer(bytearray(data), dtype=torch.float32).tolist() == [

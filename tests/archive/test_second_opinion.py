@@ -11,7 +11,7 @@ import torch
 
 from tests.archive.hostile.pickles import NEEDS_A_LOADER, malicious
 from tests.archive.hostile.seeds import net
-from tui_profiler.archive import ArchiveError, look
+from tui_profiler.archive import ArchiveError, structure_of
 
 fickle = pytest.importorskip("fickling.fickle", reason="fickling is not installed")
 analysis = pytest.importorskip("fickling.analysis", reason="fickling is not installed")
@@ -39,7 +39,7 @@ def test_what_is_safe_here_is_not_malicious_to_fickling(tmp_path: Path) -> None:
     half = {"scale": torch.ones(3).half(), "step": torch.tensor(3), "epoch": 3, "lr": 0.1}
     for value in (model.state_dict(), half, {"state_dict": model.state_dict(), "names": ["a"]}):
         torch.save(value, tmp_path / "m.pt")
-        found = look(tmp_path / "m.pt")
+        found = structure_of(tmp_path / "m.pt")
         assert found.untrusted_globals == ()
         severity = opinion(pickle_of(value))
         assert not severity.endswith("OVERTLY_MALICIOUS"), severity
@@ -52,7 +52,7 @@ def test_what_is_malicious_to_fickling_is_not_safe_here(tmp_path: Path) -> None:
     for name, data in malicious(tmp_path / "canary").items():
         path.write_bytes(data)
         try:
-            found = look(path)
+            found = structure_of(path)
         except ArchiveError:
             continue  # refused, whatever fickling says
         severity = opinion(data)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from tui_profiler.archive import look
+from tui_profiler.archive import structure_of
 from tui_profiler.archive.pickles.trust import (
     _LOADED_BY_TORCH,
     is_dangerous,
@@ -40,7 +40,7 @@ def test_nothing_is_said_to_need_no_trust_that_torch_refuses() -> None:
 def test_nested_tensors_need_trust_with_every_release(tmp_path: Path) -> None:
     nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
     torch.save({"n": nested}, tmp_path / "n.pt")
-    found = look(tmp_path / "n.pt")
+    found = structure_of(tmp_path / "n.pt")
     assert found.untrusted_globals == ("torch._utils._rebuild_nested_tensor",)
     assert not found.dangerous_globals
 
@@ -49,7 +49,7 @@ def test_untrusted_names_are_those_that_torch_refuses(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MultiheadAttention(4, 2), nn.LSTM(4, 4))
     torch.save(model, tmp_path / "m.pt")
     refused = torch.serialization.get_unsafe_globals_in_checkpoint(tmp_path / "m.pt")
-    assert look(tmp_path / "m.pt").untrusted_globals == tuple(sorted(refused))
+    assert structure_of(tmp_path / "m.pt").untrusted_globals == tuple(sorted(refused))
 
 
 def test_names_are_told_apart_each_once() -> None:

@@ -9,10 +9,15 @@ import pytest
 
 from tests.archive.hostile.zips import Raw, misleading
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.members import Writer, read_member, small_texts, unexpected_members
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
+from tui_profiler.archive.reading.zips import (
+    Writer,
+    Zip,
+    read_member,
+    read_zip,
+    small_texts,
+    unexpected_members,
+)
 
 REFUSED = {
     "zip_absolute": "is not a relative path",

@@ -31,7 +31,7 @@ class Bomb(Struct, frozen=True):
     spec: str = ""
     """What the user would type, where it is not the file."""
     is_slow: bool = False
-    """It takes over 5 s, and is left to benchmarks/attacks.py."""
+    """It takes over 5 s, and is left to benchmarks/hostile/attacks.py."""
 
 
 def write_bombs(folder: Path) -> list[Bomb]:
@@ -44,7 +44,7 @@ def _packed(members: Members, *compressed: str) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         for name, content in members.items():
             method = zipfile.ZIP_DEFLATED if name in compressed else zipfile.ZIP_STORED
-            archive.writestr(f"m/{name}", content, method)
+            archive.writestr(f"m/{name}", content, method, compresslevel=1)
     return data.getvalue()
 
 
@@ -140,7 +140,6 @@ def _zips(folder: Path) -> list[Bomb]:
     members = _members(saved.getvalue())
     files: dict[str, tuple[Members, tuple[str, ...], str]] = {
         "pickle": ({**members, "data.pkl": bytes(200 << 20)}, ("data.pkl",), "compressed"),
-        "members": (members | {f"data/{n}": b"" for n in range(1, 210_000)}, (), "more than any"),
         # Compatibility characters become up to 18 letters each.
         "names": (
             members | {f"data/{n}" + "\ufdfa" * 160: b"" for n in range(20_000)}, (), "normalises",
@@ -151,6 +150,15 @@ def _zips(folder: Path) -> list[Bomb]:
         path = folder / f"bomb_{name}.pt"
         path.write_bytes(_packed(content, *compressed))
         bombs.append(Bomb(path.name, says))
+    path = folder / "bomb_members.pt"
+    path.write_bytes(_packed(members))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("m/data/1", b"")
+        for number in range(2, 210_000):  # In the directory alone, which is what takes the time.
+            entry = zipfile.ZipInfo(f"m/data/{number}")
+            entry.CRC = entry.header_offset = 0
+            archive.filelist.append(entry)
+    bombs.append(Bomb(path.name, "more than any"))
     header = b'{"x":' + b"[" * 5_000_000
     (folder / "bomb.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     return [*bombs, Bomb("bomb.safetensors", "more values than any model")]

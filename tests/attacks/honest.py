@@ -61,13 +61,41 @@ class Words(nn.Module):
         return found
 
 
-def architectures() -> dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tensor, ...]]]:
-    """Return builder and example inputs of each architecture."""
+_Built = dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tensor, ...]]]
+"""Builder and example inputs of each architecture."""
+
+
+def small_architectures() -> _Built:
+    """Return a few of some layers each: what most others are made of."""
+    from torchvision.models import mobilenetv3, shufflenetv2
+
+    image = torch.zeros(1, 3, 64, 64)
+    # Input channels, kernel, expanded and output channels, squeeze, activation, stride, dilation.
+    blocks = [
+        mobilenetv3.InvertedResidualConfig(*row, 1.0)
+        for row in ((8, 3, 8, 8, True, "RE", 2, 1), (8, 5, 16, 8, True, "HS", 1, 1))
+    ]
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    return {
+        "mobilenet_v3": (lambda: mobilenetv3.MobileNetV3(blocks, 16), (image,)),
+        "shufflenet_v2": (
+            lambda: shufflenetv2.ShuffleNetV2([2, 1, 1], [8, 8, 16, 32, 32]), (image,),
+        ),
+        "transformer encoder": (
+            lambda: nn.TransformerEncoder(layer, 2), (torch.zeros(1, 5, 16),),
+        ),
+        "embedding and LSTM": (Recurrent, (torch.zeros(1, 6, dtype=torch.int64),)),
+        "texts and forks": (Words, (torch.zeros(1, 4),)),
+    }  # fmt: skip
+
+
+def architectures() -> _Built:
+    """Return all: those above, and published ones at their own size."""
     import timm
     from torchvision import models
 
     image, video = torch.zeros(1, 3, 224, 224), torch.zeros(1, 3, 8, 112, 112)
-    made: dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tensor, ...]]] = {}
+    made = small_architectures()
     for name in _TORCHVISION:
         given: dict[str, object] = (
             {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
@@ -85,10 +113,6 @@ def architectures() -> dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tens
         )
     for name in _TIMM:
         made[f"timm:{name}"] = _building(timm.create_model, name, pretrained=False), (image,)
-    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    made["transformer encoder"] = lambda: nn.TransformerEncoder(layer, 2), (torch.zeros(1, 5, 16),)
-    made["embedding and LSTM"] = Recurrent, (torch.zeros(1, 6, dtype=torch.int64),)
-    made["texts and forks"] = Words, (torch.zeros(1, 4),)
     return made
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.attacks.bombs import BYTES, SECONDS
 from tests.attacks.corpus import Attack, stands_for
-from tests.attacks.opening import Opener
+from tests.attacks.opener import Opener
 
 
 @pytest.fixture(scope="module")

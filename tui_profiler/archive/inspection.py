@@ -1,30 +1,26 @@
-"""Looks into a file or directory of weights: what kind it is, and what it holds."""
-
-from __future__ import annotations
+"""The structure of a file or directory of weights: what kind it is, and its tensors."""
 
 from pathlib import Path
 
+from tui_profiler.archive.formats import torch_save
 from tui_profiler.archive.formats.exported import is_exported, read_exported
-from tui_profiler.archive.formats.safetensors import is_safetensors, look_into_safetensors
-from tui_profiler.archive.formats.shards import look_into_directory, look_into_index, read_index
-from tui_profiler.archive.formats.torch_save import (
-    is_torch_legacy,
-    is_torch_zip,
-    read_raw_pickle,
-    read_torch_legacy,
-    read_torch_zip,
+from tui_profiler.archive.formats.safetensors import is_safetensors, structure_of_safetensors
+from tui_profiler.archive.formats.shards import (
+    read_index,
+    structure_of_directory,
+    structure_of_index,
 )
 from tui_profiler.archive.formats.torchscript import is_torchscript, read_torchscript
 from tui_profiler.archive.reading.file_contents import Found, Problem
 from tui_profiler.archive.reading.file_region import Region, open_file
 from tui_profiler.archive.reading.garbage_collection import without_collector
-from tui_profiler.archive.zips.directory import read_zip
+from tui_profiler.archive.reading.zips import read_zip
 
 _ZIP = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
 
 
-def look(path: Path) -> Found:
+def structure_of(path: Path) -> Found:
     """Return the structure of a file or directory of weights.
 
     Nothing in it is imported or run, and its values are not read: a terabyte takes no longer than
@@ -35,42 +31,38 @@ def look(path: Path) -> Found:
     """
     with without_collector():
         if path.is_dir():
-            return look_into_directory(path, look_into_file)
+            return structure_of_directory(path, structure_of_file)
         with open_file(path) as region:
             weight_map = read_index(region) if _is_json(region) else None
             if weight_map is None:
-                return _look_into(region)
-        return look_into_index(path, weight_map, look_into_file)
+                return _of_region(region)
+        return structure_of_index(path, weight_map, structure_of_file)
 
 
-def look_into_file(path: Path) -> Found:
-    """Return the structure of one file that is no index.
-
-    Raises:
-        ArchiveError: It cannot be opened, or is damaged or hostile beyond what can be told of it.
-    """
+def structure_of_file(path: Path) -> Found:
+    """Return the structure of one file that is not an index."""
     with open_file(path) as region:
-        return _look_into(region)
+        return _of_region(region)
 
 
-def _look_into(region: Region) -> Found:
+def _of_region(region: Region) -> Found:
     if is_safetensors(region):
-        return look_into_safetensors(region)
+        return structure_of_safetensors(region)
     if region.read(0, min(region.size, len(_ZIP))) in (_ZIP, _EMPTY_ZIP):
-        return _look_into_zip(region)
-    if is_torch_legacy(region):
-        return read_torch_legacy(region)
-    return read_raw_pickle(region) or _stranger(region)
+        return _of_zip(region)
+    if torch_save.is_torch_legacy(region):
+        return torch_save.read_torch_legacy(region)
+    return torch_save.read_raw_pickle(region) or _stranger(region)
 
 
-def _look_into_zip(region: Region) -> Found:
+def _of_zip(region: Region) -> Found:
     archive = read_zip(region)
     if is_exported(archive):
         return read_exported(archive)
     if is_torchscript(archive):
         return read_torchscript(archive)
-    if is_torch_zip(archive):
-        return read_torch_zip(archive)
+    if torch_save.is_torch_zip(archive):
+        return torch_save.read_torch_zip(archive)
     return _unknown(region.file, "is a zip file, and not one that torch wrote")
 
 
@@ -114,7 +106,6 @@ def _stranger(region: Region) -> Found:
 
 
 def _unknown(file: str, what: str) -> Found:
-    """Return the Found of a file that is not understood, and why."""
     problem = Problem(file, "", what)
     return Found(
         kind="unknown",

@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tui_profiler.archive.inspection import look
+from tui_profiler.archive.inspection import structure_of
 from tui_profiler.archive.reading.file_contents import Problem, Verdict
 from tui_profiler.archive.reading.file_region import Region, open_file
-from tui_profiler.archive.zips.directory import STORED, Member, Zip, read_zip
+from tui_profiler.archive.reading.zips import STORED, Member, Zip, read_zip
 
 Progress = Callable[[int, int], None]
 """Is told the bytes read so far and the bytes that there are."""
@@ -24,13 +24,13 @@ def verify(path: Path, progress: Progress | None = None) -> Verdict:
     legacy files and bare pickles have none: they are not read, and the verdict says so.
 
     Args:
-        path: As for ``look``.
+        path: As for ``structure_of``.
         progress: Called after each piece; what it raises ends the reading.
 
     Raises:
         ArchiveError: The structure itself is damaged.
     """
-    found = look(path)
+    found = structure_of(path)
     if found.checksum == "none in this format":
         return Verdict("none in this format")
     count = _Count(sum(Path(file).stat().st_size for file in found.files), progress)

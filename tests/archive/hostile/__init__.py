@@ -1,1 +1,1 @@
-"""Files that are damaged or written to do harm, for the tests and for benchmarks/hostile_files."""
+"""Damaged and malicious files, for the tests and for ``benchmarks/hostile/hostile_files.py``."""

@@ -14,12 +14,9 @@ An operator's ``nn_module_stack`` is a text such as ``L__self__,,Net;L__self__co
 key, path and class of each module around it. The program is searched for these texts and not
 parsed: it can be a hundred times larger than its list of modules.
 
-Source: ``serialize_metadata`` of GraphModuleSerializer in torch/_export/serde/serialize.py.
-
-Source: ``PayloadConfig``, ``PayloadMeta`` and ``TensorMeta`` in torch/_export/serde/schema.py.
+Sources: ``serialize_metadata`` of GraphModuleSerializer in torch/_export/serde/serialize.py;
+``PayloadConfig``, ``PayloadMeta`` and ``TensorMeta`` in torch/_export/serde/schema.py.
 """
-
-from __future__ import annotations
 
 import json
 import re
@@ -28,19 +25,16 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from tui_profiler.archive.formats.torch_save import PICKLE, check_stored, read_torch_zip
-from tui_profiler.archive.formats.totals import found_of
 from tui_profiler.archive.pickles.contents import Gathering
 from tui_profiler.archive.pickles.reader import read_pickle
 from tui_profiler.archive.pickles.tensors import Described, StorageClaim, ZipStorages
 from tui_profiler.archive.pickles.trust import told_apart
-from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_contents import Found, ModuleEntry, Role, TensorEntry
-from tui_profiler.archive.reading.file_region import Region
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading import limits, zips
+from tui_profiler.archive.reading.file_contents import Found, Role
+from tui_profiler.archive.reading.file_region import ArchiveError, Region
 from tui_profiler.archive.reading.strict_json import Json, read_json
 from tui_profiler.archive.reading.tensor_layout import BITS, SCALAR_TYPES
-from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.members import checksum_of, inflated, read_member, small_texts
+from tui_profiler.archive.reading.zips import Zip, read_member, read_zip
 
 _FORMAT = "archive_format"
 _MODELS = "models/"
@@ -68,11 +62,7 @@ def is_exported(archive: Zip) -> bool:
 
 
 def read_exported(archive: Zip) -> Found:
-    """Return what an archive of torch.export holds.
-
-    Raises:
-        ArchiveError: Its parts are damaged, or larger than any model's.
-    """
+    """Return what an archive of torch.export holds."""
     gathering = Gathering(archive.region, ZipStorages(archive, ""))
     check_stored(archive, gathering)
     names: list[str] = []
@@ -93,16 +83,14 @@ def read_exported(archive: Zip) -> Found:
             model = program.removeprefix(_MODELS).removesuffix(".json")
             names += _gather_model(archive, model, gathering)
         names += _names_beside(archive, gathering)
-    for entry in _modules_of_program(archive, programs):
-        gathering.module(entry.path, entry.class_name)
-    texts = small_texts(archive, (_FORMAT, "archive_version", "version", "byteorder"))
-    return found_of(
+    for path, class_name in _modules_of_programs(archive, programs).items():
+        gathering.module(path, class_name)
+    texts = zips.small_texts(archive, (_FORMAT, "archive_version", "version", "byteorder"))
+    return gathering.found(
         "exported-program",
-        archive.region.file,
         "program",
-        gathering,
         names=told_apart(names),
-        checksum=checksum_of(archive),
+        checksum=zips.checksum_of(archive),
         metadata={**texts, **_told_of(archive, programs)},
     )
 
@@ -117,38 +105,25 @@ def _gather_model(archive: Zip, model: str, gathering: Gathering) -> list[str]:
         elif config in archive.members:
             pickled = _gather_config(archive, config, folder, role, gathering)
             for name, member in pickled:
-                names += _gather_pickled(archive, name, member, gathering)
+                names += _gather_saved(archive, member, "unknown", gathering, name)
     return names
 
 
-def _gather_saved(archive: Zip, member: str, role: Role, gathering: Gathering) -> list[str]:
-    if not archive.members[member].bytes:
-        return []
-    found = _inner(archive, member)
-    gathering.problems += found.problems
-    for tensor in found.tensors:
-        gathering.listed(tensor, role)
-    return list(found.globals)
-
-
-def _gather_pickled(archive: Zip, name: str, member: str, gathering: Gathering) -> list[str]:
-    found = _inner(archive, member)
-    gathering.problems += found.problems
-    for tensor in found.tensors:
-        gathering.listed(_renamed(tensor, name), tensor.role)
-    return list(found.globals)
-
-
-def _renamed(tensor: TensorEntry, name: str) -> TensorEntry:
-    return structs.replace(tensor, name=name)
-
-
-def _inner(archive: Zip, member: str) -> Found:
+def _gather_saved(
+    archive: Zip, member: str, role: Role, gathering: Gathering, name: str = ""
+) -> list[str]:
+    """Gather the tensors that torch.save wrote, under their names or that of the only one."""
+    if not name and not archive.members[member].bytes:
+        return []  # no weights, or no constants
     region = read_member(archive, member)
     inner = read_zip(region)
     if PICKLE not in inner.members:
         raise region.error("is no file that torch.save wrote")
-    return read_torch_zip(inner)
+    found = read_torch_zip(inner)
+    gathering.problems += found.problems
+    for tensor in found.tensors:
+        gathering.listed(structs.replace(tensor, name=name or tensor.name), role)
+    return list(found.globals)
 
 
 def _names_of_saved(archive: Zip, member: str) -> list[str]:
@@ -184,16 +159,12 @@ _LEVEL_PARTS = 3
 _CALL = re.compile(r"@\d+$")
 
 
-def _modules_of_program(archive: Zip, programs: Iterable[str]) -> list[ModuleEntry]:
-    """Return the modules that operators of the programs came from, in the order of their first one.
-
-    Raises:
-        ArchiveError: A program is larger than any, or damaged.
-    """
+def _modules_of_programs(archive: Zip, programs: Iterable[str]) -> dict[str, str]:
+    """Return the class of each module that operators came from, by path, as they come first."""
     classes: dict[str, str] = {}
     seen: set[bytes] = set()
     for program in programs:
-        text = inflated(archive, program, limits.PROGRAM_BYTES)
+        text = zips.inflated(archive, program, limits.PROGRAM_BYTES)
         for match in _STACK.finditer(text):
             if match[1] not in seen:
                 seen.add(match[1])
@@ -202,7 +173,7 @@ def _modules_of_program(archive: Zip, programs: Iterable[str]) -> list[ModuleEnt
                 raise archive.error(
                     archive.members[program], f"has more than {limits.MODULES} modules"
                 )
-    return [ModuleEntry(path, name) for path, name in classes.items()]
+    return classes
 
 
 def _add(quoted: bytes, classes: dict[str, str]) -> None:
@@ -224,18 +195,7 @@ _CUSTOM_OBJECTS = ("custom_obj_", "opaque_obj_")
 def _gather_config(
     archive: Zip, config: str, folder: str, role: Role, gathering: Gathering
 ) -> list[tuple[str, str]]:
-    """Gather the tensors that are kept as raw bytes; give name and member of the pickled ones.
-
-    Args:
-        archive: The zip.
-        config: Name of the member with the configuration.
-        folder: Where the members with the values lie.
-        role: What these tensors are, where the configuration does not say.
-        gathering: Takes the tensors and the problems.
-
-    Raises:
-        ArchiveError: The configuration is no JSON of the kind.
-    """
+    """Gather the tensors that are kept as raw bytes; return name and member of the pickled ones."""
     region = read_member(archive, config)
     entries = read_json(region)
     inner = entries.get("config") if isinstance(entries, dict) else None

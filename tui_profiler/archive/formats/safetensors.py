@@ -5,20 +5,10 @@ then JSON; tensors fill the rest of the file without a gap or an overlap; a tens
 elements times the size of one. The format has no checksum.
 """
 
-from __future__ import annotations
-
-from tui_profiler.archive.formats.totals import bytes_of_storages, parameters_of, with_known_buffers
-from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_contents import Found, TensorEntry
-from tui_profiler.archive.reading.file_region import Region
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading import limits, tensor_layout
+from tui_profiler.archive.reading.file_contents import Found, TensorEntry, with_tensors
+from tui_profiler.archive.reading.file_region import ArchiveError, Region
 from tui_profiler.archive.reading.strict_json import Json, read_json
-from tui_profiler.archive.reading.tensor_layout import (
-    BITS,
-    SAFETENSORS,
-    contiguous_strides,
-    number_of_elements,
-)
 
 _LENGTH_BYTES = 8
 _FORMAT_CAP = 100_000_000
@@ -34,33 +24,22 @@ def is_safetensors(region: Region) -> bool:
     return start[_LENGTH_BYTES:] == b"{" and 2 <= length <= 1 << 48
 
 
-def look_into_safetensors(region: Region) -> Found:
-    """Return what a safetensors file holds.
-
-    Raises:
-        ArchiveError: The header breaks a rule of the format.
-    """
-    listed, metadata = read_safetensors(region)
-    tensors = tuple(with_known_buffers(listed))
-    return Found(
-        kind="safetensors",
-        path=region.file,
-        content="parameters" if tensors else "nothing",
-        tensors=tensors,
+def structure_of_safetensors(region: Region) -> Found:
+    """Return what a safetensors file holds."""
+    tensors, metadata = read_safetensors(region)
+    found = Found(
+        "safetensors",
+        region.file,
+        "parameters" if tensors else "nothing",
         checksum="none in this format",
         metadata=metadata,
         files=(region.file,),
-        bytes=bytes_of_storages(tensors),
-        parameters=parameters_of(tensors),
     )
+    return with_tensors(found, tensors)
 
 
 def read_safetensors(region: Region) -> tuple[list[TensorEntry], dict[str, str]]:
-    """Return the tensors, in the order of their bytes, and the metadata of a file.
-
-    Raises:
-        ArchiveError: The header breaks a rule of the format.
-    """
+    """Return the tensors, in the order of their bytes, and the metadata of a file."""
     length = int.from_bytes(region.read(0, _LENGTH_BYTES), "little")
     if length > _FORMAT_CAP:
         raise region.error(f"the header claims {length} bytes; the format allows {_FORMAT_CAP}", 0)
@@ -100,14 +79,14 @@ def _tensor(name: str, entry: Json, head: Region, values: Region) -> TensorEntry
     if not isinstance(entry, dict):
         raise head.error(f"{where} is not a JSON object")
     begin, end = _offsets(entry.get("data_offsets"), where, head)
-    dtype = SAFETENSORS.get(str(entry.get("dtype")))
+    dtype = tensor_layout.SAFETENSORS.get(str(entry.get("dtype")))
     if dtype is None:
         raise head.error(f"{where} has the unknown dtype {str(entry.get('dtype'))[:80]!a}")
     shape = _shape(entry.get("shape"), where, head)
-    elements = number_of_elements(shape)
+    elements = tensor_layout.number_of_elements(shape)
     if elements is None:
         raise head.error(f"{where} has a shape of 2**62 elements or more")
-    bits = elements * BITS[dtype]
+    bits = elements * tensor_layout.BITS[dtype]
     if bits % 8 or bits // 8 != end - begin:
         raise head.error(
             f"{where} has {end - begin} bytes, and its shape and dtype need {bits / 8:g}"
@@ -123,7 +102,7 @@ def _tensor(name: str, entry: Json, head: Region, values: Region) -> TensorEntry
         storage_bytes=end - begin,
         file=values.file,
         offset=values.start + begin,
-        strides=contiguous_strides(shape),
+        strides=tensor_layout.contiguous_strides(shape),
         is_contiguous=True,
     )
 

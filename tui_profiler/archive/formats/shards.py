@@ -4,34 +4,34 @@ Source: ``load_sharded_checkpoint`` in transformers/modeling_utils.py, for the f
 ``{"metadata": {…}, "weight_map": {tensor: file}}``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from msgspec import structs
 
-from tui_profiler.archive.formats.totals import bytes_of_storages, parameters_of, with_known_buffers
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_contents import Checksum, Found, Kind, Problem, TensorEntry
-from tui_profiler.archive.reading.file_region import Region, open_file
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.file_contents import (
+    Checksum,
+    Found,
+    Kind,
+    Problem,
+    TensorEntry,
+    with_tensors,
+)
+from tui_profiler.archive.reading.file_region import ArchiveError, Region, open_file
 from tui_profiler.archive.reading.strict_json import Json, read_json
 
 _MAP = "weight_map"
 _MOST_MISSING = 20
 
-LookInto = Callable[[Path], Found]
+StructureOf = Callable[[Path], Found]
 """Looks into one file."""
 
 
 def read_index(region: Region) -> dict[str, str] | None:
-    """Return the file of each tensor, by an index; None where the JSON text is something else.
-
-    Raises:
-        ArchiveError: It is an index, and names files outside of its folder.
-    """
+    """Return the file of each tensor, by an index; None where the JSON text is something else."""
     entries = read_json(region)
     weight_map = entries.get(_MAP) if isinstance(entries, dict) else None
     if not isinstance(weight_map, dict):
@@ -44,19 +44,10 @@ def read_index(region: Region) -> dict[str, str] | None:
     return {name: str(file) for name, file in weight_map.items()}
 
 
-def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto) -> Found:
-    """Return what all the files of an index hold together.
-
-    Args:
-        path: Of the index.
-        weight_map: File of each tensor, beside the index.
-        look_into: Looks into one file.
-
-    Raises:
-        ArchiveError: There are more files or tensors than any model has.
-    """
+def structure_of_index(path: Path, weight_map: dict[str, str], structure_of: StructureOf) -> Found:
+    """Return what all the files of an index, whose path is given, hold together."""
     files = list(dict.fromkeys(weight_map.values()))
-    found = joined(path, [path.parent / file for file in files], look_into)
+    found = joined(path, [path.parent / file for file in files], structure_of)
     held: dict[str, list[str]] = {}
     names = {file: Path(file).name for file in found.files}
     for tensor in found.tensors:
@@ -65,7 +56,7 @@ def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto)
         *_misplaced(path, weight_map, held, found),
         *(
             Problem(str(path), f"tensor {name[:200]!a}", "is in a file, and not in the index")
-            for name in [name for name in held if name not in weight_map][:_MOST_MISSING]
+            for name in islice((name for name in held if name not in weight_map), _MOST_MISSING)
         ),
     ]
     return structs.replace(
@@ -73,12 +64,8 @@ def look_into_index(path: Path, weight_map: dict[str, str], look_into: LookInto)
     )
 
 
-def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
-    """Return what several files hold together. A file that cannot be read becomes a problem.
-
-    Raises:
-        ArchiveError: There are more files or tensors than any model has, or not one can be read.
-    """
+def joined(path: Path, files: Sequence[Path], structure_of: StructureOf) -> Found:
+    """Return what several files hold together. A file that cannot be read becomes a problem."""
     if len(files) > limits.SHARDS:
         raise ArchiveError(f"is of {len(files)} files, more than any model has", str(path))
     parts: list[Found] = []
@@ -86,7 +73,7 @@ def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
     total = 0
     for file in files:
         try:
-            part = look_into(file)
+            part = structure_of(file)
         except ArchiveError as error:
             problems.append(Problem(error.file, error.where, error.what))
             continue
@@ -98,13 +85,12 @@ def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
     if not parts and problems:
         first = problems[0]
         raise ArchiveError(first.what, first.file, first.where)
-    tensors = tuple(with_known_buffers([tensor for part in parts for tensor in part.tensors]))
+    tensors = [tensor for part in parts for tensor in part.tensors]
     problems += _twice(tensors)
-    return Found(
-        kind=_kind(parts),
-        path=str(path),
-        content="parameters" if tensors else "nothing",
-        tensors=tensors,
+    found = Found(
+        _kind(parts),
+        str(path),
+        "parameters" if tensors else "nothing",
         globals=_union(part.globals for part in parts),
         untrusted_globals=_union(part.untrusted_globals for part in parts),
         dangerous_globals=_union(part.dangerous_globals for part in parts),
@@ -112,9 +98,8 @@ def joined(path: Path, files: Sequence[Path], look_into: LookInto) -> Found:
         checksum=_checksum(parts),
         metadata=parts[0].metadata if parts else {},
         files=tuple(file for part in parts for file in part.files),
-        bytes=bytes_of_storages(tensors),
-        parameters=parameters_of(tensors),
     )
+    return with_tensors(found, tensors)
 
 
 def _is_plain(file: Json) -> bool:
@@ -174,25 +159,13 @@ _INDEX = ".index.json"
 # The first of these groups that a directory has is its weights: they are often there twice.
 _GROUPS = ((".safetensors",), (".bin", ".pt", ".pth"), (".pt2",))
 _NOT_WEIGHTS = (
-    "training_args.bin",
-    "optimizer.pt",
-    "optimizer.bin",
-    "scheduler.pt",
-    "rng_state.pth",
+    *("training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"),
     "scaler.pt",
 )
 
 
-def look_into_directory(path: Path, look_into: LookInto) -> Found:
-    """Return what a directory of weights holds.
-
-    Args:
-        path: The directory.
-        look_into: Looks into one file.
-
-    Raises:
-        ArchiveError: It cannot be listed, holds no weights and no config, or none can be read.
-    """
+def structure_of_directory(path: Path, structure_of: StructureOf) -> Found:
+    """Return what a directory of weights holds."""
     names = _names(path)
     metadata: dict[str, str] = {}
     problems: list[Problem] = []
@@ -201,7 +174,7 @@ def look_into_directory(path: Path, look_into: LookInto) -> Found:
             metadata = _config(path / _CONFIG)
         except ArchiveError as error:
             problems.append(Problem(error.file, error.where, error.what))
-    found = _weights(path, names, look_into)
+    found = _weights(path, names, structure_of)
     if _CONFIG not in names:
         if found is None:
             raise ArchiveError("holds no weights and no config.json", str(path))
@@ -231,23 +204,19 @@ def _names(path: Path) -> list[str]:
     return sorted(names)
 
 
-def _weights(path: Path, names: list[str], look_into: LookInto) -> Found | None:
+def _weights(path: Path, names: list[str], structure_of: StructureOf) -> Found | None:
     for endings in _GROUPS:
         group = [name for name in names if name.endswith(endings) and name not in _NOT_WEIGHTS]
-        indexes = [
-            name
-            for name in names
-            if name.endswith(tuple(f"{ending}{_INDEX}" for ending in endings))
-        ]
-        for index in indexes:
+        indexes = tuple(f"{ending}{_INDEX}" for ending in endings)
+        for index in (name for name in names if name.endswith(indexes)):
             with open_file(path / index) as region:
                 weight_map = read_index(region)
             if weight_map is not None:
-                return look_into_index(path / index, weight_map, look_into)
+                return structure_of_index(path / index, weight_map, structure_of)
         if len(group) == 1:
-            return look_into(path / group[0])
+            return structure_of(path / group[0])
         if group:
-            return joined(path, [path / name for name in group], look_into)
+            return joined(path, [path / name for name in group], structure_of)
     return None
 
 

@@ -8,28 +8,18 @@
 Source: ``_legacy_save`` and ``_legacy_load`` in torch/serialization.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
-from tui_profiler.archive.formats.totals import found_of
 from tui_profiler.archive.pickles.contents import Gathering
-from tui_profiler.archive.pickles.reader import Pickle, read_pickle
+from tui_profiler.archive.pickles.reader import Mapping, Named, Persistent, Pickle, read_pickle
 from tui_profiler.archive.pickles.state_dict import children, gather
 from tui_profiler.archive.pickles.tensors import Storage, StorageClaim, ZipStorages, claim_of
 from tui_profiler.archive.pickles.trust import told_apart
-from tui_profiler.archive.pickles.values import Mapping, Named, Persistent
+from tui_profiler.archive.reading import zips
 from tui_profiler.archive.reading.file_contents import Content, Found, Kind
-from tui_profiler.archive.reading.file_region import Region
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.file_region import ArchiveError, Region
 from tui_profiler.archive.reading.tensor_layout import BITS
-from tui_profiler.archive.zips.directory import DEFLATED, Zip
-from tui_profiler.archive.zips.members import (
-    checksum_of,
-    read_member,
-    small_texts,
-    unexpected_members,
-)
+from tui_profiler.archive.reading.zips import Zip
 
 PICKLE = "data.pkl"
 _STORAGES = "data/"
@@ -41,45 +31,39 @@ def is_torch_zip(archive: Zip) -> bool:
 
 
 def read_torch_zip(archive: Zip) -> Found:
-    """Return what a file of torch.save holds.
-
-    Raises:
-        ArchiveError: Its pickle is damaged, or does what no honest one does.
-    """
-    region = read_member(archive, PICKLE)
+    """Return what a file of torch.save holds."""
+    region = zips.read_member(archive, PICKLE)
     pickled = read_pickle(region)
     gathering = Gathering(region, ZipStorages(archive, _STORAGES))
     content, metadata = gather(pickled.value, gathering)
     check_whole(pickled.end, region, gathering)
     check_stored(archive, gathering)
-    for name in unexpected_members(archive, "torch.save"):
+    for name in zips.unexpected_members(archive, "torch.save"):
         # torch.load does not read it.
         gathering.problem(
             archive.region.where, f"has the member {name}, which torch.save does not write"
         )
-    return found_of(
+    texts = zips.small_texts(archive, ("byteorder", ".format_version", "version"))
+    return gathering.found(
         _kind(content, metadata),
-        archive.region.file,
         content,
-        gathering,
         names=told_apart(pickled.names),
-        checksum=checksum_of(archive),
-        metadata={**small_texts(archive, ("byteorder", ".format_version", "version")), **metadata},
+        checksum=zips.checksum_of(archive),
+        metadata={**texts, **metadata},
     )
 
 
 def check_whole(end: int, region: Region, gathering: Gathering) -> None:
     """Tell of bytes behind a pickle's end, which nothing reads and something may hide in."""
     if end != region.size:
-        gathering.problem(
-            f"{region.where}, byte {end}", f"{region.size - end} bytes follow the end of the pickle"
-        )
+        where = f"{region.where}, byte {end}" if region.where else f"byte {end}"
+        gathering.problem(where, f"{region.size - end} bytes follow the end of the pickle")
 
 
 def check_stored(archive: Zip, gathering: Gathering) -> None:
     """Tell of compressed members: torch.save writes none, and a small one can become a huge one."""
     for member in archive.members.values():
-        if member.method == DEFLATED:
+        if member.method == zips.DEFLATED:
             gathering.problem(
                 archive.place(member),
                 f"is compressed, {member.bytes} bytes out of {member.stored_bytes}: "
@@ -91,11 +75,8 @@ def _kind(content: Content, metadata: dict[str, str]) -> Kind:
     if content == "module":
         return "torch-zip-module"
     # One tensor has no name to bind it by.
-    return (
-        "torch-zip-state-dict"
-        if content == "parameters" and "holds" not in metadata
-        else "torch-zip-other"
-    )
+    is_state_dict = content == "parameters" and "holds" not in metadata
+    return "torch-zip-state-dict" if is_state_dict else "torch-zip-other"
 
 
 _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
@@ -114,11 +95,7 @@ class _LegacyStorages:
         self._places: dict[str, tuple[int, int]] = {}
 
     def find(self, persistents: Iterable[Persistent]) -> int:
-        """Find where each storage lies, and give the offset behind the last one.
-
-        Raises:
-            ArchiveError: A storage has another size than the pickle says, or ends behind the file.
-        """
+        """Find where each storage lies, and give the offset behind the last one."""
         claims = {claim.key: claim for claim in map(claim_of, persistents) if claim is not None}
         at = self._start
         for key in self._keys:
@@ -145,11 +122,7 @@ class _LegacyStorages:
         return at
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Return where a storage lies.
-
-        Raises:
-            ArchiveError: Its key is not among those that the file lists.
-        """
+        """Return where a storage lies."""
         place = self._places.get(claim.key)
         if place is None:
             raise ArchiveError(f"has no storage {claim.key[:80]!a}", self._region.file)
@@ -163,11 +136,7 @@ def is_torch_legacy(region: Region) -> bool:
 
 
 def read_torch_legacy(region: Region) -> Found:
-    """Return what an older file of torch.save holds.
-
-    Raises:
-        ArchiveError: It is cut short or damaged, or does what no honest file does.
-    """
+    """Return what an older file of torch.save holds."""
     version = read_pickle(region, len(_MAGIC))
     if version.value != _PROTOCOL:
         raise region.error(f"is of another version than {_PROTOCOL}", len(_MAGIC))
@@ -181,11 +150,9 @@ def read_torch_legacy(region: Region) -> Found:
     if end != region.size:
         gathering.problem(f"byte {end}", f"{region.size - end} bytes follow the last storage")
     pickles = (version, machine, content_pickle, listed)
-    return found_of(
+    return gathering.found(
         "torch-legacy",
-        region.file,
         content,
-        gathering,
         names=told_apart([name for pickled in pickles for name in pickled.names]),
         checksum="none in this format",
         metadata={**_byte_order(machine), **metadata},
@@ -223,11 +190,7 @@ class _NoStorages:
 
 
 def read_raw_pickle(region: Region) -> Found | None:
-    """Return what a bare pickle would import; None where the bytes are no pickle.
-
-    Raises:
-        ArchiveError: It begins as a pickle of protocol 2 or later, and is damaged.
-    """
+    """Return what a bare pickle would import; None where the bytes are no pickle."""
     start = region.read(0, min(region.size, 2))
     is_marked = start in _PROTOCOL_MARKS
     if not is_marked and (not start or start[0] not in _OLD_STARTS):
@@ -243,15 +206,10 @@ def read_raw_pickle(region: Region) -> Found | None:
         return None
     gathering = Gathering(region, _NoStorages(region))
     content, metadata = gather(pickled.value, gathering)
-    if pickled.end != region.size:
-        gathering.problem(
-            f"byte {pickled.end}", f"{region.size - pickled.end} bytes follow the end of the pickle"
-        )
-    return found_of(
+    check_whole(pickled.end, region, gathering)
+    return gathering.found(
         "raw-pickle",
-        region.file,
         "other" if content == "parameters" else content,
-        gathering,
         names=told_apart(pickled.names),
         checksum="none in this format",
         metadata=metadata,

@@ -7,23 +7,18 @@ the only part of a file of torch's that is compressed.
 Source: torch/csrc/jit/serialization/export_module.cpp and python_print.cpp.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
 from tui_profiler.archive.formats.torch_save import check_whole
-from tui_profiler.archive.formats.totals import found_of
 from tui_profiler.archive.pickles.contents import Gathering
-from tui_profiler.archive.pickles.reader import read_pickle
+from tui_profiler.archive.pickles.reader import Made, Mapping, Named, read_pickle
 from tui_profiler.archive.pickles.state_dict import children, length_of
 from tui_profiler.archive.pickles.tensors import ZipStorages, is_tensor
 from tui_profiler.archive.pickles.trust import told_apart
-from tui_profiler.archive.pickles.values import Made, Mapping, Named
-from tui_profiler.archive.reading import limits
+from tui_profiler.archive.reading import limits, zips
 from tui_profiler.archive.reading.file_contents import Found, Role
-from tui_profiler.archive.zips.directory import DEFLATED, Zip
-from tui_profiler.archive.zips.members import checksum_of, inflated, read_member, small_texts
+from tui_profiler.archive.reading.zips import DEFLATED, Zip
 
 CODE = "code/"
 CONSTANTS = "constants.pkl"
@@ -50,12 +45,8 @@ def is_torchscript(archive: Zip) -> bool:
 
 
 def read_torchscript(archive: Zip) -> Found:
-    """Return what a TorchScript archive holds.
-
-    Raises:
-        ArchiveError: A pickle or the code is damaged, or larger than any model's.
-    """
-    region = read_member(archive, _PICKLE)
+    """Return what a TorchScript archive holds."""
+    region = zips.read_member(archive, _PICKLE)
     pickled = read_pickle(region)
     gathering = Gathering(region, ZipStorages(archive, "data/"))
     check_whole(pickled.end, region, gathering)
@@ -64,25 +55,18 @@ def read_torchscript(archive: Zip) -> Found:
     if CONSTANTS in archive.members:
         names += _gather_constants(archive, gathering)
     _check_compressed(archive, gathering)
-    return found_of(
-        "torchscript",
-        archive.region.file,
-        "program",
-        gathering,
-        names=_told(names),
-        checksum=checksum_of(archive),
-        metadata=small_texts(archive, ("version", "byteorder")),
-    )
-
-
-def _told(names: list[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    every, untrusted, dangerous = told_apart(names)
     # TorchScript's own reader imports nothing: these names are classes of the code in the archive,
     # and a few functions of torch's. Only what is neither needs trust.
-    every, untrusted, dangerous = told_apart(names)
-    outside = tuple(
-        name for name in untrusted if not name.startswith((_SCRIPTED, "torch.jit._pickle."))
+    inside = (_SCRIPTED, "torch.jit._pickle.")
+    outside = tuple(name for name in untrusted if not name.startswith(inside))
+    return gathering.found(
+        "torchscript",
+        "program",
+        names=(every, outside, dangerous),
+        checksum=zips.checksum_of(archive),
+        metadata=zips.small_texts(archive, ("version", "byteorder")),
     )
-    return every, outside, dangerous
 
 
 def _gather(root: object, roles: Roles, gathering: Gathering) -> None:
@@ -130,7 +114,7 @@ def _holds_something(value: object) -> bool:
 
 
 def _gather_constants(archive: Zip, gathering: Gathering) -> tuple[str, ...]:
-    region = read_member(archive, CONSTANTS)
+    region = zips.read_member(archive, CONSTANTS)
     pickled = read_pickle(region)
     constants = Gathering(region, ZipStorages(archive, "constants/"))
     check_whole(pickled.end, region, constants)
@@ -150,7 +134,7 @@ def _roles(archive: Zip) -> Roles:
     for name, member in archive.members.items():
         if not (name.startswith(CODE) and name.endswith(".py")):
             continue
-        text = inflated(archive, name, left).decode("utf-8", "replace")
+        text = zips.inflated(archive, name, left).decode("utf-8", "replace")
         left -= member.bytes
         module = name.removeprefix(CODE).removesuffix(".py").replace("/", ".")
         for match in _CLASS.finditer(text):
@@ -167,9 +151,8 @@ def _check_compressed(archive: Zip, gathering: Gathering) -> None:
             left -= member.bytes
             if left < 0:
                 # torch decompresses them while it loads the code.
-                raise archive.error(
-                    member, "becomes larger than the debug information of any model"
-                )
+                what = "becomes larger than the debug information of any model"
+                raise archive.error(member, what)
         if member.method == DEFLATED and not name.startswith((CODE, "extra/")):
             gathering.problem(
                 archive.place(member),

@@ -25,10 +25,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.zips.directory import Zip
-from tui_profiler.archive.zips.members import inflated
+from tui_profiler.archive.reading.zips import Zip, inflated
 
-CODE = "code/"
+_CODE = "code/"
 
 
 class Code(Struct, frozen=True):
@@ -103,16 +102,12 @@ _BASES = frozenset(("Module", "NamedTuple", "Enum", "Interface", "ModuleInterfac
 
 
 def read_code(archive: Zip) -> Code:
-    """Return what the code of an archive names, whether or not anything reaches it.
-
-    Raises:
-        ArchiveError: A member with code is damaged or larger than any.
-    """
+    """Return what the code of an archive names, whether or not anything reaches it."""
     reading = _Reading()
     left = limits.INFLATED_BYTES
     marks = limits.CODE_MARKS
     for name, member in archive.members.items():
-        if not name.startswith(CODE) or not name.endswith(".py"):
+        if not name.startswith(_CODE) or not name.endswith(".py"):
             continue
         data = inflated(archive, name, left)
         left -= member.bytes
@@ -138,8 +133,6 @@ class _Scope(Struct, frozen=True):
 
 
 class _Reading:
-    """The names seen so far."""
-
     def __init__(self) -> None:
         self.operators: dict[str, str] = {}
         self.attributes: dict[str, str] = {}
@@ -196,7 +189,7 @@ class _Reading:
     def _call(self, node: ast.Call, scope: _Scope) -> None:
         match node:
             case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
-                _first(self.attributes, name, self._place(node))
+                self.attributes.setdefault(name, self._place(node))
             case ast.Call(func=ast.Name(id="getattr")):
                 self._other("an attribute whose name is computed", node)
             case ast.Call(func=ast.Name(id="unchecked_cast"), args=[kind, value]):
@@ -226,7 +219,7 @@ class _Reading:
             yield here
         for name, at in names:
             if not (isinstance(at, ast.Attribute) and isinstance(at.ctx, ast.Store)):
-                _first(self.attributes, name, self._place(at))
+                self.attributes.setdefault(name, self._place(at))
 
     def _in_namespace(
         self, root: str, names: list[tuple[str, ast.AST]], node: ast.AST
@@ -237,9 +230,9 @@ class _Reading:
             case "CONSTANTS", [_, *_]:
                 return names[1:]
             case "ops", [namespace, operator]:
-                _first(self.operators, f"{namespace}::{operator}", self._place(node))
+                self.operators.setdefault(f"{namespace}::{operator}", self._place(node))
             case "torch", ["autograd", operator] | [operator]:
-                _first(self.operators, f"aten::{operator}", self._place(node))
+                self.operators.setdefault(f"aten::{operator}", self._place(node))
             case "__torch__", _:
                 name = ".".join((root, *words))
                 if name.startswith(CUSTOM_CLASSES) and name not in QUANTIZED_CLASSES:
@@ -266,12 +259,7 @@ class _Reading:
         return f"{self._member}, line {getattr(node, 'lineno', 0)}"
 
 
-def _first(found: dict[str, str], name: str, place: str) -> None:
-    found.setdefault(name, place)
-
-
 def _scope_of(function: ast.FunctionDef) -> _Scope:
-    """Return the arguments and variables of a function and of the functions inside of it."""
     # Its own name, so that the scope of a function is never empty.
     names = {function.name}
     assigned: set[str] = set()

@@ -7,15 +7,13 @@ A module is known by what ``nn.Module`` keeps in every instance: mappings named 
 ``_buffers`` and ``_modules``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from tui_profiler.archive.pickles.contents import Gathering
+from tui_profiler.archive.pickles.reader import Made, Mapping, Named, Persistent, Skipped
 from tui_profiler.archive.pickles.tensors import is_tensor
-from tui_profiler.archive.pickles.values import Made, Mapping, Named, Persistent, Skipped
 from tui_profiler.archive.reading.file_contents import Content, Role
 
 INNER_NAMES = ("state_dict", "model_state_dict", "model", "module", "net", "ema", "model_ema")
@@ -26,11 +24,7 @@ _LONGEST_VALUE = 200
 
 
 def gather(value: object, gathering: Gathering) -> tuple[Content, dict[str, str]]:
-    """Gather what a pickle holds, and give what it is and what else it says.
-
-    Raises:
-        ArchiveError: It goes beyond any model's structure.
-    """
+    """Gather what a pickle holds, and give what it is and what else it says."""
     if _is_module(value):
         _gather_module(value, gathering)
         return "module", {}
@@ -161,7 +155,6 @@ class _Parts(Struct, frozen=True, gc=False):
 
 
 def _is_module(value: object) -> bool:
-    """Say if a pickle's value would become an ``nn.Module``."""
     return isinstance(value, Made) and _parts(value) is not None
 
 
@@ -169,9 +162,6 @@ def _gather_module(root: object, gathering: Gathering) -> None:
     """Gather a module, its parameters and buffers, and all modules below it, in preorder.
 
     A module that lies inside of itself is told as a problem and not entered again.
-
-    Raises:
-        ArchiveError: It is larger or deeper than any model.
     """
     inside: set[int] = set()
     waiting: list[tuple[Made, str, Iterator[tuple[str, object]]]] = []
@@ -207,7 +197,6 @@ def _gather_module(root: object, gathering: Gathering) -> None:
 
 
 def _class_name(module: Made) -> str:
-    """Return the name of a module's class as the file has it."""
     maker: object = module.maker
     # copyreg._reconstructor(cls, object, None), as protocols 0 and 1 have it.
     if isinstance(maker, Named) and maker.name == "copyreg._reconstructor":
@@ -241,13 +230,10 @@ def _parts(module: Made) -> _Parts | None:
 
 
 def _kept(keys: list[object], name: str, pairs: list[object]) -> list[object]:
-    count = keys.count(name)
-    if not count:
+    if name not in keys:
         return []
-    at = keys.index(name)
     # As in a dict, the last one counts.
-    for _ in range(count - 1):
-        at = keys.index(name, at + 1)
+    at = len(keys) - 1 - keys[::-1].index(name)
     value = pairs[2 * at + 1]
     return value.pairs or [] if isinstance(value, Mapping) else []
 

@@ -6,26 +6,15 @@ Source: the ``_rebuild_…`` functions in torch/_utils.py, and ``_rebuild_from_t
 torch/_tensor.py, for the order of their arguments.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from msgspec import Struct, structs
 
-from tui_profiler.archive.pickles.values import Made, Named, Persistent
-from tui_profiler.archive.reading import limits
+from tui_profiler.archive.pickles.reader import Made, Named, Persistent
+from tui_profiler.archive.reading import limits, tensor_layout
 from tui_profiler.archive.reading.file_contents import Role, TensorEntry
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.reading.tensor_layout import (
-    BITS,
-    STORAGES,
-    contiguous_strides,
-    elements_reached,
-    is_contiguous,
-    is_expanded,
-    number_of_elements,
-)
-from tui_profiler.archive.zips.directory import STORED, Member, Zip
+from tui_profiler.archive.reading.tensor_layout import BITS
+from tui_profiler.archive.reading.zips import STORED, Member, Zip
 
 
 class StorageClaim(Struct, frozen=True, gc=False):
@@ -55,11 +44,7 @@ class Storages(Protocol):
     """Finds storages: in the members of a zip, or behind the pickles of a legacy file."""
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Return where a storage lies.
-
-        Raises:
-            ArchiveError: It is not there, or has another size than the claim.
-        """
+        """Return where a storage lies."""
 
 
 def claim_of(persistent: Persistent) -> StorageClaim | None:
@@ -75,7 +60,7 @@ def claim_of(persistent: Persistent) -> StorageClaim | None:
     _, kind, key, location, elements, *rest = id_
     if not isinstance(kind, Named) or not isinstance(key, str | int):
         return None
-    dtype = STORAGES.get(kind.name.rpartition(".")[2])
+    dtype = tensor_layout.STORAGES.get(kind.name.rpartition(".")[2])
     if dtype is None or not isinstance(elements, int) or elements < 0:
         return None
     offset = _offset_of_view(rest[0]) if rest else 0
@@ -104,11 +89,7 @@ class ZipStorages:
         self._known: dict[str, Storage] = {}
 
     def locate(self, claim: StorageClaim) -> Storage:
-        """Return where the member with the storage lies.
-
-        Raises:
-            ArchiveError: There is none, it is compressed, or it has another size than the claim.
-        """
+        """Return where the member with the storage lies."""
         known = self._known.get(claim.key)
         if known is None:
             name = f"{self._folder}{claim.key}"
@@ -120,19 +101,10 @@ class ZipStorages:
 
 
 def _located(archive: Zip, member: Member) -> Storage:
-    """Return where the values in a member lie.
-
-    Raises:
-        ArchiveError: It is compressed, which torch never does to values, or does not lie where the
-            directory says.
-    """
     if member.method != STORED:
-        raise ArchiveError(
-            "is compressed, which torch never does to values: it would be "
-            f"{member.bytes} bytes out of {member.stored_bytes}",
-            archive.region.file,
-            archive.place(member),
-        )
+        sizes = f"{member.bytes} bytes out of {member.stored_bytes}"
+        what = f"is compressed, which torch never does to values: it would be {sizes}"
+        raise archive.error(member, what)
     file = archive.region.file
     start = archive.region.start + archive.start(member)
     # A member without bytes begins where another one does.
@@ -143,30 +115,15 @@ def _located(archive: Zip, member: Member) -> Storage:
 _PLAIN = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2")
 _WITH_DTYPE = "torch._utils._rebuild_tensor_v3"
 _QUANTISED = "torch._utils._rebuild_qtensor"
-_PARAMETER = (
-    "torch._utils._rebuild_parameter",
-    "torch._utils._rebuild_parameter_with_state",
-)
-_SUBCLASS = "torch._tensor._rebuild_from_type_v2"
-_OLD_SUBCLASS = "torch._tensor._rebuild_from_type"
+_PARAMETER = ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state")
+_SUBCLASS = ("torch._tensor._rebuild_from_type_v2", "torch._tensor._rebuild_from_type")
 _META = "torch._utils._rebuild_meta_tensor_no_storage"
 _WRAPPER = "torch._utils._rebuild_wrapper_subclass"
 _SPARSE = "torch._utils._rebuild_sparse_tensor"
 _OTHER_DEVICE = "torch._utils._rebuild_device_tensor_from_cpu_tensor"
 _REBUILDERS = frozenset(
-    {
-        *_PLAIN,
-        *_PARAMETER,
-        _WITH_DTYPE,
-        _QUANTISED,
-        _SUBCLASS,
-        _OLD_SUBCLASS,
-        _META,
-        _WRAPPER,
-        _SPARSE,
-        _OTHER_DEVICE,
-    }
-)
+    {*_PLAIN, *_PARAMETER, *_SUBCLASS, _WITH_DTYPE, _QUANTISED, _META, _WRAPPER, _SPARSE}
+) | {_OTHER_DEVICE}
 _MOST_WRAPPINGS = 8
 _OTHER_ARGUMENTS = "is rebuilt by arguments that no tensor has"
 
@@ -218,9 +175,7 @@ def describe(value: Made) -> Described | _Fault:
                 role = "parameter"
             case (name, (inner, *_)) if name == _OTHER_DEVICE:
                 pass
-            case (name, (Named() as function, _, tuple() as inside, *_)) if name == _SUBCLASS:
-                inner, is_plain = Made(function, inside), False
-            case (name, (Named() as function, _, tuple() as inside, *_)) if name == _OLD_SUBCLASS:
+            case (name, (Named() as function, _, tuple() as inside, *_)) if name in _SUBCLASS:
                 inner, is_plain = Made(function, inside), False
             case (name, ((_, _, *_) as data)) if name == _SPARSE:
                 return _sparse(data)
@@ -306,7 +261,7 @@ def _sparse(arguments: tuple[object, ...]) -> Described | _Fault:
                 return values
             return Described(
                 shape,
-                contiguous_strides(shape),
+                tensor_layout.contiguous_strides(shape),
                 values.dtype,
                 0,
                 values.storage,
@@ -346,11 +301,8 @@ def entry_of(
         storages: Finds its storage.
         file: Told as the file of a tensor without a storage.
         otherwise: Its role, where the description knows none.
-
-    Raises:
-        ArchiveError: Its storage is not where it should be.
     """
-    elements = number_of_elements(tensor.shape)
+    elements = tensor_layout.number_of_elements(tensor.shape)
     if elements is None or max(tensor.strides, default=0) >= limits.LARGEST_SIZE:
         return "has a shape or strides of 2**62 elements or more, or more axes than torch allows"
     bits = BITS[tensor.dtype]
@@ -364,7 +316,7 @@ def entry_of(
         return f"has a storage of {claimed} bytes by the pickle, and of {storage.bytes} in the file"
     if tensor.is_sparse:
         return _entry(name, tensor, storage, (total, None), otherwise)
-    reached = elements_reached(tensor.shape, tensor.strides, tensor.offset_elements)
+    reached = tensor_layout.elements_reached(tensor.shape, tensor.strides, tensor.offset_elements)
     needed = -(-reached * bits // 8)
     if needed > storage.bytes:
         return f"reaches to byte {needed} of a storage of {storage.bytes} bytes"
@@ -388,14 +340,14 @@ def _entry(
         storage.file,
         start,
         tensor.strides,
-        is_contiguous(tensor.shape, tensor.strides),
+        tensor_layout.is_contiguous(tensor.shape, tensor.strides),
         otherwise if tensor.role == "unknown" else tensor.role,
     )
 
 
 def warning_of(tensor: TensorEntry) -> str:
     """Return what is odd about a tensor that is sound, or an empty text."""
-    if is_expanded(tensor.shape, tensor.strides):
+    if tensor_layout.is_expanded(tensor.shape, tensor.strides):
         return (
             f"is expanded: {tensor.bytes} bytes of shape out of a storage of {tensor.storage_bytes}"
         )

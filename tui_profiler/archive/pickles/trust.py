@@ -6,8 +6,6 @@ since 2.15, and is not in the list); the lists of picklescan (src/picklescan/sca
 fickling for what runs code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tui_profiler.archive.reading.tensor_layout import BITS, STORAGES

@@ -1,4 +1,4 @@
-"""What a look into a file of weights found, as plain values.
+"""The structure of a file of weights, as plain values.
 
 1. Nothing here was loaded, imported or run: names, class names and metadata are what the file
    claims, and hostile text (``text.safe`` before any screen).
@@ -7,11 +7,10 @@
 3. A Found is complete or has problems: ``problems`` empty means that all of it was understood.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 Kind = Literal[
     "safetensors",
@@ -109,11 +108,11 @@ class Found(Struct, frozen=True):
     """Those of them that are known to run commands, open files or import: no model needs them."""
     problems: tuple[Problem, ...] = ()
     checksum: Checksum = "not checked"
-    """``look`` never reads the values: ``not checked`` or ``none in this format``; see verify."""
+    """``not checked`` or ``none in this format`` where only the structure was read; see verify."""
     metadata: dict[str, str] = {}
     """What the file says of itself: format, versions, architecture, producer."""
     files: tuple[str, ...] = ()
-    """Every file that was looked into."""
+    """Every file that was read."""
     bytes: int = 0
     """Of all storages in use, each counted once."""
     parameters: int = 0
@@ -127,3 +126,66 @@ class Verdict(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     """One for each member whose bytes are not those that were written."""
     bytes_read: int = 0
+
+
+def with_tensors(found: Found, tensors: Sequence[TensorEntry]) -> Found:
+    """Return it with tensors, of which the known buffers are marked, and their sums."""
+    marked = tuple(_with_known_buffers(tensors))
+    return structs.replace(
+        found, tensors=marked, bytes=bytes_of_storages(marked), parameters=parameters_of(marked)
+    )
+
+
+def bytes_of_storages(tensors: Iterable[TensorEntry]) -> int:
+    """Return the bytes of every storage that a tensor uses, each once."""
+    return sum({tensor.storage: tensor.storage_bytes for tensor in tensors}.values())
+
+
+def parameters_of(tensors: Iterable[TensorEntry]) -> int:
+    """Return the elements of all tensors but known buffers and constants.
+
+    Tied weights (one storage, offset, shape and strides) count once; an expanded axis counts 1.
+    """
+    total = 0
+    seen: set[tuple[object, ...]] = set()
+    for tensor in tensors:
+        if tensor.role in ("buffer", "constant"):
+            continue
+        place = (tensor.storage, tensor.offset, tensor.shape, tensor.strides)
+        if place in seen:
+            continue
+        seen.add(place)
+        elements = 1
+        for size, stride in zip(tensor.shape, tensor.strides, strict=True):
+            elements *= 1 if stride == 0 and size > 1 else size
+        total += elements
+    return total
+
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def _with_known_buffers(tensors: Sequence[TensorEntry]) -> list[TensorEntry]:
+    """Return the tensors with the statistics of batch norms marked as buffers.
+
+    A state dict does not say what is a buffer. These three names are written by torch.nn's norms
+    alone, side by side, so that a ``running_mean`` with a ``running_var`` beside it is one.
+    """
+    norms = {
+        tensor.name.removesuffix("running_var")
+        for tensor in tensors
+        if tensor.name.endswith("running_var")
+    }
+    return [
+        structs.replace(tensor, role="buffer")
+        if tensor.role == "unknown" and _norm_of(tensor.name) in norms
+        else tensor
+        for tensor in tensors
+    ]
+
+
+def _norm_of(name: str) -> str | None:
+    for statistic in _STATISTICS:
+        if name.endswith(statistic):
+            return name.removesuffix(statistic)
+    return None

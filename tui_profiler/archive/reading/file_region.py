@@ -3,6 +3,9 @@
 Everything in this package reads through a Region, so that an archive inside an archive is read
 where it lies, and no length that a file claims is ever passed to ``read`` before it was compared
 with the bytes that there are.
+
+Whatever reads, here and in the formats, raises ``ArchiveError`` where the file is damaged, or
+breaks a rule or limit.
 """
 
 from __future__ import annotations
@@ -15,7 +18,24 @@ from stat import S_ISDIR, S_ISREG
 
 from msgspec import Struct
 
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.formatting.text import safe
+
+
+class ArchiveError(Exception):
+    """A file cannot be looked into; ``what``, ``file`` and ``where`` say why, which and where."""
+
+    def __init__(self, what: str, file: str, where: str = "") -> None:
+        super().__init__(what, file, where)
+        self.what = what
+        """One sentence, without a point; safe to print."""
+        self.file = file
+        """The file's path; hostile text."""
+        self.where = where
+        """The place in it: ``data.pkl, byte 1042``; safe to print; empty for the whole file."""
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{safe(self.file)}{place}: {self.what}"
 
 
 class Region(Struct, frozen=True):
@@ -30,11 +50,7 @@ class Region(Struct, frozen=True):
     """What the region is within the file: ``data.pkl``; empty for all of it."""
 
     def read(self, offset: int, count: int) -> bytes:
-        """Return ``count`` bytes from ``offset`` on.
-
-        Raises:
-            ArchiveError: The region or the file ends before them.
-        """
+        """Return ``count`` bytes from ``offset`` on."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise self.error(f"{count} bytes are missing or lie outside of it", offset)
         data = b""
@@ -51,11 +67,7 @@ class Region(Struct, frozen=True):
         return data
 
     def part(self, offset: int, size: int, where: str) -> Region:
-        """Return a part of this region, named ``where``.
-
-        Raises:
-            ArchiveError: It does not lie within this region.
-        """
+        """Return a part of this region, named ``where``."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise self.error(f"{where} does not lie within the file", offset)
         return Region(self.descriptor, self.file, self.start + offset, size, where)

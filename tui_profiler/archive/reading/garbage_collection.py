@@ -9,8 +9,6 @@
    that is a full one after large imports, comes when as much again was made.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,31 +1,9 @@
-"""Limits on reading a hostile file, and the errors that say what is wrong with it, and where.
+"""Limits on reading a hostile file.
 
 A file beyond a limit is refused, not guessed at. Each limit is several times what the largest
-published models need, and all together keep a look under 512 MB of memory and 5 seconds of a free
-core, which ``benchmarks/hostile_files.py`` checks.
+published models need, and all together keep reading under 512 MB of memory and 5 seconds of a free
+core, which ``benchmarks/hostile/hostile_files.py`` checks.
 """
-
-from __future__ import annotations
-
-from tui_profiler.formatting.text import safe
-
-
-class ArchiveError(Exception):
-    """A file cannot be looked into; ``what``, ``file`` and ``where`` say why, which and where."""
-
-    def __init__(self, what: str, file: str, where: str = "") -> None:
-        super().__init__(what, file, where)
-        self.what = what
-        """One sentence, without a point; safe to print."""
-        self.file = file
-        """The file's path; hostile text."""
-        self.where = where
-        """The place in it: ``data.pkl, byte 1042``; safe to print; empty for the whole file."""
-
-    def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"{safe(self.file)}{place}: {self.what}"
-
 
 JSON_BYTES = 40 << 20
 """Of one safetensors header or index file. The format allows 100 MB; 200,000 tensors take 27 MB."""

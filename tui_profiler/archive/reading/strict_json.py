@@ -1,7 +1,5 @@
 """JSON from a hostile file: bounded, without duplicate keys; told with the place of its faults."""
 
-from __future__ import annotations
-
 import json
 from typing import NoReturn
 
@@ -21,9 +19,6 @@ def read_json(region: Region, *, numbers_only: bool = True) -> Json:
     Args:
         region: The text, in UTF-8.
         numbers_only: Refuse NaN and Infinity, which Python writes and the standard forbids.
-
-    Raises:
-        ArchiveError: It is no JSON, repeats a key, or is larger or deeper than any of its kind.
     """
     if region.size > limits.JSON_BYTES:
         raise region.error(f"is a JSON text of {region.size} bytes, more than any model needs")

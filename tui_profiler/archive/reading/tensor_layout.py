@@ -5,8 +5,6 @@ dtypes of torch/csrc/utils/tensor_dtypes.cpp, ``Dtype`` in safetensors/src/tenso
 ``ScalarType`` enumeration of torch/_export/serde/schema.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tui_profiler.archive.reading import limits

@@ -1,4 +1,4 @@
-"""The directory of a zip file as torch writes them, read by stricter rules than zip's own.
+"""Zip files as torch writes them, read by stricter rules than zip's own.
 
 1. One directory, at the end, that accounts for the whole file; no parts on other disks.
 2. Names are relative, without empty parts, ``.`` and ``..``, at most as long as torch's reader
@@ -6,22 +6,29 @@
    finds members by ``mz_zip_reader_locate_file``, which folds ASCII case.
 3. Members lie before the directory and do not overlap; what is stored has the size that it claims.
 4. Every member's own header agrees with the directory on its name and method.
+5. Names are compared as written: ``Data/sample_inputs/model.pt`` is not
+   ``data/sample_inputs/model.pt`` here, although torch's reader treats them as equal.
 
-Source: PKWARE APPNOTE 6.3.10, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16
-(ends), 4.5.3 (zip64 field); caffe2/serialize/inline_container.cc for what torch reads and writes.
+Sources: PKWARE APPNOTE 6.3.10, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16
+(ends), 4.5.3 (zip64 field); caffe2/serialize/inline_container.cc and .h for what torch reads and
+writes, and the records that every writer adds; ``_save`` in torch/serialization.py;
+torch/csrc/jit/serialization/export_module.cpp; torch/csrc/export/pt2_archive_constants.h and
+``package_pt2`` in torch/export/pt2_archive/_package.py.
 """
 
-from __future__ import annotations
-
+import re
 import struct
 import unicodedata
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tui_profiler.archive.reading import limits
-from tui_profiler.archive.reading.file_region import Region
-from tui_profiler.archive.reading.limits import ArchiveError
+from tui_profiler.archive.reading.file_contents import Checksum
+from tui_profiler.archive.reading.file_region import ArchiveError, Region
 
 STORED = 0
 DEFLATED = 8
@@ -64,19 +71,11 @@ class Zip(Struct, frozen=True):
     """The folder that all members lie in, with its slash; empty where there is none."""
 
     def values(self, member: Member) -> Region:
-        """Return the bytes of a member as they lie in the file.
-
-        Raises:
-            ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
-        """
+        """Return the bytes of a member as they lie in the file."""
         return self.region.part(self.start(member), member.stored_bytes, self.place(member))
 
     def start(self, member: Member) -> int:
-        """Return the offset in the region of the zip of a member's first byte.
-
-        Raises:
-            ArchiveError: Its own header disagrees with the directory, or its bytes do not fit.
-        """
+        """Return the offset in the region of the zip of a member's first byte."""
         name = member.name.encode()
         if member.header + _LOCAL.size + len(name) > member.room:
             raise self.error(member, "has no room for its header")
@@ -98,26 +97,111 @@ class Zip(Struct, frozen=True):
 
     def error(self, member: Member, what: str) -> ArchiveError:
         """Return the error that says ``what`` is wrong with a member."""
-        return self.region.part(0, 0, self.place(member)).error(what)
+        return ArchiveError(what, self.region.file, self.place(member))
 
 
 def read_zip(region: Region) -> Zip:
-    """Return the directory of a zip file.
-
-    Raises:
-        ArchiveError: It breaks one of the rules above.
-    """
+    """Return the directory of a zip file; one that breaks a rule above is refused."""
     directory, count = _directory_region(region)
     data = directory.read(0, directory.size)
     entries = list(_entries(data, count, directory))
     _check_names([entry.name for entry in entries], directory)
-    end = directory.start - region.start
-    members = _with_room(entries, end, directory)
+    members = _with_room(entries, directory.start - region.start, directory)
     root = _root(entries)
     archive = Zip(region, {member.name[len(root) :]: member for member in members}, root)
     for member in members:
         archive.start(member)
     return archive
+
+
+_SMALL_BYTES = 64
+
+
+def read_member(archive: Zip, name: str) -> Region:
+    """Return the bytes of a member that must be there and not compressed."""
+    member = archive.members.get(name)
+    if member is None:
+        raise archive.region.error(f"has no member {name[:200]!a}")
+    if member.method != STORED:
+        sizes = f"{member.bytes} bytes out of {member.stored_bytes}"
+        raise archive.error(member, f"is compressed, {sizes}: torch never writes that")
+    return archive.values(member)
+
+
+def inflated(archive: Zip, name: str, most: int) -> bytes:
+    """Return the bytes of a member, compressed or not; more than ``most`` are refused.
+
+    However many the directory claims.
+    """
+    member = archive.members[name]
+    values = archive.values(member)
+    if member.bytes > most or values.size > most:
+        raise values.error(f"is of {member.bytes} bytes, more than its kind needs")
+    data = values.read(0, values.size)
+    if member.method == STORED:
+        return data
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        read = stream.decompress(data, most + 1)
+    except zlib.error as error:
+        raise values.error(f"cannot be decompressed: {error}") from error
+    if len(read) != member.bytes or not stream.eof:
+        raise values.error(f"does not become the {member.bytes} bytes that the directory says")
+    return read
+
+
+def small_texts(archive: Zip, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the named members that there are, if they are a few characters of text."""
+    texts = {}
+    for name in names:
+        member = archive.members.get(name)
+        if member is not None and member.bytes <= _SMALL_BYTES and member.method == STORED:
+            values = archive.values(member)
+            text = values.read(0, values.size).decode("utf-8", "replace").strip()
+            texts[name.removeprefix(".")] = text
+    return texts
+
+
+def checksum_of(archive: Zip) -> Checksum:
+    """Say if there are checksums to compare: torch can be told not to write them."""
+    if any(member.crc for member in archive.members.values()):
+        return "not checked"
+    return "none in this format"
+
+
+Writer = Literal["torch.save", "torch.jit.save", "torch.export.save"]
+
+_OF_EVERY_WRITER = (
+    r"version|byteorder|\.data/(version|serialization_id)|\.format_version|\.storage_alignment"
+)
+_NUMBERED = r"(0|[1-9]\d{0,9})"
+_MODULE = r"[^\W\d]\w*"
+_OF_WRITER: dict[Writer, str] = {
+    "torch.save": rf"data\.pkl|data/{_NUMBERED}",
+    "torch.jit.save": (
+        rf"(data|constants|traced_inputs)(\.pkl|/{_NUMBERED})"
+        rf"|code/{_MODULE}(/{_MODULE})*\.py(\.debug_pkl)?|extra/.+"
+        # The lite interpreter's; torch.jit.load does not read them.
+        rf"|bytecode\.pkl|mobile_debug_handles\.pkl|bytecode/{_NUMBERED}"
+    ),
+    "torch.export.save": (
+        rf"archive_format|archive_version|models/{_MODULE}\.json|extra/.+"
+        rf"|data/weights/({_MODULE}_weights_config\.json|weight_{_NUMBERED}|{_MODULE}\.pt)"
+        rf"|data/constants/({_MODULE}_constants_config\.json|tensor_{_NUMBERED}|{_MODULE}\.pt)"
+        rf"|data/sample_inputs/{_MODULE}\.pt"
+    ),
+}
+
+
+def unexpected_members(archive: Zip, writer: Writer) -> Iterator[str]:
+    """Name the members that ``writer`` does not write, in the order of the directory."""
+    pattern = re.compile(f"{_OF_EVERY_WRITER}|{_OF_WRITER[writer]}", re.ASCII)
+    if not archive.root:
+        yield from (f"{name[:200]!a} outside of one top folder" for name in archive.members)
+        return
+    for name in archive.members:
+        if not pattern.fullmatch(name):
+            yield f"{name[:200]!a}"
 
 
 def _entries(data: bytes, count: int, directory: Region) -> Iterator[Member]:
@@ -220,21 +304,14 @@ def _fault_of(name: str) -> str:
 def _with_room(entries: list[Member], end: int, directory: Region) -> list[Member]:
     behind = end
     room: dict[str, int] = {}
-    for entry in sorted(entries, key=_header, reverse=True):
+    for entry in sorted(entries, key=attrgetter("header"), reverse=True):
         least = entry.header + _LOCAL.size + len(entry.name.encode()) + entry.stored_bytes
         if least > behind:
             what = "the directory" if behind == end else "the next member"
             raise directory.error(f"says that {entry.name[:200]!a} overlaps {what}")
         room[entry.name] = behind
         behind = entry.header
-    return [
-        Member(e.name, e.method, e.crc, e.stored_bytes, e.bytes, e.header, room[e.name])
-        for e in entries
-    ]
-
-
-def _header(entry: Member) -> int:
-    return entry.header
+    return [structs.replace(entry, room=room[entry.name]) for entry in entries]
 
 
 def _root(entries: list[Member]) -> str:
@@ -256,11 +333,6 @@ _LEAST_ENTRY = 46
 
 
 def _directory_region(zip_region: Region) -> tuple[Region, int]:
-    """Return where the directory lies, and how many entries it claims to have.
-
-    Raises:
-        ArchiveError: There is no end of a zip file, or it does not account for all bytes before it.
-    """
     at = _end_of_zip(zip_region)
     _, disk, first_disk, here, count, size, offset, _ = _END.unpack(zip_region.read(at, _END.size))
     end = at

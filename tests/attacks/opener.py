@@ -1,6 +1,6 @@
 """Opens files of the corpus and says which canaries were made, and what time and memory it took.
 
-``python -m tests.attacks.opening FOLDER`` writes the files into a folder, says which there are, and
+``python -m tests.attacks.opener FOLDER`` writes the files into a folder, says which there are, and
 then answers each line of its input, an ``Opening`` as JSON, with an ``Opened``. Torch and what else
 is used is imported once; each file is opened by a fork of the process. A fork goes on to the next
 file where the one before was refused before torch saw it.
@@ -75,7 +75,7 @@ class Opener:
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.attacks.opening", str(folder)],
+            [sys.executable, "-m", "tests.attacks.opener", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""Looks into files in processes of their own, with a limit on memory, and watches what they do.
+"""Reads files in processes of their own, with a limit on memory, and watches what they do.
 
-``python -m tests.archive.hostile.looking`` reads a path from each line of its input and answers
-with a line of JSON. Loading torch would hide what the reader itself needs, so that nothing here
-may import it.
+``python -m tests.archive.hostile.reader_process`` takes a path from each line of its input and
+answers with a line of JSON. Loading torch would hide what the reader itself needs, so that nothing
+here may import it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _WATCHED = (
 )  # fmt: skip
 
 
-class Look(Struct):
-    """What came of looking into one file."""
+class Reading(Struct):
+    """What came of reading one file."""
 
     outcome: str
     """``found``, ``found with problems``, ``refused``, or a violation: ``crash``, ``time``, …"""
     message: str = ""
     kind: str = ""
     cpu_seconds: float = 0.0
-    """Of the look alone; verifying reads everything, and may take as long as that takes."""
+    """Of the structure alone; verifying reads every value, and may take as long as that takes."""
     wall_seconds: float = 0.0
     peak_bytes: int = 0
     """The most that the process held meanwhile, its 20 MB of Python included."""
@@ -52,14 +52,14 @@ class Look(Struct):
         return self.outcome not in ("found", "found with problems", "refused")
 
 
-class Looker:
-    """A process that looks into files, started anew when one has killed it."""
+class Reader:
+    """A process that reads files, started anew when one has killed it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def look(self, path: Path) -> Look:
-        """Look into a file, in at most a few times the seconds that it may take."""
+    def read(self, path: Path) -> Reading:
+        """Read a file, in at most a few times the seconds that it may take."""
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -71,8 +71,8 @@ class Looker:
         if not line:
             self.close()
             outcome = "crash" if ready else "time"
-            return Look(outcome, f"exit code {process.returncode}", wall_seconds=_WALL_SECONDS)
-        answer = Look(**json.loads(line))
+            return Reading(outcome, f"exit code {process.returncode}", wall_seconds=_WALL_SECONDS)
+        answer = Reading(**json.loads(line))
         answer.wall_seconds = time.monotonic() - started
         if answer.cpu_seconds > SECONDS:
             answer.outcome = "time"
@@ -89,7 +89,7 @@ class Looker:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.archive.hostile.looking"],
+            [sys.executable, "-m", "tests.archive.hostile.reader_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=_ROOT,
@@ -99,7 +99,7 @@ class Looker:
 
 def main() -> None:
     """Answer for each path of the input."""
-    import encodings.unicode_escape  # noqa: F401  # what our own first look imports is no offence
+    import encodings.unicode_escape  # noqa: F401  # what our own first reading imports is no offence
 
     import tui_profiler.archive  # noqa: F401
 
@@ -129,28 +129,28 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _answer(path: Path) -> Look:
-    from tui_profiler.archive import ArchiveError, look, verify
+def _answer(path: Path) -> Reading:
+    from tui_profiler.archive import ArchiveError, structure_of, verify
 
     before = time.process_time()
     try:
-        found = look(path)
+        found = structure_of(path)
     except ArchiveError as error:
         told = error.file and error.what
         seconds = time.process_time() - before
         outcome = "refused" if told else "refused without a reason"
-        return Look(outcome, str(error)[:300], cpu_seconds=seconds)
+        return Reading(outcome, str(error)[:300], cpu_seconds=seconds)
     except BaseException as error:
-        return Look("crash", f"{type(error).__name__}: {error}"[:300])
+        return Reading("crash", f"{type(error).__name__}: {error}"[:300])
     seconds = time.process_time() - before
     try:
         verdict = verify(path).checksum
     except ArchiveError:
         verdict = "failed"
     except BaseException as error:
-        return Look("crash", f"verify: {type(error).__name__}: {error}"[:300])
+        return Reading("crash", f"verify: {type(error).__name__}: {error}"[:300])
     problem = found.problems[0] if found.problems else None
-    return Look(
+    return Reading(
         "found with problems" if problem else "found",
         f"{problem.where}: {problem.what}" if problem else "",
         found.kind,

@@ -1,1 +1,0 @@
-"""Zip files as torch writes them, read by strict rules."""
