@@ -12,7 +12,8 @@ from torch import nn
 from tests.probe.trace.traced import traced
 from tests.queries.sessions import ticked
 from tests.small_model import operator_times
-from tui_profiler.findings import CHECKS, Finding, Kind
+from tui_profiler.findings import CHECKS
+from tui_profiler.findings.evidence.finding import Finding, Kind
 from tui_profiler.messages import (
     Ceiling,
     Ceilings,
@@ -43,7 +44,7 @@ ROW = torch.zeros(1, 16)
 
 
 class Normed(nn.Module):
-    """A convolution and a batch norm of what it gives; the sum, if asked, reads both."""
+    """A convolution and a batch norm of its output; the sum, if asked, reads both."""
 
     def __init__(self, *, read_twice: bool = False) -> None:
         super().__init__()

@@ -114,7 +114,7 @@ def test_channels_that_hold_nothing_can_be_pruned() -> None:
     # Four of sixteen rows: a quarter of 0.8 of 1 ms, and of 1024 bytes.
     assert one.gain.share == pytest.approx(0.2)
     assert (figure(one, "prunable channels"), figure(one, "bytes")) == (4, 256)
-    assert figure(one, "of all values") == 0.5
+    assert figure(one, "prunable values") == 0.5
     assert found("pruning", looked_at(session, is_random=False, dead=0)) is None
     assert found("pruning", looked_at(session, is_random=True)) is None, "of random weights"
     assert found("pruning", session) is None, "nothing was looked at"

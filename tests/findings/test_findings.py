@@ -92,7 +92,7 @@ def test_convolutions_in_nchw_are_copied_there_and_back():
     one = found("channels-last", session)
     assert one is not None
     copied = 2 * (2 * 8 * 64 * 64 * 4)
-    assert figure(one, "copied") == copied
+    assert figure(one, "layout conversions") == copied
     assert one.gain.share == pytest.approx(copied / COPY / 1e-3, rel=1e-6)
     # Above its roof it cannot come: then the time above the roof is what there is.
     moved = (2 * 8 * 64 * 64 + 8 * 8 * 9 + 8) * 4
@@ -189,7 +189,7 @@ def test_a_compiler_joins_elementwise_operators_and_drops_python():
     one = found("compile", with_host(timed(session, {"": 1e-3}), 3e-4, 1e-3))
     assert one is not None
     # Of add, sigmoid and mul the last two read another one; and 0.3 ms of 1 ms is Python.
-    assert figure(one, "operators that can be fused") == 2
+    assert figure(one, "fusible operators") == 2
     assert one.gain.share == pytest.approx(0.5, rel=1e-4)
     single = on_paper(nn.Sequential(nn.Linear(16, 16)), ROW)
     calm = with_host(timed(all_times(single, 1e-4), {"": 1e-3, "0": 9e-4}), 1e-5, 1e-3)
@@ -358,7 +358,7 @@ def test_a_gain_on_paper_needs_the_roof_of_every_operator() -> None:
     model, given = nn.Sequential(Normed().double()), IMAGE.double()
     unknown = found("fold-conv-bn", on_paper(model, given))
     assert unknown is not None
-    assert unknown.gain.share == Unknown("on paper not known: no float64 roof: not measured")
+    assert unknown.gain.share == Unknown("no minimum time: no float64 roof: not measured")
     roofs = (*CEILINGS.compute, Ceiling("float64", 1e10))
     known = found("fold-conv-bn", on_paper(model, given, ceilings=replace(CEILINGS, compute=roofs)))
     assert known is not None

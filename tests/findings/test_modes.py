@@ -26,16 +26,20 @@ from tests.findings.made import (
 )
 from tests.findings.test_all_findings import looked_at
 from tests.findings.test_findings import ByHand, Remembers
+from tests.findings.test_step_findings import ADVISED
 from tests.findings.test_without_trial import Extra, Widens
 from tests.machine_session import measured as with_energy_counted
 from tests.probe.watch.watched_model import assert_nothing_is_left
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
+from tests.queries.training.trained import memory
 from tests.recording.files import timed as with_times
 from tests.recording.files import write
+from tests.small_values import model_values
 from tests.viewer import Viewer, place_of
 from tui_profiler import watch
-from tui_profiler.findings import CHECKS, Kind, findings, withheld
-from tui_profiler.messages import Hello, Program
+from tui_profiler.findings import CHECKS, findings, withheld
+from tui_profiler.findings.evidence.finding import Kind
+from tui_profiler.messages import Checkpointing, Compilations, CompiledAgain, Hello, Program
 from tui_profiler.queries.cost.energy import WITH_BACKWARD, ForwardEnergy, forward_energy
 from tui_profiler.queries.panel.phrases import device_text
 from tui_profiler.queries.time.modes import is_program, mode
@@ -47,6 +51,8 @@ from tui_profiler.source.recorded import SeekIndex
 
 SITUATIONS = ("no_grad", "grad", "training", "generate", "attached", "recorded")
 TRAINS = ("training", "recorded")
+_AGAIN = (CompiledAgain("a.py", 3, "f", "a reason", 2),)
+COMPILED = Compilations(1.0, 3, 3, 0.5, _AGAIN, _AGAIN)
 UNDER_INFERENCE_MODE = ("generate", "attached")
 HOLDS_IN: dict[Kind, str] = {
     "fold-conv-bn": "inference",
@@ -62,8 +68,19 @@ HOLDS_IN: dict[Kind, str] = {
     "static-kv-cache": "inference",
     "remove-dropout-identity": "inference",
     "synchronise": "both",
+    "graph-breaks": "both",
+    "recompiles": "both",
     "host-overhead": "both",
     "input-idle": "inference",
+    "loader-workers": "training",
+    "pin-memory": "training",
+    "optimizer-loop": "training",
+    "zero-grad": "training",
+    "checkpoint": "training",
+    "slow-line": "training",
+    "recompute": "training",
+    "accumulate": "training",
+    "first-nan": "both",
     "unused-parameters": "both",
     "fuse-activation": "both",
     "peak-activations": "inference",
@@ -258,8 +275,17 @@ def applies() -> dict[Kind, Session]:
         "static-kv-cache": timed(all_times(on_paper(Remembers(), new, past), 1e-4), {"": 1e-3}),
         "remove-dropout-identity": timed(on_paper(empty, ROW), {"": 1e-4, "0": 9e-5, "1": 2e-6}),
         "synchronise": on_paper(Masks(), ROW),
+        "graph-breaks": apply(on_paper(small, ROW), COMPILED),
+        "recompiles": apply(on_paper(small, ROW), COMPILED),
         "host-overhead": hosted,
         "input-idle": timed(on_paper(nn.Sequential(nn.ReLU()), ROW), {"": 1e-2, "0": 1e-2}),
+        **{kind: apply(on_paper(small, ROW), step) for kind, step in ADVISED.items()},
+        "pin-memory": apply(on_device(on_paper(small, ROW), "cuda:0"), ADVISED["pin-memory"]),
+        "checkpoint": apply(
+            on_paper(small, ROW),
+            replace(memory(), checkpointing=(Checkpointing((1,), 1024, 12_000, 13_824),)),
+        ),
+        "first-nan": apply(on_paper(small, ROW), model_values(nan_node=1)),
         "unused-parameters": on_paper(Extra(extra=True), ROW),
         "fuse-activation": timed(all_times(on_paper(gelu, ROW), 1e-5), {"": 1e-3, "0": 1e-4}),
         "peak-activations": on_paper(convolution, torch.zeros(2, 3, 64, 64)),
@@ -289,6 +315,8 @@ def test_no_kind_is_found_outside_the_modes_that_it_holds_in(
             assert seen is not None
             asked = apply(asked, seen)
         expected = HOLDS_IN[kind] == "both" or situation not in (*TRAINS, "unknown")
+        if HOLDS_IN[kind] == "training":
+            expected = situation in TRAINS
         if kind == "inference-mode" and situation in UNDER_INFERENCE_MODE:
             expected = False  # It is so already.
         if (kind in {one.kind for one in findings(asked)}) != expected:

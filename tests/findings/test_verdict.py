@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tui_profiler.findings import Advice, Finding, Gain, advice
-from tui_profiler.findings.verdict import Measured, measured, verdict
+from tui_profiler.findings.evidence.finding import Finding, Gain
+from tui_profiler.findings.verdict import Advice, Measured, advice, measured, verdict
 from tui_profiler.messages import Unknown
-from tui_profiler.messages.trials import TrialProgress, TrialResult
+from tui_profiler.messages.trials import TrialProgress, TrialResult, TrialSide
 from tui_profiler.session import EMPTY, Session
 
 PREDICTED = 0.2
@@ -106,3 +106,34 @@ def test_the_last_result_of_a_kind_counts() -> None:
     assert word(replace(EMPTY, trials=(FOLDED, slower))).word == "refuted"
     nothing = replace(FOLDED, outcome="impossible", speedup=None, low=None, high=None, why="no")
     assert word(replace(EMPTY, trials=(FOLDED, nothing))).word == "untested"
+
+
+CHECKPOINTED = TrialResult(
+    *("checkpoint", -1, "measured", 9.0, "", "checkpointed: 4 modules"),
+    baseline=TrialSide(0.1, 1, peak_bytes=600.0, weight_bytes=300.0, kept_bytes=100.0),
+    changed=TrialSide(0.12, 1, peak_bytes=400.0, weight_bytes=300.0, kept_bytes=100.0),
+    speedup=0.83,
+    is_step=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "word"), [(0.19, "held"), (0.22, "held"), (0.15, "more"), (0.25, "less")]
+)
+def test_a_saved_peak_is_a_share_of_all_that_lives_and_is_judged_without_an_interval(
+    predicted: float, word: str
+) -> None:
+    saved = measured(CHECKPOINTED)
+    assert saved == Measured(0.2, 0.2, 0.2, "memory")
+    assert verdict(Gain("memory", predicted, "on paper"), saved) == word
+    assert verdict(Gain("memory", Unknown("no peak"), "on paper"), saved) == "gained"
+
+
+def test_a_peak_that_is_not_lower_refutes_and_one_that_was_not_measured_is_not_judged() -> None:
+    assert CHECKPOINTED.baseline is not None
+    same = measured(replace(CHECKPOINTED, changed=CHECKPOINTED.baseline))
+    assert same is not None
+    assert verdict(Gain("memory", 0.2, "on paper"), same) == "refuted"
+    unknown = replace(CHECKPOINTED.baseline, kept_bytes=Unknown("not counted"))
+    assert measured(replace(CHECKPOINTED, baseline=unknown)) is None
+    assert measured(replace(CHECKPOINTED, outcome="time")) is None

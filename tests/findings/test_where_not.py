@@ -25,7 +25,8 @@ from tests.findings.made import (
 from tests.machine_session import FULL
 from tests.machine_session import measured as with_energy_counted
 from tests.small_model import SAMPLE
-from tui_profiler.findings import Kind, findings
+from tui_profiler.findings import findings
+from tui_profiler.findings.evidence.finding import Kind
 from tui_profiler.messages import Hello, ModeSeen, Program, Setting, StepTimes, known
 from tui_profiler.session import Session, apply
 
@@ -121,7 +122,7 @@ def test_a_rank_is_idle_while_its_host_does_something_else_not_while_it_waits_fo
     one = found("input-idle", apply(session, steps))
     assert one is not None
     assert one.gain.share == pytest.approx(0.3)
-    assert figure(one, "of it in the model") == pytest.approx(0.07)
+    assert figure(one, "of it, in the model") == pytest.approx(0.07)
     assert found("input-idle", apply(session, replace(steps, wait=0.045, host=0.005))) is None
 
 

@@ -57,7 +57,7 @@ def test_values_that_python_reads_are_found_with_their_line():
     one = found("synchronise", on_gpu)
     assert one is not None
     assert one.gain.is_bound
-    assert figure(one, "of them seen in the last operator window") == len(one.nodes)
+    assert figure(one, "of them in the last operator window") == len(one.nodes)
     assert found("synchronise", on_paper(nn.Sequential(nn.ReLU()), ROW)) is None
 
 
@@ -172,7 +172,7 @@ def test_tensors_that_become_wider_are_found():
     session = timed(all_times(on_paper(Widens(torch.float32), rows), 1e-4), {"": 1e-3})
     one = found("upcast", session)
     assert one is not None
-    assert (figure(one, "casts"), figure(one, "operators on wider")) == (1, 1)
+    assert (figure(one, "casts"), figure(one, "operators in a wider")) == (1, 1)
     assert one.gain.share == pytest.approx(0.2, rel=1e-4)
     assert found("upcast", on_paper(Widens(torch.bfloat16), rows)) is None
 

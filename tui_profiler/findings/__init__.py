@@ -1,35 +1,41 @@
-"""Advice: pure questions of a session, one file for each kind of finding."""
-
-from __future__ import annotations
+"""Findings of a session: a function per kind, none with state."""
 
 from msgspec.structs import replace
 
 from tui_profiler.figures.units import energy
-from tui_profiler.findings.evidence.finding import Check, Evidence, Finding, Gain, HoldsIn, Kind
+from tui_profiler.findings.evidence.finding import Check, Finding, Gain, Kind
+from tui_profiler.findings.evidence.training_step import why_no_advice
 from tui_profiler.findings.execution.autocast import bf16_autocast, fp16_autocast
+from tui_profiler.findings.execution.checkpoint import checkpoint
 from tui_profiler.findings.execution.compile import compile_model
-from tui_profiler.findings.execution.host_overhead import host_overhead
+from tui_profiler.findings.execution.first_nan import first_nan
+from tui_profiler.findings.execution.graph_breaks import graph_breaks
+from tui_profiler.findings.execution.host import host_overhead, input_idle
 from tui_profiler.findings.execution.inference_mode import inference_mode
-from tui_profiler.findings.execution.input_idle import input_idle
 from tui_profiler.findings.execution.larger_batch import larger_batch
+from tui_profiler.findings.execution.pin_memory import pin_memory
+from tui_profiler.findings.execution.recompiles import recompiles
 from tui_profiler.findings.execution.synchronise import synchronise
 from tui_profiler.findings.execution.threads import threads
+from tui_profiler.findings.execution.training import (
+    accumulate,
+    loader_workers,
+    optimizer_loop,
+    recompute,
+    slow_line,
+)
+from tui_profiler.findings.execution.zero_grad import zero_grad
 from tui_profiler.findings.model.alignment import alignment
 from tui_profiler.findings.model.channels_last import channels_last
-from tui_profiler.findings.model.fold_conv_bn import fold_conv_bn
 from tui_profiler.findings.model.fuse_activation import fuse_activation
 from tui_profiler.findings.model.int8_dynamic import int8_dynamic
+from tui_profiler.findings.model.no_ops import fold_conv_bn, remove_dropout_identity
 from tui_profiler.findings.model.peak_activations import peak_activations
-from tui_profiler.findings.model.pruning import pruning
-from tui_profiler.findings.model.quantise_weights import quantise_weights
-from tui_profiler.findings.model.remove_dropout_identity import remove_dropout_identity
 from tui_profiler.findings.model.sdpa import sdpa
 from tui_profiler.findings.model.static_kv_cache import static_kv_cache
-from tui_profiler.findings.model.unused_parameters import unused_parameters
 from tui_profiler.findings.model.upcast import upcast
-from tui_profiler.findings.verdict import Advice, advice
+from tui_profiler.findings.model.weights import pruning, quantise_weights, unused_parameters
 from tui_profiler.messages import Unknown
-from tui_profiler.messages.trials import TrialKind
 from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.time.forward_kinds import is_mixed, times_fit_costs
 from tui_profiler.queries.time.modes import mode
@@ -51,8 +57,19 @@ CHECKS: dict[Kind, Check] = {
         static_kv_cache,
         remove_dropout_identity,
         synchronise,
+        graph_breaks,
+        recompiles,
         host_overhead,
         input_idle,
+        loader_workers,
+        pin_memory,
+        optimizer_loop,
+        zero_grad,
+        slow_line,
+        checkpoint,
+        recompute,
+        accumulate,
+        first_nan,
         unused_parameters,
         fuse_activation,
         peak_activations,
@@ -62,53 +79,55 @@ CHECKS: dict[Kind, Check] = {
         quantise_weights,
     )
 }
-"""Every kind of advice and the question that finds it."""
+"""Every kind of finding, in the order in which they run."""
 _OTHER_POWER = ("threads", "input-idle")
-"""More cores draw more power, and an idle machine less: time says nothing of their energy."""
+"""More cores draw more power, an idle machine less: their energy does not follow from the time."""
 
 
 def findings(session: Session) -> tuple[Finding, ...]:
-    """Return every finding that applies: predicted gains of time first, the largest before others.
-
-    After them bounds, then gains of memory, then what is not known.
-    """
+    """Return every finding that applies, by ``Gain.rank``."""
     asked = session
-    if not times_fit_costs(session):  # What is found then is on paper.
+    if not times_fit_costs(session):  # Then predictions are by the roofs alone.
         asked = replace(session, timings=None, operators=None, windows=None, device=None)
     found = [finding for check in CHECKS.values() if (finding := check(asked)) is not None]
-    return tuple(sorted(_with_energy(session, found), key=_rank))
+    return tuple(sorted(_with_energy(session, found), key=lambda one: one.gain.rank))
 
 
 def withheld(session: Session) -> tuple[Kind, ...]:
-    """Return the kinds that do not hold in the mode that the program runs the model in."""
+    """Return the kinds that do not hold in the program's mode."""
     return tuple(kind for kind, check in CHECKS.items() if not check.holds(session))
 
 
 def checks_words(session: Session) -> str:
-    """Say how many kinds were looked for: ``9 checks``."""
+    """Return ``9 checks``: how many kinds ran."""
     count = len(CHECKS) - len(withheld(session))
     return f"{count} check{'s' * (count != 1)}"
 
 
+def withheld_of_inference(session: Session) -> int:
+    """Return how many kinds are withheld that hold in inference only.
+
+    Those that hold in training only are not counted: they are of no use to a program that infers.
+    """
+    return sum(CHECKS[kind].holds_in == "inference" for kind in withheld(session))
+
+
 def withheld_words(session: Session) -> str:
-    """Say how many kinds are withheld and why; empty where none is."""
-    count = len(withheld(session))
-    if not count:
-        return ""
-    found = mode(session)
-    known = found.name or "mode unknown"
-    return f"{count} more hold in inference only; {known}: {found.why}"
-
-
-def _rank(finding: Finding) -> tuple[int, float]:
-    gain = finding.gain
-    if isinstance(gain.share, Unknown):
-        return 3, 0.0
-    return (2 if gain.of == "memory" else 1 if gain.is_bound else 0), -gain.share
+    """Return which kinds are withheld and why; empty where none is."""
+    said = []
+    count = withheld_of_inference(session)
+    if count:
+        found = mode(session)
+        said = [
+            f"{count} more apply in inference only; {found.name or 'mode unknown'}: {found.why}"
+        ]
+    if why := why_no_advice(session):
+        said += [f"those of a training step are withheld: {why}"]
+    return "; ".join(said)
 
 
 def _with_energy(session: Session, found: list[Finding]) -> list[Finding]:
-    """Return the findings; those that save time with what it is of a forward's measured energy."""
+    """Return the findings; those that save time also with the energy that it saves."""
     measured = forward_energy(session)
     if isinstance(measured, Unknown) or is_mixed(session):
         return found
@@ -122,25 +141,7 @@ def _with_energy(session: Session, found: list[Finding]) -> list[Finding]:
 def _with_energy_gain(finding: Finding, formula: str) -> Finding:
     time = finding.gain
     is_known = time.of == "time" and not isinstance(time.share, Unknown)
-    if not is_known or finding.kind in _OTHER_POWER:
+    if not is_known or finding.is_of_step or finding.kind in _OTHER_POWER:
         return finding
     gain = Gain("energy", time.share, formula, "estimated", time.is_bound)
     return replace(finding, gains=(*finding.gains, gain))
-
-
-__all__ = [
-    "CHECKS",
-    "Advice",
-    "Check",
-    "Evidence",
-    "Finding",
-    "Gain",
-    "HoldsIn",
-    "Kind",
-    "TrialKind",
-    "advice",
-    "checks_words",
-    "findings",
-    "withheld",
-    "withheld_words",
-]

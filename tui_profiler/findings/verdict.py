@@ -1,21 +1,34 @@
-"""What a trial says of a prediction: it held, there was less or more to gain, or it is refuted.
+"""The verdict of a trial on a prediction.
 
-A trial's interval holds the true median with at least 95 % probability. A prediction that lies in
-it held, unless it holds no gain as well; one that lies above it promised too much, and is refuted
-where not even a gain is certain.
+A trial measures a 95 % CI of the median. A prediction inside it held, unless the CI also contains
+no gain. A prediction above it was too high: refuted where the CI contains no gain. Memory is
+counted, and has no CI: a prediction held if it is within ``CLOSE`` of the peak.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain
-from tui_profiler.messages import TrialProgress, TrialResult, Unknown, known
-from tui_profiler.messages.trials import WHOLE_MODEL
-from tui_profiler.session import Session
+from tui_profiler.findings.evidence.finding import GROUPS, Evidence, Finding, Gain, Group, Saves
+from tui_profiler.messages import (
+    TRIAL_STEPS,
+    WHOLE_MODEL,
+    LoadSpec,
+    TrialKind,
+    TrialProgress,
+    TrialResult,
+    TrialStep,
+    Try,
+    TryOptimizer,
+    Unknown,
+    Wish,
+    known,
+)
+from tui_profiler.queries.time.modes import shown_settings
+from tui_profiler.session import Session, Tree
 
 Word: TypeAlias = Literal[
     "held",
@@ -32,46 +45,81 @@ Word: TypeAlias = Literal[
     "no trial",
     "not here",
 ]
-"""``less`` and ``more``: gained, but not as predicted. ``no gain`` and ``gained``: there was no
-prediction, or a bound. ``undecided``: the interval holds both no gain and
-as much as was predicted. ``untested``: the trial measured nothing. ``not here``:
-there is a trial, but nothing to run it."""
+"""``less``, ``more``: a smaller or larger gain than predicted. ``no gain``, ``gained``: without a
+prediction, or with an upper bound. ``undecided``: the CI contains no gain and the prediction.
+``untested``: the trial measured nothing. ``not here``: no worker can run the trial."""
 REFUTED: tuple[Word, ...] = ("refuted", "no gain")
 
 
+CLOSE = 0.02
+"""Of the peak of a step: what its memory on paper was tested to (``docs/accuracy.md``)."""
+SAVE_MEMORY: tuple[TrialKind, ...] = ("checkpoint",)
+"""Trials of changes that save memory, not time."""
+
+
 class Measured(Struct, frozen=True):
-    """The share of a forward's time that a trial saved; negative where it took longer."""
+    """The share of a call's time, or of its peak, that a trial saved; negative where it was more.
+
+    A call is a forward, or a training step.
+    """
 
     share: float
     low: float
-    """Lower end of the interval."""
+    """Lower end of the 95 % CI; memory is counted, and has none."""
     high: float
+    of: Saves = "time"
 
 
 class Advice(Struct, frozen=True):
-    """A finding, and what its trial says of it."""
+    """A finding and its trial."""
 
     finding: Finding
     word: Word
     result: TrialResult | None = None
-    """None where it was not tried."""
+    """None before its trial."""
     progress: TrialProgress | None = None
-    """None where it is not under way."""
+    """None unless its trial is running."""
     measured: Measured | None = None
+
+    @property
+    def group(self) -> Group:
+        """The group of its gain."""
+        return "measured" if self.measured is not None else self.finding.gain.group
+
+    @property
+    def rank(self) -> tuple[int, bool, float]:
+        """Sort key: measured before predicted, the largest gain first."""
+        if self.measured is not None:
+            return GROUPS.index("measured"), False, -self.measured.share
+        return self.finding.gain.rank
+
+
+def by_rank(found: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Return advice group by group, each ordered by gain."""
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def grouped(session: Session, found: tuple[Finding, ...]) -> dict[Group, tuple[Advice, ...]]:
+    """Return findings with their trials by group, without empty ones, each ordered by gain."""
+    ranked = [one for one in by_rank(advice(session, found)) if one.finding in found]
+    return {group: tuple(members) for group, members in groupby(ranked, lambda one: one.group)}
+
+
+GROUP_WORDS: dict[Group, tuple[str, str]] = {
+    "measured": ("measured", "by a trial"),
+    "predicted": ("predicted", "~ estimated"),
+    "at most": ("at most", "an upper bound"),
+    "unknown": ("gain unavailable", ""),
+}
+"""Title of a group, and its note."""
 
 
 Column: TypeAlias = Literal["rank", "title", "saves", "predicted", "measured", "verdict", "error"]
-"""What advice can be ordered by; ``rank`` is the order in which it is given."""
+"""What advice can be sorted by; ``rank``: as given."""
 
 
 def in_order(found: Iterable[Advice], column: Column, *, descending: bool) -> tuple[Advice, ...]:
-    """Return advice by a column; what has no figure there goes last either way.
-
-    Args:
-        found: in the order of its rank, which is kept among equal ones.
-        column: what it is ordered by.
-        descending: the largest first, texts from Z to A.
-    """
+    """Return advice sorted by a column, stably; what has no figure there goes last either way."""
     every = tuple(found)
     match column:
         case "rank":
@@ -101,7 +149,7 @@ def _figure(one: Advice, column: Column) -> float | None:
 
 
 def advice(session: Session, found: tuple[Finding, ...]) -> tuple[Advice, ...]:
-    """Set beside findings what trials say of them, in the order given; then what else was tried."""
+    """Return findings with their trials, in the order given; then trials without a finding."""
     known_kinds = {finding.kind for finding in found}
     others = (of_result(one) for one in session.trials if one.kind not in known_kinds)
     every = (*found, *{one.kind: one for one in others}.values())
@@ -124,16 +172,74 @@ def _advice(session: Session, finding: Finding) -> Advice:
     return Advice(finding, word, result, None, saved)
 
 
-def measured(result: TrialResult) -> Measured | None:
-    """Return the share of time that a trial saved, None where it measured nothing."""
-    speedup, low, high = result.speedup, result.low, result.high
-    if result.outcome != "measured" or not speedup or not low or not high:
+def trial_request(finding: Finding, session: Session) -> Try | TryOptimizer | None:
+    """Return what asks for a finding's trial; None where it has none.
+
+    An optimizer of a program is tried beside it, on tensors of the same shapes.
+    """
+    if finding.trial is None:
         return None
-    return Measured(1 - 1 / speedup, 1 - 1 / low, 1 - 1 / high)
+    usual, tree = Wish(finding.trial), session.tree
+    if not finding.is_beside or tree is None or session.training is None:
+        return Try(wish(finding, tree, usual))
+    tensors = tuple(
+        (one.shape, one.dtype)
+        for node in tree.nodes
+        for one in node.weights
+        if not one.is_buffer and not one.shared_with and one.requires_grad is not False
+    )
+    settings = shown_settings(session)
+    spec = LoadSpec(
+        "",
+        device=session.model.device if session.model is not None else "cpu",
+        threads=settings[0].threads if settings else None,
+    )
+    (optimizer,) = session.training.step.optimizer_settings
+    return TryOptimizer(spec, usual, optimizer.name, tensors, known(finding.gain.share) or 0.0)
+
+
+def wish(finding: Finding, tree: Tree | None, usual: Wish) -> Wish:
+    """Return the wish for a finding's trial: of the modules that it speaks of, where they matter.
+
+    Args:
+        finding: it.
+        tree: that its nodes are of.
+        usual: with the limits of the trial.
+    """
+    if finding.trial != "checkpoint" or tree is None:
+        return usual
+    return replace(usual, paths=tuple(tree.nodes[node].path for node in finding.nodes))
+
+
+def measured(result: TrialResult) -> Measured | None:
+    """Return the share that a trial saved; None where it measured nothing."""
+    speedup, low, high = result.speedup, result.low, result.high
+    if result.outcome != "measured":
+        return None
+    if result.kind in SAVE_MEMORY:
+        return _memory(result)
+    if not speedup or not low or not high:
+        return None
+    share, least, most = ((1 - 1 / one) * result.of_step for one in (speedup, low, high))
+    return Measured(share, least, most)
+
+
+def _memory(result: TrialResult) -> Measured | None:
+    """Return the share of the peak that was saved: weights, state and inputs are in the peak."""
+    if result.baseline is None or result.changed is None:
+        return None
+    before, after = known(result.baseline.peak_bytes), known(result.changed.peak_bytes)
+    weights, kept = known(result.baseline.weight_bytes), known(result.baseline.kept_bytes)
+    if not before or after is None or weights is None or kept is None:
+        return None
+    share = (before - after) / (before + weights + kept)
+    return Measured(share, share, share, "memory")
 
 
 def verdict(gain: Gain, saved: Measured) -> Word:
-    """Judge a prediction by what was measured."""
+    """Return the verdict on a prediction."""
+    if saved.of == "memory":
+        return _memory_verdict(gain, saved.share)
     is_gain, may_gain = saved.low > 0, saved.high > 0
     predicted = gain.share
     if isinstance(predicted, Unknown) or gain.of != "time":
@@ -149,19 +255,48 @@ def verdict(gain: Gain, saved: Measured) -> Word:
     return "more" if predicted < saved.low else "held"
 
 
-NOTHING = Unknown("no evidence for this change in the session")
+def _memory_verdict(gain: Gain, saved: float) -> Word:
+    predicted = gain.share
+    if isinstance(predicted, Unknown) or gain.of != "memory":
+        return "gained" if saved > 0 else "no gain"
+    if saved <= 0:
+        return "refuted"
+    if abs(saved - predicted) <= CLOSE:
+        return "held"
+    return "more" if saved > predicted else "less"
+
+
+_STEP_WORDS: dict[TrialStep, str] = {
+    "start": "starting a process, importing torch",
+    "load": "loading the model",
+    "change": "applying the change",
+    "warm up": "warming up, compiling",
+    "compare": "comparing outputs",
+    "memory": "measuring memory",
+    "measure": "measuring",
+}
+
+
+def step_words(step: TrialStep) -> str:
+    """Return ``step 3 of 7: applying the change``."""
+    return f"step {TRIAL_STEPS.index(step) + 1} of {len(TRIAL_STEPS)}: {_STEP_WORDS[step]}"
+
+
+NOTHING = Unknown("no finding of this session predicts it")
 
 
 def of_result(result: TrialResult) -> Finding:
-    """Return the finding that stands beside a trial without a prediction."""
+    """Return a finding without a prediction, for a trial that no finding led to."""
     return Finding(
         kind=result.kind,
-        title=f"{result.kind}, tried without evidence of a gain",
+        title=f"{result.kind} (no finding predicts a gain)",
         why="No finding of this session suggests this change.",
         nodes=(max(result.node, 0) if result.node != WHOLE_MODEL else 0,),
-        evidence=(
-            Evidence("pairs of calls that were compared", result.pairs, "count", "measured"),
+        evidence=(Evidence("pairs of calls compared", result.pairs, "count", "measured"),),
+        gains=(
+            Gain("memory", NOTHING, "the share of the peak")
+            if result.kind in SAVE_MEMORY
+            else Gain("time", NOTHING, f"the share of a {'step' if result.is_step else 'forward'}"),
         ),
-        gains=(Gain("time", NOTHING, "a share of a forward"),),
         trial=result.kind,
     )

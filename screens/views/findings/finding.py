@@ -1,13 +1,15 @@
-"""One finding in full: why, its evidence, its prediction, its trial, its nodes."""
+"""Details of a finding: why, evidence, prediction, trial, nodes."""
 
-from __future__ import annotations
-
-from tui_profiler.figures.units import duration, size, thousands, three_digits
-from tui_profiler.findings import Advice, Finding
-from tui_profiler.findings.evidence.figure_text import counted, figure_text, gain_text
-from tui_profiler.findings.evidence.finding import Evidence
-from tui_profiler.findings.verdict import Word
-from tui_profiler.formatting.text import middle, safe, width, wrap
+from tui_profiler.figures.units import duration, share, size, thousands, three_digits
+from tui_profiler.findings.evidence.finding import (
+    Evidence,
+    Finding,
+    counted,
+    figure_text,
+    gain_text,
+)
+from tui_profiler.findings.verdict import Advice, Word, step_words
+from tui_profiler.formatting.text import middle, printable, safe, width, wrap
 from tui_profiler.messages import TrialProgress, TrialResult, Unknown, known
 from tui_profiler.session import Tree
 
@@ -20,43 +22,39 @@ _PROVENANCE = 11
 _FIGURE = 12
 _JUDGED: dict[Word, str] = {
     "held": "the prediction held",
-    "less": "there was less to gain than predicted",
-    "more": "there was more to gain than predicted",
-    "refuted": "the prediction is refuted: no evidence of a gain",
+    "less": "smaller gain than predicted",
+    "more": "larger gain than predicted",
+    "refuted": "prediction refuted: no evidence of a gain",
     "no gain": "no evidence of a gain",
-    "undecided": "inconclusive: the interval is too wide",
-    "gained": "there is a gain, which was not predicted",
+    "undecided": "inconclusive, the 95 % CI is too wide (+ during a trial measures longer)",
+    "gained": "a gain that was not predicted",
 }
-_STEPS = {"start": "starts a process", "load": "loads the model", "change": "makes the change"}
 
 
 def finding_lines(look: Look, one: Advice, refused: str) -> tuple[Line, ...]:
-    """Return everything about a finding.
+    """Return all about a finding.
 
     Args:
-        look: what is looked at; its node is one of the finding's.
+        look: the drawing context; its node is one of the finding's.
         one: the finding and its trial.
-        refused: why nothing can be tried here; empty where it can.
+        refused: why no trial can run here; empty where it can.
     """
     finding = one.finding
-    return (
-        section(at_title(finding), f"kind {finding.kind}", look),
+    kind = f"kind {finding.kind}"
+    room = look.inner - width(kind) - 4
+    title = section(middle(safe(finding.title), room, look.glyphs.ellipsis), kind, look)
+    about = (
         *words(safe(finding.why), look, "ink"),
         EMPTY,
         section("evidence", "", look),
         *(line for evidence in finding.evidence for line in _evidence(evidence, look)),
         EMPTY,
         *_predictions(finding, look),
-        EMPTY,
-        *_trial(one, refused, look),
-        EMPTY,
-        *_nodes(finding, look),
     )
-
-
-def at_title(finding: Finding) -> str:
-    """Return the title of the section."""
-    return safe(finding.title)
+    trial = _trial(one, refused, look)
+    # A running trial is visible however few rows there are.
+    parts = (trial, about) if one.progress is not None else (about, trial)
+    return (title, *parts[0], EMPTY, *parts[1], EMPTY, *_nodes(finding, look))
 
 
 def _evidence(one: Evidence, look: Look) -> tuple[Line, ...]:
@@ -65,10 +63,10 @@ def _evidence(one: Evidence, look: Look) -> tuple[Line, ...]:
     if wide:
         right = (*right, (one.provenance.rjust(_PROVENANCE), "faint"))
     room = look.inner - sum(width(part) for part, _ in right) - 1
-    what = safe(one.what)
+    what = printable(one.what)  # The name of a line of the program is in it whole.
     if isinstance(one.figure, Unknown):
         what = f"{what}: {safe(one.figure.reason)}"
-    parts = wrap(what, max(room, 1), look.glyphs.ellipsis) or ("",)
+    parts = wrap(what, max(room, 1)) or ("",)
     first = row(((parts[0], "muted"),), right, look)
     return (first, *(row(((part, "muted"),), EMPTY, look) for part in parts[1:]))
 
@@ -77,7 +75,7 @@ def _predictions(finding: Finding, look: Look) -> tuple[Line, ...]:
     lines = [section("prediction", finding.gain.provenance, look)]
     for gain in finding.gains:
         if isinstance(gain.share, Unknown):
-            said = f"of {gain.of}: {safe(gain.share.reason)}; it would be {safe(gain.formula)}"
+            said = f"{gain.of}: unavailable, {safe(gain.share.reason)} ({safe(gain.formula)})"
         else:
             said = f"{gain_text(gain)} of {gain.of}: {safe(gain.formula)}"
         lines += words(said, look, "ink")
@@ -97,63 +95,80 @@ def _trial(one: Advice, refused: str, look: Look) -> tuple[Line, ...]:
         for said in _result(one, one.result):
             lines += words(said, look, "ink")
     if refused:
-        lines += words(f"cannot be tried here: {safe(refused)}", look, "faint")
+        lines += words(f"no trial here: {safe(refused)}", look, "faint")
     elif one.progress is None and one.word != "waits":
         again = "again " if one.result is not None else ""
-        said = f"x tries it {again}against the current model, which is paused meanwhile"
+        said = f"x runs the trial {again}against the current model, which is paused meanwhile"
+        if one.finding.is_beside:
+            said = f"x runs the trial {again}on tensors of the same shapes, beside the program"
         lines += words(said, look)
     return tuple(lines)
 
 
 def _progress(progress: TrialProgress) -> str:
-    step = _STEPS.get(progress.step, progress.step)
-    said = f"it {step}" if progress.step in _STEPS else f"step: {step}"
     pairs = f", {counted(progress.pairs, 'pair')}" if progress.pairs else ""
     speed = f", {three_digits(progress.speedup)}× so far" if progress.speedup else ""
-    return f"{said}, {duration(progress.seconds)}{pairs}{speed}; x stops it"
+    left, keys = progress.left_seconds, "x stops it"
+    time = f", {duration(progress.seconds)}"
+    if left is not None:
+        time, keys = f", at most {left:.0f} s left", "+ measures 30 s longer, x stops it"
+    return f"{step_words(progress.step)}{time}{pairs}{speed}; {keys}"
 
 
 def _result(one: Advice, result: TrialResult) -> tuple[str, ...]:
+    if result.outcome == "time":
+        return (f"time limit: {safe(result.why)}",)
     if one.measured is None or result.speedup is None:
-        # Most reasons say by themselves what kind of end it was.
+        # Most reasons name the kind of failure.
         kind = f" ({result.outcome})" if result.outcome not in result.why else ""
-        return (f"nothing was measured{kind}: {safe(result.why)}",)
+        return (f"not measured{kind}: {safe(result.why)}",)
     low, high = result.low or 0.0, result.high or 0.0
+    saved = f"saves {share(one.measured.share)} of the peak, " * (one.measured.of == "memory")
+    of_update = " of the update" * (result.of_step < 1)
+    interval = f", 95 % CI {three_digits(low)} to {three_digits(high)}" if low and high else ""
     fast = (
-        f"{_JUDGED.get(one.word, one.word)}: {three_digits(result.speedup)}× as fast, with 95 %"
-        f" {three_digits(low)} to {three_digits(high)}, {counted(result.pairs, 'pair')} in"
+        f"{_JUDGED.get(one.word, one.word)}: {saved}speed-up{of_update}"
+        f" {three_digits(result.speedup)}×{interval}, {counted(result.pairs, 'pair')} in"
         f" {duration(result.seconds)}"
     )
     found = [fast]
     if result.baseline is not None and result.changed is not None:
-        before, after = result.baseline, result.changed
-        found.append(
-            f"an item takes {duration(after.seconds / max(after.items, 1))} instead of"
-            f" {duration(before.seconds / max(before.items, 1))}{_memory(result)}"
+        before, after = (
+            duration(side.seconds / max(side.items, 1))
+            for side in (result.baseline, result.changed)
         )
+        per = "step" if result.is_step else "update" if result.of_step < 1 else "item"
+        found.append(f"per {per} {after} instead of {before}{_memory(result)}")
     if result.error is not None:
         error = result.error
-        noise = f"; the model differs from itself by {error.again:.1e}" if error.again else ""
+        noise = f"; two runs of the model differ by {error.again:.1e}" if error.again else ""
         found.append(
-            f"output error: {error_text(one)} relative, {error.largest:.1e} at most, of"
-            f" {counted(error.values, 'value')}{noise}"
+            f"{_compared(result)} error: {error_text(one)} relative, {error.largest:.1e} largest,"
+            f" over {counted(error.values, 'value')}{noise}"
         )
     elif result.why_no_error:
-        found.append(f"output error: {safe(result.why_no_error)}")
+        found.append(f"{_compared(result)} error: {safe(result.why_no_error)}")
     if result.detail:
         found.append(f"changed: {safe(result.detail)}")
     if result.change_seconds:
-        found.append(f"making the change took {duration(result.change_seconds)}, once")
+        found.append(f"applying the change took {duration(result.change_seconds)}, once")
     return tuple(found)
 
 
+def _compared(result: TrialResult) -> str:
+    """Return what was compared."""
+    if result.kind == "optimizer-loop":
+        return "update"
+    return "gradient" if result.is_step else "output"
+
+
 def _memory(result: TrialResult) -> str:
-    """Say what became of memory, where both sides were measured."""
+    """Return the change of memory, where both sides were measured."""
     assert result.baseline is not None
     assert result.changed is not None
     said = ""
     for what, before, after in (
-        ("a call", result.baseline.peak_bytes, result.changed.peak_bytes),
+        ("peak", result.baseline.peak_bytes, result.changed.peak_bytes),
         ("weights", result.baseline.weight_bytes, result.changed.weight_bytes),
     ):
         old, new = known(before), known(after)

@@ -1,60 +1,76 @@
-"""The findings as rows: what each is predicted to save, what its trial measured, and what of it."""
+"""The list of findings: predicted gain, measured gain, verdict."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tui_profiler.figures.units import share
-from tui_profiler.findings import Advice
-from tui_profiler.findings.evidence.figure_text import gain_text
-from tui_profiler.findings.verdict import REFUTED, Column, Word
+from tui_profiler.findings.evidence.finding import Group, Kind, gain_text
+from tui_profiler.findings.verdict import GROUP_WORDS, REFUTED, Advice, Column, Word
 from tui_profiler.formatting.canvas import Glyphs
-from tui_profiler.formatting.text import safe, width, wrap
+from tui_profiler.formatting.text import middle, safe, width, wrap
 
 from ...widgets.heading import Heading, Order, Title
 from ...widgets.lines import EMPTY, Line, with_role
-from ...widgets.rows import Look, row
+from ...widgets.rows import Look, row, section
 
 ROOMY, SMALL = 112, 76
-"""Cells from which on there is room for all columns, and for a word beside the verdict's sign."""
+"""Cells from which on all columns fit, and the verdict's word beside its sign."""
 _SAVES, _PREDICTED, _MEASURED, _INTERVAL, _VERDICT, _ERROR = 8, 10, 10, 19, 16, 13
 _SIGN = 3
-"""Cells of a verdict without its word."""
+"""Cells of a verdict's sign."""
 _LEAST_TITLE = 8
 RANK: Column = "rank"
 BY_RANK = Order(RANK)
 _FAINT: tuple[Word, ...] = ("no trial", "can be tried", "waits", "untested", "not here")
 
 
+def list_items(found: Sequence[Advice], groups: Mapping[Kind, Group]) -> list[Group | int]:
+    """Return the rows: indices of findings, and the group where one begins.
+
+    Args:
+        found: in the order shown.
+        groups: by kind; empty where a column sorts the list.
+    """
+    items: list[Group | int] = []
+    last: Group | None = None
+    for at, one in enumerate(found):
+        group = groups.get(one.finding.kind)
+        if group is not None and group != last:
+            items.append(group)
+        last = group
+        items.append(at)
+    return items
+
+
 def list_lines(
     look: Look,
     found: Sequence[Advice],
     selected: int,
-    top: int,
-    rows: int,
+    items: Sequence[Group | int],
     order: Order = BY_RANK,
 ) -> list[Line]:
-    """Return the heading and as many findings as fit below it.
+    """Return the column titles, and a line per item.
 
     Args:
-        look: what is looked at.
-        found: in the order in which they are shown.
-        selected: which of them the cursor is on.
-        top: the first one that is shown.
-        rows: lines that there are, heading included.
-        order: that they are in.
+        look: the drawing context.
+        found: in the order shown.
+        selected: index of the finding under the cursor.
+        items: the visible ones of ``list_items``.
+        order: the sort order.
     """
     lines: list[Line] = [(*list_heading(look, order).line(look.glyphs), (" ", "ink"))]
-    for at, one in enumerate(found[top : top + max(rows - 1, 0)], top):
-        line = _row(look, one)
-        if at == selected:
+    for item in items:
+        if not isinstance(item, int):
+            lines.append(section(*GROUP_WORDS[item], look, "muted"))
+            continue
+        line = _row(look, found[item])
+        if item == selected:
             line = with_role(((look.glyphs.cursor, "accent"), *line[1:]), "cursor")
         lines.append(line)
     return lines
 
 
 def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
-    """Return the sign that goes with a verdict's word."""
+    """Return the sign of a verdict."""
     match word:
         case "held" | "gained":
             return glyphs.done
@@ -77,14 +93,14 @@ def sign(word: Word, glyphs: Glyphs, now: float = 0.0) -> str:
 
 
 def role(word: Word) -> str:
-    """Return the ink of a verdict; its word says the same."""
+    """Return the colour role of a verdict."""
     if word in REFUTED:
         return "error"
     return "faint" if word in _FAINT else "ink"
 
 
 def error_text(one: Advice) -> str:
-    """Return how far the output went off: relative, ``none`` where it is the same to the bit."""
+    """Return the relative output error; ``none`` where the output is bit-identical."""
     error = one.result.error if one.result is not None else None
     if error is None:
         return ""
@@ -94,7 +110,7 @@ def error_text(one: Advice) -> str:
 
 
 def list_heading(look: Look, order: Order) -> Heading:
-    """Return the titles of the columns that there is room for."""
+    """Return the titles of the columns that fit."""
     figures = [
         Title("predicted", _PREDICTED, "predicted"),
         Title("measured", _MEASURED, "measured"),
@@ -102,13 +118,13 @@ def list_heading(look: Look, order: Order) -> Heading:
     verdict = Title("verdict", _VERDICT, "verdict", gap=2, is_left=True, is_text=True)
     if look.inner >= ROOMY:
         figures.insert(0, Title("saves", _SAVES, "saves", is_text=True))
-        figures.append(Title("95 % interval", _INTERVAL))
+        figures.append(Title("95 % CI", _INTERVAL))
         figures += [verdict, Title("output error", _ERROR, "error")]
     else:
         figures.append(verdict if look.inner >= SMALL else Title("", _SIGN))
     room = look.cells - 1 - sum(one.cells for one in figures)
     is_ranked = order.column == RANK and look.inner >= SMALL
-    title = "advice, by predicted gain" if is_ranked else "advice"
+    title = "findings, by gain" if is_ranked else "findings"
     role = "strong ink"
     first = Title(title, room, "title", is_left=True, is_text=True, usual=RANK, role=role)
     return Heading((first, *figures), order)
@@ -118,6 +134,8 @@ def _row(look: Look, one: Advice) -> Line:
     finding, saved = one.finding, one.measured
     gain = finding.gain
     predicted = gain_text(gain)
+    if gain.of != "time" and look.inner < ROOMY:  # No column names it.
+        predicted += " mem"
     figures: Line = (
         (predicted.rjust(_PREDICTED), "muted" if one.word in REFUTED else _ink(one)),
         ((share(saved.share) if saved is not None else "").rjust(_MEASURED), "strong ink"),
@@ -126,7 +144,8 @@ def _row(look: Look, one: Advice) -> Line:
     verdict = f"  {mark} {one.word}".ljust(_VERDICT) if look.inner >= SMALL else f"  {mark}"
     figures = (*figures, (verdict, role(one.word)))
     if look.inner >= ROOMY:
-        between = f"{share(saved.low)} to {share(saved.high)}" if saved is not None else ""
+        has_interval = saved is not None and saved.of == "time"
+        between = f"{share(saved.low)} to {share(saved.high)}" if saved and has_interval else ""
         figures = (
             (gain.of.rjust(_SAVES), "muted"),
             *figures[:2],
@@ -144,22 +163,26 @@ def _ink(one: Advice) -> str:
 
 
 def at_word(text: str, cells: int, ellipsis: str) -> str:
-    """Cut a text after its last whole word that fits."""
+    """Cut a text after the last whole word that fits; where a long word follows, in the middle."""
     if width(text) <= cells:
         return text
-    parts = wrap(text, max(cells - width(ellipsis), 1), ellipsis)
-    return (parts[0] if parts else "") + ellipsis
+    parts = wrap(text, max(cells - width(ellipsis), 1))
+    if not parts or width(parts[0]) < cells // 2:
+        return middle(text, cells, ellipsis)
+    return parts[0] + ellipsis
 
 
 def none_line(
     look: Look, checks: str, withheld: str = "", *, is_asking: bool = False
 ) -> tuple[Line, ...]:
-    """Say that there is nothing to advise, or that it is not known yet."""
+    """Return why the list is empty."""
     if look.session.tree is None:
-        return (row((("findings need the tree, which is not known yet", "muted"),), EMPTY, look),)
+        return (
+            row((("findings need the module tree, which is not known yet", "muted"),), EMPTY, look),
+        )
     text = f"no findings: {checks} ran, none applies"
     if is_asking:
         text = f"{checks} of {len(look.session.tree):,} nodes run{look.glyphs.ellipsis}"
         withheld = ""
-    parts = wrap(withheld, look.inner, look.glyphs.ellipsis) if withheld else ()
+    parts = wrap(withheld, look.inner) if withheld else ()
     return tuple(row(((part, "muted"),), EMPTY, look) for part in (text, *parts))

@@ -1,10 +1,8 @@
-"""The findings: advice by predicted gain; ``x`` tries it, and what was measured stands beside it.
+"""Findings by group and gain; ``x`` runs a trial, and its result is shown beside the prediction.
 
-1. Rows do not jump: findings are asked for anew now and then, and put in another order only when no
-   key was pressed for a while; the cursor stays on its finding.
+1. Rows do not jump: findings are computed again now and then, and sorted again only when no key was
+   pressed for a while; the cursor stays on its finding.
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -14,24 +12,25 @@ from typing import ClassVar, get_args
 from msgspec.structs import replace
 from textual.binding import BindingType
 
-from tui_profiler.findings import (
+from tui_profiler.findings import checks_words, findings, withheld_of_inference, withheld_words
+from tui_profiler.findings.evidence.finding import Finding, Group, Kind
+from tui_profiler.findings.evidence.training_step import why_no_advice
+from tui_profiler.findings.verdict import (
+    REFUTED,
     Advice,
-    Finding,
+    Column,
     advice,
-    checks_words,
-    findings,
-    withheld,
-    withheld_words,
+    by_rank,
+    in_order,
+    trial_request,
 )
-from tui_profiler.findings.verdict import REFUTED, Column, in_order
-from tui_profiler.formatting.text import safe
-from tui_profiler.messages import StopTrial, Try
-from tui_profiler.messages.trials import Wish
-from tui_profiler.queries.panel.accepted_requests import why_not_now
+from tui_profiler.formatting.text import safe, width
+from tui_profiler.messages import ProlongTrial, StopTrial
 from tui_profiler.queries.panel.remembered_tree import is_remembered
 from tui_profiler.queries.time.modes import mode
 from tui_profiler.session import Session, Tree
 
+from ...actions.table import why_not_now
 from ...actions.view_keys import FINDINGS, own_bindings
 from ...widgets.heading import Heading, Order
 from ...widgets.key_bar import Keys
@@ -39,18 +38,20 @@ from ...widgets.lines import EMPTY, Line
 from ...widgets.rows import Look, row
 from ..view_screen import SideScreen, ViewState
 from .finding import finding_lines
-from .lines import BY_RANK, at_word, list_heading, list_lines, none_line
+from .lines import BY_RANK, at_word, list_heading, list_items, list_lines, none_line
 
 AGAIN_SECONDS = 1.0
-"""Findings are asked for no more often, and never for more than a twentieth of the time."""
+"""Least time between two computations; they take at most a twentieth of the time."""
 IDLE_SECONDS = 5.0
+LEAST_BEST = 24
+"""Cells of the best finding in the status, below which it is left out."""
 _LEAST_DETAIL = 6
 _BESIDE = 4000
-"""Nodes from which on they are asked for beside the drawing: about 50 ms."""
+"""Nodes from which on they are computed in a thread: about 50 ms."""
 
 
 class FindingsScreen(SideScreen):
-    """Shows the findings and one of them in full; the cursor takes the selected node along."""
+    """The list of findings and the details of one; the cursor selects its node."""
 
     name_of_view = "findings"
     keys: ClassVar[Keys] = (
@@ -64,10 +65,12 @@ class FindingsScreen(SideScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*own_bindings(FINDINGS)]
 
     def begin(self) -> None:
-        """Keep the findings, their order, the cursor, and how far the detail is scrolled."""
+        """Start without findings."""
         self.found: tuple[Finding, ...] = ()
-        """In the order that is shown."""
+        """In the order shown."""
         self._ranked: tuple[Finding, ...] = ()
+        self._groups: dict[Kind, Group] = {}
+        """As the rows are: a trial's result moves its row when they are sorted again."""
         self._order = BY_RANK
         self._asked: tuple[Session | None, Tree | None, float] = (None, None, 0.0)
         self._touched = 0.0
@@ -79,54 +82,63 @@ class FindingsScreen(SideScreen):
 
     @property
     def selected(self) -> int:
-        """Which finding the cursor is on."""
+        """Index of the finding under the cursor."""
         at = (i for i, finding in enumerate(self.found) if finding.kind == self._kind)
         return next(at, 0)
 
     def draw(self, look: Look, rows: int) -> Sequence[Line]:
-        """Return the list, and below it the finding under the cursor."""
+        """Return the list, and the details of the finding under the cursor."""
         self._ask(look.session)
         if not self.found:
             said = checks_words(look.session)
             return none_line(look, said, withheld_words(look.session), is_asking=self._is_asking)
         shown = advice(look.session, self.found)
-        # A list of all where there is room for it and for what they say.
-        listed = max(min(len(shown) + 1, rows - _LEAST_DETAIL, max(rows * 2 // 5, 4)), 2)
-        self._top = min(max(self._top, self.selected - listed + 2), self.selected)
-        refused = self._refused(look.session)
+        items = list_items(shown, self._groups if self._order == BY_RANK else {})
+        # The whole list, where the details fit as well.
+        listed = max(min(len(items) + 1, rows - _LEAST_DETAIL, max(rows * 9 // 20, 4)), 2) - 1
+        at = items.index(self.selected)
+        is_first = at > 0 and not isinstance(items[at - 1], int)
+        self._top = min(max(self._top, at - listed + 1), at - is_first)
         shown = tuple(
-            replace(one, word="not here") if refused and one.word == "can be tried" else one
+            replace(one, word="not here")
+            if one.word == "can be tried" and self._refused(look.session, one.finding)
+            else one
             for one in shown
         )
-        above = list_lines(look, shown, self.selected, self._top, listed, self._order)
-        detail = finding_lines(look, shown[self.selected], refused)
+        seen = items[self._top : self._top + listed]
+        above = list_lines(look, shown, self.selected, seen, self._order)
+        one = shown[self.selected]
+        detail = finding_lines(look, one, self._refused(look.session, one.finding))
         self._rows = max(rows - len(above) - 1, 1)
         self._scroll = max(0, min(self._scroll, len(detail) - self._rows))
         return (*above, EMPTY, *detail[self._scroll : self._scroll + self._rows])
 
     def status(self, look: Look) -> Line:
-        """Return how many findings there are, and what became of those that were tried."""
+        """Return the number of findings and of trials."""
         count = len(self.found)
         tried = [one for one in advice(look.session, self.found) if one.measured is not None]
         refuted = sum(one.word in REFUTED for one in tried)
         left = f"{count} finding{'s' * (count != 1)} of {checks_words(look.session)}"
         right = f"{len(tried)} tried, {refuted} refuted" if tried else ""
-        if held := len(withheld(look.session)):
+        if held := withheld_of_inference(look.session):
             why = mode(look.session).name or "mode unknown"
             left += f", {held} withheld: {why}"
-        if count:
+        if of_step := why_no_advice(look.session):
+            left += f", of a step withheld: {of_step}"
+        room = max(look.inner - len(right) - 2, 8)
+        if count and width(left) + LEAST_BEST <= room:
             left += f"  best: {safe(self._ranked[0].title)}"
-        left = at_word(left, max(look.inner - len(right) - 2, 8), look.glyphs.ellipsis)
+        left = at_word(left, room, look.glyphs.ellipsis)
         return row(((left, "ink"),), ((right, "muted"),), look)
 
     def _ask(self, session: Session) -> None:
-        """Ask for findings anew where there may be others. Rule 1."""
+        """Compute the findings again where the session changed. Rule 1."""
         before, tree, not_before = self._asked
         if before is session or (tree is session.tree and time.monotonic() < not_before):
             return
         if session.tree is not None and len(session.tree) > _BESIDE:
             if tree is not session.tree:
-                self.found = ()  # They speak of nodes of the tree before.
+                self.found = ()  # Their nodes are of the previous tree.
             if not self._is_asking:
                 self._is_asking = True
                 self.run_worker(self._ask_beside(session))
@@ -135,7 +147,7 @@ class FindingsScreen(SideScreen):
         self._take(session, findings(session), began)
 
     async def _ask_beside(self, session: Session) -> None:
-        """Ask in a thread: of a large tree it takes longer than a key may wait."""
+        """Compute in a thread: a large tree takes longer than a key may wait."""
         began = time.monotonic()
         found = await asyncio.to_thread(findings, session)
         self._is_asking = False
@@ -144,30 +156,33 @@ class FindingsScreen(SideScreen):
             self.refresh_view()
 
     def _take(self, session: Session, found: tuple[Finding, ...], began: float) -> None:
-        """Take in what was found of a session, without moving rows while keys are pressed."""
+        """Show new findings, without moving rows while keys are pressed."""
         _, tree, _ = self._asked
         ended = time.monotonic()
         self._asked = (session, session.tree, ended + max(AGAIN_SECONDS, 20 * (ended - began)))
         before = {finding.kind: at for at, finding in enumerate(self.found)}
-        # What was tried stays, also where its prediction would not be made any more.
+        # A finding with a trial stays, also where it is not predicted any more.
         tried = {one.kind for one in session.trials} | (
             {session.trial.kind, *session.trial.waiting} if session.trial is not None else set()
         )
         now = {one.kind for one in found}
         gone = (one for one in self.found if one.kind in tried and one.kind not in now)
-        found = tuple(one.finding for one in advice(session, (*found, *gone)))
-        self._ranked = found
+        ranked = by_rank(advice(session, (*found, *gone)))
+        self._ranked = found = tuple(one.finding for one in ranked)
+        groups = {one.finding.kind: one.group for one in ranked}
         self._arrange(session)
         if ended - self._touched < IDLE_SECONDS and tree is session.tree:
             last = len(before)
             self.found = tuple(sorted(self.found, key=lambda one: before.get(one.kind, last)))
+            groups |= {kind: one for kind, one in self._groups.items() if kind in groups}
+        self._groups = groups
         if not self._kind and found:
-            # Whoever comes from a node finds what is said of it.
+            # From a node, the cursor starts at a finding of that node.
             of_node = (one.kind for one in found if self.node and self.node in one.nodes)
             self._kind = next(of_node, found[0].kind)
 
     def _arrange(self, session: Session) -> None:
-        """Put the findings into the order that was chosen."""
+        """Sort the findings by the chosen column."""
         shown = advice(session, self._ranked)
         for column in get_args(Column):
             if column == self._order.column:
@@ -179,15 +194,15 @@ class FindingsScreen(SideScreen):
         return list_heading(look, self._order) if self.found else None
 
     def order_by(self, order: Order) -> None:
-        """Order the findings; the cursor stays on its own."""
+        """Sort the findings; the cursor stays on its finding."""
         self._order = order
         self._arrange(self.session_shown)
         self.refresh_view()
 
-    def _refused(self, session: Session) -> str:
-        if is_remembered(session):  # What is found in it may not be true of the model of today.
-            return "cached tree: the worker's own is not known yet"
-        return why_not_now(session, "Try")
+    def _refused(self, session: Session, finding: Finding) -> str:
+        if is_remembered(session):  # It may be of another version of the model.
+            return "cached tree: the model is not traced yet"
+        return why_not_now(session, "TryOptimizer" if finding.is_beside else "Try")
 
     def _current(self) -> Advice | None:
         session = self.session_shown
@@ -195,7 +210,7 @@ class FindingsScreen(SideScreen):
         return shown[self.selected] if shown else None
 
     def action_walk(self, by: int) -> None:
-        """Go to another finding, and to its first node."""
+        """Select another finding, and its first node."""
         self._touched = time.monotonic()
         if not self.found:
             return
@@ -204,7 +219,7 @@ class FindingsScreen(SideScreen):
         self.select(self._there(self.found[at].nodes[0]))
 
     def action_cross(self, by: int) -> None:
-        """Go to another node of the finding."""
+        """Select another node of the finding."""
         self._touched = time.monotonic()
         if not self.found:
             return
@@ -217,32 +232,46 @@ class FindingsScreen(SideScreen):
         return node if tree is not None and node < len(tree) else 0
 
     def action_scroll_detail(self, by: int) -> None:
-        """Scroll what is said of the finding by half of its rows."""
+        """Scroll the details by half of their rows."""
         self._touched = time.monotonic()
         self._scroll += by * max(self._rows // 2, 1)
         self.refresh_view()
 
     def action_try(self) -> None:
-        """Try what the finding advises, or stop its trial."""
+        """Run the finding's trial, or stop it."""
         self._touched = time.monotonic()
         one = self._current()
         if one is None:
-            self.say("nothing to try: no findings")
+            self.say("no findings to try")
             return
         kind = one.finding.trial
         if kind is None:
             self.say(f"no trial: {one.finding.why_no_trial}")
-        elif why_not := self._refused(self.session):
+        elif why_not := self._refused(self.session, one.finding):
             self.say(why_not)
         elif one.progress is not None:
             self.send(StopTrial())
             waiting = one.progress.waiting
-            self.say(f"the trial is stopped{', and those that wait' if waiting else ''}")
+            self.say(f"trial stopped{', and the waiting ones' if waiting else ''}")
         elif one.word == "waits":
-            self.say(f"{kind} waits for the trial before it; x there stops both")
+            self.say(f"{kind} waits for the running trial; x there stops both")
         else:
-            self.send(Try(Wish(kind)))
-            self.say(f"running the trial of {kind}; x stops it")
+            asked = trial_request(one.finding, self.session_shown)
+            assert asked is not None
+            self.send(asked)
+            self.say(f"running the {kind} trial; x stops it")
+
+    def action_prolong(self) -> None:
+        """Prolong the running trial."""
+        if why_not := why_not_now(self.session, "ProlongTrial"):
+            self.say(why_not)
+        elif self.session.trial is None:
+            self.say("no trial is running")
+        else:
+            request = ProlongTrial()
+            self.send(request)
+            kind = self.session.trial.kind
+            self.say(f"the {kind} trial measures {request.seconds:.0f} s longer")
 
     def action_open(self) -> None:
         """Open the node under the cursor."""

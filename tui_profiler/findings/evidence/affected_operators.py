@@ -1,14 +1,12 @@
-"""Operators whose work a lower precision, another layout or a larger batch changes."""
-
-from __future__ import annotations
+"""Operators that another dtype, layout or batch size changes, and the roofs that bound them."""
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 from msgspec import Struct
 
-from tui_profiler.messages import Ceilings, Cost
-from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
+from tui_profiler.messages import Ceilings
+from tui_profiler.queries.cost.bound import node_dtype
 from tui_profiler.queries.cost.breakdown import OpType, op_type
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.cost.roofline import part_nodes
@@ -23,20 +21,20 @@ MATRIX: frozenset[OpType] = CONVOLUTION | {
     "transformer layer",
     "recurrent",
 }
-"""What tensor cores, AMX and the like speed up, and autocast runs in 16 bits."""
+"""Run on tensor cores or AMX, and in 16 bits under autocast."""
 
 
 class Part(Struct, frozen=True):
-    """A leaf of the forward with the matrix operators in it."""
+    """A leaf of the forward with its matrix operators."""
 
     node: int
     operators: tuple[int, ...]
     seconds: float | None
-    """Measured, of one forward; None where it was not."""
+    """Per forward; None where not measured."""
 
 
 def matrix_parts(session: Session, tree: Tree, types: frozenset[OpType] = MATRIX) -> Iterator[Part]:
-    """Yield the leaves that hold operators of these types."""
+    """Yield the leaves with operators of these types."""
     for node, operators in _leaves(tree, types):
         yield Part(node, operators, node_seconds(session, node))
 
@@ -55,31 +53,26 @@ def _leaves(tree: Tree, types: frozenset[OpType]) -> tuple[tuple[int, tuple[int,
 
 
 def compute_roof(ceilings: Ceilings | None, dtype: str) -> float | None:
-    """Return the FLOP/s of a dtype, None where they are not known or not good enough."""
+    """Return the roof of a dtype in FLOP/s; None where missing or not good enough."""
     return usable_roofs(ceilings).compute.get(dtype) if ceilings is not None else None
 
 
 def memory_roof(ceilings: Ceilings | None) -> float | None:
-    """Return the bytes per second of a copy, None where they are not known or not good enough."""
+    """Return the bandwidth of a copy in memory; None where missing or not good enough."""
     levels = usable_roofs(ceilings).levels if ceilings is not None else ()
     return levels[-1].bytes_per_second if levels else None
 
 
 def call_seconds(ceilings: Ceilings | None) -> float | None:
-    """Return the least time of an operator, None where it is not known or not good enough."""
+    """Return the minimum seconds of an operator; None where missing or not good enough."""
     return usable_roofs(ceilings).op_seconds if ceilings is not None else None
 
 
 def roof_seconds(flops: float, moved: float, compute: float, memory: float) -> float:
-    """Return the least seconds by two roofs: FLOP/s and bytes a second."""
+    """Return the minimum seconds by two roofs: FLOP/s, and bytes per second."""
     return max(flops / compute, moved / memory)
 
 
 def in_dtype(tree: Tree, nodes: tuple[int, ...], dtype: str) -> tuple[int, ...]:
     """Keep the operators that compute in a dtype."""
     return tuple(node for node in nodes if node_dtype(tree, node) == dtype)
-
-
-def moved(cost: Cost) -> int:
-    """Return the bytes that an operator reads and writes."""
-    return bytes_moved(cost)

@@ -2,20 +2,19 @@
 
 1. A finding is computed from a session alone, so that a recording gives the same ones.
 2. No evidence, no finding. Every figure says where it comes from.
-3. A prediction is arithmetic on figures of the session; what the session does not hold is
-   ``Unknown``, or the gain is a bound and says so. It never is a constant out of the air.
-4. A kind says in its definition whether it holds for a model that infers, trains, or both. Outside
-   of that, and where the mode is not known, it is withheld.
+3. A prediction is arithmetic on figures of the session, never a fixed number; where a figure is
+   missing it is ``Unknown``, or the gain is an upper bound and says so.
+4. A kind says in its definition whether it holds in inference, in training, or in both. It is
+   withheld in the other mode, and where the mode is not known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from tui_profiler.messages import Figure
+from tui_profiler.figures import units
+from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.messages.trials import TrialKind
 from tui_profiler.queries.time.modes import ModeName, mode
 from tui_profiler.session import Session
@@ -24,8 +23,17 @@ Kind: TypeAlias = (
     TrialKind
     | Literal[
         "synchronise",
+        "graph-breaks",
+        "recompiles",
         "host-overhead",
         "input-idle",
+        "loader-workers",
+        "pin-memory",
+        "zero-grad",
+        "slow-line",
+        "recompute",
+        "accumulate",
+        "first-nan",
         "unused-parameters",
         "fuse-activation",
         "peak-activations",
@@ -42,7 +50,7 @@ Saves: TypeAlias = Literal["time", "memory", "energy"]
 
 
 class Evidence(Struct, frozen=True):
-    """One figure that a finding stands on."""
+    """One figure behind a finding."""
 
     what: str
     """A noun phrase: ``batch norms right after a convolution``."""
@@ -51,20 +59,36 @@ class Evidence(Struct, frozen=True):
     provenance: Provenance
 
 
+Group: TypeAlias = Literal["measured", "predicted", "at most", "unknown"]
+"""What is known of a gain: measured by a trial, predicted, an upper bound, or nothing."""
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+
 class Gain(Struct, frozen=True):
     """What a change is predicted to save."""
 
     of: Saves
-    """``time``: of one forward, or of one item of it where the batch changes; ``memory``: of the
-    peak of one forward; ``energy``: of what one forward takes."""
+    """``time``: per forward, per training step, or per item where the batch size changes;
+    ``memory``: peak of a forward; ``energy``: per forward."""
     share: Figure
-    """Part of it that is saved, 0 to 1: a time ``1 - share`` as long, so that it is
-    ``1 / (1 - share)`` times as fast."""
+    """Part of it that is saved, 0 to 1; the speed-up is ``1 / (1 - share)``."""
     formula: str
-    """How it was computed, with its figures; where it is unknown, what it would be made of."""
+    """How it was computed, with its figures; where it is unknown, from what it would be."""
     provenance: Provenance = "derived"
     is_bound: bool = False
-    """The share is the most that there is to gain."""
+    """The share is an upper bound."""
+
+    @property
+    def group(self) -> Group:
+        """What is known of it before a trial."""
+        if isinstance(self.share, Unknown):
+            return "unknown"
+        return "at most" if self.is_bound else "predicted"
+
+    @property
+    def rank(self) -> tuple[int, bool, float]:
+        """Sort key: by group, time before memory, the largest first."""
+        return GROUPS.index(self.group), self.of != "time", -(known(self.share) or 0.0)
 
 
 class Finding(Struct, frozen=True):
@@ -76,15 +100,19 @@ class Finding(Struct, frozen=True):
     why: str
     """One sentence or two: why it helps, and what it changes."""
     nodes: tuple[int, ...]
-    """Nodes that it speaks of, the one with the most to gain first; never empty."""
+    """Nodes concerned, the one with the most to gain first; never empty."""
     evidence: tuple[Evidence, ...]
     """Never empty."""
     gains: tuple[Gain, ...]
     """Never empty; the first one is what findings are ordered by."""
     trial: TrialKind | None = None
-    """The trial that tests it; None where there is none."""
+    """The trial that measures it."""
     why_no_trial: str = ""
-    """Why there is none; empty where there is one."""
+    """Empty where there is a trial."""
+    is_of_step: bool = False
+    """What is saved is of a training step, not of a forward; its trial runs steps."""
+    is_beside: bool = False
+    """Its trial runs beside a program, on tensors like its own."""
 
     @property
     def gain(self) -> Gain:
@@ -96,18 +124,18 @@ HoldsIn: TypeAlias = ModeName | Literal["both"]
 
 
 class Check(Struct, frozen=True):
-    """One kind of finding: what finds it, and in which mode of the program it holds."""
+    """One kind of finding, and the mode in which it holds."""
 
     kind: Kind
     holds_in: HoldsIn
     find: Callable[[Session], Finding | None]
 
     def holds(self, session: Session) -> bool:
-        """Return whether the program runs in a mode that this kind is made for."""
+        """Return whether this kind holds in the program's mode."""
         return self.holds_in in ("both", mode(session).name)
 
     def __call__(self, session: Session) -> Finding | None:
-        """Return the finding, None where there is none or it does not hold in this mode."""
+        """Return the finding; None where there is none or the kind is withheld."""
         return self.find(session) if self.holds(session) else None
 
 
@@ -120,3 +148,42 @@ def check(
         return Check(kind, holds_in, find)
 
     return defined
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 batch norm``, ``19 batch norms``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def figure_text(evidence: Evidence) -> str:
+    """Return a figure with its unit; one that is not measured begins with ``~``."""
+    if isinstance(evidence.figure, Unknown):
+        return units.UNAVAILABLE
+    about = "~" if evidence.provenance == "estimated" else ""
+    return about + _with_unit(evidence.figure, evidence.unit)
+
+
+def gain_text(gain: Gain) -> str:
+    """Return a predicted share: ``14 %``, ``~3.0 %``, ``≤ 21 %``, ``–``."""
+    if isinstance(gain.share, Unknown):
+        return units.UNAVAILABLE
+    sign = "≤" if gain.is_bound else "~" if gain.provenance == "estimated" else ""
+    return sign + units.share(gain.share)
+
+
+def _with_unit(value: float, unit: Unit) -> str:
+    match unit:
+        case "s":
+            return units.duration(value)
+        case "B":
+            return units.size(value)
+        case "share":
+            return units.share(value)
+        case "times":
+            return f"{units.three_digits(value)}×" if value < 1000 else f"{value:.0f}×"
+        case "FLOP/s" | "B/s":
+            return units.rate(value, unit)
+        case "FLOP/B":
+            return f"{units.intensity(value)} FLOP/B"
+        case "count":
+            return units.count(value) if value else "0"

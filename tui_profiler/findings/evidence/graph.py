@@ -1,6 +1,4 @@
-"""Which operator reads what another one wrote, by operator."""
-
-from __future__ import annotations
+"""Dataflow between operators: producers and consumers of every operator node."""
 
 from functools import lru_cache
 
@@ -35,27 +33,27 @@ BATCH_NORMS = frozenset(
 
 
 class Graph(Struct, frozen=True, eq=False):
-    """Edges of a tree, both ways."""
+    """Edges of a tree, both ways, by operator node."""
 
     readers: dict[int, tuple[int, ...]]
-    """Of an operator node: those that read what it wrote."""
+    """Consumers of its output."""
     writers: dict[int, tuple[int, ...]]
-    """Of an operator node: those that wrote what it reads."""
+    """Producers of its inputs."""
 
     def only_reader(self, node: int) -> int | None:
-        """Return one operator that reads what a node wrote, None where there is not just one."""
+        """Return the only consumer of a node; None where there is not exactly one."""
         found = self.readers.get(node, ())
         return found[0] if len(found) == 1 else None
 
     def only_writer(self, node: int) -> int | None:
-        """Return the one operator whose output a node reads, None where there is not just one."""
+        """Return the only producer of a node's inputs; None where there is not exactly one."""
         found = self.writers.get(node, ())
         return found[0] if len(found) == 1 else None
 
 
 @lru_cache(maxsize=4)
 def graph(tree: Tree) -> Graph:
-    """Return the edges of a tree by operator."""
+    """Return the dataflow of a tree."""
     readers: dict[int, set[int]] = {}
     writers: dict[int, set[int]] = {}
     for writer, reader in tree.edges:
@@ -68,11 +66,10 @@ def graph(tree: Tree) -> Graph:
 
 
 def operators(tree: Tree, names: frozenset[str]) -> list[int]:
-    """Return the operator nodes with one of these names, in preorder."""
+    """Return the operator nodes with one of these names, in the tree's order."""
     return [i for i, node in enumerate(tree.nodes) if node.kind == "op" and node.name in names]
 
 
 def is_evaluating_norm(node: Node) -> bool:
-    """Tell whether a batch norm uses its running statistics: in training it returns its own."""
-    saved = node.outputs[1:2]
-    return all(0 in tensor.shape for tensor in saved)
+    """Return whether a batch norm uses its running statistics: in training it returns its own."""
+    return all(0 in tensor.shape for tensor in node.outputs[1:2])

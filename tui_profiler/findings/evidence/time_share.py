@@ -1,6 +1,4 @@
-"""How much of a forward goes to some of its nodes: measured, or on paper by the machine's roofs."""
-
-from __future__ import annotations
+"""Share of a forward's time, measured or by the roofs: of nodes, of Python and overhead."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -8,26 +6,29 @@ from functools import lru_cache
 from msgspec import Struct
 
 from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.affected_operators import call_seconds
 from tui_profiler.findings.evidence.finding import Evidence, Gain, Provenance
 from tui_profiler.messages import Ceilings, Unknown
 from tui_profiler.queries.cost.bound import floors, has_roofs, largest_floor, open_roof
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
 from tui_profiler.session import Session, Tree
 
-NO_TIMES = Unknown("neither times nor this machine's roofs are known yet")
+NO_TIMES = Unknown("not measured yet, and the roofline is not calibrated")
+NO_CALL_TIME = Unknown("operator overhead was not calibrated well enough")
+NO_WINDOW = Unknown("no operator window yet: Python overhead is not known")
 LEAST_SHARE = 0.001
-"""Of a forward: what would save less is no advice, and no trial could tell it from noise."""
+"""Of a forward: no finding where less is saved, no trial could tell it from noise."""
 
 
 class TimeSpent(Struct, frozen=True):
-    """Seconds of one forward in some nodes, and in all of it."""
+    """Seconds of one forward: in some nodes, and in all."""
 
     seconds: float
     whole: float
     is_measured: bool
-    """False: the least times by the machine's roofs, of the nodes and of the whole alike."""
+    """False: minimum times by the roofs, of the nodes and of the whole alike."""
     is_of_window: bool = False
-    """Operators are timed in windows, in a forward that is slower: their part of it is taken."""
+    """Operators are timed in a window, whose forward is slower: scaled to a usual forward."""
 
     @property
     def share(self) -> float:
@@ -36,45 +37,62 @@ class TimeSpent(Struct, frozen=True):
 
     @property
     def provenance(self) -> Provenance:
-        """Where the seconds come from."""
+        """Provenance of the seconds."""
         if self.is_of_window:
             return "derived"
         return "measured" if self.is_measured else "estimated"
 
     @property
     def text(self) -> str:
-        """Say both: ``0.41 ms of 5.20 ms``."""
+        """Both: ``0.41 ms of 5.20 ms``."""
         return f"{self.seconds_text} of {self.whole_text}"
 
     @property
     def seconds_text(self) -> str:
-        """Say the seconds, with ``~`` where they are on paper."""
+        """The seconds, with ``~`` where they are by the roofs."""
         return ("" if self.is_measured else "~") + duration(self.seconds)
 
     @property
     def whole_text(self) -> str:
-        """Say the forward's seconds likewise."""
+        """The forward's seconds likewise."""
         return ("" if self.is_measured else "~") + duration(self.whole)
 
-    def evidence(self, what: str) -> Evidence:
-        """Return the seconds as evidence."""
-        return Evidence(what, self.seconds, "s", self.provenance)
 
-    def gain(self, formula: str, *, is_bound: bool = False) -> Gain:
-        """Return the gain of a forward in which these seconds are saved."""
-        provenance: Provenance = "derived" if self.is_measured else "estimated"
-        return Gain("time", self.share, formula, provenance, is_bound)
+def gain(
+    found: TimeSpent | Unknown, formula: str, otherwise: str, *, is_bound: bool = False
+) -> Gain:
+    """Return the gain of a forward in which these seconds are saved.
+
+    Args:
+        found: the seconds.
+        formula: how it is computed; ``{}`` stands for both times.
+        otherwise: what it would be computed from, where they are unknown.
+        is_bound: at most these seconds are saved.
+    """
+    if isinstance(found, Unknown):
+        return Gain("time", found, otherwise)
+    provenance: Provenance = "derived" if found.is_measured else "estimated"
+    return Gain("time", found.share, formula.replace("{}", found.text), provenance, is_bound)
+
+
+def evidence(
+    found: TimeSpent | Unknown, what: str = "their time per forward"
+) -> tuple[Evidence, ...]:
+    """Return the seconds as evidence, nothing where they are unknown."""
+    if isinstance(found, Unknown):
+        return ()
+    return (Evidence(what, found.seconds, "s", found.provenance),)
 
 
 def share_of(part: float, whole: float) -> float:
-    """Return a share between 0 and 1; 0 of nothing."""
+    """Return a share, clamped to 0 to 1; 0 where the whole is 0."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
 
 def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
-    """Return what nodes take, none of them inside another.
+    """Return the time of nodes, none of them inside another.
 
-    Where one of them has no time of its own, all are taken on paper: a share is of one kind.
+    Where one of them is not timed, all times are minimum times by the roofs: none are mixed.
     """
     tree = session.tree
     if tree is None:
@@ -99,32 +117,32 @@ def spent(session: Session, nodes: Iterable[int]) -> TimeSpent | Unknown:
 
 
 def _window_over_forward(session: Session, whole: float) -> float:
-    """Return how many times as long as others a forward in an operator window takes, at least 1."""
+    """Return the slowdown of a forward in an operator window, at least 1."""
     assert session.operators is not None
     return max(session.operators.times.forward_seconds / whole, 1.0)
 
 
 def forward(session: Session) -> TimeSpent | Unknown:
-    """Return all of a forward: what it takes of itself."""
+    """Return the time of a whole forward."""
     return spent(session, (0,)) if session.tree is not None and len(session.tree) else NO_TIMES
 
 
 def slowest_first(session: Session, nodes: Iterable[int]) -> tuple[int, ...]:
-    """Return nodes by what a forward spends in them; those without times as they were."""
+    """Return nodes by time, slowest first; those without times last."""
     return tuple(sorted(nodes, key=lambda node: -(node_seconds(session, node) or 0.0)))
 
 
 def is_negligible(found: TimeSpent | Unknown) -> bool:
-    """Tell whether it is known that there is next to nothing to gain."""
+    """Return whether the share is known, and too small for a finding."""
     return not isinstance(found, Unknown) and found.share < LEAST_SHARE
 
 
 @lru_cache(maxsize=2)
 def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...] | Unknown:
-    """Return the least seconds of every node by the roofs; a module's are those of its operators.
+    """Return the minimum seconds of every node by the roofs; a module's are its operators' sum.
 
-    Not known where a roof without a figure, or not good enough, could be the largest of some
-    operator: a share of a whole needs all of it.
+    Unknown where a roof that is missing, or not good enough, could be the highest of an operator:
+    a share needs the whole.
     """
     found = [0.0] * len(tree)
     if not has_roofs(ceilings):
@@ -135,8 +153,41 @@ def least_times(tree: Tree, ceilings: Ceilings) -> tuple[float, ...] | Unknown:
         if node.kind == "op" and cost.ops:
             least = largest_floor(tree, held, index)
             if least is None:
-                return Unknown(f"on paper not known: {open_roof(tree, held, index)}")
+                return Unknown(f"no minimum time: {open_roof(tree, held, index)}")
             found[index] = least
         if node.parent >= 0:
             found[node.parent] += found[index]
     return tuple(found)
+
+
+class Host(Struct, frozen=True):
+    """Seconds of one forward outside the work itself: Python, and operator overhead."""
+
+    python: float
+    """In which no operator ran."""
+    calling: float
+    """Operator overhead, at least."""
+    operators: int
+    whole: float
+
+    @property
+    def share(self) -> float:
+        """Both, of the forward."""
+        return share_of(self.python + self.calling, self.whole)
+
+
+def host(session: Session) -> Host | Unknown:
+    """Return Python and operator overhead, from the last operator window and the calibration.
+
+    The window's forward is slower than others: its shares are applied to a usual forward.
+    """
+    tree, whole = session.tree, root_seconds(session)
+    shares = session.windows.shares(0) if session.windows is not None else None
+    if tree is None or whole is None or shares is None or shares.seconds <= 0:
+        return NO_WINDOW
+    call = call_seconds(session.ceilings)
+    if call is None:
+        return NO_CALL_TIME
+    operators = tree.costs[0].ops
+    python = whole * share_of(shares.host, shares.seconds)
+    return Host(python, min(operators * call, whole - python), operators, whole)

@@ -1,11 +1,12 @@
-"""``bf16-autocast`` and ``fp16-autocast``: matrix products in half the bits.
+"""``bf16-autocast`` and ``fp16-autocast``: matmuls and convolutions in half the bits.
 
-What a roof explains of a product's time shrinks by what the roofs say; the rest of its time stays
-(Amdahl's law). Autocast converts the weights anew in every forward, which costs a copy.
+The part of a layer's time that the roofs explain shrinks as the roofs say; the rest stays (Amdahl's
+law). Autocast casts the weights in every forward, which costs a copy. Where training steps were
+recorded, the gain is that of a step: a layer's backward has twice the arithmetic and the traffic of
+its forward, for the gradients of its input and of its weight, and the weight's is cast back.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -16,42 +17,46 @@ from tui_profiler.findings.evidence.affected_operators import (
     in_dtype,
     matrix_parts,
     memory_roof,
-    moved,
     roof_seconds,
 )
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.memory import peak_of
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
-from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.cost.totals import peak_bytes
-from tui_profiler.queries.time.modes import is_training
+from tui_profiler.findings.evidence.training_step import of_step, recorded_step, share_of_step
+from tui_profiler.messages import Cost, TrainingStep, Unknown, known
+from tui_profiler.queries.cost.bound import bytes_moved
+from tui_profiler.queries.time.modes import is_training, runs_own_steps
 from tui_profiler.session import Session, Tree
+from tui_profiler.session.training import StepColumns
 
 _WIDE = "float32"
+_BACKWARD = 2
+"""Of the forward's arithmetic and traffic."""
 _NARROW_BYTES = 2
 _WIDE_BYTES = 4
-_SHORT = {"bfloat16": "bf16", "float16": "f16"}
+_SHORT = {"bfloat16": "bf16", "float16": "fp16"}
 _SCALE = " Small gradients become 0 in float16: scale the loss (torch.amp.GradScaler)."
 
 
 class _Saved(Struct, frozen=True):
     nodes: tuple[int, ...]
     before: float
-    """Seconds that the roofs explain, of products in 32 bits."""
+    """Seconds that the roofs explain, in float32."""
     after: float
-    """Of the same in 16."""
+    """The same in 16 bits."""
     casts: float
-    """Seconds of converting weights."""
+    """Seconds of casting the weights."""
 
 
 @check("bf16-autocast", holds_in="both")
 def bf16_autocast(session: Session) -> Finding | None:
-    """Find products in float32 that bfloat16 would speed up on this machine."""
+    """Find float32 matmuls that run faster in bfloat16 on this machine."""
     return _autocast(session, "bfloat16", "bf16-autocast")
 
 
 @check("fp16-autocast", holds_in="both")
 def fp16_autocast(session: Session) -> Finding | None:
-    """Find products in float32 that float16 would speed up on this machine."""
+    """Find float32 matmuls that run faster in float16 on this machine."""
     return _autocast(session, "float16", "fp16-autocast")
 
 
@@ -61,7 +66,19 @@ def _autocast(
     tree, ceilings = session.tree, session.ceilings
     wide, narrow = compute_roof(ceilings, _WIDE), compute_roof(ceilings, dtype)
     memory, whole = memory_roof(ceilings), forward(session)
-    if tree is None or isinstance(whole, Unknown) or not (wide and narrow and memory):
+    if tree is None or not (wide and narrow and memory):
+        return None
+    step = recorded_step(session)
+    if step is not None and session.training is not None and is_training(session):
+        roofs = (wide, narrow, memory)
+        return _of_step(
+            session,
+            _saved_in_step(session, tree, session.training, roofs),
+            dtype,
+            kind,
+            narrow / wide,
+        )
+    if isinstance(whole, Unknown) or runs_own_steps(session):  # Its trial is of a step.
         return None
     saved = _saved(session, tree, (wide, narrow, memory))
     seconds = saved.before - saved.after - saved.casts
@@ -70,24 +87,111 @@ def _autocast(
         return None
     formula = (
         f"the roofs explain {duration(saved.before)} of {whole.whole_text} in f32 and"
-        f" {duration(saved.after)} in {dtype}; converting weights takes {duration(saved.casts)}"
+        f" {duration(saved.after)} in {dtype}; casting weights takes {duration(saved.casts)}"
     )
     return Finding(
         kind=kind,
         title=f"{_SHORT[dtype]} autocast ({len(saved.nodes):,} matmul/conv layers)",
-        why=(
-            f"This machine has higher matmul throughput in {dtype}, and it halves memory traffic."
-            " Autocast keeps the weights in float32 and casts them; outputs lose precision."
-            + (_SCALE * (dtype == "float16" and is_training(session)))
-        ),
+        why=_why(dtype, is_training=is_training(session)),
         nodes=slowest_first(session, saved.nodes),
         evidence=(
             Evidence(f"{dtype} vs float32 matmul throughput", narrow / wide, "times", "measured"),
-            Evidence("explained by the roofs, per forward", saved.before, "s", "derived"),
-            Evidence("converting weights, per forward", saved.casts, "s", "estimated"),
+            Evidence("time explained by the roofs, per forward", saved.before, "s", "derived"),
+            Evidence("casting weights, per forward", saved.casts, "s", "estimated"),
         ),
         gains=(Gain("time", share, formula, "estimated"), *_memory(tree)),
         trial=kind,
+    )
+
+
+def _why(dtype: str, *, is_training: bool) -> str:
+    return (
+        f"This machine has higher matmul throughput in {dtype}, and it halves memory traffic."
+        " Autocast keeps the weights in float32 and casts them; outputs lose precision."
+        + (_SCALE * (dtype == "float16" and is_training))
+    )
+
+
+class _SavedInStep(Struct, frozen=True):
+    step: TrainingStep
+    nodes: tuple[int, ...]
+    seconds: float
+    """Of the step, in these layers, forward and backward: measured."""
+    before: float
+    """Of them, that the roofs explain in float32."""
+    after: float
+    casts: float
+
+
+def _of_step(
+    session: Session,
+    saved: _SavedInStep,
+    dtype: str,
+    kind: Literal["bf16-autocast", "fp16-autocast"],
+    faster: float,
+) -> Finding | None:
+    share = share_of_step(saved.step, saved.before - saved.after - saved.casts)
+    if not saved.nodes or share < LEAST_SHARE:
+        return None
+    is_own, whole = runs_own_steps(session), duration(known(saved.step.seconds) or 0.0)
+    formula = (
+        f"of {duration(saved.seconds)} in these layers, of {whole} per step, the roofs explain"
+        f" {duration(saved.before)} in f32 and {duration(saved.after)} in {dtype}; casts take"
+        f" {duration(saved.casts)}"
+    )
+    return Finding(
+        kind=kind,
+        title=f"{_SHORT[dtype]} autocast ({len(saved.nodes):,} matmul/conv layers)",
+        why=_why(dtype, is_training=True),
+        nodes=slowest_first(session, saved.nodes),
+        evidence=(
+            Evidence(f"{dtype} vs float32 matmul throughput", faster, "times", "measured"),
+            *of_step(saved.step, saved.seconds, "these layers, forward and backward"),
+            Evidence(
+                "their share of the step",
+                share_of_step(saved.step, saved.seconds),
+                "share",
+                "measured",
+            ),
+            Evidence("casting weights and their gradients", saved.casts, "s", "estimated"),
+        ),
+        gains=(Gain("time", share, formula, "estimated"),),
+        trial=kind if is_own else None,
+        why_no_trial="" if is_own else "a trial does not run the program's steps",
+        is_of_step=True,
+    )
+
+
+def _saved_in_step(
+    session: Session, tree: Tree, training: StepColumns, roofs: tuple[float, float, float]
+) -> _SavedInStep:
+    """Return what the layers would save whose forward and backward were measured."""
+    step, (wide, narrow, memory) = training.step, roofs
+    nodes, seconds, before, after, casts = [], 0.0, 0.0, 0.0, 0.0
+    for part in matrix_parts(session, tree):
+        costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
+        times = training.of(part.node)
+        now, then = _by_roofs(costs, wide, narrow, memory)
+        if now <= 0 or times is None:
+            continue
+        explained = min(now * step.passes, times.forward)
+        explained += min(_BACKWARD * now * step.passes, times.backward)
+        nodes.append(part.node)
+        seconds += times.forward + times.backward
+        before += explained
+        after += explained * then / now
+        weights = sum(cost.weight_bytes for cost in costs)
+        casts += 2 * step.passes * weights * (1 + _NARROW_BYTES / _WIDE_BYTES) / memory
+    return _SavedInStep(step, tuple(nodes), seconds, before, after, casts)
+
+
+def _by_roofs(
+    costs: Sequence[Cost], wide: float, narrow: float, memory: float
+) -> tuple[float, float]:
+    """Return the minimum seconds of one forward in float32, and in 16 bits."""
+    return (
+        sum(roof_seconds(cost.flops, bytes_moved(cost), wide, memory) for cost in costs),
+        sum(roof_seconds(cost.flops, bytes_moved(cost) / 2, narrow, memory) for cost in costs),
     )
 
 
@@ -96,8 +200,7 @@ def _saved(session: Session, tree: Tree, roofs: tuple[float, float, float]) -> _
     nodes, before, after, casts = [], 0.0, 0.0, 0.0
     for part in matrix_parts(session, tree):
         costs = [tree.costs[node] for node in in_dtype(tree, part.operators, _WIDE)]
-        now = sum(roof_seconds(cost.flops, moved(cost), wide, memory) for cost in costs)
-        then = sum(roof_seconds(cost.flops, moved(cost) / 2, narrow, memory) for cost in costs)
+        now, then = _by_roofs(costs, wide, narrow, memory)
         if now <= 0:
             continue
         explained = now if part.seconds is None else min(now, part.seconds)
@@ -110,16 +213,16 @@ def _saved(session: Session, tree: Tree, roofs: tuple[float, float, float]) -> _
 
 
 def _memory(tree: Tree) -> tuple[Gain, ...]:
-    """Return what half as large activations save beyond the copies of the weights."""
+    """Return the gain of activations half as large, less the copies of the weights."""
     if tree.done is None:
         return ()
     peak = tree.done.peak_memory
     activations, weights = known(peak.activations), known(peak.parameters)
-    whole = known(peak_bytes(peak))
+    whole = peak_of(tree)
     if activations is None or weights is None or not whole:
         return ()
     saved = activations / 2 - weights * _NARROW_BYTES / _WIDE_BYTES
     if saved <= 0:
         return ()
-    formula = "half of the activations, less the copies of the weights"
+    formula = "half of the activations, less 16-bit copies of the weights"
     return (Gain("memory", share_of(saved, whole), formula, "estimated"),)

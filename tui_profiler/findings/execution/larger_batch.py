@@ -1,29 +1,26 @@
-"""``larger-batch``: what a forward spends whatever the batch, shared among more items."""
-
-from __future__ import annotations
+"""``larger-batch``: time of a forward that does not grow with the batch size."""
 
 from tui_profiler.figures.units import duration
-from tui_profiler.findings.evidence.affected_operators import compute_roof, memory_roof, moved
+from tui_profiler.findings.evidence.affected_operators import compute_roof, memory_roof
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
-from tui_profiler.findings.evidence.host_time import host
-from tui_profiler.findings.evidence.time_share import share_of
+from tui_profiler.findings.evidence.memory import NO_PEAK, batch_of
+from tui_profiler.findings.evidence.time_share import host, share_of
 from tui_profiler.messages import Unknown, known
-from tui_profiler.queries.cost.bound import node_dtype
+from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
 from tui_profiler.queries.cost.roofline import part_nodes
 from tui_profiler.session import Session, Tree
 
 TIMES = (16, 8, 4, 2)
-"""As large as the trial takes it: the largest that fits is predicted for."""
+"""The trial's batch sizes; the prediction is for the largest that fits."""
 APPLIES_ABOVE = 0.05
-"""Of an item's time."""
+"""Of the time per item."""
 
 
 @check("larger-batch", holds_in="inference")
 def larger_batch(session: Session) -> Finding | None:
-    """Find out how much of a forward does not grow with the batch."""
-    tree, model, found = session.tree, session.model, host(session)
-    batch = session.loop.batch if session.loop is not None else None
-    batch = batch or (model.batch if model is not None else None)
+    """Find how much of a forward does not grow with the batch size."""
+    tree, found = session.tree, host(session)
+    batch = batch_of(session)
     if tree is None or batch is None or isinstance(found, Unknown):
         return None
     weights = _reading_weights(session, tree)
@@ -59,7 +56,7 @@ def larger_batch(session: Session) -> Finding | None:
 
 
 def _reading_weights(session: Session, tree: Tree) -> float:
-    """Return the seconds that reading weights adds to the floors of all leaves."""
+    """Return the seconds that reading weights adds to the minimum times of all leaves."""
     memory, total = memory_roof(session.ceilings), 0.0
     if not memory:
         return 0.0
@@ -67,19 +64,19 @@ def _reading_weights(session: Session, tree: Tree) -> float:
         cost = tree.costs[node]
         compute = compute_roof(session.ceilings, node_dtype(tree, node))
         products = cost.flops / compute if compute else 0.0
-        now, without = moved(cost) / memory, (moved(cost) - cost.weight_bytes) / memory
+        now, without = bytes_moved(cost) / memory, (bytes_moved(cost) - cost.weight_bytes) / memory
         total += max(now, products) - max(without, products)
     return total
 
 
 def _fitting(session: Session, tree: Tree) -> tuple[int, Evidence] | None:
-    """Return how many times the batch fits into free memory, None where not even twice does."""
+    """Return the largest of TIMES that fits into free memory, and what it needs; None if none."""
     done = tree.done
     activations = known(done.peak_memory.activations) if done is not None else None
     workspace = known(done.peak_memory.workspace) if done is not None else None
     what = "additional memory"
     if activations is None:
-        return TIMES[-1], Evidence(what, Unknown("the peak is not known"), "B", "estimated")
+        return TIMES[-1], Evidence(what, NO_PEAK, "B", "estimated")
     each, free = activations + (workspace or 0.0), _free_bytes(session)
     for times in TIMES:
         more = (times - 1) * each

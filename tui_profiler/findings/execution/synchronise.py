@@ -1,15 +1,11 @@
-"""``synchronise``: places where Python reads a tensor's value, or a tensor changes its device.
+"""``synchronise``: source lines where Python reads a tensor's value, or a tensor changes device.
 
-On a GPU each of them waits until everything before it is done; anywhere it ends a graph that a
-compiler could make. The source line is the one that ran the operator.
+On a GPU each of them waits for all queued work; on any device it breaks the graph of a compiler.
 """
 
-from __future__ import annotations
-
-from tui_profiler.findings.evidence.figure_text import counted
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.graph import operators
-from tui_profiler.findings.evidence.time_share import TimeSpent, slowest_first, spent
 from tui_profiler.messages import Node, Unknown
 from tui_profiler.session import Session, Tree
 
@@ -27,7 +23,7 @@ READS_A_VALUE = frozenset(
         "aten::bincount",
     }
 )
-"""Python waits for what these give, or for how much they give."""
+"""Python waits for their result, or for its shape."""
 _INDEXING = frozenset({"aten::index"})
 _MOST_LINES = 8
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::_pin_memory"})
@@ -35,7 +31,7 @@ _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::_pin_memory"})
 
 @check("synchronise", holds_in="both")
 def synchronise(session: Session) -> Finding | None:
-    """Find operators that make Python wait for values."""
+    """Find operators that make Python wait for the device."""
     tree, model = session.tree, session.model
     if tree is None:
         return None
@@ -46,17 +42,17 @@ def synchronise(session: Session) -> Finding | None:
     if not nodes:
         return None
     calls = sum(tree.nodes[node].calls for node in nodes)
-    found = spent(session, nodes)
+    found = time_share.spent(session, nodes)
     return Finding(
         kind="synchronise",
-        title=f"read no values at {counted(len(_lines(tree, nodes)), 'source line')}",
+        title=f"avoid reading tensor values at {counted(len(_lines(tree, nodes)), 'source line')}",
         why=(
-            "Python reads values there (.item(), nonzero, a mask as an index, a tensor in an if)."
-            " A GPU must finish everything before it, and a compiler's graph ends there."
+            "Python reads tensor values there (.item(), nonzero, a mask as index, if tensor)."
+            " A GPU has to finish all queued work first, and torch.compile breaks the graph."
         ),
-        nodes=slowest_first(session, nodes),
+        nodes=time_share.slowest_first(session, nodes),
         evidence=(
-            Evidence("times per forward that Python waits for a value", calls, "count", "derived"),
+            Evidence("reads of tensor values per forward", calls, "count", "derived"),
             *_met(session, nodes),
             *(
                 Evidence(line, float(count), "count", "derived")
@@ -64,50 +60,51 @@ def synchronise(session: Session) -> Finding | None:
             ),
         ),
         gains=(_gain(found, is_gpu=is_gpu),),
-        why_no_trial="only the model's own code can go on without the value",
+        why_no_trial="only the model's code can avoid reading the value",
     )
 
 
 def _masks(tree: Tree) -> list[int]:
-    """Return the operators that take a mask as an index: how much they give depends on it."""
+    """Return the operators that index with a mask: their output's shape depends on its values."""
     indexing = operators(tree, _INDEXING)
     return [i for i in indexing if any(t.dtype == "bool" for t in tree.nodes[i].inputs[1:])]
 
 
 def _lines(tree: Tree, nodes: tuple[int, ...]) -> dict[str, int]:
-    """Return calls by source line, most first."""
+    """Return the calls by source line, most first."""
     found: dict[str, int] = {}
     for node in nodes:
         name = tree.nodes[node].name.removeprefix("aten::")
-        line = f"{name} at {tree.nodes[node].source or 'a line that is not known'}"
+        line = f"{name} at {tree.nodes[node].source or 'an unknown line'}"
         found[line] = found.get(line, 0) + tree.nodes[node].calls
     most = sorted(found, key=lambda line: -found[line])[:_MOST_LINES]
     return {line: found[line] for line in most}
 
 
 def _met(session: Session, nodes: tuple[int, ...]) -> tuple[Evidence, ...]:
-    """Return how often the last operator window met them."""
+    """Return their calls in the last operator window."""
     if session.operators is None:
         return ()
     calls = sum(session.operators.calls(node) for node in nodes)
-    return (Evidence("of them seen in the last operator window", calls, "count", "measured"),)
+    return (Evidence("of them in the last operator window", calls, "count", "measured"),)
 
 
 def _changes_nothing(node: Node) -> bool:
-    """Tell whether a copy keeps shape and dtype: then it goes to another device, or order."""
+    """Return whether a copy keeps shape, dtype and layout: it then changes the device."""
     before, after = node.inputs[:1], node.outputs[:1]
     return [(t.shape, t.dtype, t.layout) for t in before] == [
         (t.shape, t.dtype, t.layout) for t in after
     ]
 
 
-def _gain(found: TimeSpent | Unknown, *, is_gpu: bool) -> Gain:
+def _gain(found: time_share.TimeSpent | Unknown, *, is_gpu: bool) -> Gain:
     if not is_gpu:
         return Gain(
             "time",
-            Unknown("on a processor nothing runs ahead: there is nothing to wait for"),
+            Unknown("a CPU runs nothing asynchronously, so there is no wait"),
             "the wait for the device",
         )
-    if not isinstance(found, Unknown) and found.is_measured:
-        return found.gain(f"they take {found.text}, waiting included", is_bound=True)
-    return Gain("time", Unknown("their times are not known yet"), "the wait for the device")
+    if not isinstance(found, Unknown) and not found.is_measured:
+        found = Unknown("their times are not measured yet")
+    text = "they take {}, including the wait"
+    return time_share.gain(found, text, "the wait for the device", is_bound=True)

@@ -1,11 +1,9 @@
 """``threads``: as many intra-op threads as the work can use.
 
-By Amdahl's law (1967) a forward on n threads takes (1 - p) + p / n of what it takes on one, p being
-the part that runs in parallel. Of more than one thread p follows from how many cores are kept busy;
-on a single one it cannot be known, and work that no operator's call takes is its bound.
+By Amdahl's law (1967) a forward on n threads takes (1 - p) + p / n of its time on one, where p is
+the parallel part. On several threads, p follows from how many cores are busy. On one it is unknown:
+the compute- and bandwidth-bound time is its upper bound.
 """
-
-from __future__ import annotations
 
 from statistics import median
 
@@ -20,7 +18,7 @@ from tui_profiler.session import Session
 
 _SAMPLES = 10
 BUSY_BELOW = 0.6
-"""Of the threads: where fewer cores are busy, some threads only wait."""
+"""Of the threads: where fewer cores are busy, some threads wait."""
 
 
 @check("threads", holds_in="inference")
@@ -33,9 +31,9 @@ def threads(session: Session) -> Finding | None:
     whole = root_seconds(session)
     if not session.tree.has_forward or whole is None:
         return None
-    # What is between forwards of a program keeps other cores busy, or none.
+    # Between forwards, a program keeps other cores busy, or none.
     busy = None if is_program(session) else _busy_cores(session)
-    # Where forwards wait for a core, other programs keep threads from being busy.
+    # Where forwards wait for a core, other programs keep these threads from running.
     is_contended = session.timings is not None and session.timings.waiting > 0
     waits = busy is not None and now > 1 and busy < BUSY_BELOW * now and not is_contended
     if now == cores and not waits:
@@ -47,7 +45,7 @@ def threads(session: Session) -> Finding | None:
     wanted = cores if now != cores else 1
     evidence = [
         Evidence("intra-op threads", now, "count", "measured"),
-        Evidence("cores that this process may use", cores, "count", "measured"),
+        Evidence("cores available to this process", cores, "count", "measured"),
     ]
     if busy is not None:
         evidence.append(Evidence("busy cores", busy, "count", "measured"))
@@ -55,8 +53,8 @@ def threads(session: Session) -> Finding | None:
         kind="threads",
         title=f"run on {wanted} thread{'s' * (wanted != 1)} instead of {now}",
         why=(
-            "Work inside an operator is shared among threads; too few leave cores idle, too many"
-            " wait for each other. Sums in another order change rounding."
+            "Threads share the work of an operator: too few leave cores idle, too many contend."
+            " A different order of summation changes rounding."
         ),
         nodes=(0,),
         evidence=tuple(evidence),
@@ -77,26 +75,30 @@ def _gain(session: Session, whole: float, busy: float | None) -> Gain:
     if now >= cores:
         return Gain(
             "time",
-            Unknown("what waiting for each other costs them is not measured"),
-            "the time of threads that wait",
+            Unknown("the cost of contention between threads is not measured"),
+            "the time that threads wait",
         )
     if now == 1:
         compute, memory, *_ = node_mix(session, 0)
         work = compute + memory
         if not work:
-            return Gain("time", Unknown("how much of it is work is not known"), "work / cores")
+            return Gain(
+                "time",
+                Unknown("the compute- and bandwidth-bound time is not known"),
+                "that time / cores",
+            )
         share = share_of(work * (1 - 1 / cores), whole)
         formula = (
-            f"{duration(work)} of {duration(whole)} are bound by compute or memory; shared among"
-            f" {cores} cores {1 / cores:.0%} of it stays"
+            f"{duration(work)} of {duration(whole)} are compute- or bandwidth-bound; on {cores}"
+            f" cores {1 / cores:.0%} of it remains"
         )
         return Gain("time", share, formula, "derived", is_bound=True)
     if busy is None:
-        return Gain("time", Unknown("how many cores are busy is not known"), "Amdahl's law")
+        return Gain("time", Unknown("the number of busy cores is not known"), "Amdahl's law")
     parallel = share_of(1 - 1 / max(busy, 1.0), 1 - 1 / now)
     ratio = (1 - parallel + parallel / cores) / (1 - parallel + parallel / now)
     formula = (
-        f"{busy:.1f} busy cores on {now} threads: {parallel:.0%} runs in parallel (Amdahl), and on"
-        f" {cores} threads it takes {ratio:.0%} of the time"
+        f"{busy:.1f} busy cores on {now} threads: {parallel:.0%} is parallel (Amdahl's law); on"
+        f" {cores} threads a forward takes {ratio:.0%} of the time"
     )
     return Gain("time", 1 - ratio, formula, "estimated")

@@ -1,11 +1,10 @@
-"""``channels-last``: convolutions that need not put their tensors in another order and back.
+"""``channels-last``: convolutions in NCHW layout, which convert their input and output.
 
-oneDNN and cuDNN compute with the channels innermost. A convolution on tensors in NCHW order first
-copies its input into such an order and its output back. Source: "Channels Last Memory Format in
-PyTorch", pytorch.org/tutorials/intermediate/memory_format_tutorial.html.
+oneDNN and cuDNN compute with the channels innermost: a convolution in NCHW layout converts its
+input, and its output back. Source:
+"Channels Last Memory Format in PyTorch",
+pytorch.org/tutorials/intermediate/memory_format_tutorial.html.
 """
-
-from __future__ import annotations
 
 from tui_profiler.figures.units import duration
 from tui_profiler.findings.evidence.affected_operators import (
@@ -13,14 +12,12 @@ from tui_profiler.findings.evidence.affected_operators import (
     compute_roof,
     matrix_parts,
     memory_roof,
-    moved,
     roof_seconds,
 )
-from tui_profiler.findings.evidence.figure_text import counted
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check, counted
 from tui_profiler.findings.evidence.time_share import LEAST_SHARE, forward, share_of, slowest_first
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.cost.bound import node_dtype
+from tui_profiler.queries.cost.bound import bytes_moved, node_dtype
 from tui_profiler.session import Session, Tree
 
 _IMAGE_AXES = 4
@@ -28,7 +25,7 @@ _IMAGE_AXES = 4
 
 @check("channels-last", holds_in="both")
 def channels_last(session: Session) -> Finding | None:
-    """Find convolutions on images that lie with their channels outermost."""
+    """Find convolutions on images in NCHW layout."""
     tree, whole = session.tree, forward(session)
     memory = memory_roof(session.ceilings)
     if tree is None or isinstance(whole, Unknown) or not memory:
@@ -42,10 +39,10 @@ def channels_last(session: Session) -> Finding | None:
         bytes_copied = sum(2.0 * (cost.input_bytes + cost.output_bytes) for cost in costs)
         compute = compute_roof(session.ceilings, node_dtype(tree, part.node))
         least = sum(
-            roof_seconds(cost.flops, moved(cost), compute, memory) if compute else 0.0
+            roof_seconds(cost.flops, bytes_moved(cost), compute, memory) if compute else 0.0
             for cost in costs
         )
-        # A convolution cannot come above its roof by another order.
+        # No layout can lift a convolution above its roof.
         most = max(part.seconds - least, 0.0) if part.seconds is not None else float("inf")
         nodes.append(part.node)
         copied += bytes_copied
@@ -54,21 +51,22 @@ def channels_last(session: Session) -> Finding | None:
     if not nodes or share < LEAST_SHARE:
         return None
     formula = (
-        f"copying those bytes takes {duration(saved)} of {whole.whole_text} at the measured"
-        " bandwidth, no convolution above its roof; layers that know no such order are not counted"
+        f"these conversions take {duration(saved)} of {whole.whole_text} at the measured"
+        " bandwidth, no convolution above its roof; layers without a channels-last kernel are not"
+        " counted"
     )
     return Finding(
         kind="channels-last",
-        title=f"channels last for {counted(len(nodes), 'convolution')}",
+        title=f"channels-last layout for {counted(len(nodes), 'convolution')}",
         why=(
-            "Libraries convolve with the channels innermost: a tensor in NCHW is copied into that"
-            " order before each convolution, and back after it. Only rounding changes."
+            "Convolution kernels compute in channels-last layout: a tensor in NCHW is converted"
+            " before each convolution, and back after it. Only rounding changes."
         ),
         nodes=slowest_first(session, nodes),
         evidence=(
-            Evidence("convolutions on images in NCHW order", len(nodes), "count", "derived"),
-            Evidence("copied to reorder, there and back", copied, "B", "estimated"),
-            Evidence("bandwidth of a copy", memory, "B/s", "measured"),
+            Evidence("convolutions in NCHW layout", len(nodes), "count", "derived"),
+            Evidence("layout conversions, both ways", copied, "B", "estimated"),
+            Evidence("copy bandwidth", memory, "B/s", "measured"),
         ),
         gains=(Gain("time", share, formula, "estimated"),),
         trial="channels-last",
@@ -79,6 +77,6 @@ def _is_contiguous_image(tree: Tree, node: int) -> bool:
     image = next(iter(tree.nodes[node].inputs), None)
     if image is None or len(image.shape) != _IMAGE_AXES or image.layout == "channels last":
         return False
-    # With one channel, or one pixel, both orders are the same.
+    # With one channel, or one pixel, both layouts are the same.
     _, channels, height, width = image.shape
     return channels > 1 and height * width > 1

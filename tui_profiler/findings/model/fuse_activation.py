@@ -1,12 +1,8 @@
-"""``fuse-activation``: an activation that alone reads what a product wrote."""
+"""``fuse-activation``: activations that can be fused into the preceding matmul or convolution."""
 
-from __future__ import annotations
-
-from tui_profiler.findings.evidence.figure_text import counted
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.graph import Graph, graph
-from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
-from tui_profiler.messages import Unknown
 from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
@@ -20,9 +16,9 @@ _MOST_VIEWS = 4
 
 @check("fuse-activation", holds_in="both")
 def fuse_activation(session: Session) -> Finding | None:
-    """Find activations right after a linear layer or a convolution, batch norms aside.
+    """Find activations that are the only consumer of a linear layer or a convolution.
 
-    The nodes are the activations' operators.
+    The nodes are operators.
     """
     tree = session.tree
     if tree is None:
@@ -36,31 +32,32 @@ def fuse_activation(session: Session) -> Finding | None:
         and node.calls == 1
         and _product_before(tree, edges, index)
     )
-    found = spent(session, nodes)
-    if not nodes or is_negligible(found):
+    found = time_share.spent(session, nodes)
+    if not nodes or time_share.is_negligible(found):
         return None
     moved = sum(tree.costs[node].input_bytes + tree.costs[node].output_bytes for node in nodes)
-    evidence = [
-        Evidence("activations that alone read a product", len(nodes), "count", "derived"),
-        Evidence("activations that they read and write", moved, "B", "derived"),
-    ]
-    if isinstance(found, Unknown):
-        gain = Gain("time", found, "the activations' share of a forward")
-    else:
-        formula = f"they take {found.text}; fused into the preceding operator at best nothing"
-        gain = found.gain(formula, is_bound=True)
-        evidence.append(found.evidence("their time per forward"))
     return Finding(
         kind="fuse-activation",
         title=f"fuse {counted(len(nodes), 'activation')} into the preceding operator",
         why=(
-            "A product can apply its activation to what it is about to write. Eager PyTorch has no"
-            " call for that; a compiler or an inference engine does it."
+            "A matmul or convolution kernel can apply the activation before it writes its output."
+            " Eager PyTorch does not; a compiler or an inference engine does."
         ),
-        nodes=slowest_first(session, nodes),
-        evidence=tuple(evidence),
-        gains=(gain,),
-        why_no_trial="eager PyTorch cannot fuse them: the trial of compile does",
+        nodes=time_share.slowest_first(session, nodes),
+        evidence=(
+            Evidence("activations after a matmul or convolution", len(nodes), "count", "derived"),
+            Evidence("tensors that they read and write", moved, "B", "derived"),
+            *time_share.evidence(found),
+        ),
+        gains=(
+            time_share.gain(
+                found,
+                "they take {}; fused, they take no time at best",
+                "the activations' share of a forward",
+                is_bound=True,
+            ),
+        ),
+        why_no_trial="eager PyTorch cannot fuse them; the compile trial does",
     )
 
 

@@ -1,12 +1,10 @@
-"""``peak-activations``: memory that goes to what a forward computes, not to its weights."""
-
-from __future__ import annotations
+"""``peak-activations``: activations and workspace are most of the peak, not the weights."""
 
 from tui_profiler.figures.units import size
 from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.memory import batch_of, memory_gain, peak_of
 from tui_profiler.findings.evidence.time_share import share_of
 from tui_profiler.messages import PeakMemory, Unknown, known
-from tui_profiler.queries.cost.totals import peak_bytes
 from tui_profiler.session import Session, Tree
 
 APPLIES_ABOVE = 0.5
@@ -18,13 +16,14 @@ _MOST_TENSORS = 5
 def peak_activations(session: Session) -> Finding | None:
     """Find a peak of which activations and workspace are more than half."""
     tree = session.tree
-    peak = tree.done.peak_memory if tree is not None and tree.done is not None else None
-    whole = known(peak_bytes(peak)) if peak is not None else None
-    if tree is None or peak is None or not whole:
+    whole = peak_of(tree) if tree is not None else None
+    if tree is None or tree.done is None or not whole:
         return None
+    peak = tree.done.peak_memory
     activations, workspace = known(peak.activations) or 0.0, known(peak.workspace) or 0.0
     if share_of(activations + workspace, whole) < APPLIES_ABOVE:
         return None
+    live = [(node, held) for node, held in peak.alive[:_MOST_TENSORS] if 0 <= node < len(tree)]
     return Finding(
         kind="peak-activations",
         title="activations dominate peak memory",
@@ -32,41 +31,32 @@ def peak_activations(session: Session) -> Finding | None:
             "A smaller batch, 16-bit activations, or freeing the largest tensors before the"
             " operator at the peak lower it; smaller weights hardly do."
         ),
-        nodes=_makers(tree, peak),
+        nodes=_producers(tree, peak),
         evidence=(
             Evidence("activations at the peak", peak.activations, "B", "derived"),
-            Evidence("scratch memory of the operator at the peak", peak.workspace, "B", "derived"),
+            Evidence("workspace of the operator at the peak", peak.workspace, "B", "derived"),
             Evidence("parameters", peak.parameters, "B", "derived"),
-            *_largest(tree, peak),
+            *(
+                Evidence(f"live at the peak: {tree.nodes[node].path}", held, "B", "derived")
+                for node, held in live[:3]
+            ),
         ),
-        gains=(_gain(session, activations, whole),),
-        why_no_trial="which tensors may go earlier is in the model's own code",
+        gains=(_gain(session, tree, activations),),
+        why_no_trial="the model's code decides when a tensor can be freed",
     )
 
 
-def _gain(session: Session, activations: float, whole: float) -> Gain:
-    batch = session.loop.batch if session.loop is not None else None
-    batch = batch or (session.model.batch if session.model is not None else None)
-    wide = session.tree is not None and any(
-        tensor.dtype in ("float32", "float64") for tensor in session.tree.nodes[0].outputs
-    )
-    if (batch or 0) > 1 or wide:
-        how = "a batch half as large" if (batch or 0) > 1 else "in 16 bits"
-        formula = f"{how} halves {size(activations)} of a peak of {size(whole)}"
-        return Gain("memory", share_of(activations / 2, whole), formula, "estimated")
+def _gain(session: Session, tree: Tree, activations: float) -> Gain:
+    has_items = (batch_of(session) or 0) > 1
+    is_wide = any(tensor.dtype in ("float32", "float64") for tensor in tree.nodes[0].outputs)
+    if has_items or is_wide:
+        how = "half the batch size" if has_items else "16 bits"
+        formula = f"{how}: half of {size(activations)} of activations"
+        return memory_gain(tree, activations / 2, formula, "estimated")
     return Gain("memory", Unknown("batch 1 in 16 bits already"), "half of the activations")
 
 
-def _makers(tree: Tree, peak: PeakMemory) -> tuple[int, ...]:
-    """Return the operators that made the largest tensors at the peak, then the one at the peak."""
-    makers = [node for node, _ in peak.alive[:_MOST_TENSORS] if 0 <= node < len(tree)]
-    at = [peak.at] if 0 <= peak.at < len(tree) else []
-    return tuple(dict.fromkeys((*makers, *at))) or (0,)
-
-
-def _largest(tree: Tree, peak: PeakMemory) -> tuple[Evidence, ...]:
-    named = [(node, held) for node, held in peak.alive[:_MOST_TENSORS] if 0 <= node < len(tree)]
-    return tuple(
-        Evidence(f"alive at the peak, of {tree.nodes[node].path}", held, "B", "derived")
-        for node, held in named[:3]
-    )
+def _producers(tree: Tree, peak: PeakMemory) -> tuple[int, ...]:
+    """Return the producers of the largest tensors at the peak, then the operator at the peak."""
+    nodes = (*(node for node, _ in peak.alive[:_MOST_TENSORS]), peak.at)
+    return tuple(dict.fromkeys(node for node in nodes if 0 <= node < len(tree))) or (0,)

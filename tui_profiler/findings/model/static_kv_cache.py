@@ -1,20 +1,16 @@
-"""``static-kv-cache``: a cache that is written in place, not joined anew with every token.
+"""``static-kv-cache``: a KV cache that is written in place, not concatenated with every token.
 
-A language model that appends to its keys and values copies all that it has read so far, in every
-layer, for each new token. Source: pytorch.org/blog/accelerating-generative-ai-2, 2023.
+A language model that appends to its keys and values copies the whole cache, in every layer, for
+each new token. Source: pytorch.org/blog/accelerating-generative-ai-2, 2023.
 """
 
-from __future__ import annotations
-
-from tui_profiler.findings.evidence.figure_text import counted
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
 from tui_profiler.findings.evidence.graph import graph, operators
-from tui_profiler.findings.evidence.time_share import is_negligible, slowest_first, spent
-from tui_profiler.messages import Unknown, known
+from tui_profiler.messages import known
 from tui_profiler.queries.cost.breakdown import op_type
 from tui_profiler.session import Session, Tree
 
-_JOINS = frozenset({"aten::cat"})
 _CACHE_AXES = 4
 """(batch, heads, tokens, width of a head)."""
 _TOKENS = 2
@@ -22,47 +18,48 @@ _TOKENS = 2
 
 @check("static-kv-cache", holds_in="inference")
 def static_kv_cache(session: Session) -> Finding | None:
-    """Find tensors that no operator of this forward made, joined with one that was, for attention.
+    """Find concatenations of a tensor from an earlier forward with a new one, for attention.
 
-    The nodes are the operators that join.
+    The nodes are operators.
     """
     tree = session.tree
     if tree is None:
         return None
-    joins = tuple(node for node in operators(tree, _JOINS) if _appends(tree, node))
-    found = spent(session, joins)
-    if not joins or is_negligible(found):
+    appends = tuple(
+        node for node in operators(tree, frozenset({"aten::cat"})) if _appends(tree, node)
+    )
+    found = time_share.spent(session, appends)
+    if not appends or time_share.is_negligible(found):
         return None
-    copied = sum(tree.costs[node].output_bytes for node in joins)
-    kept = tree.done.peak_memory.kv_cache if tree.done is not None else None
-    evidence = [
-        Evidence("concatenations of the KV cache", len(joins), "count", "derived"),
-        Evidence("cache copied in each forward", copied, "B", "derived"),
-    ]
-    if kept is not None and known(kept) is not None:
-        evidence.append(Evidence("what the model keeps of its tokens", kept, "B", "derived"))
-    if isinstance(found, Unknown):
-        gain = Gain("time", found, "the share of a forward that joining takes")
-    else:
-        formula = f"joining takes {found.text}; in place only the new tokens are written"
-        gain = found.gain(formula)
-        evidence.append(found.evidence("their time per forward"))
+    copied = sum(tree.costs[node].output_bytes for node in appends)
+    cache = known(tree.done.peak_memory.kv_cache) if tree.done is not None else None
     return Finding(
         kind="static-kv-cache",
-        title=f"write {counted(len(joins), 'cache')} in place",
+        title=f"use a static KV cache ({counted(len(appends), 'concatenation')})",
         why=(
-            "Keys and values of all tokens so far are copied to add one more, in each layer. A"
-            " cache of a fixed length is written in place, and its shapes stay for a compiler."
+            "Each new token copies the keys and values of all tokens so far, in each layer. A"
+            " static cache is written in place, and its constant shapes suit torch.compile."
         ),
-        nodes=slowest_first(session, joins),
-        evidence=tuple(evidence),
-        gains=(gain,),
+        nodes=time_share.slowest_first(session, appends),
+        evidence=(
+            Evidence("concatenations of the KV cache", len(appends), "count", "derived"),
+            Evidence("cache copied per forward", copied, "B", "derived"),
+            *((Evidence("KV cache", cache, "B", "derived"),) if cache is not None else ()),
+            *time_share.evidence(found),
+        ),
+        gains=(
+            time_share.gain(
+                found,
+                "concatenating takes {}; in place, only the new tokens are written",
+                "the share of a forward that concatenating takes",
+            ),
+        ),
         trial="static-kv-cache",
     )
 
 
 def _appends(tree: Tree, node: int) -> bool:
-    """Tell whether a join puts a few tokens at the end of many that came from before."""
+    """Return whether a concatenation appends tokens to the cache of an attention."""
     inputs, outputs = tree.nodes[node].inputs, tree.nodes[node].outputs
     if len(inputs) != 2 or len(outputs) != 1 or len(outputs[0].shape) != _CACHE_AXES:
         return False
@@ -71,13 +68,13 @@ def _appends(tree: Tree, node: int) -> bool:
         return False
     grows = past[_TOKENS] + new[_TOKENS] == outputs[0].shape[_TOKENS]
     same = past[:_TOKENS] == new[:_TOKENS] and past[-1] == new[-1]
-    # The cache is no operator's of this forward: one writer, of the new tokens.
-    edges = graph(tree)
-    return grows and same and len(edges.writers.get(node, ())) == 1 and _is_attended(tree, node)
+    # No operator of this forward produces the cache: the one producer is that of the new tokens.
+    producers = graph(tree).writers.get(node, ())
+    return grows and same and len(producers) == 1 and _is_attended(tree, node)
 
 
 def _is_attended(tree: Tree, node: int) -> bool:
-    """Tell whether a product or an attention reads what was joined, views between them aside."""
+    """Return whether a matmul or an attention consumes the result, directly or through views."""
     edges, pending, seen = graph(tree), [node], set[int]()
     while pending and len(seen) < 64:
         for reader in edges.readers.get(pending.pop(), ()):

@@ -1,23 +1,20 @@
-"""``upcast``: tensors made wider on the way, in a model of narrower ones."""
+"""``upcast``: casts and operators in a wider dtype than the weights."""
 
-from __future__ import annotations
-
-from tui_profiler.findings.evidence.figure_text import counted
-from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
-from tui_profiler.findings.evidence.time_share import slowest_first, spent
-from tui_profiler.messages import Node, Unknown
+from tui_profiler.findings.evidence import time_share
+from tui_profiler.findings.evidence.finding import Evidence, Finding, check, counted
+from tui_profiler.messages import Node
 from tui_profiler.queries.cost.bound import node_dtype
 from tui_profiler.session import Session, Tree
 
 _BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
 _CASTS = frozenset({"aten::_to_copy", "aten::to"})
 _LEAST_VALUES = 1024
-"""Of a tensor: scalars in float64 are Python's own, and cost nothing."""
+"""Of a tensor: scalars in float64 come from Python, and cost nothing."""
 
 
 @check("upcast", holds_in="both")
 def upcast(session: Session) -> Finding | None:
-    """Find casts to more bits, and floating work in more bits than the weights have.
+    """Find casts to a wider dtype, and operators in a wider dtype than the weights.
 
     The nodes are operators.
     """
@@ -37,28 +34,29 @@ def upcast(session: Session) -> Finding | None:
     nodes = (*casts, *wide)
     if not nodes:
         return None
-    found = spent(session, nodes)
-    moved = sum(tree.costs[node].output_bytes for node in nodes)
-    if isinstance(found, Unknown):
-        gain = Gain("time", found, "the share of a forward that they take")
-    else:
-        formula = f"casts and wider work take {found.text}; in {own} at most all of it goes"
-        gain = found.gain(formula, is_bound=True)
+    written = sum(tree.costs[node].output_bytes for node in nodes)
     return Finding(
         kind="upcast",
         title=f"keep {counted(len(nodes), 'operator')} in {own}",
         why=(
-            f"The weights are {own}, but tensors become wider on the way, which is more to compute"
-            " and to move. Some sums need the precision: check the output."
+            f"The weights are {own}, but some tensors have a wider dtype, which costs compute and"
+            " memory traffic. Some reductions need the precision: check the output."
         ),
-        nodes=slowest_first(session, nodes),
+        nodes=time_share.slowest_first(session, nodes),
         evidence=(
-            Evidence("casts to more bits", len(casts), "count", "derived"),
-            Evidence("operators on wider values than the weights", len(wide), "count", "derived"),
-            Evidence("wider values that they write", moved, "B", "derived"),
+            Evidence("casts to a wider dtype", len(casts), "count", "derived"),
+            Evidence("operators in a wider dtype", len(wide), "count", "derived"),
+            Evidence("bytes that they write", written, "B", "derived"),
         ),
-        gains=(gain,),
-        why_no_trial="the model's author knows which need the precision",
+        gains=(
+            time_share.gain(
+                time_share.spent(session, nodes),
+                f"casts and wider operators take {{}}; in {own}, at most all of it is saved",
+                "the share of a forward that they take",
+                is_bound=True,
+            ),
+        ),
+        why_no_trial="only the model's author knows which of them need the precision",
     )
 
 

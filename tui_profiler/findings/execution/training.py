@@ -1,0 +1,239 @@
+"""Findings of a measured training step, each from its share of the step.
+
+``loader-workers``, ``optimizer-loop``, ``slow-line``, ``recompute``, ``accumulate``.
+"""
+
+import re
+
+from tui_profiler.figures.units import duration
+from tui_profiler.findings.evidence.finding import Evidence, Finding, Gain, check
+from tui_profiler.findings.evidence.training_step import (
+    at_most,
+    of_step,
+    recorded_step,
+    seconds_of,
+    share_of_step,
+)
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import OptimizerSettings, SourceLine, TrainingStep, Unknown, known
+from tui_profiler.queries.time.modes import runs_own_steps
+from tui_profiler.queries.training.step import line_name, whole_line_name
+from tui_profiler.session import Session
+
+LOADER_SHARE = 0.1
+"""Of a step, in ``next()`` of the loader."""
+
+
+@check("loader-workers", holds_in="training")
+def loader_workers(session: Session) -> Finding | None:
+    """Find a loader that the program waits for, by how many processes load."""
+    step = recorded_step(session)
+    if step is None or step.loader is None:
+        return None
+    seconds = seconds_of(step, "data")
+    if share_of_step(step, seconds) < LOADER_SHARE:
+        return None
+    workers = step.loader.workers
+    title = "load batches in worker processes"
+    why = "The thread that trains loads each batch (num_workers=0); the model waits meanwhile."
+    if workers:
+        title = f"load batches faster: {workers} workers do not keep up"
+        why = (
+            "Batches are used faster than the workers load them. More workers help where cores are"
+            " free; otherwise the work per item has to become less."
+        )
+    return Finding(
+        kind="loader-workers",
+        title=title,
+        why=why,
+        nodes=(0,),
+        evidence=(
+            *of_step(step, seconds, "waiting for the data loader"),
+            Evidence("DataLoader workers", float(workers), "count", "measured"),
+        ),
+        gains=(at_most(step, seconds, "are spent waiting for the data loader"),),
+        why_no_trial="the loader is the program's, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+OPTIMIZER_SHARE = 0.1
+"""Of a step, in ``step()`` of optimizers."""
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+"""Classes of ``torch.optim`` with ``fused`` on the CPU and on CUDA (documentation of torch 2.6)."""
+
+
+@check("optimizer-loop", holds_in="training")
+def optimizer_loop(session: Session) -> Finding | None:
+    """Find an optimizer that could update with one kernel, and does not."""
+    step = recorded_step(session)
+    if step is None or step.on_device:  # Its time there is not that of the thread.
+        return None
+    if len(step.optimizer_settings) != 1:  # Of several the time is not divided.
+        return None
+    settings, seconds = step.optimizer_settings[0], seconds_of(step, "optimizer")
+    if share_of_step(step, seconds) < OPTIMIZER_SHARE or not _loops(session, settings):
+        return None
+    name = safe(settings.name)
+    return Finding(
+        kind="optimizer-loop",
+        title=f"fuse the optimizer: {name}(…, fused=True)",
+        why=(
+            "It updates tensor by tensor with several operators each; fused, one kernel updates"
+            " them. Results differ by rounding only."
+        ),
+        nodes=(0,),
+        evidence=(
+            *of_step(step, seconds, f"in step() of {name}"),
+            *_parameters(session),
+        ),
+        gains=(at_most(step, seconds, "are spent in the optimizer"),),
+        trial="optimizer-loop",
+        is_of_step=True,
+        is_beside=not runs_own_steps(session),
+    )
+
+
+def _loops(session: Session, settings: OptimizerSettings) -> bool:
+    """Tell whether it steps by loop; left to torch, it does on the CPU, and not on CUDA."""
+    if settings.name not in FUSED or settings.fused or settings.foreach:
+        return False
+    on_cpu = session.model is not None and session.model.device.startswith("cpu")
+    return settings.foreach is False or on_cpu
+
+
+def _parameters(session: Session) -> tuple[Evidence, ...]:
+    tree = session.tree
+    if tree is None or not len(tree):
+        return ()
+    count = sum(len(node.weights) for node in tree.nodes if node.kind == "module")
+    return (Evidence("tensors of parameters and buffers", float(count), "count", "derived"),)
+
+
+LINE_SHARE = 0.1
+"""Of a step, in the line."""
+LEAST_SAMPLES = 50
+"""Of the stack: a line with a tenth of the step then has a standard error below half of that."""
+_READS = re.compile(r"\.(item|cpu|tolist|numpy)\(|\bfloat\(|\bprint\(")
+"""What reads a tensor's value, or may."""
+
+
+@check("slow-line", holds_in="training")
+def slow_line(session: Session) -> Finding | None:
+    """Find the line in which most of the time outside of the known parts is spent."""
+    step = recorded_step(session)
+    if step is None or not step.lines or step.samples < LEAST_SAMPLES:
+        return None
+    line, other = step.lines[0], seconds_of(step, "other")
+    seconds = line.share * other
+    if share_of_step(step, seconds) < LINE_SHARE:
+        return None
+    at = f"of these samples, at {whole_line_name(line)}"
+    return Finding(
+        kind="slow-line",
+        title=f"run less often: {line_name(line)}",
+        why=_why(line),
+        nodes=(0,),
+        evidence=(
+            Evidence("samples outside of all parts", float(step.samples), "count", "measured"),
+            Evidence(at, line.share, "share", "measured"),
+            *of_step(step, other, "outside the named parts"),
+        ),
+        gains=(_gain(step, seconds),),
+        why_no_trial="the line is the program's, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+def _gain(step: TrainingStep, seconds: float) -> Gain:
+    if step.on_device:
+        why = Unknown("part of that time is the wait for the GPU, which stays")
+        return Gain("time", why, "the line's time without that wait")
+    return at_most(step, seconds, "are spent in that line, by samples")
+
+
+def _why(line: SourceLine) -> str:
+    if _READS.search(line.text):
+        return (
+            "It reads a tensor's value: on a GPU all queued work has to finish first. Read it once"
+            " in many steps, or keep the tensor and read it later."
+        )
+    return (
+        "Neither the model nor the optimizer runs meanwhile. Run it less often, or beside the step."
+    )
+
+
+RECOMPUTE_SHARE = 0.1
+"""Of a step, in modules that checkpointing runs again."""
+
+
+@check("recompute", holds_in="training")
+def recompute(session: Session) -> Finding | None:
+    """Find modules that are computed twice in each step."""
+    step = recorded_step(session)
+    tree, training = session.tree, session.training
+    if step is None or tree is None or training is None or step.on_device:
+        return None
+    seconds = known(step.recompute) or 0.0
+    if share_of_step(step, seconds) < RECOMPUTE_SHARE:
+        return None
+    again = {
+        node: found.own_recomputed
+        for node in range(len(tree))
+        if (found := training.of(node)) is not None and found.own_recomputed > 0
+    }
+    return Finding(
+        kind="recompute",
+        title="checkpoint fewer modules, where memory allows it",
+        why=(
+            "Activation checkpointing runs them again in the backward, to save memory. What is not"
+            " checkpointed keeps its activations: see the memory of a step (m)."
+        ),
+        nodes=tuple(sorted(again, key=lambda node: -again[node])) or (0,),
+        evidence=of_step(step, seconds, "computed again in the backward"),
+        gains=(at_most(step, seconds, "are spent on recomputation"),),
+        why_no_trial="checkpointing is the program's, which a trial does not run",
+        is_of_step=True,
+    )
+
+
+UPDATE_SHARE = 0.25
+"""Of a step, in clipping, optimizer and communication."""
+
+
+@check("accumulate", holds_in="training")
+def accumulate(session: Session) -> Finding | None:
+    """Find steps of one backward pass whose update takes much of the time."""
+    step = recorded_step(session)
+    if (
+        step is None
+        or step.on_device
+        or step.ended_by != "optimizer"
+        or not 0.5 < step.passes < 1.5
+    ):
+        return None
+    seconds = seconds_of(step, "clip", "optimizer", "communication")
+    share = share_of_step(step, seconds)
+    if share < UPDATE_SHARE:
+        return None
+    whole = known(step.seconds) or 0.0
+    formula = (
+        f"half of {duration(seconds)} of {duration(whole)}, per item, with two backward passes per"
+        " update"
+    )
+    return Finding(
+        kind="accumulate",
+        title="accumulate gradients over two backward passes, or use a larger batch",
+        why=(
+            "Clipping, update and communication cost the same for any batch. With twice the items"
+            " per update they are paid half as often; the learning rate may have to change."
+        ),
+        nodes=(0,),
+        evidence=(
+            *of_step(step, seconds, "clipping, optimizer and communication"),
+            Evidence("backward passes per step", step.passes, "count", "measured"),
+        ),
+        gains=(Gain("time", share / 2, formula, "derived"),),
+        why_no_trial="it changes the training, which a trial does not run",
+        is_of_step=True,
+    )
