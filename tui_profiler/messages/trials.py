@@ -1,6 +1,4 @@
-"""Trials: a change that is tried in a process of its own, in turn with the model as it is."""
-
-from __future__ import annotations
+"""Trials: a change, measured in a separate process in turns with the unchanged model."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -20,8 +18,19 @@ TrialKind: TypeAlias = Literal[
     "threads",
     "static-kv-cache",
     "remove-dropout-identity",
+    "checkpoint",
+    "optimizer-loop",
 ]
 TRIAL_KINDS: tuple[TrialKind, ...] = get_args(TrialKind)
+STEP_KINDS: tuple[TrialKind, ...] = (
+    "bf16-autocast",
+    "fp16-autocast",
+    "checkpoint",
+    "optimizer-loop",
+)
+"""Of these, those that change a training step (``--train``)."""
+STEP_ONLY: tuple[TrialKind, ...] = ("checkpoint", "optimizer-loop")
+"""Those that change nothing else."""
 TrialOutcome: TypeAlias = Literal["measured", "impossible", "failed", "stopped", "time", "memory"]
 """``impossible``: the change cannot be made to this model or on this machine; ``failed``: it was
 made, and raised; ``time`` and ``memory``: the trial was ended because it took more than allowed."""
@@ -36,14 +45,17 @@ class Wish(Part, frozen=True):
 
     kind: TrialKind
     node: int = WHOLE_MODEL
-    """Index in the tree that is looked at; only a module can be tried by itself."""
+    """Index in the shown tree; only a module can be tried alone."""
     seconds: float = 10.0
     """Of measuring, at most: it ends sooner where the interval is narrow already."""
     most_seconds: float = 120.0
-    """Of all of it: starting a process, loading the model, changing (compiling) it, measuring."""
+    """Of measuring, however few pairs there are by then. Starting a process, importing torch,
+    loading the model and changing (compiling) it are in neither limit."""
     most_bytes: int | None = None
     """Of memory that the trial's processes may hold; None: four fifths of what is free at its
     start."""
+    paths: tuple[str, ...] = ()
+    """Of the modules that are changed; empty: the kind chooses them."""
 
 
 class TrialProgress(OnWire, frozen=True):
@@ -60,6 +72,12 @@ class TrialProgress(OnWire, frozen=True):
     """Median of the pairs so far; None before there is one."""
     waiting: tuple[TrialKind, ...] = ()
     """Asked for as well, and tried after it."""
+    left_seconds: float | None = None
+    """Of measuring, at most; None: it has not begun."""
+
+
+TRIAL_STEPS: tuple[TrialStep, ...] = get_args(TrialStep)
+"""In the order of a trial."""
 
 
 class TrialSide(Part, frozen=True):
@@ -68,11 +86,13 @@ class TrialSide(Part, frozen=True):
     seconds: float
     """Median of one call, warmed up."""
     items: int
-    """In one call: how many times the batch of the model as it is."""
+    """Items per call, as a multiple of the unchanged model's batch."""
     peak_bytes: Figure = Unknown("it was not measured")
     """The most that one call had allocated at once: activations and workspace, no parameters."""
     weight_bytes: Figure = Unknown("they were not counted")
     """Parameters and buffers; packed weights of whole numbers among them."""
+    kept_bytes: Figure = Unknown("it was not counted")
+    """What else lives from call to call: inputs, and the optimizer's state of a training step."""
 
 
 class OutputError(Part, frozen=True):
@@ -92,15 +112,15 @@ class OutputError(Part, frozen=True):
 
 
 class TrialResult(OnWire, frozen=True):
-    """How a trial came out. Where nothing was measured, ``why`` says it in a sentence."""
+    """Result of a trial. If nothing was measured, ``why`` has the reason."""
 
     kind: TrialKind
     node: int
     outcome: TrialOutcome
     seconds: float
-    """That the trial took, all in all."""
+    """Duration of the whole trial."""
     why: str = ""
-    """Why there is no speed-up; a clause that begins in lower case and has no point."""
+    """Why there is no speed-up; a clause in lower case without a full stop."""
     detail: str = ""
     """What was changed: ``53 pairs folded``, ``2 threads instead of 1``."""
     baseline: TrialSide | None = None
@@ -109,7 +129,7 @@ class TrialResult(OnWire, frozen=True):
     """Time of an item without the change over that with it: the median of the pairs. 2 is twice as
     fast."""
     low: float | None = None
-    """The interval holds the true median with at least 95 % probability."""
+    """The interval contains the true median with at least 95 % probability."""
     high: float | None = None
     pairs: int = 0
     """Each a batch of calls as it is and one changed, in turn."""
@@ -122,4 +142,8 @@ class TrialResult(OnWire, frozen=True):
     phase: Phase = ""
     """Which forward of a model that generates was tried."""
     batch: int | None = None
-    """Items of one call as it is; None where there is no batch axis."""
+    """Items per call of the unchanged model; None without a batch axis."""
+    is_step: bool = False
+    """A call is a training step: its gradients were compared, in the place of outputs."""
+    of_step: float = 1.0
+    """Share of a training step that a call is, where it is the update of an optimizer alone."""

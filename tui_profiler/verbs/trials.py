@@ -1,11 +1,11 @@
 """``try``: follow one model until it is measured, then have changes tried on it, one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from tui_profiler import messages
 from tui_profiler.figures.units import duration
+from tui_profiler.findings import findings
+from tui_profiler.findings.verdict import step_words, wish
 from tui_profiler.formatting.text import safe
 from tui_profiler.session import EMPTY, Session, apply
 from tui_profiler.source import Source, Told
@@ -14,15 +14,6 @@ from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
 
 SOON_SECONDS = 10.0
 """A trial that is over sooner has no steps to tell."""
-_STEPS = {
-    "start": "starting a process for the trial",
-    "load": "loading the model",
-    "change": "changing it",
-    "warm up": "warming up",
-    "compare": "comparing outputs",
-    "memory": "measuring memory",
-    "measure": "measuring",
-}
 
 
 async def try_out(
@@ -32,7 +23,7 @@ async def try_out(
     progress: Callable[[str], None],
     kept: Callable[[Session], None],
 ) -> Session:
-    """Fold what a source says until the model was measured and every wish has its result.
+    """Fold the messages of a source until the model is measured and every trial has a result.
 
     Args:
         source: a probe that was told to start, and to stop running after some time; it is closed
@@ -67,15 +58,18 @@ async def try_out(
                 if session.failure is not None:
                     break
                 asked = True
-                for wish in wishes:
-                    source.send(messages.Try(wish))
+                found = {one.trial: one for one in findings(session)}
+                for asked_for in wishes:
+                    finding = found.get(asked_for.kind)
+                    one = wish(finding, session.tree, asked_for) if finding else asked_for
+                    source.send(messages.Try(one))
     finally:
         await source.close()
     return session
 
 
 def _nothing_to_try(session: Session) -> messages.Failed:
-    """Say that a change of parameters alone changes nothing that runs."""
+    """Return the failure of a session without a forward."""
     hint = session.file.hint if session.file is not None else ""
     remedies = (messages.Remedy(hint, "runs them"),) if hint else ()
     return messages.Failed(
@@ -84,14 +78,14 @@ def _nothing_to_try(session: Session) -> messages.Failed:
 
 
 class _Speaker:
-    """Tells that a trial begins, its steps where it takes long, and how it came out."""
+    """Reports when a trial starts, its steps where it takes long, and its result."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
         self._last = ("", "")
 
     def hear(self, message: Told) -> None:
-        """Tell what a message says of a trial, if anything."""
+        """Report what a message says of a trial."""
         if (
             isinstance(message, messages.TrialProgress)
             and (message.kind, message.step) != self._last
@@ -99,7 +93,9 @@ class _Speaker:
             if message.step != "start" and message.seconds < SOON_SECONDS:
                 return
             self._last = (message.kind, message.step)
-            self._progress(f"{message.kind}: {_STEPS[message.step]}")
+            left = message.left_seconds
+            limit = f", at most {left:.0f} s" if left is not None else ""
+            self._progress(f"{message.kind}: {step_words(message.step)}{limit}")
         if isinstance(message, messages.TrialResult):
             self._progress(f"{message.kind}: {_result(message)}")
 
@@ -107,5 +103,6 @@ class _Speaker:
 def _result(result: messages.TrialResult) -> str:
     if result.speedup is None:
         return f"{result.outcome}: {safe(result.why)}"
-    interval = f" ({result.low:.3g} to {result.high:.3g})" if result.low and result.high else ""
-    return f"{result.speedup:.3g} times as fast{interval}, in {duration(result.seconds)}"
+    low, high = result.low, result.high
+    interval = f" (95 % CI {low:.3g} to {high:.3g})" if low and high else ""
+    return f"speed-up {result.speedup:.3g}×{interval}, in {duration(result.seconds)}"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trials.kinds.subject import Subject
+from tui_profiler.probe.trials.kinds.change import Subject
 
 WIDTH, HEADS, BATCH, SIDE = 64, 4, 2, 64
 

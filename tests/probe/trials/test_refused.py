@@ -1,4 +1,4 @@
-"""Trials that come to nothing: what cannot be changed, and what a changed model does wrong."""
+"""Trials that fail: impossible changes, and errors of the changed model."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from torch import nn
 from tests.probe.trials.test_trials import tried
 from tui_profiler.messages import TrialKind
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trials.kinds.subject import Subject
+from tui_profiler.probe.trials.kinds.change import Subject
 
 NOTHING: dict[TrialKind, tuple[nn.Module, str]] = {
-    "fold-conv-bn": (nn.Linear(3, 3), "it has no convolution with a batch norm after it"),
-    "channels-last": (nn.Linear(3, 3), "it has no convolutions of two or three dimensions"),
+    "fold-conv-bn": (nn.Linear(3, 3), "it has no batch norms after convolutions"),
+    "channels-last": (nn.Linear(3, 3), "it has no 2-D or 3-D convolutions"),
     "bf16-autocast": (nn.Linear(3, 3).bfloat16(), "its parameters are bfloat16 already"),
     "fp16-autocast": (
         nn.Linear(3, 3).double(),
-        "autocast changes what is float32, and no parameter is",
+        "autocast casts float32, and no parameter is float32",
     ),
-    "int8-dynamic": (nn.Conv1d(3, 3, 1), "it has no linear and no recurrent layer of torch's own"),
+    "int8-dynamic": (nn.Conv1d(3, 3, 1), "it has no nn.Linear, nn.LSTM or nn.GRU"),
     "compile": (
         torch.jit.script(nn.ReLU()),
-        "torch.compile leaves TorchScript as it is",
+        "torch.compile does not change TorchScript",
     ),
     "sdpa": (
         nn.Linear(3, 3),
-        "no softmax runs in it: attention, if any, is one operator already",
+        "no softmax runs in it: attention, if any, is already one operator",
     ),
     "static-kv-cache": (
         nn.Linear(3, 3),
-        "it does not generate tokens with a cache of transformers'",
+        "it does not generate with a KV cache of transformers",
     ),
     "remove-dropout-identity": (
         nn.Linear(3, 3),

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import time
 
 import pytest
 import torch
 from torch import nn
 
 from tests.probe.trials.every_change_model import BATCH, WIDTH, Attending, attending, subject
-from tui_profiler.messages import TRIAL_KINDS, TrialKind, TrialResult, Wish
+from tui_profiler.messages import (
+    STEP_ONLY,
+    TRIAL_KINDS,
+    ProlongTrial,
+    Request,
+    TrialKind,
+    TrialProgress,
+    TrialResult,
+    Wish,
+)
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trials.experiment import try_change, try_kind
+from tui_profiler.probe.trials.experiment import Progress, try_change
 from tui_profiler.probe.trials.kinds import compile
+from tui_profiler.probe.trials.kinds.change import Kind, Subject
 from tui_profiler.probe.trials.kinds.fold_conv_bn import fold, pairs_of
 from tui_profiler.probe.trials.kinds.remove_identity import remove
-from tui_profiler.probe.trials.kinds.subject import Kind, Subject
+from tui_profiler.probe.trials.kinds.table import KINDS
 from tui_profiler.probe.trials.kinds.threads import numbers
+from tui_profiler.probe.trials.paired_timing import MOST_PAIRS, NARROW
 
-IN_PROCESS = tuple(kind for kind in TRIAL_KINDS if kind not in ("compile", "static-kv-cache"))
+NOT_HERE = ("compile", "static-kv-cache", *STEP_ONLY)
+IN_PROCESS = tuple(kind for kind in TRIAL_KINDS if kind not in NOT_HERE)
 
 
 class Found:
@@ -34,7 +47,8 @@ class Found:
 
 
 def tried(kind: TrialKind, of: Subject | None = None, seconds: float = 0.02) -> TrialResult:
-    return try_change(Wish(kind, seconds=seconds), of or subject(), lambda *_: None)
+    wish = Wish(kind, seconds=seconds)
+    return try_change(KINDS[kind], wish, of or subject(), Progress(wish))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +76,7 @@ def test_every_kind_measures_a_speedup_with_an_interval(
 ) -> None:
     result = results[kind]
     if kind == "threads" and result.outcome == "impossible":
-        assert result.why == "there is one core, and one thread already"
+        assert result.why == "there is only one core, and one thread"
         return
     assert result.outcome == "measured", result.why
     assert result.pairs >= 1
@@ -146,9 +160,9 @@ def test_an_item_of_a_larger_batch_is_what_counts(results: dict[TrialKind, Trial
 
 
 def test_what_was_changed_is_told(results: dict[TrialKind, TrialResult]) -> None:
-    assert results["fold-conv-bn"].detail == "2 batch norms folded into the convolutions before"
+    assert results["fold-conv-bn"].detail == "2 batch norms folded into convolutions"
     assert results["remove-dropout-identity"].detail == "3 modules removed"
-    assert results["sdpa"].detail.startswith("1 attention put as one operator")
+    assert results["sdpa"].detail.startswith("1 attention replaced by one operator")
     assert results["channels-last"].detail.startswith("2 convolutions")
 
 
@@ -170,8 +184,9 @@ def test_no_trial_changes_the_model_or_the_process(
 
 
 def test_compiling_is_told_apart_from_running() -> None:
-    kind = Kind(lambda of: compile.change(of, backend="eager"))
-    result = try_kind(kind, Wish("compile", seconds=0.02), subject(), lambda *_: None)
+    kind = Kind(lambda of: compile.compiled(of, backend="eager"))
+    wish = Wish("compile", seconds=0.02)
+    result = try_change(kind, wish, subject(), Progress(wish))
     assert result.outcome == "measured", result.why
     assert result.changed is not None
     assert result.change_seconds > 10 * result.changed.seconds
@@ -179,8 +194,39 @@ def test_compiling_is_told_apart_from_running() -> None:
     assert result.error.relative == 0
 
 
+def test_a_trial_measures_for_longer_where_that_is_asked_while_it_runs() -> None:
+    asked: list[Request] = []
+    told: list[TrialProgress] = []
+
+    def send(progress: TrialProgress) -> None:
+        told.append(progress)
+        if progress.step == "compare":
+            asked.append(ProlongTrial(3.0))
+
+    wish = Wish("inference-mode", seconds=0.001)
+    progress = Progress(wish, send, lambda: asked.pop() if asked else None)
+    began = time.perf_counter()
+    result = try_change(KINDS[wish.kind], wish, subject(), progress)
+    took = time.perf_counter() - began
+    assert result.outcome == "measured"
+    # Until the time is over, or the interval narrow; as asked at first it is a few milliseconds.
+    assert took > 3 or result.pairs == MOST_PAIRS or half_interval(result) <= NARROW
+    left = [one.left_seconds for one in told if one.left_seconds is not None]
+    assert left[0] == 0.001
+    # With fewer pairs than an interval needs it may take four times as long.
+    assert 2 < max(left) <= 4 * 3.001
+    assert [one.left_seconds for one in told if one.step in ("change", "warm up")] == [None, None]
+
+
+def half_interval(result: TrialResult) -> float:
+    assert result.low is not None
+    assert result.high is not None
+    assert result.speedup is not None
+    return (result.high - result.low) / 2 / result.speedup
+
+
 class Grows(nn.Module):
-    """Keeps what it has seen, and gives another output at each call."""
+    """Keeps what it has seen, and returns another output at each call."""
 
     seen: torch.Tensor
 
@@ -222,7 +268,7 @@ def test_a_convolution_with_two_readers_is_not_folded() -> None:
     of = Subject(TwoReaders().eval(), Inputs((torch.ones(1, 3, 4, 4),), batch=1))
     result = tried("fold-conv-bn", of)
     assert result.outcome == "impossible"
-    assert result.why == "no batch norm reads a convolution that nothing else reads"
+    assert result.why == "no batch norm is the only consumer of a convolution"
 
 
 def test_transposed_convolutions_are_folded_rightly() -> None:
@@ -271,7 +317,7 @@ def test_a_static_cache_generates_the_same_scores() -> None:
     ids = torch.randint(0, 32, (1, 7))
     result = tried("static-kv-cache", Subject(model, Inputs((), {"input_ids": ids}, batch=1)))
     assert result.outcome == "measured", result.why
-    assert result.detail == "16 tokens after 7, in a cache of 23 places"
+    assert result.detail == "16 tokens after 7, in a static cache of length 23"
     assert result.error is not None
     assert result.error.values == 16 * 32
     assert result.error.relative < 1e-5

@@ -1,1 +1,1 @@
-"""Trials: each kind of change in a file of its own, and the experiment that all of them share."""
+"""Trials: one file per kind, and the experiment that they share."""

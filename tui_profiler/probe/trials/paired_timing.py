@@ -1,81 +1,75 @@
-"""The same calls with and without a change, in turn, until their ratio is known well enough.
+"""Paired timing: the same calls with and without a change, in turn, until the CI is narrow.
 
-1. A pair is a batch of calls of each side; which goes first changes from pair to pair, so that a
-   drift of the machine falls on both alike.
-2. State that a module keeps (a cache that grows) is put back before each batch: both sides see the
-   same calls.
-3. A batch takes about 50 ms (less where that would leave too few pairs), or one call.
-4. It ends when the interval is narrow, when the time is over, or after enough pairs; never before
-   there are as many as an interval needs, unless those would take several times as long as asked.
+1. A pair is a batch of calls of each side; the order alternates, so that drift of the machine
+   affects both alike.
+2. State of a module (a growing cache) is restored before each batch: both sides see the same calls.
+3. A batch takes about 50 ms (less if that would leave too few pairs), or one call.
+4. It ends when the CI is narrow, when the time is over, or after enough pairs; not before there are
+   as many as a CI needs, unless those take several times as long as asked. The time can be
+   prolonged meanwhile.
 """
-
-from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-import torch
-
 from tui_profiler.probe.measure.clock.overhead import interval_of_median
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trials.kinds.subject import Change, Side, device_of
+from tui_profiler.probe.trials.kinds.change import Side, device_of, wait_for
 
 BATCH_SECONDS = 0.05
 MOST_CALLS = 1000
 WARM_SECONDS = 0.5
 WARM_CALLS = 3
 LEAST_PAIRS = 6
-"""Fewer have no interval that holds the median with 95 % probability."""
+"""Fewer have no 95 % CI of the median."""
 NARROW_PAIRS = 20
 MOST_PAIRS = 200
 NARROW = 0.005
-"""Half of an interval, as a share of the speed-up."""
+"""Half of the CI, as a share of the speed-up."""
 PATIENCE = 4.0
-"""How many times the seconds that were asked for the least pairs may take."""
+"""The least pairs may take this multiple of the seconds asked for."""
 
 
 @dataclass
 class TimedSide:
-    """One side ready to be timed."""
+    """One side, and its times."""
 
     side: Side
     seconds: list[float] = field(default_factory=list)
-    """Of one call, one figure for each batch."""
+    """Per call, one figure for each batch."""
 
     def __post_init__(self) -> None:
         self._snapshot = Snapshot(self.side.module)
         self.device = device_of(self.side.module)
 
     def batch(self, calls: int) -> float:
-        """Run a batch of calls; gives the seconds of one."""
-        side = self.side
-        self._snapshot.restore()
-        with side.around():
-            seconds = self._prepared(calls) if side.prepare else self._plain(calls)
+        """Run a batch of calls; return the seconds per call."""
+        self.restore()
+        with self.side.around():
+            seconds = self._prepared(calls) if self.side.prepare else self._plain(calls)
         return seconds / calls
 
     def output(self) -> object:
-        """Run one call from the state that the module began with; gives what it gave."""
-        side = self.side
-        self._snapshot.restore()
-        with side.around():
-            made = side.call(side.prepare() if side.prepare else None)
-        self._wait()
+        """Run one call from the initial state of the module; return its output."""
+        self.restore()
+        with self.side.around():
+            made = self.side.run()
+        wait_for(self.device)
         return made
 
     def restore(self) -> None:
-        """Put back the state that the module began with."""
+        """Restore the initial state of the module."""
         self._snapshot.restore()
 
     def _plain(self, calls: int) -> float:
         call = self.side.call
-        self._wait()
+        wait_for(self.device)
         began = time.perf_counter()
         for _ in range(calls):
             call(None)
-        self._wait()
+        wait_for(self.device)
         return time.perf_counter() - began
 
     def _prepared(self, calls: int) -> float:
@@ -83,44 +77,40 @@ class TimedSide:
         seconds = 0.0
         for _ in range(calls):
             given = self.side.prepare()
-            self._wait()
+            wait_for(self.device)
             began = time.perf_counter()
             self.side.call(given)
-            self._wait()
+            wait_for(self.device)
             seconds += time.perf_counter() - began
         return seconds
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What pairs told."""
+    """Result of paired timing."""
 
     baseline_seconds: float
-    """Median of one call."""
+    """Median per call."""
     changed_seconds: float
     settling_seconds: float
-    """That the changed side took longer for its first batch than for later ones: compiled code is
-    compiled anew where it meets another state or shape."""
+    """Extra time of the changed side's first batch: compiled code is compiled again for another
+    state or shape."""
     ratios: Sequence[float]
-    """Seconds of an item without the change over those with it, of each pair."""
+    """Speed-up per item, of each pair."""
 
     @property
     def speedup(self) -> float | None:
-        """The median of the pairs; None where there is none."""
+        """Median of the pairs."""
         return median(self.ratios) if self.ratios else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Holds the true median with at least 95 % probability; None for too few pairs."""
+        """95 % CI of the median; None with too few pairs."""
         return interval_of_median(self.ratios)
 
 
 def warm(bench: TimedSide) -> float:
-    """Call one side until it is warm; gives the seconds of the last call."""
+    """Warm up one side; return the seconds of its last call."""
     began, last = time.perf_counter(), 0.0
     for _ in range(WARM_CALLS):
         last = bench.batch(1)
@@ -130,48 +120,49 @@ def warm(bench: TimedSide) -> float:
 
 
 def measure(
-    change: Change,
-    seconds: float,
-    tell: Callable[[int, float | None], None],
-    benches: tuple[TimedSide, TimedSide] | None = None,
+    baseline: TimedSide,
+    changed: TimedSide,
+    allowed: Callable[[], float],
+    tell: Callable[[int, float | None, float], None],
 ) -> Measured:
     """Measure pairs.
 
     Args:
-        change: both sides; warm.
-        seconds: that it should take.
-        tell: is told the number of pairs and the speed-up after each.
-        benches: of the two sides; made where not given.
+        baseline: warmed up.
+        changed: warmed up.
+        allowed: returns the seconds that it may take, which can grow meanwhile.
+        tell: called after each pair with their number, the speed-up and the seconds left.
     """
-    baseline, changed = benches or (TimedSide(change.baseline), TimedSide(change.changed))
     slower = max(warm(baseline), warm(changed), 1e-7)
-    # A short time holds the least pairs all the same.
-    batch_seconds = min(BATCH_SECONDS, seconds / (2 * LEAST_PAIRS))
+    # The least pairs fit into a short time as well.
+    batch_seconds = min(BATCH_SECONDS, allowed() / (2 * LEAST_PAIRS))
     calls = max(1, min(MOST_CALLS, int(batch_seconds / slower)))
     items = changed.side.items / baseline.side.items
-    # Every state that a batch goes through is met once before it counts.
+    # Each state of a batch is reached once before it counts.
     first, _ = changed.batch(calls), baseline.batch(calls)
     ratios: list[float] = []
     began = time.perf_counter()
-    while not _is_enough(ratios, time.perf_counter() - began, seconds):
+    while not _is_enough(ratios, time.perf_counter() - began, allowed()):
         order = (baseline, changed) if len(ratios) % 2 else (changed, baseline)
         for bench in order:
             bench.seconds.append(bench.batch(calls))
         if changed.seconds[-1] > 0:
             ratios.append(items * baseline.seconds[-1] / changed.seconds[-1])
-        tell(len(ratios), median(ratios) if ratios else None)
+        left = _longest(ratios, allowed()) - (time.perf_counter() - began)
+        tell(len(ratios), median(ratios) if ratios else None, max(left, 0.0))
     usual = median(changed.seconds)
     settling = max(0.0, calls * (first - usual))
     return Measured(median(baseline.seconds), usual, settling, ratios)
 
 
+def _longest(ratios: Sequence[float], seconds: float) -> float:
+    """Return the time limit."""
+    return seconds if len(ratios) >= LEAST_PAIRS else PATIENCE * seconds
+
+
 def _is_enough(ratios: Sequence[float], passed: float, seconds: float) -> bool:
     count = len(ratios)
-    if count >= MOST_PAIRS or (count < LEAST_PAIRS and count and passed > PATIENCE * seconds):
-        return True
-    if count < LEAST_PAIRS:
-        return False
-    if passed > seconds:
+    if count >= MOST_PAIRS or (count and passed > _longest(ratios, seconds)):
         return True
     found = interval_of_median(ratios)
     if count < NARROW_PAIRS or found is None:

@@ -1,14 +1,14 @@
-"""The process of one trial: started, listened to, held to its limits, and ended with all it began.
+"""The process of one trial: starts it, and ends it with all processes that it started.
 
-1. The kernel ends it when its parent goes (``probe/__main__.py``).
-2. What it compiles goes into a folder of its own, which goes with it (``CompileFolder``).
-3. Where this worker is confined the broker starts and ends it, confined as well; it then compiles
+1. The kernel ends it with its parent (``probe/__main__.py``).
+2. Compiled code goes into a temporary folder, which is removed with it (``_Folder``).
+3. If this worker is confined, the broker starts and ends it, confined as well; it then compiles
    nothing, and its temporary folder is that of its sandbox.
-4. Its memory is that of all its processes: a compiler is one of them.
+4. Its memory is that of all its processes, a compiler included.
 
-A shell of its own waits for the end of a pipe that only the owner holds, ends the processes of the
-trial and removes the folder: an owner that was killed does neither, and the kernel ends the trial
-itself with it but not a compiler that it began. What a power cut leaves, the next trial removes.
+A killed owner cannot clean up, and the kernel ends the trial with it but not a compiler that it
+started. So a shell waits for the end of a pipe that only the owner has open, ends the processes of
+the trial and removes the folder. The next trial removes what a power cut leaves.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tui_profiler.probe.sandbox.confinement import confinement
 
 _PREFIX = "tui-profiler-trial-"
 _DONE = "done"
-"""Is told the shell by an owner that has ended the processes itself."""
-# Once more after a second: a compiler that is being ended may still write.
+"""Sent to the shell by an owner that ended the processes itself."""
+# Again after a second: a compiler that is being ended may still write.
 _WAIT_AND_REMOVE = f"""
 read group
 read word
@@ -47,14 +47,13 @@ _END_SECONDS = 5.0
 
 
 class _Folder:
-    """Made at once; removed by ``close``, or by the death of this process."""
+    """A temporary folder; removed by ``close``, or when this process ends.
+
+    Raises:
+        OSError: it cannot be created, or the shell cannot be started.
+    """
 
     def __init__(self) -> None:
-        """Make it.
-
-        Raises:
-            OSError: it cannot be made, or watched.
-        """
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         theirs, self._ours = os.pipe()
         try:
@@ -63,7 +62,7 @@ class _Folder:
                 stdin=theirs,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # What ends this process and its group spares it.
+                start_new_session=True,  # A signal to this process group does not end it.
             )
         except OSError:
             os.close(self._ours)
@@ -73,23 +72,23 @@ class _Folder:
             os.close(theirs)
 
     def guard(self, group: int) -> None:
-        """Have a group of processes ended where this process cannot do it any more."""
+        """Let the shell end a process group if this process is killed."""
         self._say(str(group))
 
     def close(self) -> None:
-        """Remove it; the processes that were guarded are gone."""
+        """Remove it, after the guarded processes ended."""
         self._say(_DONE)
         os.close(self._ours)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # A slow disk: it goes on by itself.
+        with contextlib.suppress(subprocess.TimeoutExpired):  # A slow disk: the shell goes on.
             self._remover.wait(_END_SECONDS)
 
     def _say(self, word: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # Someone ended the shell.
+        with contextlib.suppress(BrokenPipeError):  # The shell was killed.
             os.write(self._ours, f"{word}\n".encode())
 
 
 def remove_stale() -> None:
-    """Remove folders of owners that are gone."""
+    """Remove folders of owners that ended."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)) and _is_ours(folder):
@@ -105,21 +104,20 @@ def _is_ours(folder: Path) -> bool:
 
 _READ_BYTES = 65536
 _CHILDREN_SECONDS = 0.5
-"""Between two looks for processes that it started."""
+"""Between two searches for processes that it started."""
 
 
 class TrialProcess:
-    """A worker that serves one request and ends; a context that leaves nothing behind."""
+    """A worker that serves one request; a context manager that ends it.
+
+    Args:
+        first: the request.
+
+    Raises:
+        OSError: it cannot be started.
+    """
 
     def __init__(self, first: Request) -> None:
-        """Start it.
-
-        Args:
-            first: what it is asked.
-
-        Raises:
-            OSError: it cannot be started.
-        """
         self._socket, theirs = socket.socketpair()
         confined = confinement()
         try:
@@ -133,11 +131,9 @@ class TrialProcess:
         self._decoder = message_decoder()
         self._family: list[psutil.Process] = []
         self._looked_at = 0.0
-        with contextlib.suppress(OSError):  # It died at once: its end says so.
-            self._socket.sendall(encode(first))
+        self.ask(first)
 
     def __enter__(self) -> TrialProcess:
-        """Return itself."""
         return self
 
     def __exit__(
@@ -152,14 +148,14 @@ class TrialProcess:
 
     @property
     def pid(self) -> int:
-        """Its process identity."""
+        """Process ID."""
         return self._child.pid
 
     def messages(self, seconds: float) -> list[Message] | None:
-        """Return what it said, waiting for so long; None when it has hung up.
+        """Return its messages, waiting for so long; None when it closed the connection.
 
         Raises:
-            WireError: it sent what is no message.
+            WireError: it sent something else.
         """
         ready, _, _ = select.select([self._socket], [], [], seconds)
         if not ready:
@@ -170,17 +166,22 @@ class TrialProcess:
             return None
         return list(self._decoder.feed(received)) if received else None
 
+    def ask(self, request: Request) -> None:
+        """Send another request; ignored by a process that ended."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(encode(request))
+
     def exit_code(self) -> int | None:
-        """Return how it ended, waiting a little; None where it has not."""
+        """Return its exit code, waiting a little; None while it runs."""
         try:
             return self._child.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return None
 
     def memory_bytes(self) -> int:
-        """Return what it and all that it started hold now."""
+        """Return the resident memory of it and all processes that it started."""
         if time.monotonic() - self._looked_at > _CHILDREN_SECONDS:
-            self._family = self._look()
+            self._family = self._processes()
             self._looked_at = time.monotonic()
         held = 0
         for process in self._family:
@@ -188,8 +189,7 @@ class TrialProcess:
                 held += int(process.memory_info().rss)
         return held
 
-    def _look(self) -> list[psutil.Process]:
-        """Return its processes as they are now."""
+    def _processes(self) -> list[psutil.Process]:
         if self._child.poll() is not None:
             return []
         with contextlib.suppress(psutil.Error):
@@ -199,14 +199,13 @@ class TrialProcess:
 
 
 class _Child:
-    """A child of this process, with its folder."""
+    """A child process, with its folder.
+
+    Raises:
+        OSError: it cannot be started.
+    """
 
     def __init__(self, wire: socket.socket) -> None:
-        """Start it.
-
-        Raises:
-            OSError: it cannot be started.
-        """
         remove_stale()
         self._folder = _Folder()
         try:
@@ -234,16 +233,16 @@ class _Child:
 
     def kill(self) -> None:
         """End it and all that it started, and remove its folder."""
-        # A number is given to nobody else while the group has members.
+        # The ID is not reused while the group has members.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # In the kernel: it will go.
+        with contextlib.suppress(subprocess.TimeoutExpired):  # In the kernel: it will end.
             self._process.wait(_END_SECONDS)
         self._folder.close()
 
 
 def _command(descriptor: int) -> list[str]:
-    # ``-P`` keeps the user's folder from shadowing our imports.
+    # ``-P``: modules in the current folder do not shadow imports.
     return [sys.executable, "-P", "-m", "tui_profiler.probe", str(descriptor)]
 
 
@@ -252,7 +251,7 @@ def _environment(folder: Path) -> dict[str, str]:
         **os.environ,
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
         "TRITON_CACHE_DIR": str(folder / "triton"),
-        # Compiling in processes of its own would leave some that do not end with it.
+        # Worker processes of the compiler would outlive it.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TMPDIR": str(folder),
     }

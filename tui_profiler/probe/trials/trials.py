@@ -1,13 +1,13 @@
-"""Trials as a live worker carries them out: one at a time, while its model is held.
+"""Trials of a live worker: one at a time, while its model is paused.
 
-1. The model of the worker is looked at and never called or changed: what is tried is loaded anew,
-   in a process of its own, from the same wish with the same seed.
-2. Whatever else is asked meanwhile either waits (pause, resume, step, a look at weights) or ends
-   the trial: stop, another batch size or phase, a replay, a viewer that has gone.
-3. Every wish gets one result, also one that was never begun; the same twice is one wish.
+1. The worker's model is never called or changed: a separate process loads it again, from the same
+   request with the same seed.
+2. Other requests meanwhile either wait (pause, resume, step, reading weights) or end the trial:
+   stop, another batch size or phase, a replay, a viewer that disconnects.
+3. Every wish has one result, also if it never started; the same wish twice is one.
+4. The time limit is for measuring only. Starting a process, importing torch, loading and compiling
+   are not limited: their step is reported, and they can be stopped.
 """
-
-from __future__ import annotations
 
 import signal
 import time
@@ -20,33 +20,32 @@ from msgspec.structs import replace
 from tui_profiler import messages
 from tui_profiler.connection.wire import WireError
 from tui_profiler.messages.model import Phase
-from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome, TrialStep
+from tui_profiler.messages.trials import WHOLE_MODEL, TrialOutcome
 from tui_profiler.probe.measure.devices.machine import memory, memory_group
-from tui_profiler.probe.process.link import Channel
-from tui_profiler.probe.process.queued_analyses import without_looks
+from tui_profiler.probe.process.link import Channel, drop_analyses
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.trials.kinds.change import ImpossibleError
+from tui_profiler.probe.trials.kinds.optimizer_loop import MEMORY_SHARE
 from tui_profiler.probe.trials.kinds.table import KINDS
 from tui_profiler.probe.trials.supervisor import TrialProcess
 
 LOOK_SECONDS = 0.05
-"""Between two looks at the limits, and at what the viewer asks."""
+"""Between two checks of the limits, and of the viewer's requests."""
 TELL_SECONDS = 0.5
-MEMORY_SHARE = 0.8
-"""Of the memory that is free when a trial begins, where no limit was asked for."""
 STOPPED = "stopped"
 _GIB = 1 << 30
 
 
 class Trials:
-    """Tries changes on one model with one set of inputs.
+    """Trials of one model with one set of inputs.
 
     Args:
         link: to the viewer.
-        spec: what the worker itself loaded, with the batch size that it runs now.
+        spec: what the worker loaded, with its current batch size.
         model: the live one.
         nodes: its tree.
         inputs: of its forwards.
-        phase: which of them, of a model that generates.
+        phase: of a generating model.
     """
 
     def __init__(
@@ -67,18 +66,21 @@ class Trials:
         self._under_way: messages.Wish | None = None
         self._waiting: deque[messages.Wish] = deque()
         self._stopped = ""
+        self._prolonged = 0.0
+        """Seconds beyond those of the wish under way."""
 
     def run(self, wish: messages.Wish, asked: deque[messages.Request]) -> None:
-        """Try what is wished, and what is wished meanwhile; tell how each came out.
+        """Run a trial, and those requested meanwhile; send their results.
 
         Args:
-            wish: the first.
-            asked: takes what else was asked meanwhile.
+            wish: the first trial.
+            asked: other requests that came meanwhile are appended.
         """
         self._stopped = ""
         self._waiting.append(wish)
         while self._waiting:
             self._under_way = one = self._waiting.popleft()
+            self._prolonged = 0.0
             self._link.send(self._tried(one, asked))
 
     def _tried(self, wish: messages.Wish, asked: deque[messages.Request]) -> messages.TrialResult:
@@ -97,19 +99,26 @@ class Trials:
         try:
             process = TrialProcess(messages.TryAlone(self._spec, wish, path, self._phase))
         except OSError as error:
-            why = f"its process cannot be started: {error.strerror or error}"
+            why = f"cannot start its process: {error.strerror or error}"
             return _without(wish, "failed", why, began)
         with process:
             return self._watched(process, wish, began, asked)
 
     def _why_not(self, wish: messages.Wish) -> str:
-        """Say at once what a look at the live model tells, rather than start a process."""
+        """Return why a trial is impossible, as far as the live model tells without a process."""
         if wish.kind not in KINDS:
-            return "there is no such trial"
+            return f"unknown kind of trial: {wish.kind}"
+        trains = self._spec.train is not None
+        try:
+            KINDS[wish.kind].of(trains=trains)
+        except ImpossibleError as error:
+            return str(error)
+        if trains and wish.node != WHOLE_MODEL:
+            return "a training step is of the whole model"
         module: torch.nn.Module = self._model
         if wish.node != WHOLE_MODEL:
             if not 0 <= wish.node < len(self._nodes):
-                return "there is no such node"
+                return f"the tree has no node {wish.node}"
             node = self._nodes[wish.node]
             if node.kind == "op":
                 return "an operator cannot be tried alone: try its module"
@@ -128,11 +137,17 @@ class Trials:
     ) -> messages.TrialResult:
         progress = messages.TrialProgress(wish.kind, wish.node, "start", 0.0)
         told_at = 0.0
+        measuring_since: float | None = None
         while True:
             passed = time.monotonic() - began
-            over = self._over(process, wish, passed, progress.step, asked)
+            self._listen(asked, process)
+            over = self._over(process, wish)
             if over is not None:
                 return _without(wish, *over, began)
+            limit = wish.most_seconds + self._prolonged
+            if measuring_since is not None and time.monotonic() - measuring_since > limit:
+                late = _without(wish, "time", _had_by_then(progress, limit), began)
+                return replace(late, pairs=progress.pairs, speedup=progress.speedup)
             if passed - told_at > TELL_SECONDS or not told_at:
                 told_at = max(passed, 1e-9)
                 waiting = tuple(one.kind for one in self._waiting)
@@ -140,7 +155,9 @@ class Trials:
             try:
                 said = process.messages(LOOK_SECONDS)
             except WireError as error:
-                return _without(wish, "failed", f"it sent what is not a message: {error}", began)
+                return _without(
+                    wish, "failed", f"its process sent an invalid message: {error}", began
+                )
             if said is None:
                 return _without(wish, "failed", _how(process.exit_code()), began)
             for message in said:
@@ -148,37 +165,28 @@ class Trials:
                     case messages.TrialProgress():
                         told_at = told_at if message.step == progress.step else 0.0
                         progress = message
+                        if message.left_seconds is not None and measuring_since is None:
+                            measuring_since = time.monotonic()
                     case messages.TrialResult():
                         return replace(message, seconds=time.monotonic() - began)
                     case messages.Failed():
                         return _without(wish, "failed", f"{message.stage}: {message.what}", began)
                     case _:
-                        pass  # The stages of its own life.
+                        pass  # The stages of its process.
 
-    def _over(
-        self,
-        process: TrialProcess,
-        wish: messages.Wish,
-        passed: float,
-        step: TrialStep,
-        asked: deque[messages.Request],
-    ) -> tuple[TrialOutcome, str] | None:
-        """Say whether a trial must end, and why."""
-        self._listen(asked)
+    def _over(self, process: TrialProcess, wish: messages.Wish) -> tuple[TrialOutcome, str] | None:
+        """Return why a trial must end, except for its time limit."""
         if self._stopped:
             return "stopped", self._stopped
-        if passed > wish.most_seconds:
-            where = f"it took more than the {wish.most_seconds:g} s allowed"
-            return "time", f"{where}, and was ended at: {step}"
         held = process.memory_bytes()
         if wish.most_bytes is not None and held > wish.most_bytes:
             held_gib, most_gib = held / _GIB, wish.most_bytes / _GIB
-            why = f"it used {held_gib:.2f} GiB of the {most_gib:.2f} allowed, and was ended"
+            why = f"stopped at {held_gib:.2f} GiB, the limit is {most_gib:.2f} GiB"
             return "memory", why
         return None
 
-    def _listen(self, asked: deque[messages.Request]) -> None:
-        """Take in what the viewer asks meanwhile."""
+    def _listen(self, asked: deque[messages.Request], process: TrialProcess | None = None) -> None:
+        """Handle the viewer's requests."""
         while (request := self._link.next_request(0.0)) is not None:
             match request:
                 case messages.Try(wish=wish):
@@ -186,6 +194,10 @@ class Trials:
                         self._waiting.append(wish)
                 case messages.StopTrial():
                     self._stopped = STOPPED
+                case messages.ProlongTrial(seconds=seconds):
+                    if process is not None:
+                        self._prolonged += seconds
+                        process.ask(request)
                 case (
                     messages.Pause()
                     | messages.Resume()
@@ -195,7 +207,8 @@ class Trials:
                 ):
                     asked.append(request)
                 case messages.StopAnalysing():
-                    without_looks(asked)
+                    drop_analyses(asked)
+                    asked.append(request)
                 case _:
                     asked.append(request)
                     self._stopped = self._stopped or "cancelled by another request"
@@ -209,12 +222,20 @@ def _without(
     return messages.TrialResult(wish.kind, wish.node, outcome, time.monotonic() - began, why)
 
 
+def _had_by_then(progress: messages.TrialProgress, limit: float) -> str:
+    """Return what a trial measured by the end of its time."""
+    if progress.speedup is None:
+        return f"no pair after {limit:g} s of measuring, at step {progress.step}"
+    pairs = f"{progress.pairs} pair{'s' * (progress.pairs != 1)}"
+    return f"{pairs} after {limit:g} s of measuring, speed-up {progress.speedup:.3g}× so far"
+
+
 def _how(code: int | None) -> str:
     if code is None:
-        return "its process disconnected"
+        return "its process closed the connection"
     if code >= 0:
         return f"its process ended with exit code {code}"
     try:
-        return f"its process was ended by {signal.Signals(-code).name}"
+        return f"its process was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"its process was ended by signal {-code}"
+        return f"its process was killed by signal {-code}"

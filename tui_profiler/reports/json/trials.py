@@ -5,18 +5,14 @@
 2. Sizes are bytes, times seconds. What is not known is null, and ``unavailable`` says why, by path.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from tui_profiler.findings import Finding, findings
-from tui_profiler.findings.evidence.finding import Provenance
+from tui_profiler.findings import findings
+from tui_profiler.findings.evidence.finding import Finding, Provenance
 from tui_profiler.findings.verdict import Word, measured, verdict
-from tui_profiler.messages import TrialResult, TrialSide, Unknown
-from tui_profiler.messages.model import Phase
-from tui_profiler.messages.trials import WHOLE_MODEL, TrialKind, TrialOutcome
+from tui_profiler.messages import WHOLE_MODEL, Phase, TrialKind, TrialOutcome, TrialResult, Unknown
 from tui_profiler.reports import json_values
 from tui_profiler.session import Session
 
@@ -34,12 +30,12 @@ class TryMachine(json_values.Closed, frozen=True):
 
 
 class Prediction(json_values.Closed, frozen=True):
-    """What the findings predict of the change."""
+    """Prediction of the findings."""
 
     speedup: json_values.Known[Annotated[float, Meta(gt=0)]]
-    """Times as fast."""
+    """Speed-up per item."""
     is_bound: bool
-    """It is the most that there is to gain."""
+    """The speed-up is an upper bound."""
     formula: str
     provenance: Provenance
     title: str
@@ -53,64 +49,68 @@ class Interval(json_values.Closed, frozen=True):
 
 
 class TrialError(json_values.Closed, frozen=True):
-    """How far the outputs are apart."""
+    """Differences of the outputs, or of the gradients of a training step."""
 
     largest: json_values.Known[float]
     relative: json_values.Known[float]
-    """Euclidean norm of the differences over that of the values."""
+    """L2 norm of the differences / that of the values."""
     values: json_values.Count
     others_differ: json_values.Count
-    """Of values that are not floating numbers."""
+    """Differences of values that are not floating-point."""
     again: json_values.Known[float]
-    """Relative difference of the model as it is from itself."""
+    """Relative difference between two calls of the unchanged model."""
 
 
 class TriedSide(json_values.Closed, frozen=True):
-    """The model as it is, or changed."""
+    """The unchanged or the changed model."""
 
     seconds: Annotated[float, Meta(gt=0)]
     """Median of one call."""
     items: json_values.Above0
-    """In one call: how many times the batch of the model as it is."""
+    """Items per call, as a multiple of the unchanged model's batch."""
     peak_bytes: json_values.Known[float]
-    """The most that one call had allocated at once."""
+    """Peak allocation of one call."""
     weight_bytes: json_values.Known[float]
     """Parameters and buffers."""
+    kept_bytes: json_values.Known[float]
+    """What else lives from call to call: inputs, and the optimizer's state of a training step."""
 
 
 class Trial(json_values.Closed, frozen=True):
-    """One change that was tried."""
+    """One trial."""
 
     kind: TrialKind
     node: str | None
-    """Path of the module that was tried; null for the whole model."""
+    """Path of the module; null for the whole model."""
     outcome: TrialOutcome
     why: str
     """Why there is no figure, or no interval."""
     detail: str
-    """What was changed."""
+    """The change."""
     seconds: json_values.Size
-    """That the trial took, all in all."""
+    """Duration of the whole trial."""
     phase: Phase
     predicted: json_values.Known[Prediction]
     verdict: Word | None
-    """What the trial says of the prediction; null where there is none of either."""
+    """Verdict on the prediction; null without a measurement and a prediction."""
     speedup: json_values.Known[float]
-    """Time of an item without the change over that with it: the median of the pairs."""
+    """Time per item without the change / with it: median of the pairs."""
     interval: Interval
     pairs: json_values.Count
-    change_s: json_values.Size
-    """Seconds once, before it runs at its speed."""
+    change_seconds: json_values.Size = field(name="change_s")
+    """One-time cost in seconds."""
     error: json_values.Known[TrialError]
     baseline: json_values.Known[TriedSide]
     changed: json_values.Known[TriedSide]
+    is_step: bool
+    """A call is a training step: its gradients are compared (of optimizer-loop its updates)."""
 
 
 class TryReport(json_values.Closed, frozen=True):
     """One model, as `tui-profiler try --format json` prints it on one line.
 
-    What was predicted of changes beside what was measured. Times are seconds, sizes bytes. A figure
-    that is not known is null and `unavailable` says why, by path.
+    Predicted and measured gains of changes. Times are seconds, sizes bytes. A figure that is not
+    known is null, and `unavailable` has the reason, by path.
     """
 
     schema: Literal["tui-profiler/try/1"]
@@ -129,25 +129,17 @@ def trials_json(session: Session) -> str:
     """Return the trials of a session, without a line end."""
     found = {one.trial: one for one in findings(session) if one.trial is not None}
     model = session.model
-    report = TryReport(
+    environment = session.environment
+    report = json_values.fill(
+        TryReport,
+        model,
         schema=SCHEMA,
-        environment=_machine(session),
-        model=None if model is None else model.name,
-        type=None if model is None else model.type,
-        weights=None if model is None else model.weights,
-        device=None if model is None else model.device,
-        batch=None if model is None else model.batch,
+        environment=environment and json_values.fill(TryMachine, environment),
+        model=model and model.name,
         trials=[_trial(one, session, found.get(one.kind)) for one in session.trials],
         unavailable={},
     )
     return json_values.one_line(json_values.plain(report))
-
-
-def _machine(session: Session) -> TryMachine | None:
-    found = session.environment
-    if found is None:
-        return None
-    return json_values.taken(TryMachine, found)
 
 
 def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Trial:
@@ -156,14 +148,11 @@ def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Tr
         node = session.tree.nodes[result.node].path if result.node < len(session.tree) else None
     saved = measured(result)
     why = result.why or "there is none"
-    return Trial(
-        kind=result.kind,
+    unmeasured = Unknown(result.why or "nothing was measured")
+    return json_values.fill(
+        Trial,
+        result,
         node=node,
-        outcome=result.outcome,
-        why=result.why,
-        detail=result.detail,
-        seconds=result.seconds,
-        phase=result.phase,
         predicted=Unknown("nothing in the session speaks for this change")
         if finding is None
         else _prediction(finding),
@@ -172,11 +161,9 @@ def _trial(result: TrialResult, session: Session, finding: Finding | None) -> Tr
         interval=Interval(
             low=json_values.or_why(result.low, why), high=json_values.or_why(result.high, why)
         ),
-        pairs=result.pairs,
-        change_s=result.change_seconds,
-        error=_error(result),
-        baseline=_side(result.baseline, result.why),
-        changed=_side(result.changed, result.why),
+        error=result.error or Unknown(result.why_no_error or result.why or "nothing was measured"),
+        baseline=result.baseline or unmeasured,
+        changed=result.changed or unmeasured,
     )
 
 
@@ -188,17 +175,4 @@ def _prediction(finding: Finding) -> Prediction:
         speedup = share
     elif gain.of == "time":
         speedup = 1 / (1 - share) if share < 1 else Unknown("all of the time would be saved")
-    return json_values.taken(Prediction, gain, speedup=speedup, title=finding.title)
-
-
-def _error(result: TrialResult) -> TrialError | Unknown:
-    error = result.error
-    if error is None:
-        return Unknown(result.why_no_error or result.why or "nothing was measured")
-    return json_values.taken(TrialError, error)
-
-
-def _side(side: TrialSide | None, why: str) -> TriedSide | Unknown:
-    if side is None:
-        return Unknown(why or "nothing was measured")
-    return json_values.taken(TriedSide, side)
+    return json_values.fill(Prediction, gain, speedup=speedup, title=finding.title)

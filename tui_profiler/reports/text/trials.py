@@ -3,14 +3,13 @@
 No line is wider than ``columns`` cells, and none holds anything but safe text.
 """
 
-from __future__ import annotations
-
-from tui_profiler.figures.units import UNAVAILABLE, ZERO, dtype, duration, shape, size
-from tui_profiler.findings import Finding, findings
+from tui_profiler.figures.units import UNAVAILABLE, ZERO, dtype, duration, shape, share, size
+from tui_profiler.findings import findings
+from tui_profiler.findings.evidence.finding import Finding, gain_text
 from tui_profiler.findings.verdict import Word, measured, verdict
 from tui_profiler.formatting.text import safe, wrap
 from tui_profiler.messages import ModelFacts, OutputError, TrialResult, Unknown, known
-from tui_profiler.reports.text_parts import heading, in_cells
+from tui_profiler.reports.text.text import heading, in_cells
 from tui_profiler.session import Session
 
 LEAST_COLUMNS = 80
@@ -20,9 +19,9 @@ _WORDS: dict[Word, str] = {
     "held": "as predicted",
     "less": "less than predicted",
     "more": "more than predicted",
-    "refuted": "the prediction is refuted",
+    "refuted": "prediction refuted",
     "no gain": "no gain",
-    "gained": "a gain",
+    "gained": "gain",
     "undecided": "undecided",
 }
 
@@ -39,12 +38,12 @@ def trials_table(session: Session, *, columns: int) -> tuple[str, ...]:
     lines = [
         *_identity(session.model),
         "",
-        heading("trials", "in turn with the unchanged model, each in a separate process"),
+        heading("trials", "each in a separate process, in turns with the unchanged model"),
         _row("change", "predicted", "measured", "interval", "error", "memory"),
     ]
     for result in session.trials:
         lines += _trial(result, found.get(result.kind), cells)
-    lines += ["", *_legend()]
+    lines += ["", *_legend(has_steps=any(one.is_step for one in session.trials))]
     return tuple(in_cells(line, cells) for line in lines)
 
 
@@ -72,7 +71,13 @@ def times(speedup: float) -> str:
 def _verdict(result: TrialResult, finding: Finding | None) -> str:
     """Say what became of the prediction; nothing where there was none."""
     saved = measured(result)
-    return _WORDS.get(verdict(finding.gain, saved), "") if finding and saved else ""
+    if saved is None:
+        return ""
+    word = _WORDS.get(verdict(finding.gain, saved), "") if finding else ""
+    if saved.of == "time":
+        return word
+    said = f" ({gain_text(finding.gain)} predicted)" if finding else ""
+    return "; ".join(filter(None, (word, f"saves {share(saved.share)} of the peak{said}")))
 
 
 def _identity(model: ModelFacts | None) -> list[str]:
@@ -139,26 +144,27 @@ def _times(result: TrialResult) -> str:
     before, after = result.baseline, result.changed
     if before is None or after is None:
         return ""
-    text = f"{duration(before.seconds)} to {duration(after.seconds)} a call"
-    return text if after.items == before.items else f"{text} of {after.items} times the items"
+    text = f"{duration(before.seconds)} to {duration(after.seconds)} per call"
+    return text if after.items == before.items else f"{text} with {after.items} times the items"
 
 
 def _remarks(result: TrialResult) -> str:
     remarks = [f"{result.pairs} pairs"]
     if result.change_seconds > 1:
-        remarks.append(f"{duration(result.change_seconds)} one-time cost of the change")
+        remarks.append(f"{duration(result.change_seconds)} one-time cost")
     memory = _memory(result, changed=True)
     if memory is not None:
-        remarks.append(f"{size(memory)} with it")
+        remarks.append(f"memory {size(memory)}")
     if result.error is not None and result.error.again > 0:
-        remarks.append(f"it differs by {result.error.again:.1e} from itself")
+        remarks.append(f"the unchanged model varies by {result.error.again:.1e}")
     remarks += filter(None, (safe(result.why_no_error), safe(result.why)))
     return ", ".join(remarks)
 
 
-def _legend() -> list[str]:
+def _legend(*, has_steps: bool) -> list[str]:
     return [
         "  predicted and measured: speed-up per item; · no evidence of a gain",
         "  interval: 95 % CI of the median; error: relative, of the output, · none",
-        "  memory: weights, and the peak allocation of one call",
+        "  memory: weights and peak allocation of one call",
+        *(["  each call is a training step; error: of its gradients"] if has_steps else []),
     ]

@@ -1,1 +1,1 @@
-"""Every kind of change that is tried, one file each."""
+"""Every kind of trial, one file each."""

@@ -1,9 +1,7 @@
-"""Convolutions with the channels as the innermost axis of what they read and write.
+"""Convolutions in channels-last layout.
 
-Inputs are converted in every call, and the time of that counts: who calls has them as they are.
+Inputs are converted in every call, which is timed: callers pass them in their own layout.
 """
-
-from __future__ import annotations
 
 from dataclasses import replace
 
@@ -12,17 +10,17 @@ from torch import nn
 
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kv_cache import remade
-from tui_profiler.probe.trials.kinds.subject import Change, Kind, Subject, as_it_is, copied, counted
+from tui_profiler.probe.trials.kinds import change
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _OF_THREE = (nn.Conv3d, nn.ConvTranspose3d)
 _OF_TWO = (nn.Conv2d, nn.ConvTranspose2d)
 
 
-def _change(subject: Subject) -> Change:
-    module = copied(subject.module)
+def _change(subject: change.Subject) -> change.Change:
+    module = subject.copied()
     flat = any(isinstance(part, _OF_TWO) for part in module.modules())
-    # A module's ``to`` takes one format: weights of the other number of axes stay as they are.
+    # ``Module.to`` takes one format: weights with another number of axes keep theirs.
     axes = 4 if flat else 5
     module.to(memory_format=_FORMATS[axes])
     args, kwargs = subject.inputs.args, subject.inputs.kwargs
@@ -43,15 +41,15 @@ def _change(subject: Subject) -> Change:
     convolutions = sum(
         isinstance(part, _OF_TWO if flat else _OF_THREE) for part in module.modules()
     )
-    baseline = as_it_is(subject)
-    detail = f"{counted(convolutions, 'convolution')}, and the inputs of each call"
-    return Change(baseline, replace(baseline, module=module, call=call), detail)
+    baseline = subject.baseline()
+    detail = f"{change.counted(convolutions, 'convolution')}; inputs converted in each call"
+    return change.Change(baseline, replace(baseline, module=module, call=call), detail)
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     if any(isinstance(part, (*_OF_TWO, *_OF_THREE)) for part in module.modules()):
         return ""
-    return "it has no convolutions of two or three dimensions"
+    return "it has no 2-D or 3-D convolutions"
 
 
-KIND = Kind(_change, _why_not)
+KIND = change.Kind(_change, _why_not)

@@ -1,10 +1,7 @@
-"""Batch norms folded into the convolutions before them: one operator where there were two.
+"""Batch norms folded into the preceding convolutions.
 
-Which batch norm reads which convolution is seen in one forward, not guessed from names: only where
-the convolution's output is read once, by the norm, and both are called once.
+One forward shows which batch norm is the only consumer of which convolution; both are called once.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +15,7 @@ from torch.overrides import TorchFunctionMode
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trials.kinds.subject import (
-    Change,
-    ImpossibleError,
-    Kind,
-    Subject,
-    as_it_is,
-    copied,
-    counted,
-    plain,
-)
+from tui_profiler.probe.trials.kinds import change
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -42,7 +30,7 @@ _CALLS: Mapping[Callable[..., object], str] = {
 
 
 class Pair(NamedTuple):
-    """A convolution, and the batch norm that alone reads it."""
+    """A convolution, and the batch norm that is its only consumer."""
 
     convolution: nn.Module
     norm: nn.Module
@@ -50,7 +38,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class _Output:
-    """What a convolution gave, kept so that no other tensor can have its identity."""
+    """Output of a convolution, kept so that no other tensor gets its ``id``."""
 
     tensor: torch.Tensor
     convolution: nn.Module
@@ -58,7 +46,7 @@ class _Output:
 
 
 class _Watch(TorchFunctionMode):
-    """Sees which operator reads what a convolution gave."""
+    """Records the consumers of the outputs of convolutions."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -86,7 +74,7 @@ class _Watch(TorchFunctionMode):
         owner = self._owned(given) if role else None
         if owner is not None:
             self.calls[id(owner)] = self.calls.get(id(owner), 0) + 1
-        if role or tensors_in(made):  # Who asks for a shape reads no values.
+        if role or tensors_in(made):  # Asking for a shape reads no values.
             for tensor in given:
                 if id(tensor) in self.outputs:
                     reader = owner if role == "norm" else None
@@ -99,7 +87,7 @@ class _Watch(TorchFunctionMode):
         return next((self._owner[id(one)] for one in given if id(one) in self._owner), None)
 
     def pairs(self) -> list[Pair]:
-        """Return what can be folded."""
+        """Return the foldable pairs."""
         return [
             Pair(one.convolution, norm)
             for one in self.outputs.values()
@@ -110,7 +98,7 @@ class _Watch(TorchFunctionMode):
 
 
 def pairs_of(model: nn.Module, forward: Callable[[], object]) -> list[Pair]:
-    """Run one forward of ``model`` and give what can be folded in it; its state is put back."""
+    """Run one forward of ``model``, restore its state, and return the foldable pairs."""
     snapshot = Snapshot(model)
     watch = _Watch(model)
     try:
@@ -137,14 +125,10 @@ def fold(model: nn.Module, pairs: Sequence[Pair]) -> None:
 
 
 def _after(norm: nn.Module) -> nn.Module:
-    """Return what is left of a norm: timm's have an activation inside."""
+    """Return what remains of a norm: timm's have an activation inside."""
     parts = [getattr(norm, name, None) for name in ("drop", "act")]
-    left = [one for one in parts if isinstance(one, nn.Module) and not _is_nothing(one)]
+    left = [one for one in parts if isinstance(one, nn.Module) and type(one) is not nn.Identity]
     return nn.Sequential(*left) if len(left) > 1 else left[0] if left else nn.Identity()
-
-
-def _is_nothing(module: nn.Module) -> bool:
-    return isinstance(module, nn.Identity)
 
 
 def _is_foldable(module: nn.Module) -> bool:
@@ -154,25 +138,25 @@ def _is_foldable(module: nn.Module) -> bool:
     return not module.training and module.running_mean is not None
 
 
-def _change(subject: Subject) -> Change:
-    module = copied(subject.module)
-    side = plain(module, subject.inputs)
-    pairs = pairs_of(module, lambda: side.call(side.prepare() if side.prepare else None))
+def _change(subject: change.Subject) -> change.Change:
+    module = subject.copied()
+    side = change.plain(module, subject.inputs)
+    pairs = pairs_of(module, side.run)
     if not pairs:
-        raise ImpossibleError("no batch norm reads a convolution that nothing else reads")
+        raise change.ImpossibleError("no batch norm is the only consumer of a convolution")
     fold(module, pairs)
-    detail = f"{counted(len(pairs), 'batch norm')} folded into the convolutions before"
-    return Change(as_it_is(subject), side, detail)
+    detail = f"{change.counted(len(pairs), 'batch norm')} folded into convolutions"
+    return change.Change(subject.baseline(), side, detail)
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     parts = list(module.modules())
     norms = [part for part in parts if isinstance(part, _NORMS)]
     if not any(type(part) in (*_CONVOLUTIONS, *_TRANSPOSED) for part in parts) or not norms:
-        return "it has no convolution with a batch norm after it"
+        return "it has no batch norms after convolutions"
     if not any(map(_is_foldable, norms)):
-        return "its batch norms are in training mode, or keep no statistics"
+        return "its batch norms are in training mode, or have no running statistics"
     return ""
 
 
-KIND = Kind(_change, _why_not)
+KIND = change.Kind(_change, _why_not)

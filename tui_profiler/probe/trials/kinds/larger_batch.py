@@ -1,12 +1,9 @@
-"""Several times as many items in one call; the speed-up is that of an item.
+"""Several times as many items per call; the speed-up is per item.
 
-The items are those of the batch as it is, repeated, so that the outputs can be compared.
+The items of the batch are repeated, so that the outputs can be compared.
 """
 
-from __future__ import annotations
-
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -17,46 +14,40 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
 from tui_profiler.probe.torch_compat.kv_cache import remade
 from tui_profiler.probe.trace.measured_peak import most_allocated
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trials.kinds.subject import (
-    Change,
-    ImpossibleError,
-    Kind,
-    Side,
-    Subject,
-    as_it_is,
-    plain,
-)
+from tui_profiler.probe.trials.kinds import change
 
 _TIMES = (2, 4, 8, 16)
 _LONGEST_SECONDS = 3.0
-"""A call that would take longer is not tried."""
+"""Longer calls are not tried."""
 _LEAST_GAIN = 0.98
-"""Of the time of an item: a larger batch that saves less is not worth its memory."""
+"""Of the time per item: a larger batch that saves less is not worth its memory."""
 
 
-def _change(subject: Subject) -> Change:
-    baseline = as_it_is(subject)
+def _change(subject: change.Subject) -> change.Change:
+    baseline = subject.baseline()
     snapshot = Snapshot(subject.module)
-    before = _seconds(baseline)
+    before = baseline.least_seconds()
     room = _room(subject, baseline)
     chosen, best = None, before
     for times in _TIMES:
         if times > room or before * times > _LONGEST_SECONDS:
             break
-        side = plain(subject.module, repeated(subject.inputs, times), items=times)
+        side = change.plain(subject.module, repeated(subject.inputs, times), items=times)
         snapshot.restore()
-        seconds = _seconds(side) / times
+        seconds = side.least_seconds() / times
         if chosen is not None and seconds > best * _LEAST_GAIN:
             break
         chosen, best = side, min(seconds, best)
     snapshot.restore()
     if chosen is None:
-        why = "twice the batch would take more memory than allowed"
+        why = "twice the batch needs more memory than the limit"
         if room >= _TIMES[0]:
-            why = f"a call takes {before:.1f} s already"
-        raise ImpossibleError(why)
+            why = f"one call already takes {before:.1f} s"
+        raise change.ImpossibleError(why)
     batch = subject.inputs.batch or 1
-    return Change(baseline, chosen, f"{batch * chosen.items} items per call instead of {batch}")
+    return change.Change(
+        baseline, chosen, f"{batch * chosen.items} items per call instead of {batch}"
+    )
 
 
 def repeated(inputs: Inputs, times: int) -> Inputs:
@@ -70,10 +61,8 @@ def repeated(inputs: Inputs, times: int) -> Inputs:
 
     def more(tensor: torch.Tensor) -> torch.Tensor:
         nonlocal found
-        if not tensor.dim() or tensor.shape[0] != batch:
-            return tensor
-        found = True
-        return tensor.repeat(times, *(1 for _ in tensor.shape[1:]))
+        found = found or _has_items(tensor, batch)
+        return _repeated(tensor, batch, times)
 
     def larger(value: object) -> object:
         nonlocal found
@@ -86,13 +75,23 @@ def repeated(inputs: Inputs, times: int) -> Inputs:
     args = tuple(larger(value) for value in inputs.args)
     kwargs = {name: larger(value) for name, value in inputs.kwargs.items()}
     if not found:
-        raise ImpossibleError("no input has the batch as its first axis")
+        raise change.ImpossibleError("no input has the batch as its first axis")
     renewed = _renewed(inputs, times)
     return replace(inputs, args=args, kwargs=kwargs, batch=batch * times, renewed=renewed)
 
 
+def _has_items(tensor: torch.Tensor, batch: int) -> bool:
+    return tensor.dim() > 0 and tensor.shape[0] == batch
+
+
+def _repeated(tensor: torch.Tensor, batch: int, times: int) -> torch.Tensor:
+    if not _has_items(tensor, batch):
+        return tensor
+    return tensor.repeat(times, *(1 for _ in tensor.shape[1:]))
+
+
 def _is_a_list_of_items(value: object, batch: int) -> bool:
-    """Tell a list with one image for each item, as detectors take them."""
+    """Return whether a value is a list with one image per item, as detectors take them."""
     return (
         isinstance(value, list)
         and len(value) == batch
@@ -101,56 +100,28 @@ def _is_a_list_of_items(value: object, batch: int) -> bool:
 
 
 def _renewed(inputs: Inputs, times: int) -> Callable[[TensorMaker], dict[str, object]] | None:
-    renewed, batch = inputs.renewed, inputs.batch
+    renewed, batch = inputs.renewed, inputs.batch or 1
     if renewed is None:
         return None
 
     def more(make: TensorMaker) -> dict[str, object]:
-        def larger(like: torch.Tensor) -> torch.Tensor:
-            tensor = make(like)
-            if not tensor.dim() or tensor.shape[0] != batch:
-                return tensor
-            return tensor.repeat(times, *(1 for _ in tensor.shape[1:]))
-
-        return renewed(larger)
+        return renewed(lambda like: _repeated(make(like), batch, times))
 
     return more
 
 
-def _room(subject: Subject, baseline: Side) -> float:
-    """Say how many times the batch fits into the memory that is allowed."""
+def _room(subject: change.Subject, baseline: change.Side) -> float:
+    """Return how many times the batch fits into the memory limit."""
     if subject.most_bytes is None:
         return float("inf")
     given = baseline.prepare() if baseline.prepare else None
     once = most_allocated(lambda: baseline.call(given), subject.device)
-    return 0.5 * subject.most_bytes / max(once + _input_bytes(tensors_in(subject.inputs.args)), 1)
-
-
-def _input_bytes(tensors: Sequence[torch.Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _seconds(side: Side) -> float:
-    """Return the least seconds of a call, of two to five."""
-    best, began = float("inf"), time.perf_counter()
-    for call in range(5):
-        given = side.prepare() if side.prepare else None
-        at = time.perf_counter()
-        made = side.call(given)
-        _wait(made)
-        best = min(best, time.perf_counter() - at)
-        if call and time.perf_counter() - began > 0.3:
-            break
-    return best
-
-
-def _wait(made: object) -> None:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # torch has no types here
-        torch.cuda.synchronize()
+    inputs = sum(tensor.nbytes for tensor in tensors_in(subject.inputs.args))
+    return 0.5 * subject.most_bytes / max(once + inputs, 1)
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     return "" if inputs.batch else "its inputs have no batch axis"
 
 
-KIND = Kind(_change, _why_not)
+KIND = change.Kind(_change, _why_not)

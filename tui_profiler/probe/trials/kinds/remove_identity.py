@@ -1,36 +1,25 @@
-"""Modules that do nothing in eval mode taken out: dropouts and identities.
+"""No-op modules removed: Dropout and Identity in eval mode.
 
-In a ``Sequential`` they are left out; elsewhere a plain function stands in their place, because
-``forward`` calls them by name: a call of a function costs a tenth of one of a module.
+They are removed from a ``Sequential``; elsewhere a plain function replaces them, because
+``forward`` calls them by name: calling a function costs a tenth of calling a module.
 """
-
-from __future__ import annotations
 
 from torch import nn
 
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import children_of
-from tui_profiler.probe.trials.kinds.subject import (
-    Change,
-    ImpossibleError,
-    Kind,
-    Subject,
-    as_it_is,
-    copied,
-    counted,
-    plain,
-)
+from tui_profiler.probe.trials.kinds import change
 
 _DROPOUTS = (
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d),
     *(nn.AlphaDropout, nn.FeatureAlphaDropout),
 )
 _BY_NAME = ("DropPath", "StochasticDepth")
-"""Of timm and torchvision: dropouts of whole branches."""
+"""Dropouts of whole branches, of timm and torchvision."""
 
 
 def does_nothing(module: nn.Module) -> bool:
-    """Say whether a module gives back what it is given."""
+    """Return whether a module returns its input."""
     if type(module) is nn.Identity:
         return True
     is_dropout = isinstance(module, _DROPOUTS) or type(module).__name__ in _BY_NAME
@@ -38,11 +27,11 @@ def does_nothing(module: nn.Module) -> bool:
 
 
 def remove(module: nn.Module) -> int:
-    """Take them out of ``module``, in place; gives how many places they were in."""
+    """Remove them from ``module``, in place; return how many."""
     count = 0
     for parent in list(module.modules()):
         if isinstance(parent, nn.ModuleList | nn.ModuleDict):
-            continue  # Its own parent calls them by their place.
+            continue  # Its parent calls them by index.
         for name, child in list(children_of(parent).items()):
             if child is None or not does_nothing(child):
                 continue
@@ -54,7 +43,7 @@ def remove(module: nn.Module) -> int:
 
 
 def _is_in_order(parent: nn.Module) -> bool:
-    """Say whether a parent calls its children in turn, whatever their names."""
+    """Return whether a parent calls its children in turn, whatever their names."""
     return type(parent).forward is nn.Sequential.forward
 
 
@@ -62,13 +51,13 @@ def _same(value: object, *_others: object) -> object:
     return value
 
 
-def _change(subject: Subject) -> Change:
-    module = copied(subject.module)
+def _change(subject: change.Subject) -> change.Change:
+    module = subject.copied()
     count = remove(module)
     if not count:
-        raise ImpossibleError("it has no no-op dropout or identity modules")
-    side = plain(module, subject.inputs)
-    return Change(as_it_is(subject), side, f"{counted(count, 'module')} removed")
+        raise change.ImpossibleError("it has no no-op dropout or identity modules")
+    side = change.plain(module, subject.inputs)
+    return change.Change(subject.baseline(), side, f"{change.counted(count, 'module')} removed")
 
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
@@ -78,4 +67,4 @@ def _why_not(module: nn.Module, inputs: Inputs) -> str:
     return "it has no no-op dropout or identity modules"
 
 
-KIND = Kind(_change, _why_not)
+KIND = change.Kind(_change, _why_not)

@@ -1,13 +1,11 @@
-"""``scaled_dot_product_attention`` in the place of attention that is written by hand.
+"""``scaled_dot_product_attention`` instead of attention as separate matmuls and softmax.
 
-The modules with attention in them are recorded as graphs. Both sides run those graphs, one of them
-with the attention put as one operator: so that only this differs, not how many modules are called.
+Modules with attention are recorded as graphs. Both sides run these graphs, one of them with the
+attention replaced by one operator: so nothing else differs, such as the calls of modules.
 
-What is found is ``softmax(q @ k^T * scale + mask) @ v``, with the scale anywhere before the mask or
-in ``q``, and nothing else that reads the products between.
+It matches ``softmax(q @ k^T * scale + mask) @ v``, with the scale anywhere before the mask or in
+``q``, where nothing else consumes the tensors in between.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -23,20 +21,11 @@ from torch.overrides import TorchFunctionMode
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import tree_flatten, tree_leaves, tree_unflatten
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trials.kinds.subject import (
-    Change,
-    ImpossibleError,
-    Kind,
-    Subject,
-    as_it_is,
-    copied,
-    counted,
-    plain,
-)
+from tui_profiler.probe.trials.kinds import change
 
 _aten = torch.ops.aten
 _SOFTMAX_NAMES = (_aten.softmax.int, _aten._softmax.default)
-_PRODUCTS = (_aten.matmul.default, _aten.bmm.default)
+_MATMULS = (_aten.matmul.default, _aten.bmm.default)
 _SCALES = (_aten.mul.Tensor, _aten.mul.Scalar, _aten.div.Tensor, _aten.div.Scalar)
 _MASKS = (_aten.masked_fill.Scalar, _aten.masked_fill.Tensor)
 _PASSING = (
@@ -44,11 +33,11 @@ _PASSING = (
     *(_aten.dropout.default, _aten.detach.default, _aten.alias.default),
 )
 _LEAST_MASKED = -1e4
-"""What is filled in where nothing is to be seen: minus infinity, or a large number."""
+"""Fill value of a mask: minus infinity, or at most this."""
 
 
 class _Attention(NamedTuple):
-    """One that was found."""
+    """One match in a graph."""
 
     queries: Node
     keys_transposed: Node
@@ -56,19 +45,19 @@ class _Attention(NamedTuple):
     scale: float
     mask: Node | None
     is_masked_out: bool
-    """The mask says what is not seen, as against: it is added."""
+    """The mask selects what is hidden; otherwise it is added."""
     end: Node
     """Its last operator."""
 
 
 def attentions(graph: Graph) -> list[_Attention]:
-    """Return all that are found in a graph."""
+    """Return all matches in a graph."""
     found = (_around(node) for node in graph.nodes if node.target in _SOFTMAX_NAMES)
     return [one for one in found if one is not None]
 
 
 def _fuse(graph_module: GraphModule) -> int:
-    """Put one fused operator in the place of each, in place; gives how many there were."""
+    """Replace each attention by one operator, in place; return how many."""
     graph = graph_module.graph
     found = attentions(graph)
     for one in found:
@@ -93,7 +82,7 @@ def _fuse(graph_module: GraphModule) -> int:
 def _around(softmax: Node) -> _Attention | None:
     if not _is_over_last_axis(softmax):
         return None
-    end = _product_below(softmax)
+    end = _matmul_below(softmax)
     values = end.args[1] if end is not None else None
     if end is None or not isinstance(values, Node):
         return None
@@ -113,12 +102,12 @@ def _is_over_last_axis(softmax: Node) -> bool:
     return bool(axis == -1 or (shape is not None and axis == len(shape) - 1))
 
 
-def _product_below(softmax: Node) -> Node | None:
-    """Return the product with the values, where nothing else reads the weights of attention."""
+def _matmul_below(softmax: Node) -> Node | None:
+    """Return the matmul with the values, if it alone consumes the attention weights."""
     node = softmax
     while len(node.users) == 1:
         reader = next(iter(node.users))
-        if reader.target in _PRODUCTS:
+        if reader.target in _MATMULS:
             return reader if reader.args[0] is node and reader.args[1] is not node else None
         if reader.target not in _PASSING or _drops(reader):
             return None
@@ -127,17 +116,17 @@ def _product_below(softmax: Node) -> Node | None:
 
 
 def _drops(node: Node) -> bool:
-    """Say whether a dropout is one in training."""
+    """Return whether it is a dropout in training mode."""
     return node.target is _aten.dropout.default and bool(node.args[2])
 
 
 def _above(softmax: Node) -> tuple[Node, float, Node | None, bool] | None:
-    """Return the product of queries and keys, the scale, and the mask with whether it hides."""
+    """Return the matmul of queries and keys, the scale, the mask and whether it hides."""
     node, scale = softmax.args[0], 1.0
     mask: Node | None = None
     is_masked_out = False
     while isinstance(node, Node) and len(node.users) == 1:
-        if node.target in _PRODUCTS:
+        if node.target in _MATMULS:
             return node, scale, mask, is_masked_out
         if node.target in _PASSING and not _drops(node):
             node = node.args[0]
@@ -149,7 +138,7 @@ def _above(softmax: Node) -> tuple[Node, float, Node | None, bool] | None:
             mask, is_masked_out = _node(node.args[1]), True
             node = node.args[0]
         elif node.target is _aten.add.Tensor and mask is None and scale == 1.0:
-            node, mask = _told_apart(node)
+            node, mask = _scores_and_mask(node)
         else:
             return None
     return None
@@ -163,20 +152,20 @@ def _node(value: object) -> Node | None:
     return value if isinstance(value, Node) else None
 
 
-def _told_apart(addition: Node) -> tuple[Node | None, Node | None]:
-    """Tell the products in an addition from the mask: they have its whole shape."""
+def _scores_and_mask(addition: Node) -> tuple[Node | None, Node | None]:
+    """Return the scores and the mask of an addition: the scores have its whole shape."""
     one, other = _node(addition.args[0]), _node(addition.args[1])
     if one is None or other is None or addition.kwargs:
         return None, None
     whole = _shape(addition)
-    if _shape(one) == whole and _leads_to_product(one):
+    if _shape(one) == whole and _leads_to_matmul(one):
         return one, other
-    return (other, one) if _shape(other) == whole and _leads_to_product(other) else (None, None)
+    return (other, one) if _shape(other) == whole and _leads_to_matmul(other) else (None, None)
 
 
-def _leads_to_product(node: object) -> bool:
+def _leads_to_matmul(node: object) -> bool:
     while isinstance(node, Node):
-        if node.target in _PRODUCTS:
+        if node.target in _MATMULS:
             return True
         if node.target not in (*_PASSING, *_SCALES):
             return False
@@ -194,7 +183,7 @@ _SOFTMAX: frozenset[_Forward] = frozenset(
     {torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax, torch.special.softmax}
 )
 _LEVELS = 3
-"""How far around a softmax the products are looked for: it may be a module of its own."""
+"""Modules around a softmax in which the matmuls are searched: softmax may be a module itself."""
 
 
 class _Recorded(NamedTuple):
@@ -205,24 +194,23 @@ class _Recorded(NamedTuple):
 
 @dataclass
 class _Called:
-    """A module that a softmax ran in."""
+    """A module in which a softmax ran, and its arguments."""
 
     module: nn.Module
     arguments: tuple[object, ...]
     keywords: dict[str, object]
-    calls: int = 1
 
 
 @dataclass
 class _Watch:
-    """Sees which modules run a softmax, innermost first."""
+    """Records the modules that run a softmax, innermost first."""
 
     stack: list[_Called] = field(default_factory=list)
     chains: dict[int, list[_Called]] = field(default_factory=dict)
     calls: dict[int, int] = field(default_factory=dict)
 
     def forward(self, model: nn.Module, run: Callable[[], object]) -> None:
-        """Run one forward; the model is left as it was."""
+        """Run one forward, and restore the model."""
         snapshot, watch, replaced = Snapshot(model), self, nn.Module.__call__
 
         def call(module: nn.Module, *arguments: object, **keywords: object) -> object:
@@ -242,7 +230,7 @@ class _Watch:
             snapshot.restore()
 
     def seen(self) -> None:
-        """Take in that a softmax runs now."""
+        """Record that a softmax runs now."""
         if self.stack:
             chain = self.stack[-1 : -_LEVELS - 1 : -1]
             self.chains.setdefault(id(chain[0].module), list(chain))
@@ -265,15 +253,15 @@ class _Softmaxes(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _change(subject: Subject) -> Change:
+def _change(subject: change.Subject) -> change.Change:
     if _has_a_setting(subject.module):
         return _by_setting(subject)
-    baseline, watch = as_it_is(subject), _Watch()
-    watch.forward(
-        subject.module, lambda: baseline.call(baseline.prepare() if baseline.prepare else None)
-    )
+    baseline, watch = subject.baseline(), _Watch()
+    watch.forward(subject.module, baseline.run)
     if not watch.chains:
-        raise ImpossibleError("no softmax runs in it: attention, if any, is one operator already")
+        raise change.ImpossibleError(
+            "no softmax runs in it: attention, if any, is already one operator"
+        )
     recorded: dict[nn.Module, _Recorded] = {}
     for chain in watch.chains.values():
         for called in chain:
@@ -283,35 +271,36 @@ def _change(subject: Subject) -> Change:
                 recorded[called.module] = found
                 break
     if not recorded:
-        softmaxes = counted(len(watch.chains), "module")
-        raise ImpossibleError(
-            f"a softmax runs in {softmaxes}, none of which is plain attention: "
-            "queries by keys, a scale, a mask, and values, that nothing else reads"
+        softmaxes = change.counted(len(watch.chains), "module")
+        raise change.ImpossibleError(
+            f"softmax runs in {softmaxes}, none of it in attention of the form"
+            " softmax(q @ k^T * scale + mask) @ v"
         )
     as_recorded = {module: one.plain for module, one in recorded.items()}
     fused = {module: one.fused for module, one in recorded.items()}
     count = sum(one.attentions for one in recorded.values())
-    detail = f"{counted(count, 'attention')} put as one operator; both as recorded graphs"
+    what = change.counted(count, "attention")
+    detail = f"{what} replaced by one operator; both sides run recorded graphs"
     before, after = (replace(baseline, around=_running(one)) for one in (as_recorded, fused))
-    return Change(before, after, detail)
+    return change.Change(before, after, detail)
 
 
 def _has_a_setting(module: nn.Module) -> bool:
-    """Say whether a model of transformers runs attention by hand, which a setting changes."""
+    """Return whether a model of transformers runs eager attention, which a setting changes."""
     settable = callable(getattr(module, "set_attn_implementation", None))
     chosen = getattr(getattr(module, "config", None), "_attn_implementation", None)
     return settable and chosen == "eager"
 
 
-def _by_setting(subject: Subject) -> Change:
-    changed: Any = copied(subject.module)
+def _by_setting(subject: change.Subject) -> change.Change:
+    changed: Any = subject.copied()
     changed.set_attn_implementation("sdpa")
     detail = "transformers' attention set to sdpa instead of eager"
-    return Change(as_it_is(subject), plain(changed, subject.inputs), detail)
+    return change.Change(subject.baseline(), change.plain(changed, subject.inputs), detail)
 
 
 def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractContextManager[None]]:
-    """Yield what has modules run other forwards inside."""
+    """Return a context manager in which modules run other forwards."""
 
     @contextmanager
     def around() -> Iterator[None]:
@@ -327,7 +316,7 @@ def _running(forwards: Mapping[nn.Module, _Forward]) -> Callable[[], AbstractCon
 
 
 def _recorded(called: _Called) -> _Recorded | None:
-    """Record one call of a module; None where it holds no plain attention, or keeps state."""
+    """Record one call of a module; None where nothing matches, or it keeps state."""
     module = called.module
     leaves, layout = tree_flatten((called.arguments, called.keywords))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -345,7 +334,7 @@ def _recorded(called: _Called) -> _Recorded | None:
             made = make_fx(forward, pre_dispatch=True)(*(leaves[place] for place in places))
             plain = make_fx(forward, pre_dispatch=True)(*(leaves[place] for place in places))
         keeps_state = any(before.get(name) is not now for name, now in vars(module).items())
-    except Exception:  # What cannot be recorded stays as it is; the next one out may be.
+    except Exception:  # It stays as it is; the module around it may be recordable.
         return None
     finally:
         snapshot.restore()
@@ -367,8 +356,8 @@ def _as_forward(graph: torch.fx.GraphModule) -> _Forward:
 
 def _why_not(module: nn.Module, inputs: Inputs) -> str:
     if isinstance(module, torch.jit.ScriptModule):
-        return "TorchScript is not recorded"
+        return "TorchScript modules cannot be recorded"
     return ""
 
 
-KIND = Kind(_change, _why_not)
+KIND = change.Kind(_change, _why_not)

@@ -1,25 +1,25 @@
-"""Every kind of change there is a trial of."""
-
-from __future__ import annotations
+"""Every kind of trial."""
 
 from collections.abc import Mapping
 
 from tui_profiler.messages import TrialKind
 from tui_profiler.probe.trials.kinds import (
+    change,
     channels_last,
+    checkpoint,
     compile,
     context_managers,
     fold_conv_bn,
     int8_dynamic,
     larger_batch,
+    optimizer_loop,
     remove_identity,
     sdpa,
     static_kv_cache,
     threads,
 )
-from tui_profiler.probe.trials.kinds.subject import Kind
 
-KINDS: Mapping[TrialKind, Kind] = {
+KINDS: Mapping[TrialKind, change.Kind] = {
     "fold-conv-bn": fold_conv_bn.KIND,
     "channels-last": channels_last.KIND,
     "bf16-autocast": context_managers.BF16,
@@ -32,4 +32,6 @@ KINDS: Mapping[TrialKind, Kind] = {
     "threads": threads.KIND,
     "static-kv-cache": static_kv_cache.KIND,
     "remove-dropout-identity": remove_identity.KIND,
+    "checkpoint": checkpoint.KIND,
+    "optimizer-loop": optimizer_loop.KIND,
 }
