@@ -4,21 +4,22 @@ Imports neither torch nor numpy: it runs in the worker while torch is still bein
 the hardware is live from the first frame.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace
 
+from tui_profiler.gpus.nvml import Nvml
+from tui_profiler.gpus.watch import GpuWatch
 from tui_profiler.messages import Figure, Sample, Unknown
 from tui_profiler.probe.measure.devices.allocator import allocators, cuda_uuids
 from tui_profiler.probe.measure.devices.cores import CoreMeter, frequency_hertz
 from tui_profiler.probe.measure.devices.disk_network import TrafficMeter
-from tui_profiler.probe.measure.devices.gpus import GpuWatch
 from tui_profiler.probe.measure.devices.machine import allowed_cores, memory, memory_group
 from tui_profiler.probe.measure.devices.perf_counters import PerfMeter
+from tui_profiler.probe.measure.devices.throttling import ThrottleCounters
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.rapl import Rapl
 
@@ -52,12 +53,13 @@ class Sampler:
         self._meter = CoreMeter(self._cores)
         self._group = memory_group()
         self._process = psutil.Process()
-        self._gpus = GpuWatch(device_indices, cuda_uuids=cuda_uuids)
+        self._gpus = GpuWatch(Nvml.gpus, device_indices, cuda_uuids=cuda_uuids)
         self._rapl = Rapl()
         now = time.monotonic()
         self._rapl.watts(now)
         self._traffic = TrafficMeter(self._process, now)
         self._counters = PerfMeter(now)
+        self._throttle = ThrottleCounters(self._cores)
         self._cpu: Figure = Unknown("needs a second sample")
         self._cpu_before = (time.monotonic(), time.process_time())
 
@@ -75,7 +77,7 @@ class Sampler:
             process_bytes=resident_bytes,
             process_cpu=self._process_cpu(),
             process_threads=threads,
-            gpus=self._gpus.gpus(now),
+            gpus=self._gpus.answer(now),
             package_watts=self._rapl.watts(now),
             process_peak_bytes=peak_bytes(),
             traffic=self._traffic.traffic(now),
@@ -83,6 +85,7 @@ class Sampler:
             allocators=allocators(),
             energy=self._energy.totals() if self._energy is not None else _NO_ENERGY,
             activity=self._energy.activity if self._energy is not None else "",
+            throttle=replace(self._throttle.read(), stolen_seconds=self._meter.stolen_seconds),
         )
 
     def close(self) -> None:

@@ -4,55 +4,52 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import cost, tick
-from tui_profiler.messages import (
-    CacheCeiling,
-    Ceiling,
-    Ceilings,
-    Cost,
-    Node,
-    RoofQuality,
-    Tick,
-    Weight,
-)
+from tui_profiler import messages
 from tui_profiler.probe.measure.ceilings.ceilings import reasons
 from tui_profiler.probe.measure.ceilings.roof_check import EVERY_SECONDS, LEAST_FORWARDS, RoofCheck
 
-GOOD = RoofQuality(1.0, 0.0)
-FOUND = Ceilings(
+GOOD = messages.RoofQuality(1.0, 0.0)
+FOUND = messages.Ceilings(
     "cpu",
     2,
-    (Ceiling("float32", 1e9, GOOD),),
+    (messages.Ceiling("float32", 1e9, GOOD),),
     1e9,
     1e-6,
     1.0,
     1.0,
     memory_quality=GOOD,
-    caches=(CacheCeiling(3, 2**20, 4e9, GOOD),),
+    caches=(messages.CacheCeiling(3, 2**20, 4e9, GOOD),),
 )
 LINEAR, RELU, MANY = 1_000_000, 2**21, 4
 
 
-def tree(operator: str, spent: Cost, weights: tuple[Weight, ...]) -> tuple[list[Node], list[Cost]]:
+def tree(
+    operator: str, spent: messages.Cost, weights: tuple[messages.Weight, ...]
+) -> tuple[list[messages.Node], list[messages.Cost]]:
     """A root and four leaf modules of one operator each."""
-    nodes = [Node(-1, "module", "net", "", "Net", 1, (), (), (), "", "", "")]
+    nodes = [messages.Node(-1, "module", "net", "", "Net", 1, (), (), (), "", "", "")]
     costs = [cost()]
     for at in range(MANY):
         path = f"layer{at}"
-        nodes.append(Node(0, "module", path, path, "Layer", 1, (), (), weights, "", "", ""))
         nodes.append(
-            Node(len(nodes) - 1, "op", operator, f"{path}/0", operator, 1, (), (), (), "", "", "")
+            messages.Node(0, "module", path, path, "Layer", 1, (), (), weights, "", "", "")
+        )
+        nodes.append(
+            messages.Node(
+                len(nodes) - 1, "op", operator, f"{path}/0", operator, 1, (), (), (), "", "", ""
+            )
         )
         costs += [spent, spent]
     return nodes, costs
 
 
-def ticked(seconds: list[float], forwards: int = LEAST_FORWARDS, at: float = 5.0) -> Tick:
+def ticked(seconds: list[float], forwards: int = LEAST_FORWARDS, at: float = 5.0) -> messages.Tick:
     times = {1 + 2 * place: (spent, spent) for place, spent in enumerate(seconds)}
     return replace(tick(times), forwards=forwards, at=at)
 
 
 def products() -> RoofCheck:
-    weights = (Weight("weight", (10, 10), "float32", 400, False, ""),)
+    weights = (messages.Weight("weight", (10, 10), "float32", 400, False, ""),)
     return RoofCheck(*tree("aten::addmm", cost(flops=LINEAR, ops=1, weight_bytes=400), weights))
 
 
@@ -91,7 +88,7 @@ def test_bytes_are_held_against_the_level_that_has_them() -> None:
 
 
 def test_convolutions_and_weights_say_nothing_of_a_roof() -> None:
-    weights = (Weight("weight", (10, 10), "float32", 400, False, ""),)
+    weights = (messages.Weight("weight", (10, 10), "float32", 400, False, ""),)
     convolutions = RoofCheck(
         *tree("aten::convolution", cost(flops=LINEAR, ops=1, weight_bytes=400), weights)
     )
@@ -117,7 +114,7 @@ def test_times_too_short_for_the_clock_say_nothing() -> None:
     assert tiny.check(FOUND, ticked([1e-6] * MANY)) is FOUND
 
 
-def called(check: tuple[list[Node], list[Cost]], calls: int) -> RoofCheck:
+def called(check: tuple[list[messages.Node], list[messages.Cost]], calls: int) -> RoofCheck:
     """Return the check of a tree whose every module is called so often in per forward."""
     nodes, costs = check
     return RoofCheck([replace(node, calls=calls) for node in nodes], costs)
@@ -148,7 +145,7 @@ def test_the_level_is_that_of_what_one_call_touches() -> None:
 
 
 def test_a_module_that_computes_more_than_its_product_says_nothing() -> None:
-    weights = (Weight("weight", (10, 10), "float32", 400, False, ""),)
+    weights = (messages.Weight("weight", (10, 10), "float32", 400, False, ""),)
     nodes, costs = tree("aten::addmm", cost(flops=LINEAR, ops=1, weight_bytes=400), weights)
     twice = [
         replace(one, flops=2 * one.flops) if node.kind == "module" else one

@@ -13,20 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.probe.measure.ceilings.test_ceilings import BAD, CPU, GOOD
 from tui_profiler.messages import Figure, RoofQuality, Unknown
+from tui_profiler.probe.measure.ceilings import roofs
 from tui_profiler.probe.measure.ceilings.ceilings import measure_ceilings, of_arithmetic
 from tui_profiler.probe.measure.ceilings.core_timing import Pieces
-from tui_profiler.probe.measure.ceilings.roofs import (
-    Tried,
-    by_all_or_one,
-    convolution,
-    convolution_flops,
-    convolution_rounds,
-    copy_bytes,
-    difference_rate,
-    fastest_size,
-    has_core_for_each,
-    product_rounds,
-)
 from tui_profiler.probe.measure.ceilings.rounds import Measured, in_rounds, of_rounds
 from tui_profiler.probe.measure.devices.machine import allowed_cores
 
@@ -69,7 +58,7 @@ def test_a_product_of_one_thread_is_not_much_faster_than_its_roof() -> None:
     out = torch.empty(512, 512)
 
     def is_below() -> bool:
-        roof = of_rounds(in_rounds({"": product_rounds("float32", CPU)})[""]).figure
+        roof = of_rounds(in_rounds({"": roofs.product_rounds("float32", CPU)})[""]).figure
         assert isinstance(roof, float)
         fast = 2 * 512**3 / least_cpu_seconds(lambda: torch.mm(left, right, out=out))
         return fast < 1.5 * roof
@@ -101,10 +90,10 @@ def test_no_convolution_of_one_thread_is_much_faster_than_the_roof(dtype: str) -
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("channels", [16, 48, 128])
 def test_a_convolution_has_the_flops_that_torch_counts(channels: int) -> None:
-    run = convolution(torch.float32, channels)
+    run = roofs.convolution(torch.float32, channels)
     with FlopCounterMode(display=False) as counter:
         run()
-    assert convolution_flops(channels) == counter.get_total_flops()
+    assert roofs.convolution_flops(channels) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -113,7 +102,7 @@ def test_onednn_does_the_arithmetic_that_is_counted(
 ) -> None:
     """Winograd's algorithm would need fewer products: it must not be what a roof is made of."""
     with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):  # type: ignore[no-untyped-call]  # torch
-        convolution(dtype, 64)()
+        roofs.convolution(dtype, 64)()
     done = [line for line in capfd.readouterr().out.splitlines() if ",convolution," in line]
     assert bool(done) == torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch
     assert all("alg:convolution_direct" in line and "wino" not in line for line in done)
@@ -123,7 +112,7 @@ def test_without_onednn_products_alone_are_the_roof() -> None:
     before = torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = False
     try:
-        convolutions = convolution_rounds("float32")().measured.figure
+        convolutions = roofs.convolution_rounds("float32")().measured.figure
         found = measure_ceilings("cpu", ("float32",), {"float32"}).compute[0]
     finally:
         torch.backends.mkldnn.enabled = before
@@ -218,14 +207,16 @@ def test_the_least_time_of_an_operator_is_that_of_one() -> None:
 def test_a_copy_past_the_caches_is_as_large_as_they_are_or_is_not_made(
     cache: int, free: int, size: int
 ) -> None:
-    assert copy_bytes(cache, free) == size
+    assert roofs.copy_bytes(cache, free) == size
 
 
 def test_what_a_call_costs_is_in_no_cache_s_rate() -> None:
     """Of 1 MB more, read and written, 2 us; what both calls cost beside is in both."""
-    found = difference_rate(1_000_000, CALM._replace(seconds=3e-6), CALM._replace(seconds=5e-6))
+    found = roofs.difference_rate(
+        1_000_000, CALM._replace(seconds=3e-6), CALM._replace(seconds=5e-6)
+    )
     assert found.figure == pytest.approx(2e6 / 2e-6)
-    same = difference_rate(1_000_000, CALM, CALM)
+    same = roofs.difference_rate(1_000_000, CALM, CALM)
     assert same.figure == Unknown("larger copies do not take longer")
     assert same.quality is None
 
@@ -234,7 +225,7 @@ def test_what_a_call_costs_is_in_no_cache_s_rate() -> None:
 def test_a_cache_s_roof_is_as_good_as_the_worse_of_its_copies(is_short: bool) -> None:
     slow = CALM._replace(seconds=2e-4)
     short, long = (DISTURBED, slow) if is_short else (CALM, DISTURBED._replace(seconds=2e-4))
-    quality = difference_rate(MIB, short, long).quality
+    quality = roofs.difference_rate(MIB, short, long).quality
     assert quality is not None
     assert quality.why_not_good.startswith("0 of 100 pieces")
 
@@ -257,8 +248,8 @@ Rates = list[tuple[float, Pieces]]
     ],
 )
 def test_the_best_size_that_is_good_is_the_roof(rates: Rates, best: int, why: str) -> None:
-    tried = [Tried(128 * 2**at, rate, pieces) for at, (rate, pieces) in enumerate(rates)]
-    size, found = fastest_size(tried, "products")
+    tried = [roofs.Tried(128 * 2**at, rate, pieces) for at, (rate, pieces) in enumerate(rates)]
+    size, found = roofs.fastest_size(tried, "products")
     assert size == tried[best].size
     assert found.figure == tried[best].rate
     assert found.quality is not None
@@ -292,8 +283,8 @@ def test_beside_busy_programs_one_thread_stands_for_all(
     def measure() -> Measured:
         return Measured(*(by_one if torch.get_num_threads() == 1 else by_all))
 
-    found = by_all_or_one(measure)
-    has_cores = has_core_for_each(2)
+    found = roofs.by_all_or_one(measure)
+    has_cores = roofs.has_core_for_each(2)
     assert found.figure == (figure if has_cores else by_all[0])
     assert found.quality is not None
     is_scaled = has_cores and figure == 40e9
@@ -305,7 +296,7 @@ def test_where_threads_share_cores_one_does_not_stand_for_all() -> None:
     before, more = torch.get_num_threads(), len(allowed_cores()) + 1
     torch.set_num_threads(more)
     try:
-        found = by_all_or_one(
+        found = roofs.by_all_or_one(
             lambda: Measured(20e9 if torch.get_num_threads() == 1 else 30e9, BUSY)
         )
     finally:
@@ -319,11 +310,11 @@ def test_two_threads_of_one_core_are_not_two_cores(tmp_path: Path) -> None:
         file = tmp_path / f"cpu{core}" / "topology" / "thread_siblings_list"
         file.parent.mkdir(parents=True)
         file.write_text("0-63\n")
-    assert has_core_for_each(1, tmp_path)
-    assert not has_core_for_each(2, tmp_path)
+    assert roofs.has_core_for_each(1, tmp_path)
+    assert not roofs.has_core_for_each(2, tmp_path)
     for core in cores:
         (tmp_path / f"cpu{core}" / "topology" / "thread_siblings_list").write_text(f"{core}\n")
-    assert has_core_for_each(len(cores), tmp_path)
-    assert not has_core_for_each(len(cores) + 1, tmp_path)
-    assert has_core_for_each(len(cores), tmp_path / "missing")
-    assert not has_core_for_each(len(cores) + 1, tmp_path / "missing")
+    assert roofs.has_core_for_each(len(cores), tmp_path)
+    assert not roofs.has_core_for_each(len(cores) + 1, tmp_path)
+    assert roofs.has_core_for_each(len(cores), tmp_path / "missing")
+    assert not roofs.has_core_for_each(len(cores) + 1, tmp_path / "missing")

@@ -99,6 +99,19 @@ def test_a_gate_that_moves_compiles_nothing_again(model: nn.Module) -> None:
     assert backend.graphs == 1
 
 
+def test_calls_that_read_what_they_use_compile_nothing_again(model: nn.Module) -> None:
+    backend = Counting()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    around = nn.Sequential(nn.ReLU(), compiled).eval()
+    clock = ModuleClock(around)
+    clock.install()
+    for _ in range(4):
+        around(X)
+        clock.read_calls_next()
+    clock.uninstall()
+    assert backend.graphs == 1
+
+
 def test_compiled_after_watching_it_is_one_graph(model: nn.Module) -> None:
     backend = Counting()
     clock = ModuleClock(model)
@@ -134,7 +147,7 @@ def compiled_in_place(model: nn.Module) -> Counting:
 
 
 def outcome(model: nn.Module) -> str:
-    """Return what a forward gives, or why torch refuses: 2.13 compiles no Sequential."""
+    """Return a forward's output, or why torch refuses: 2.13 compiles no Sequential."""
     try:
         with torch.no_grad():
             return str(model(X).tolist())

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.viewer_cycles import Traffic, cycles
+from benchmarks.watching.viewer_cycles import Traffic, cycles
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)

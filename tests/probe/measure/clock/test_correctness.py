@@ -1,4 +1,4 @@
-"""Live times beside independent timers; ``benchmarks/correctness.py`` does it at length."""
+"""Live times beside independent timers; ``benchmarks/times/correctness.py`` does it at length."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.against_profiler import Row, rows
-from benchmarks.correctness import InLoop, in_loop
-from benchmarks.self_timing import Compared, build, compared
+from benchmarks.times.against_profiler import Row, rows
+from benchmarks.times.correctness import InLoop, in_loop
+from benchmarks.times.self_timing import Compared, build, compared
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 MOST_TRIES = 12

@@ -17,7 +17,7 @@ from tui_profiler.probe.measure.clock.device_clock import (
     DeviceClock,
     device_clock_of,
 )
-from tui_profiler.session.windows import DeviceTimings, device_columns_agree
+from tui_profiler.session.columns import DeviceTimings, columns_agree
 
 
 class Kernel(nn.Module):
@@ -94,7 +94,7 @@ def test_every_module_has_the_time_of_its_kernels_and_of_those_inside(
     device.run()
     message = watched.message()
     assert message.forwards == 3
-    assert device_columns_agree(message)
+    assert columns_agree(message)
     timings = DeviceTimings(message)
     # root, (list), part 0, (list), part 0.0, (list), part 1
     assert [timings.per_forward(node) for node in (0, 2, 4, 6)] == [7.5, 3.0, 2.0, 4.0]

@@ -7,11 +7,16 @@ import pytest
 
 from tui_profiler.messages import Overhead
 from tui_profiler.probe.measure.clock.overhead import (
+    COLD_FACTOR,
+    LEAST_COMPARED,
     LEAST_SHARE,
     MARGIN,
+    MOST_FACTOR,
+    CallCost,
     EstimatedCost,
     Governor,
     MeasuredCost,
+    StepCost,
     interval_of_median,
     interval_of_share,
     seconds_to_next_tick,
@@ -200,6 +205,72 @@ def test_an_estimate_for_a_share_of_forwards_has_both_ends_at_that_share() -> No
         assert getattr(fifth, name) == pytest.approx(getattr(whole, name) / 5)
 
 
+CALIBRATED = 2.5e-6
+CALLS = 32
+
+
+def learned(added: float, *, share: float, steps: int = 4_000, seed: int = 3) -> CallCost:
+    """Return what is learned of steps of 2 ms, one in ten of which takes up to six times as long.
+
+    Args:
+        added: seconds per call that recording adds.
+        share: of the steps that are recorded.
+        steps: how many.
+        seed: of what they take.
+    """
+    chance, cost, due = random.Random(seed), StepCost(CALIBRATED), 0.0
+    for _ in range(steps):
+        due += share
+        calls = CALLS if due >= 1.0 else 0
+        due -= due >= 1.0
+        seconds = (
+            2e-3 * chance.uniform(0.9, 1.1) * (chance.uniform(1, 6) ** (chance.random() < 0.1))
+        )
+        cost.add(seconds + calls * added, calls)
+    return cost.call
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.9])
+def test_what_recording_a_step_costs_is_learned_beside_noise(share: float) -> None:
+    found = learned(9e-6, share=share)
+    assert found.seconds == pytest.approx(9e-6, rel=0.2)
+    assert found.low <= 9e-6 <= found.high < 12e-6
+
+
+def test_what_is_learned_is_never_below_what_is_calibrated_nor_far_above() -> None:
+    assert learned(-5e-6, share=0.3).low == CALIBRATED
+    assert learned(-50e-6, share=0.3) == CallCost(CALIBRATED, CALIBRATED, CALIBRATED)
+    most = MOST_FACTOR * CALIBRATED
+    assert learned(500e-6, share=0.3) == CallCost(most, most, most)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_before_steps_can_be_compared_the_worst_that_was_seen_is_held(share: float) -> None:
+    found = learned(9e-6, share=share)
+    assert (found.low, found.high) == (CALIBRATED, COLD_FACTOR * CALIBRATED)
+
+
+def test_nothing_is_compared_across_what_is_no_step() -> None:
+    cost = StepCost(CALIBRATED)
+    for _ in range(LEAST_COMPARED):
+        for calls in (0, CALLS):
+            cost.add(1.0 + calls * 9e-6, calls)
+            cost.skip()
+    assert cost.call.high == COLD_FACTOR * CALIBRATED
+    for _ in range(LEAST_COMPARED):
+        for calls in (0, CALLS):
+            cost.add(1.0 + calls * 9e-6, calls)
+    assert cost.call.seconds == pytest.approx(9e-6)
+
+
+def test_an_estimate_is_of_what_was_learned_where_it_was() -> None:
+    cost = EstimatedCost()
+    cost.add(1_000, 1.0, 0.0, 1.0, call=CallCost(9e-6, 8e-6, 11e-6))
+    found = cost.recording()
+    assert found is not None
+    assert (found.ratio, found.low, found.high) == pytest.approx((9e-3, 8e-3, 11e-3))
+
+
 def test_every_forward_is_recorded_within_the_budget() -> None:
     governor = Governor(budget=0.02)
     governor.update(overhead(0.01, 0.005, 0.015))
@@ -208,7 +279,7 @@ def test_every_forward_is_recorded_within_the_budget() -> None:
 
 def test_a_cost_above_the_budget_is_cut_to_a_share_evenly_spread() -> None:
     governor = Governor(budget=0.02)
-    governor.update(overhead(0.03, 0.02, 0.04))
+    governor.update(overhead(0.03, 0.02, MARGIN * 0.1))
     recorded = [governor.records_next() for _ in range(100)]
     assert sum(recorded) == 20
     assert recorded[4::5] == [True] * 20
@@ -247,19 +318,27 @@ def test_as_many_forwards_are_recorded_as_the_share_says(share: float) -> None:
     assert sum(recorded) == pytest.approx(1_000 * share, abs=1)
 
 
-def test_a_cost_just_below_the_budget_changes_nothing() -> None:
+def test_a_cost_just_below_the_budget_takes_nothing_back() -> None:
     governor = Governor(budget=0.02)
     governor.update(overhead(0.018, 0.01, 0.03))
     assert governor.share == 1.0
     governor.update(overhead(0.03, 0.02, 0.04))
-    governor.update(overhead(0.018, 0.01, 0.03))
-    assert governor.share == pytest.approx(0.2)
+    assert governor.share == pytest.approx(MARGIN * 0.02 / 0.04)
+    governor.update(overhead(0.018, 0.01, 0.05))
+    assert governor.share == pytest.approx(MARGIN * 0.02 / 0.04)
+
+
+def test_a_share_that_was_decided_at_a_worse_time_does_not_last() -> None:
+    governor = Governor(budget=0.02)
+    governor.update(overhead(0.3, 0.2, 0.4), between=0.008)
+    governor.update(overhead(0.018, 0.01, 0.03), between=0.001)
+    assert governor.share == pytest.approx((MARGIN * 0.02 - 0.001) / 0.03)
 
 
 def test_every_forward_is_recorded_again_when_it_costs_less() -> None:
     governor = Governor(budget=0.02)
     governor.update(overhead(0.08, 0.07, 0.09))
-    governor.update(overhead(0.007, 0.005, 0.02))
+    governor.update(overhead(MARGIN * 0.02 - 0.001, 0.002, 0.02))
     assert governor.share == 1.0
 
 

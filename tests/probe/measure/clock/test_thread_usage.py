@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch
@@ -16,20 +18,16 @@ from torch import nn
 
 from tests.probe.measure.clock.module_nodes import module_nodes
 from tui_profiler.messages import Unknown
+from tui_profiler.probe.measure.clock import thread_usage
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
-from tui_profiler.probe.measure.clock.thread_usage import (
-    CollectorClock,
-    ThreadUsage,
-    ThreadUsageReader,
-)
 
 
-def used_by(work: Callable[[], object]) -> ThreadUsage:
-    reader = ThreadUsageReader()
+def used_by(work: Callable[[], object]) -> thread_usage.ThreadUsage:
+    reader = thread_usage.ThreadUsageReader()
     before = reader.read_undisturbed()
     work()
-    return reader.read().since(before)
+    return thread_usage.usage_between(before, reader.read())
 
 
 def spin(seconds: float) -> None:
@@ -55,7 +53,7 @@ def test_sleeping_is_neither_on_a_core_nor_waiting_for_one() -> None:
 def test_waiting_is_what_the_kernel_tells_another_thread_of_this_one() -> None:
     """Two threads of one process on one core: each waits about as long as the other spins."""
     allowed = os.sched_getaffinity(0)
-    found: list[tuple[ThreadUsage, float]] = []
+    found: list[tuple[thread_usage.ThreadUsage, float]] = []
 
     def one_of_two(ready: threading.Barrier) -> None:
         task = threading.get_native_id()
@@ -96,9 +94,10 @@ def test_a_reading_that_lost_the_core_is_read_again(took: tuple[float, ...], rea
         return next(told)
 
     began = time.thread_time()
-    found = ThreadUsageReader(clock).read_undisturbed()
+    found = thread_usage.ThreadUsageReader(clock).read_undisturbed()
     # The clock spins before and after each reading: the last one comes behind so many spins.
-    spins = (found.on_core - began) / 0.002
+    _, on_core, *_ = found
+    spins = (on_core - began) / 0.002
     assert int(spins + 0.1) == 2 * readings - 1
     assert next(told, None) is None
 
@@ -114,7 +113,7 @@ def test_no_other_thread_goes_first_because_of_a_reading() -> None:
     others = [threading.Thread(target=turn) for _ in range(2)]
     for each in others:
         each.start()
-    reader, took = ThreadUsageReader(), []
+    reader, took = thread_usage.ThreadUsageReader(), []
     try:
         for _ in range(200):
             began = time.perf_counter()
@@ -130,7 +129,7 @@ def test_no_other_thread_goes_first_because_of_a_reading() -> None:
 
 def test_garbage_collection_is_counted_and_the_callbacks_are_as_they_were() -> None:
     before = list(gc.callbacks)
-    clock = CollectorClock()
+    clock = thread_usage.CollectorClock()
     clock.start()
     try:
         garbage = [[number] for number in range(200_000)]
@@ -159,19 +158,20 @@ def test_page_faults_are_counted() -> None:
 
 
 def test_a_forked_process_reads_its_own_thread() -> None:
-    reader = ThreadUsageReader()
+    reader = thread_usage.ThreadUsageReader()
     reader.read()
     spin(0.05)
     child = os.fork()
     if not child:
-        waiting = reader.read().waiting
+        _, _, told, *_ = reader.read()
+        waiting = thread_usage.waiting_seconds(told)
         own = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
         os._exit(0 if waiting is not None and waiting <= own else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_files_of_threads_that_ended_are_closed() -> None:
-    reader = ThreadUsageReader()
+    reader = thread_usage.ThreadUsageReader()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         thread = threading.Thread(target=reader.read)
@@ -235,3 +235,32 @@ def test_forwards_without_usage_have_none_in_their_tick() -> None:
     totals = Aggregator(module_nodes(model), model)
     totals.add(recorded)
     assert totals.tick(1.0).thread is None
+
+
+def test_what_a_signal_handler_raises_during_a_collection_reaches_the_program() -> None:
+    class Alarmed(Exception):
+        pass
+
+    def alarm(number: int, frame: FrameType | None) -> None:
+        raise Alarmed
+
+    kept = [[] for _ in range(300_000)]  # A collection takes longer than the timer.
+    collector = thread_usage.CollectorClock()
+    others, gc.callbacks[:] = list(gc.callbacks), []  # Python's own rule holds for theirs.
+    before = signal.signal(signal.SIGALRM, alarm)
+    arrived = 0
+    collector.start()
+    try:
+        for _ in range(5):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.001)
+                gc.collect()
+                sum(range(10_000_000))
+            except Alarmed:
+                arrived += 1
+    finally:
+        collector.stop()
+        signal.signal(signal.SIGALRM, before)
+        gc.callbacks[:] = others
+    assert (arrived, len(kept)) == (5, 300_000)
+    assert collector.seconds > 0.005

@@ -5,8 +5,8 @@ import math
 import pytest
 from torch import nn
 
-from tui_profiler.probe.measure.clock.call_recorder import Watching
-from tui_profiler.probe.measure.clock.forward import Setting
+from tui_profiler.probe.measure.clock.call_recorder import Watching, _Begun
+from tui_profiler.probe.measure.clock.thread_usage import ThreadUsageReader
 from tui_profiler.probe.measure.clock.warm_up import Throughput, WarmUp
 
 
@@ -87,9 +87,10 @@ def test_a_forward_on_another_thread_that_ended_sooner_and_is_noted_later_moves_
     """Threads note their forwards in any order: the time since the last end never goes back."""
     root = nn.Identity()
     watching = Watching(nn.Module.__call__, 100)
-    setting = Setting(False, "no_grad", 1)
+    reading = ThreadUsageReader().read()
+    begun = _Begun([], True, True, False, "no_grad", reading, None)
     for start, end in ((10.0, 15.0), (12.0, 14.0), (16.0, 17.0)):
-        watching._finish([], root, start, end, True, setting)
+        watching._finish(root, begun, start, end)
     taken = watching.take()
     assert [one.since for one in taken] == [None, 15.0, 15.0]
     throughput = Throughput()

@@ -96,8 +96,28 @@ def test_a_core_that_comes_online_is_given_once_it_has_an_interval(tmp_path: Pat
     assert (before, shares(meter)) == ([], [0.25])
 
 
+def test_steal_is_of_the_cores_asked_for_since_boot(tmp_path: Path) -> None:
+    stat = write_stat(tmp_path / "stat", dict.fromkeys((0, 1, 2), "1 1 1 1 1 1 1 50 1 1"))
+    meter = CoreMeter([1, 2, 3], stat)
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert meter.stolen_seconds == 100 / ticks
+    write_stat(stat, {1: "1 1 1 1 1 1 1 80 1 1"})
+    meter.utilisation()
+    assert meter.stolen_seconds == 80 / ticks
+
+
+def test_steal_is_what_psutil_says_it_is() -> None:
+    before = sum(getattr(one, "steal", 0.0) for one in psutil.cpu_times(percpu=True))
+    found = CoreMeter(range(psutil.cpu_count() or 1)).stolen_seconds
+    after = sum(getattr(one, "steal", 0.0) for one in psutil.cpu_times(percpu=True))
+    assert not isinstance(found, Unknown)
+    assert before - 0.005 <= found <= after + 0.005
+
+
 def test_a_kernel_without_the_file_has_no_cores_to_tell_of(tmp_path: Path) -> None:
-    assert CoreMeter([0], tmp_path / "missing").utilisation() == ()
+    meter = CoreMeter([0], tmp_path / "missing")
+    assert meter.utilisation() == ()
+    assert isinstance(meter.stolen_seconds, Unknown)
 
 
 def test_a_core_kept_busy_is_seen_busy_and_psutil_agrees() -> None:

@@ -14,17 +14,10 @@ from collections.abc import Callable
 import pytest
 
 from tui_profiler.messages import Unknown
-from tui_profiler.probe.measure.devices.perf_counters import (
-    EVENTS,
-    HARDWARE,
-    SOFTWARE,
-    Count,
-    EventCounters,
-    PerfMeter,
-)
+from tui_profiler.probe.measure.devices import perf_counters
 
-TASK_CLOCK, PAGE_FAULTS = (SOFTWARE, 1), (SOFTWARE, 2)
-NO_SUCH_EVENT = (HARDWARE, 10_000)
+TASK_CLOCK, PAGE_FAULTS = (perf_counters.SOFTWARE, 1), (perf_counters.SOFTWARE, 2)
+NO_SUCH_EVENT = (perf_counters.HARDWARE, 10_000)
 
 
 def alone(test: Callable[[], None]) -> Callable[[], None]:
@@ -62,18 +55,18 @@ def spin(cpu_seconds: float) -> None:
         pass
 
 
-def counted(counters: EventCounters) -> list[Count]:
+def counted(counters: perf_counters.EventCounters) -> list[perf_counters.Count]:
     found = counters.counts()
     for one in found:
         if isinstance(one, Unknown):
             counters.close()
             pytest.skip(f"not even software events here: {one.reason}")
-    return [one for one in found if isinstance(one, Count)]
+    return [one for one in found if isinstance(one, perf_counters.Count)]
 
 
 @alone
 def test_the_task_clock_counts_this_process_s_cpu_time() -> None:
-    counters = EventCounters([TASK_CLOCK])
+    counters = perf_counters.EventCounters([TASK_CLOCK])
     [before] = counted(counters)
     began = time.process_time()
     spin(0.1)
@@ -87,7 +80,7 @@ def test_the_task_clock_counts_this_process_s_cpu_time() -> None:
 
 @alone
 def test_what_the_program_opens_under_their_numbers_is_let_alone() -> None:
-    counters = EventCounters([TASK_CLOCK])
+    counters = perf_counters.EventCounters([TASK_CLOCK])
     counted(counters)
     [files] = counters._files
     assert isinstance(files, list)
@@ -107,7 +100,7 @@ def test_threads_that_were_there_and_threads_that_came_later_are_counted() -> No
     go = threading.Event()
     early = threading.Thread(target=lambda: (go.wait(), spin(0.05)))
     early.start()
-    counters = EventCounters([TASK_CLOCK])
+    counters = perf_counters.EventCounters([TASK_CLOCK])
     counted(counters)
     late = threading.Thread(target=spin, args=(0.05,))
     late.start()
@@ -123,7 +116,7 @@ def test_threads_that_were_there_and_threads_that_came_later_are_counted() -> No
 
 @alone
 def test_a_process_that_is_forked_is_not_this_one() -> None:
-    counters = EventCounters([TASK_CLOCK])
+    counters = perf_counters.EventCounters([TASK_CLOCK])
     [before] = counted(counters)
     began = time.process_time()
     child = os.fork()
@@ -140,7 +133,7 @@ def test_a_process_that_is_forked_is_not_this_one() -> None:
 
 @alone
 def test_several_events_are_told_in_the_order_of_the_question() -> None:
-    counters = EventCounters([TASK_CLOCK, PAGE_FAULTS])
+    counters = perf_counters.EventCounters([TASK_CLOCK, PAGE_FAULTS])
     _, before = counted(counters)
     with mmap.mmap(-1, 1000 * mmap.PAGESIZE) as taken:
         for page in range(1000):
@@ -154,7 +147,7 @@ def test_several_events_are_told_in_the_order_of_the_question() -> None:
 
 @alone
 def test_an_event_that_does_not_exist_says_so_and_leaves_the_others() -> None:
-    counters = EventCounters([NO_SUCH_EVENT, TASK_CLOCK])
+    counters = perf_counters.EventCounters([NO_SUCH_EVENT, TASK_CLOCK])
     absent, present = counters.counts()
     counters.close()
 
@@ -167,7 +160,7 @@ def test_an_event_that_does_not_exist_says_so_and_leaves_the_others() -> None:
 @alone
 def test_the_files_are_given_back() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    counters = EventCounters([TASK_CLOCK, PAGE_FAULTS])
+    counters = perf_counters.EventCounters([TASK_CLOCK, PAGE_FAULTS])
     counters.close()
 
     assert len(os.listdir("/proc/self/fd")) == before
@@ -176,12 +169,12 @@ def test_the_files_are_given_back() -> None:
 
 @alone
 def test_this_machine_counts_instructions_or_says_why_not() -> None:
-    meter = PerfMeter(0.0)
+    meter = perf_counters.PerfMeter(0.0)
     spin(0.05)
     found = meter.counters(1.0)
     meter.close()
 
-    assert len(EVENTS) == 6
+    assert len(perf_counters.EVENTS) == 6
     if isinstance(found.instructions, Unknown):
         assert found.instructions.reason
         assert found.instructions.reason != "needs a second sample"

@@ -90,6 +90,18 @@ def test_every_module_allocates_the_tensors_that_it_makes(said) -> None:
     assert report["measured_memory"]["peak_bytes"] == report["peak_memory"]["total"]
 
 
+def test_operators_allocate_what_they_write(said) -> None:
+    _, report = said
+    operators = [(one["name"], one["measured_memory"]) for one in report["layers"]]
+    assert [found for name, found in operators if name == "aten::relu"] == [
+        told(WIDE, 2 * WIDE),
+        told(WIDE, 2 * WIDE + NARROW),
+    ]
+    # That of widen and that of narrow, both called twice.
+    products = [found["allocated_bytes"] for name, found in operators if name == "aten::mm"]
+    assert products == [2 * WIDE, 2 * NARROW]
+
+
 def told(allocated: int, peak: int) -> dict[str, int]:
     return {"allocated_bytes": allocated, "peak_bytes": peak}
 

@@ -14,6 +14,7 @@ from demo_models import cnn, decoder, shared
 from tui_profiler.messages import OperatorTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.operators.operators import OperatorClock, Span, join
+from tui_profiler.probe.torch_compat import kineto
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kineto import KinetoOperator, Window, WindowError, unavailable
 from tui_profiler.probe.trace.trace import Trace, trace
@@ -25,7 +26,8 @@ EXPECTED = {BLOCK: [CONV, RELU], ROOT: [MM, ADD]}
 
 def met(spans: list[Span], *seen: tuple[str, float, float]) -> dict[int, float]:
     operators = [KinetoOperator(f"aten::{name}", start, end) for name, start, end in seen]
-    return join(spans, operators, EXPECTED, NAMES).seconds
+    found = join(spans, operators, EXPECTED, NAMES).seconds
+    return {node: seconds for node, seconds in found.items() if isinstance(node, int)}
 
 
 def test_an_operator_belongs_to_the_innermost_module_that_runs() -> None:
@@ -52,6 +54,78 @@ def test_every_call_of_a_module_begins_anew_and_all_calls_add_up() -> None:
     found = join(spans, [KinetoOperator(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
     assert found.seconds == {CONV: 5, RELU: 2}
     assert found.calls == {CONV: 2, RELU: 2}
+
+
+def test_self_time_leaves_out_the_operators_that_one_calls() -> None:
+    spans = [Span(0, 100, ROOT)]
+    seen = [
+        *[("linear", 1, 30), ("t", 2, 3), ("mm", 4, 29), ("as_strided", 5, 6), ("add", 40, 44)],
+    ]
+    found = join(spans, [KinetoOperator(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
+    linear, t, inside = (ROOT, "aten::linear"), (ROOT, "aten::t"), (MM, "aten::as_strided")
+    assert found.seconds == {linear: 29, t: 1, MM: 25, inside: 1, ADD: 4}
+    assert found.own == {linear: 3, t: 1, MM: 24, inside: 1, ADD: 4}
+    assert sum(found.own.values()) == 29 + 4
+
+
+def test_an_operator_inside_one_of_its_own_name_is_in_no_total_twice() -> None:
+    spans = [Span(0, 100, ROOT), Span(13, 20, BLOCK)]
+    seen = [
+        *[("to", 1, 9), ("copy", 2, 8), ("to", 3, 7)],
+        *[("relu", 10, 30), ("convolution", 14, 15), ("relu", 16, 18)],
+    ]
+    found = join(spans, [KinetoOperator(f"aten::{n}", a, b) for n, a, b in seen], EXPECTED, NAMES)
+    to, copy, relu = (ROOT, "aten::to"), (ROOT, "aten::copy"), (ROOT, "aten::relu")
+    assert found.seconds == {to: 8, copy: 6, relu: 18, CONV: 1, RELU: 2}
+    assert found.calls == {to: 1, copy: 1, relu: 0, CONV: 1, RELU: 1}
+    assert found.own == {to: 2 + 4, copy: 2, relu: 17, CONV: 1, RELU: 2}
+
+
+@pytest.mark.parametrize("demo", [cnn, decoder])
+def test_totals_and_self_times_are_those_of_key_averages_of_the_same_forward(
+    demo: ModuleType,
+) -> None:
+    model, example = demo.build().eval(), demo.example_inputs()
+    args = example if isinstance(example, tuple) else (example,)
+    operators = OperatorClock(trace(model, (Inputs(args),)).nodes, model)
+    clock = ModuleClock(model)
+    with torch.no_grad():
+        model(*args)
+        clock.install()
+        with profile(activities=[ProfilerActivity.CPU]) as theirs:
+            model(*args)
+        [forward] = clock.take()
+        clock.uninstall()
+    events = theirs.profiler.kineto_results
+    operators.add(forward, kineto._read(events, kineto._clock_offset()))
+    times = operators.message(0.0, 0.0)
+    called = times.called
+    assert called is not None
+
+    own, total = Counter[str](), Counter[str]()
+    for names, of_self, of_all in (
+        ([operators._names[node] for node in memoryview(times.nodes).cast("I")],
+         times.own_per_forward, times.mean_per_forward),
+        ([called.names[at] for at in memoryview(called.name_of).cast("I")],
+         called.own_per_forward, called.per_forward),
+    ):  # fmt: skip
+        for name, mine, whole in zip(
+            names, memoryview(of_self).cast("f"), memoryview(of_all).cast("f"), strict=True
+        ):
+            own[name] += mine
+            total[name] += whole
+    averages = {one.key: one for one in theirs.key_averages() if "::" in one.key}
+    assert own.keys() == averages.keys()
+    # What runs inside one of its own name is in their totals twice.
+    outermost = Counter[str]()
+    for event in theirs.events() or ():
+        above = event.cpu_parent
+        while above is not None and above.name != event.name:
+            above = above.cpu_parent
+        outermost[event.name] += event.cpu_time_total * (above is None)
+    for name, one in averages.items():
+        assert own[name] * 1e6 == pytest.approx(one.self_cpu_time_total, rel=1e-3, abs=0.5)
+        assert total[name] * 1e6 == pytest.approx(outermost[name], rel=1e-3, abs=0.5)
 
 
 def test_what_no_node_stands_for_is_counted_once_with_all_that_it_calls() -> None:

@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def become_rank(ranks: int) -> bool:
-    """Fork so many ranks; gives true in the parent, when they have ended."""
+    """Fork so many ranks and return true in the parent, when they have ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -17,8 +17,6 @@ A file that cannot be read is measured again; one that cannot be written is not
 kept, and the reason is given: neither is worth stopping for.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -18,8 +18,6 @@
 6. Pieces that are compared are timed in turn, so that what changes meanwhile changes all of them.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys
@@ -27,13 +25,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import (
-    clock_gettime_ns,
-    perf_counter,
-    perf_counter_ns,
-    process_time_ns,
-    thread_time_ns,
-)
+from time import clock_gettime_ns, perf_counter, perf_counter_ns, process_time_ns, thread_time_ns
 from typing import NamedTuple
 
 from tui_profiler.messages import RoofQuality

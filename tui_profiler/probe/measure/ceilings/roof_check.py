@@ -9,8 +9,6 @@
 3. Looked at once there are medians of ``LEAST_FORWARDS`` forwards, then every ``EVERY_SECONDS``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tui_profiler.messages import Ceilings, Cost, Node, Tick

@@ -25,8 +25,6 @@ Nothing of the user's is changed: random numbers come from a generator of our ow
 off for this thread only. On a GPU the work is timed between events on its stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle

@@ -8,11 +8,11 @@
 3. Memory is bounded by the number of nodes, not by how long the model runs.
 4. Means are over one set of forwards, the same for every node, so that they add up. A forward that
    took far longer than its like is left out of the set as a whole; single calls never are.
-5. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
+5. Forwards in which calls read what their thread uses are counted, and in no column but those of
+   CPU time.
+6. A tick speaks of one sort of forwards: of those as traced, or, where they are next to none of the
    time, of all others. The two are never mixed.
 """
-
-from __future__ import annotations
 
 import math
 from collections import deque
@@ -26,6 +26,7 @@ from torch import nn
 
 from tui_profiler.messages import Node, SlowForward, ThreadTime, Tick, Unknown
 from tui_profiler.probe.measure.clock.clock import Forward
+from tui_profiler.probe.measure.clock.cpu_times import CpuTimes
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern, Patterns
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 from tui_profiler.probe.measure.clock.totals_columns import Columns, ForwardColumns
@@ -94,21 +95,23 @@ class _Sort:
         """Tell which forwards are no outliers among the last ones; (forwards,) each."""
         if self.forwards - self._usual_of >= LEAST_LATENCIES:
             self._usual_of = self.forwards
-            low, middle, high, last = _quantiles(sorted(self.latencies), (0.25, 0.5, 0.75, 0.99))
+            low, middle, high, last = quantiles(sorted(self.latencies), (0.25, 0.5, 0.75, 0.99))
             self._usual = max(high + FAR_OUT * (high - low), LEAST_FACTOR * middle)
             if self.forwards >= LEAST_FOR_SLOW:
                 self._slow = last
         found: NDArray[np.bool_] = seconds <= self._usual
         return found
 
-    def measure(self, pattern: Pattern, durations: Floats, usage: Floats) -> None:
+    def measure(self, pattern: Pattern, times: Floats, usage: Floats) -> None:
         """Take in forwards of one shape.
 
         Args:
             pattern: their shape.
-            durations: (forwards, calls) seconds; the call that ends last is the forward's own.
+            times: (forwards, 2, calls) seconds of begin and end; the call that ends last is the
+                forward's own.
             usage: (forwards, 9) as of ``ForwardSets.add``.
         """
+        durations = times[:, 1] - times[:, 0]
         seconds = durations[:, -1]
         usual = self.is_usual(seconds)
         slowest = int(seconds.argmax())
@@ -121,10 +124,16 @@ class _Sort:
         if kept is not None:
             number = self.measured - len(seconds) + slowest + 1
             self._slowest = max(self._slowest, took)
-            self._next_slow = _Slow(number, took, usage[slowest], kept)
+            began = float(times[slowest, 0, -1])
+            self._next_slow = _Slow(number, began, took, usage[slowest], kept)
 
-    def slow(self, at: float) -> SlowForward | None:
-        """Return the slowest since the last time, if slower than 99 of 100 or than all before."""
+    def slow(self, at: float, now: float) -> SlowForward | None:
+        """Return the slowest since the last time, if slower than 99 of 100 or than all before.
+
+        Args:
+            at: seconds since the command was started.
+            now: the same moment by the clock that forwards are timed by.
+        """
         found, self._next_slow = self._next_slow, None
         if found is None:
             return None
@@ -139,6 +148,7 @@ class _Sort:
             nodes=columns.nodes.tobytes(),
             whole=columns.whole.tobytes(),
             own=columns.own.tobytes(),
+            began=at - (now - found.began),
         )
 
 
@@ -146,6 +156,8 @@ class _Slow(NamedTuple):
     """A forward that is told whole."""
 
     forward: int
+    began: float
+    """By the clock that forwards are timed by."""
     seconds: float
     usage: Floats
     columns: ForwardColumns
@@ -170,6 +182,7 @@ class Aggregator:
         self._early = 0
         """Forwards before those of which the warm-up is told."""
         self._sizes = len(nodes), self.window, window
+        self._cpu = CpuTimes(len(nodes))
         self.is_warm = False
         """Whether a forward of the steady state was taken in."""
         self._begin()
@@ -199,7 +212,12 @@ class Aggregator:
                 self._throughput.add(forward.since, end, self._batch)
             elif self.is_warm:
                 continue
-            self._sort(forward).add(end - start)
+            sort, seconds = self._sort(forward), end - start - forward.reading_seconds
+            sort.add(seconds)
+            if forward.used:
+                if sort.is_usual(np.array([seconds])).all():
+                    self._cpu.add(self._nested_as(forward), forward)
+                continue
             pattern = self._pattern(forward)
             key = id(pattern), forward.as_traced
             groups.setdefault(key, (pattern, []))[1].append(forward)
@@ -236,7 +254,10 @@ class Aggregator:
             shown, rest = rest, shown
             is_as_traced = False
         columns = shown.columns.packed()
-        p50, p95 = _quantiles(sorted(shown.latencies), (0.5, 0.95))
+        cpu: dict[str, bytes] = {}
+        if is_as_traced and not is_cold:
+            cpu = self._cpu.columns(np.frombuffer(columns["nodes"], np.uint32))
+        p50, p95 = quantiles(sorted(shown.latencies), (0.5, 0.95))
         return Tick(
             at=at,
             forwards=shown.forwards,
@@ -267,15 +288,21 @@ class Aggregator:
             mean_forwards=shown.columns.mean_forwards,
             outliers=shown.columns.outliers,
             thread=_thread_time(shown.columns.usage),
+            cpu_forwards=self._cpu.forwards if cpu else 0,
+            cpu_per_forward=cpu.get("cpu_per_forward", b""),
+            own_cpu_per_forward=cpu.get("own_cpu_per_forward", b""),
+            unwaited_per_forward=cpu.get("unwaited_per_forward", b""),
+            own_unwaited_per_forward=cpu.get("own_unwaited_per_forward", b""),
         )
 
-    def slow(self, at: float) -> SlowForward | None:
+    def slow(self, at: float, now: float) -> SlowForward | None:
         """Return a forward as traced that was slower than 99 of 100, or than all before it.
 
         Args:
             at: seconds since the command was started.
+            now: the same moment by the clock that forwards are timed by.
         """
-        return self._as_traced.slow(at) if self.is_warm else None
+        return self._as_traced.slow(at, now) if self.is_warm else None
 
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""
@@ -305,16 +332,17 @@ class Aggregator:
                 self._measure_otherwise_nested(recorded[forward])
             times = times[fits]
         if len(times):
-            sort, durations = self._sort(recorded[0]), times[:, 1] - times[:, 0]
-            sort.measure(pattern, durations, usage[fits])
+            self._sort(recorded[0]).measure(pattern, times, usage[fits])
             self._count_unseen(pattern, len(times))
 
     def _measure_otherwise_nested(self, forward: Forward) -> None:
         # The same calls ended in the same order, but another one was around them.
+        self._measure(self._nested_as(forward), [forward])
+
+    def _nested_as(self, forward: Forward) -> Pattern:
         starts = _times([forward])[:, 0]
         alike = self._patterns.like(forward.modules)
-        pattern = next((one for one in alike if one.matches(starts)[0]), None)
-        self._measure(pattern or self._learn(forward), [forward])
+        return next((one for one in alike if one.matches(starts)[0]), None) or self._learn(forward)
 
     def _count_unseen(self, pattern: Pattern, forwards: int) -> None:
         for name, calls in pattern.unseen.items():
@@ -322,7 +350,7 @@ class Aggregator:
                 self.unseen[name] = self.unseen.get(name, 0) + calls * forwards
 
 
-def _quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
+def quantiles(ordered: Sequence[float], shares: Sequence[float]) -> list[float]:
     """Return quantiles with linear interpolation; not numbers where there are no values."""
     if not ordered:
         return [float("nan") for _ in shares]
@@ -350,6 +378,12 @@ def _usage(recorded: list[Forward]) -> Floats:
         ],
         np.float64,
     )
+
+
+def thread_time(seconds: float, usage: ThreadUsage) -> ThreadTime:
+    """Return what a thread used in ``seconds``, as a message has it."""
+    on_core, waiting, *counts = usage
+    return ThreadTime(seconds, on_core, _NO_SCHEDSTAT if waiting is None else waiting, *counts)
 
 
 def _thread_time(usage: Floats) -> ThreadTime | None:

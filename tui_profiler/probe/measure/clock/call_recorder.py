@@ -4,6 +4,8 @@
    ``threading.local``. The list exists only while the root runs on that thread, so calls of other
    models leave nothing behind.
 2. While no forward is recorded, on any thread, the gate is shut: a call costs nothing.
+3. In one forward now and then each call reads what its thread uses (``call_readings.py``). Not
+   where Dynamo holds a replacement: it would compile again for another code.
 
 The replacement itself is in ``timed_call.py``.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -22,30 +25,40 @@ from struct import error as NoTimesError
 from struct import pack
 from threading import get_ident
 from time import perf_counter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import nn
 
 from tui_profiler.messages.program import Autograd
+from tui_profiler.probe.measure.clock.call_readings import FIGURES, CallReader, CallReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceEvent
 from tui_profiler.probe.measure.clock.forward import Forward, Setting, autograd_now
+from tui_profiler.probe.measure.clock.graph_marks import (
+    CallValues,
+    GraphMarks,
+    MarkedEvents,
+    StepReader,
+)
 from tui_profiler.probe.measure.clock.thread_usage import (
-    UNDISTURBED,
     CollectorClock,
-    ThreadUsage,
+    Reading,
     ThreadUsageReader,
+    usage_between,
 )
 from tui_profiler.probe.measure.clock.timed_call import Call, timed_call
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
-from tui_profiler.probe.torch_compat.internals import is_compiled
+from tui_profiler.probe.torch_compat.internals import is_compiled, sequence_number
+from tui_profiler.probe.torch_compat.threads import is_graph_kept, is_in_backward
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
 
 Around: TypeAlias = Callable[[Callable[[], object]], object]
-"""Runs what it is given, once, and gives what that gave."""
+"""Runs what it is given, once, and returns what that returned."""
 
 MOST_MET = 10_000
 """Modules called elsewhere: a program may make them by the million."""
+MOST_OTHERS = 10_000
+"""Calls of other models that wait to be taken."""
 _FIELDS = 3
 """Items of one event while a forward runs: module, start, end."""
 
@@ -84,8 +97,7 @@ class Watching:
         self.around_next: deque[Around] = deque(maxlen=1)
         """What the next forward as traced runs in, whichever thread it is on: taken off when it
         begins."""
-        self.asking_seconds = 0.0
-        """What it took so far to tell forwards as traced from others, and what threads use."""
+        self._asking_seconds = 0.0
         self.collector = CollectorClock()
         self._usage = ThreadUsageReader(collector=self.collector)
         self._traced = traced
@@ -97,39 +109,118 @@ class Watching:
         """In calls of the root and of other models, by id, of whole steps of the program alone."""
         self._between: dict[int, float] = {}
         self._in_other: set[int] = set()
+        self._others: deque[tuple[int, float, float]] = deque(maxlen=MOST_OTHERS)
         self._strangers = strangers
         self._pending_events = pending_events
         self._pending = 0
         self._is_open = True
-        self._finished: deque[Forward] = deque()
+        self._finished: deque[_Finished] = deque()
         self._under_way: dict[int, list[object]] = {}
         self._modules_before: list[nn.Module] = []
-        self.call, self._opened, self._shut = timed_call(self)
+        self.marks = GraphMarks(device)
+        self.is_marked = False
+        """Whether forwards that begin now are recorded with the numbers of their nodes."""
+        self._pass: _Pass | None = None
+        """The backward pass that is recorded at present."""
+        self.threads: set[int] = set()
+        """That ran the root with autograd."""
+        self.reader = CallReader()
+        self.call, self._codes = timed_call(self)
 
-    def watch(self, root: nn.Module | None, seconds: float = inf) -> None:
+    def watch(
+        self, root: nn.Module | None, seconds: float = inf, *, is_marked: bool = False
+    ) -> None:
         """Record forwards of ``root`` that begin from now on; None for none.
 
         Args:
             root: whose forwards.
+            is_marked: record them with marks on autograd's graph.
             seconds: that they may take together before no more are recorded. One always is, and
                 after a gap another: one alone does not tell what passes between two.
         """
         if not self.is_wanted:
             self.ended = None
         self._seconds_left = seconds
+        self.is_marked = is_marked
         self.is_wanted = root is not None
         self.watched = _nobody if root is None else weakref.ref(root)
         self._move_gate()
+
+    def watch_step(self, root: nn.Module | None, values: StepReader | None = None) -> None:
+        """Record the step of training that begins now, forward and backward, or none of it.
+
+        Call it on the thread that trains, between two steps.
+
+        Args:
+            root: whose forwards; None: the step is not recorded.
+            values: who reads its values; None: nobody does.
+        """
+        self.marks.values = values
+        if root is None and self.watched is _nobody and not self.is_marked:
+            return  # As the step before: most steps are not recorded, and short ones show it.
+        self.watch(root, is_marked=root is not None)
+        if root is not None:
+            self.marks.begin_step()
+
+    def begin_pass(self, roots: object) -> None:
+        """Take note that a backward pass begins on this thread: what runs in it is computed again.
+
+        On a GPU the engine runs it on a thread of its own.
+
+        Args:
+            roots: tensors that it begins with.
+        """
+        inside = self._pass
+        if inside is None:
+            if self.is_marked:
+                self._pass = _Pass(get_ident())
+                self.marks.begin_pass(roots)
+                self._move_gate()
+        elif self._is_in(inside):
+            self.marks.begin_inner_pass(inside.events.get(get_ident()), roots)
+
+    def end_pass(self) -> None:
+        """Take note that the innermost pass on this thread has ended."""
+        inside = self._pass
+        if inside is None or not self._is_in(inside):
+            return
+        if is_in_backward():
+            self.marks.end_inner_pass()
+            return
+        self._pass = None
+        self.marks.end_pass(inside.events)
+        self._move_gate()
+
+    def recomputing(self) -> list[object] | None:
+        """Return the events of the backward pass that this call is in; None outside of one."""
+        inside = self._pass
+        if inside is None or not self._is_in(inside):
+            return None
+        events = inside.events.get(get_ident())
+        if events is None:
+            events = inside.events[get_ident()] = self.marks.new_inner_events()
+        return events
+
+    def _is_in(self, inside: _Pass) -> bool:
+        """Tell whether this thread is in a pass: a device has threads of its own for it."""
+        is_here = inside.thread == get_ident()
+        return is_here or (self.device is not None and is_in_backward())
 
     @property
     def is_busy(self) -> bool:
         """Whether a forward has begun and not ended."""
         return bool(self._under_way)
 
+    @property
+    def asking_seconds(self) -> float:
+        """What it took so far to tell forwards as traced from others, and what threads use."""
+        return self._asking_seconds + self._usage.spent
+
     def close(self) -> None:
         """Record nothing any more, and forget what was recorded."""
         self._is_open = False
         self.collector.stop()
+        self.marks.close()
         # The gate stays as it is: what was compiled meanwhile may hold the replacement, and would
         # be compiled again for other code. Open, it passes through.
         self.is_wanted, self.watched = False, _nobody
@@ -157,8 +248,11 @@ class Watching:
         try:
             return self.untraced(model, *args, **kwargs)
         finally:
-            spent = perf_counter() - start
+            end = perf_counter()
+            spent = end - start
             self._in_other.discard(thread)
+            if self.is_marked:
+                self._others.append((thread, start, end))
             self._between[id(model)] = self._between.get(id(model), 0.0) + spent
 
     def _share_out(self, root: nn.Module, seconds: float, *, follows: bool) -> None:
@@ -176,7 +270,11 @@ class Watching:
         taken = [self._finished.popleft() for _ in range(len(self._finished))]
         self._pending = 0
         self._modules_before = []  # Or the model would be kept alive until its next forward.
-        return taken
+        return [one.forward() for one in taken]
+
+    def take_others(self) -> list[tuple[int, float, float]]:
+        """Return calls of other models in recorded steps: thread, begin and end of each."""
+        return [self._others.popleft() for _ in range(len(self._others))]
 
     def run_entry(
         self, method: Call, model: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
@@ -203,81 +301,89 @@ class Watching:
         """
         # Before the call: what is given may change in it.
         as_traced = self._traced is None or self._is_as_traced(root, args, kwargs)
-        mode = root.training, autograd_now()
+        call = _Call(root, args, kwargs, run or self.untraced, as_traced)
         if as_traced and self.around_next and (around := self._taken_around()) is not None:
             try:
-                return around(partial(self.run_root, root, args, kwargs, run))
+                return around(partial(self._run, call, reads=False))
             finally:
                 self.ended = perf_counter()  # What was around it is no time of the next one's.
-        device = self.device
-        events: list[object] = [] if device is None else device.new_forward()
+        return self._run(call, reads=as_traced and self.reader.is_asked)
+
+    def _run(self, call: _Call, *, reads: bool) -> object:
+        root, device, events = call.root, self.device, self._new_events()
+        training, autograd = root.training, autograd_now()
         is_room = self._pending < self._pending_events
-        number, start = id(events), 0.0
+        number, start, first, output = id(events), 0.0, 0, None
         mark: DeviceEvent | None = None
-        before = self._read_usage(is_before=True)
+        readings = self._begin_reading(events) if reads and is_room else None
+        before = self._usage.read_undisturbed()
+        begun = _Begun(events, is_room, call.as_traced, training, autograd, before, readings)
         try:
             self._under_way[number] = events
-            if not self.is_wanted:
+            if not self.is_wanted or readings is not None:
                 # Recording was stopped since the call began: what runs already is not cut.
                 self._move_gate()
             self.events.set(events if is_room else _FULL)
             mark = None if device is None or not is_room else device.begin(events)
+            if isinstance(events, MarkedEvents):
+                first = sequence_number()
+                self.marks.enter(events, first, call.args, call.kwargs)
+                if events.values is not None:
+                    events.values.given((*call.args, *call.kwargs.values()))
+            clocks = None if readings is None else readings.begin()
             start = perf_counter()
-            return (run or self.untraced)(root, *args, **kwargs)
+            output = call.run(root, *call.args, **call.kwargs)
+            return output
         finally:
             try:
-                self._note(
-                    events,
-                    root,
-                    mark,
-                    (start, perf_counter()),
-                    mode,
-                    before,
-                    is_room=is_room,
-                    as_traced=as_traced,
-                )
+                end = perf_counter()
+                if start and readings is not None and clocks is not None:
+                    readings.end(clocks)
+                if isinstance(events, MarkedEvents):
+                    self.marks.leave(events, first, output)
+                if device is not None:
+                    device.end(events, mark)
+                if start:
+                    self._note(root, begun, start, end)
             finally:
                 # A handler of a signal may raise after any call: before these there is none.
                 del self._under_way[number]
                 self.events.set(None)
-                if not self.is_wanted:
+                if readings is not None:
+                    self.reader.leave(events)
+                if not self.is_wanted or readings is not None:
                     self._move_gate()
 
-    def _note(
-        self,
-        events: list[object],
-        root: nn.Module,
-        mark: DeviceEvent | None,
-        times: tuple[float, float],
-        mode: tuple[bool, Autograd],
-        before: ThreadUsage,
-        *,
-        is_room: bool,
-        as_traced: bool,
-    ) -> None:
+    def _begin_reading(self, events: list[object]) -> CallReadings | None:
+        """Have the calls of a forward that begins read; None where no other code may be put."""
+        self.reader.is_asked = False
+        if self._in_place or self._is_compiled():
+            return None
+        return self.reader.enter(events, self._usage.schedstat())
+
+    def _new_events(self) -> list[object]:
+        if self.is_marked and is_graph_kept():
+            marked = self.marks.new_events()
+            if marked is not None:
+                return marked
+        return [] if self.device is None else self.device.new_forward()
+
+    def _note(self, root: nn.Module, begun: _Begun, start: float, end: float) -> None:
         """Keep what a forward of the root left, if there was room and nothing interrupted it."""
-        start, end = times
-        if self.device is not None:
-            self.device.end(events, mark)
-        if not start:
-            return
-        is_kept = is_room and len(events) < self.longest
+        if begun.autograd == "grad":
+            self.threads.add(get_ident())
+        is_kept = begun.is_room and len(begun.events) < self.longest
         self._seconds_left -= end - start
         if self._seconds_left <= 0 and not (is_kept and self.ended is None):
             self.is_wanted = False
         if is_kept:
-            usage = self._read_usage().since(before)
-            setting = Setting(*mode, torch.get_num_threads())
-            self._finish(events, root, start, end, as_traced, setting, usage)
+            self._finish(root, begun, start, end)
         else:
-            self._drop(events)
+            self._drop(begun.events)
 
-    def _read_usage(self, *, is_before: bool = False) -> ThreadUsage:
-        began = perf_counter()
-        found = self._usage.read_undisturbed() if is_before else self._usage.read()
-        # What was longer was spent waiting for a core, which is none of our doing.
-        self.asking_seconds += min(perf_counter() - began, UNDISTURBED)
-        return found
+    def read_usage(self) -> Reading:
+        """Return what the calling thread has used since it began."""
+        return self._usage.read()
 
     def _drop(self, events: list[object]) -> None:
         self.dropped += 1
@@ -296,22 +402,15 @@ class Watching:
     ) -> bool:
         began = perf_counter()
         found = kind_of(root, args, kwargs) == self._traced
-        self.asking_seconds += perf_counter() - began
+        self._asking_seconds += perf_counter() - began
         return found
 
-    def _finish(
-        self,
-        events: list[object],
-        root: nn.Module,
-        start: float,
-        end: float,
-        as_traced: bool,
-        setting: Setting,
-        usage: ThreadUsage | None = None,
-    ) -> None:
+    def _finish(self, root: nn.Module, begun: _Begun, start: float, end: float) -> None:
+        after, threads = self._usage.read(), torch.get_num_threads()
+        events, device = begun.events, self.device
         if not self._is_open:
-            if self.device is not None:
-                self.device.close()
+            if device is not None:
+                device.close()
             return
         # At once, and not when it is taken: the floats are still in the cache, the next forward
         # uses their memory again, and what waits is a quarter as large.
@@ -323,6 +422,7 @@ class Watching:
         except NoTimesError:  # A handler of a signal raised while a call was noted.
             self._drop(events)
             return
+        events.clear()
         before = self._modules_before
         # By identity, because a user's module may define equality as it likes.
         if len(before) == len(modules) and all(map(is_, modules, before)):
@@ -332,20 +432,26 @@ class Watching:
         self._share_out(root, end - start, follows=since is not None)
         self.ended = end if since is None else max(since, end)  # Another thread's may be later.
         self._pending += len(modules)
-        self._finished.append(Forward(modules, times, since, as_traced, setting, usage))
-        if self.device is not None and as_traced:
-            self.device.finish(events, modules, times)
-        elif self.device is not None:
-            self.device.leave_out(events)
+        self._finished.append(_Finished(modules, times, since, begun, after, threads, get_ident()))
+        if device is not None:
+            is_in_step = isinstance(events, MarkedEvents)
+            device.finish(events, modules, times, as_traced=begun.as_traced, is_in_step=is_in_step)
 
     def _move_gate(self) -> None:
         # Another thread may begin to watch between the question and the answer: it has said so
         # before it opens the gate, so asking once more after shutting it is enough.
-        is_idle = not self.is_wanted and not self._under_way
-        if self._in_place or (is_idle and not is_compiled(self._opened)):
-            self.call.__code__ = self._shut
-        if not self._in_place and (self.is_wanted or self._under_way):
-            self.call.__code__ = self._opened
+        is_needed = self.is_wanted or bool(self._under_way) or self._pass is not None
+        codes = self._codes
+        if self._in_place or not (is_needed or self._is_compiled()):
+            self.call.__code__ = codes.shut
+        if not self._in_place and (self.is_wanted or self._under_way or self._pass is not None):
+            is_reading = self.reader.is_reading
+            opened = codes.marked if self.is_marked else codes.opened
+            self.call.__code__ = codes.reading if is_reading else opened
+
+    def _is_compiled(self) -> bool:
+        *recording, _ = self._codes
+        return any(map(is_compiled, recording))
 
     def _call_aside(self, module: nn.Module, /, *args: object, **kwargs: object) -> object:
         """Call a module with the gate shut, where it was compiled in place."""
@@ -362,6 +468,71 @@ class Watching:
 
 def _nobody() -> None:
     return None
+
+
+class _Call(NamedTuple):
+    """A call of the root."""
+
+    root: nn.Module
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    run: Call
+    as_traced: bool
+
+
+class _Begun(NamedTuple):
+    """A forward that runs, or waits to be taken."""
+
+    events: list[object]
+    is_room: bool
+    as_traced: bool
+    training: bool
+    autograd: Autograd
+    before: Reading
+    readings: CallReadings | None
+
+
+class _Finished(NamedTuple):
+    """A forward that waits to be taken: what needs no forward to wait is worked out then."""
+
+    modules: list[nn.Module]
+    times: bytes
+    since: float | None
+    begun: _Begun
+    after: Reading
+    threads: int
+    thread: int
+
+    def forward(self) -> Forward:
+        """Return it as it is told."""
+        begun, calls = self.begun, len(self.modules)
+        # A handler of a signal may have raised between the times of a call and what is beside them.
+        numbers: list[int] = []
+        values: CallValues | None = None
+        if isinstance(begun.events, MarkedEvents):
+            numbers, values = begun.events.numbers, begun.events.values
+        used = begun.readings.used if begun.readings is not None else array("d")
+        return Forward(
+            self.modules,
+            self.times,
+            self.since,
+            begun.as_traced,
+            Setting(begun.training, begun.autograd, self.threads),
+            usage_between(begun.before, self.after),
+            array("q", numbers) if len(numbers) == 2 * calls else None,
+            self.thread,
+            used.tobytes() if len(used) == FIGURES * calls else b"",
+            values,
+        )
+
+
+class _Pass:
+    """A backward pass whose calls of modules are recorded."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.events: dict[int, MarkedEvents] = {}
+        """Of modules called in it, by thread."""
 
 
 class _Full(list[object]):

@@ -15,8 +15,6 @@ fused paths off and break compilation.
 What runs inside of each call is in ``timed_call.py``, what it records in ``call_recorder.py``.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +24,10 @@ from torch import nn
 
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.call_recorder import Around, Watching
-from tui_profiler.probe.measure.clock.device_clock import DeviceClock
+from tui_profiler.probe.measure.clock.device_clock import DeviceClock, DeviceMark
 from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.measure.clock.graph_marks import PassSeen, Reached, StepReader
+from tui_profiler.probe.measure.clock.thread_usage import Reading
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
 from tui_profiler.probe.torch_compat.module_call import (
@@ -107,6 +107,57 @@ class ModuleClock:
         """
         self._record(max(seconds, SHORTEST_SECONDS if one_at_least else 0.0))
 
+    def record_step(self, *, is_recorded: bool, values: StepReader | None = None) -> None:
+        """Record the step of training that begins now whole, with its backward, or none of it.
+
+        Call it on the thread that trains, between two steps.
+
+        Args:
+            is_recorded: whether it is.
+            values: who reads its values; None: nobody does.
+        """
+        self._seconds = inf if is_recorded else 0.0
+        if self._watching is not None:
+            self._watching.watch_step(self._root() if is_recorded else None, values)
+
+    @property
+    def is_step_recorded(self) -> bool:
+        """Whether the present step of training is recorded, forward and backward."""
+        return self._watching is not None and self._watching.is_marked
+
+    def begin_pass(self, roots: object) -> None:
+        """Take note that a backward pass begins on this thread, with these tensors."""
+        if self._watching is not None:
+            self._watching.begin_pass(roots)
+
+    def end_pass(self) -> None:
+        """Take note that the innermost pass on this thread has ended."""
+        if self._watching is not None:
+            self._watching.end_pass()
+
+    def mark_device(self) -> DeviceMark | None:
+        """Return a mark on the device behind all that was launched so far; None without one."""
+        return None if self.device is None else self.device.mark()
+
+    def take_pass(self) -> PassSeen:
+        """Return what was seen of the outermost pass that ended last."""
+        return PassSeen() if self._watching is None else self._watching.marks.take_pass()
+
+    def take_marks(self) -> tuple[list[Reached], str]:
+        """Return the marks that backward passes came to, and why some could not be set.
+
+        Both since the last time.
+        """
+        return ([], "") if self._watching is None else self._watching.marks.take()
+
+    def take_others(self) -> list[tuple[int, float, float]]:
+        """Return calls of other models in recorded steps: thread, begin and end of each."""
+        return [] if self._watching is None else self._watching.take_others()
+
+    def read_usage(self) -> Reading | None:
+        """Return what the calling thread has used since it began; None outside of a period."""
+        return None if self._watching is None else self._watching.read_usage()
+
     @property
     def waits(self) -> bool:
         """Whether the next forward that begins is recorded."""
@@ -158,6 +209,7 @@ class ModuleClock:
             if self._entry is not None:
                 self._entry.put(self._watching.run_entry)
             if self.passes is not None:
+                self.passes.threads = self._watching.threads
                 self.passes.listen()
 
     def uninstall(self) -> None:
@@ -205,6 +257,16 @@ class ModuleClock:
         """
         if self._watching is not None:
             self._watching.around_next.append(around)
+
+    def call_before_next(self, begin: Callable[[], None]) -> None:
+        """Have ``begin`` called before the next forward that is marked, on its thread."""
+        if self._watching is not None:
+            self._watching.marks.before_next.append(begin)
+
+    def read_calls_next(self) -> None:
+        """Have each call of the next recorded forward as traced read what its thread uses."""
+        if self._watching is not None:
+            self._watching.reader.is_asked = True
 
     def note_gap(self) -> None:
         """Say that the time until the next forward is not running: the model was held."""

@@ -1,5 +1,7 @@
 """What every module call takes on a GPU: an event on the current stream before and after it.
 
+In recorded steps of training, the backward as well: an event where it comes to a marked node.
+
 1. Nothing here waits for the device: what has ended is asked with ``query``, later, between
    forwards.
 2. At most ``most_events`` events exist. When none is free, whole forwards are dropped and counted:
@@ -11,8 +13,6 @@
 The only lines that touch ``torch.cuda`` are ``device_clock_of`` and the class below it. They were
 never run on hardware; everything else is tested on a simulated device.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
@@ -31,6 +31,8 @@ from tui_profiler.probe.torch_compat.modules import each_parameter
 
 MOST_EVENTS = 20_000
 """Of all forwards that wait to be read; a decoder of 500 modules has 20 forwards under way."""
+MOST_IN_STEPS = 10_000
+"""Forwards of recorded steps that wait to be asked for."""
 WINDOW = 64
 """The last forwards that medians speak of."""
 
@@ -74,6 +76,33 @@ class DeviceForward(NamedTuple):
     """Between the two marks of each call."""
 
 
+class DeviceMark:
+    """A mark that goes back to where it is from when nobody holds it any more."""
+
+    __slots__ = ("_free", "event")
+
+    def __init__(self, event: DeviceEvent, free: deque[DeviceEvent]) -> None:
+        self.event = event
+        self._free = free
+
+    def __del__(self) -> None:
+        self._free.append(self.event)
+
+
+class DeviceSpan(NamedTuple):
+    """Marks at the beginning and the end of something; None where one could not be set."""
+
+    began: DeviceMark | None = None
+    ended: DeviceMark | None = None
+
+
+class CallTimes(NamedTuple):
+    """When the calls of one forward began and ended on the device; seconds since it began."""
+
+    began: list[float]
+    ended: list[float]
+
+
 class Marks(list[object]):
     """The host's events of one forward, with the pairs of marks of the same calls beside them."""
 
@@ -88,6 +117,8 @@ class _Waiting(NamedTuple):
     modules: list[nn.Module]
     times: bytes
     pairs: list[tuple[DeviceEvent, DeviceEvent]]
+    as_traced: bool
+    is_in_step: bool
 
 
 class DeviceClock:
@@ -98,6 +129,8 @@ class DeviceClock:
         self._free: deque[DeviceEvent] = deque()
         self._left_to_make = most_events
         self._waiting: deque[_Waiting] = deque()
+        self._in_steps: dict[int, tuple[bytes, CallTimes | None]] = {}
+        """Forwards of recorded steps, by ``id`` of their times; None where they were not timed."""
         self.dropped = 0
         """Forwards that could not be timed."""
         self.captured = 0
@@ -132,12 +165,73 @@ class DeviceClock:
         else:
             events.pairs.append((began, ended))
 
-    def finish(self, events: list[object], modules: list[nn.Module], times: bytes) -> None:
-        """Take in a forward that has ended on the host."""
+    def finish(
+        self,
+        events: list[object],
+        modules: list[nn.Module],
+        times: bytes,
+        *,
+        as_traced: bool = True,
+        is_in_step: bool = False,
+    ) -> None:
+        """Take in a forward that has ended on the host.
+
+        Args:
+            events: of it.
+            modules: of its calls.
+            times: of them, on the host.
+            as_traced: whether it is in the figures of all forwards.
+            is_in_step: whether its step is recorded: ``take_calls`` is asked for it.
+        """
         if isinstance(events, Marks) and events.is_whole and len(events.pairs) == len(modules):
-            self._waiting.append(_Waiting(modules, times, events.pairs))
-        else:
+            self._waiting.append(_Waiting(modules, times, events.pairs, as_traced, is_in_step))
+        elif as_traced:
             self.drop(events)
+        else:
+            self.leave_out(events)
+
+    def mark(self) -> DeviceMark | None:
+        """Set a mark behind what was launched so far; None where it cannot be. Never raises."""
+        try:
+            event = self._set()
+        except Exception as error:  # Whatever it is: a hook of ours must not raise.
+            self.why_none = f"{type(error).__name__}: {error}"
+            return None
+        return None if event is None else DeviceMark(event, self._free)
+
+    def is_reached(self, mark: DeviceMark) -> bool:
+        """Say whether the device has come to a mark; yes where nothing is timed any more."""
+        try:
+            return bool(self.why_none) or mark.event.query()
+        except RuntimeError as error:
+            self._fail(error)
+            return True
+
+    def seconds_since(self, began: DeviceMark, mark: DeviceMark) -> float | None:
+        """Return the time between two marks, None where the device has not come to both."""
+        try:
+            if self.why_none or not (began.event.query() and mark.event.query()):
+                return None
+            return self._device.seconds_between(began.event, mark.event)
+        except RuntimeError as error:
+            self._fail(error)
+            return None
+
+    def lend(self, events: Marks) -> list[tuple[DeviceMark, DeviceMark]]:
+        """Return the marks of calls that belong to no forward, in the order of their ends."""
+        pairs, events.pairs = events.pairs, []
+        return [(DeviceMark(b, self._free), DeviceMark(e, self._free)) for b, e in pairs]
+
+    def take_calls(self, times: bytes) -> CallTimes | None:
+        """Return when the calls of a forward ran on the device, None where that is not known.
+
+        Ask it once, when the end of its step was reached.
+
+        Args:
+            times: of the forward.
+        """
+        known, found = self._in_steps.pop(id(times), (b"", None))
+        return found if known is times else None
 
     def drop(self, events: list[object]) -> None:
         """Take in a forward that is not kept."""
@@ -156,9 +250,12 @@ class DeviceClock:
         found: list[DeviceForward] = []
         try:
             while self._waiting and _is_reached(self._waiting[0].pairs):
-                modules, times, pairs = self._waiting.popleft()
+                modules, times, pairs, as_traced, is_in_step = self._waiting.popleft()
                 seconds = [self._device.seconds_between(*pair) for pair in pairs]
-                found.append(DeviceForward(modules, times, seconds))
+                if as_traced:
+                    found.append(DeviceForward(modules, times, seconds))
+                if is_in_step and len(self._in_steps) < MOST_IN_STEPS:
+                    self._in_steps[id(times)] = times, self._call_times(pairs, seconds)
                 self._give_back(pairs)
         except RuntimeError as error:
             self._fail(error)
@@ -166,8 +263,16 @@ class DeviceClock:
 
     def close(self) -> None:
         """Forget every forward; their events are used again."""
+        self._in_steps.clear()
         while self._waiting:
             self._give_back(self._waiting.popleft().pairs)
+
+    def _call_times(
+        self, pairs: list[tuple[DeviceEvent, DeviceEvent]], seconds: list[float]
+    ) -> CallTimes:
+        first = pairs[-1][0]  # Of the root, which ends last.
+        began = [self._device.seconds_between(first, begin) for begin, _ in pairs]
+        return CallTimes(began, [one + length for one, length in zip(began, seconds, strict=True)])
 
     def _set(self) -> DeviceEvent | None:
         try:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from tui_profiler.messages.program import Autograd
+from tui_profiler.probe.measure.clock.graph_marks import CallValues
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 
 _SECONDS = Struct("d")
@@ -44,11 +48,34 @@ class Forward(NamedTuple):
     """None where it was not recorded by a clock."""
     usage: ThreadUsage | None = None
     """Of its thread meanwhile; None likewise."""
+    numbers: array[int] | None = None
+    """Sequence numbers of autograd's next node at entry and exit of each call, in the order of
+    ``modules``; None where its backward is not recorded."""
+    thread: int = 0
+    """That ran it."""
+    used: bytes = b""
+    """float64, three for each call: seconds on a core, waiting for one, and of wall time, without
+    what reading them took; empty where calls did not read them."""
+    values: CallValues | None = None
+    """Who read the values in it: it was slower than others, and is in no mean. None: nobody did."""
+
+    @property
+    def reading_seconds(self) -> float:
+        """What its calls took to read what its thread uses."""
+        if not self.used:
+            return 0.0
+        (wall,) = _SECONDS.unpack_from(self.used, len(self.used) - _SECONDS.size)
+        return max(self.seconds - float(wall), 0.0)
 
     @property
     def calls(self) -> int:
         """How many calls there were, the root's included."""
         return len(self.modules)
+
+    def call_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return when each call began and ended; (calls,) each."""
+        began, ended = np.frombuffer(self.times, np.float64).reshape(2, -1)
+        return began, ended
 
     @property
     def began(self) -> float:

@@ -7,8 +7,6 @@ A call is inside another if it began later and ended sooner. Calls arrive in the
 they ended; with the order in which they began, that says everything: no two shapes share both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import is_
@@ -158,16 +156,19 @@ def resolve(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> Patte
     )
 
 
-def event_nodes(modules: list[nn.Module], starts: Floats, index: TreeIndex) -> list[int]:
+def event_nodes(
+    modules: list[nn.Module], starts: Floats, index: TreeIndex, *, is_whole: bool = True
+) -> list[int]:
     """Return the node of every event of one forward, ``NOWHERE`` where it has none.
 
     Args:
         modules: of each event, in the order of the ends.
         starts: (events,) seconds.
         index: of the traced tree.
+        is_whole: whether the outermost is the root; else they are parts that are run again.
     """
     began = np.lexsort((-np.arange(len(modules)), starts))
-    return _nest(modules, began.tolist(), index)[0]
+    return _nest(modules, began.tolist(), index, is_whole=is_whole)[0]
 
 
 def beginnings(ordered: Integers) -> Integers:
@@ -189,7 +190,7 @@ def _groups(first: Integers, counts: Integers) -> list[tuple[Integers, Integers]
 
 
 def _nest(
-    modules: list[nn.Module], began: list[int], index: TreeIndex
+    modules: list[nn.Module], began: list[int], index: TreeIndex, *, is_whole: bool = True
 ) -> tuple[list[int], list[int], list[bool], dict[str, int]]:
     """Return each event's node, its nearest caller with a node (-1: none), whether it is inner."""
     nodes = [NOWHERE] * len(modules)
@@ -204,7 +205,10 @@ def _nest(
             running.pop()
         module = modules[event]
         above = nodes[running[-1]] if running else NOWHERE
-        node = index.node(above, module) if running else index.root
+        if running:
+            node = index.node(above, module)
+        else:
+            node = index.root if is_whole else index.anywhere(module)
         if node == NOWHERE:
             again = (nodes[other] for other in reversed(running) if modules[other] is module)
             node = next(again, NOWHERE)

@@ -5,9 +5,11 @@
    The first, time on a core, is as old as the last timer interrupt: the thread's CPU clock is read
    instead.
 2. The file is read only where the count of context switches has moved since it was read last: a
-   thread that was not switched out has not waited. It is read once before a recorded forward and
-   once after it, outside of its time. Behind convolutions, which throw it out of the caches, a
-   reading is 10 us (2 the clock, 8 ``getrusage``), 35 us with the file (torch 2.15, Python 3.11).
+   thread that was not switched out has not waited. A reading comes before a recorded forward and
+   another after it, outside of its time, and only keeps what it was told: what was used between
+   the two is worked out when forwards are taken. Behind convolutions, which throw it out of the
+   caches, it is 17 us (7 the clock, 10 ``getrusage``), 40 us with the file, 15 to 20 more if it
+   were worked out at once (torch 2.14, Python 3.11, mobilenet_v3_small of 5 ms).
 3. A kernel that preempts lazily takes the core away where a call of the system returns. A reading
    in which that happened is read again before a forward, or the wait would be counted as the
    forward's: pieces of 1 ms beside 4 busy processes then waited 1.5 times as long as they took.
@@ -17,23 +19,27 @@
    again, and a counter of Dynamo's, read only where a program has imported it.
 5. The file is read without letting the interpreter's lock go, as ``os.pread`` would: other threads
    of the program would run first, for many milliseconds.
-6. A file belongs to the thread that opened it: it is closed when the thread ends, and opened anew
+6. What the collector calls runs no line of Python, or a handler of the program's signals could run
+   in it: Python drops what is raised there, a ``SystemExit`` or a ``KeyboardInterrupt`` too.
+7. A file belongs to the thread that opened it: it is closed when the thread ends, and opened anew
    in a process that was forked.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes
 import gc
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
-from resource import RUSAGE_THREAD, getrusage
+from functools import partial
+from operator import attrgetter
+from resource import RUSAGE_THREAD, getrusage, struct_rusage
+from sys import modules
 from time import perf_counter, thread_time
-from typing import NamedTuple
+from typing import NamedTuple, Self, TypeAlias
 
-from tui_profiler.probe.torch_compat.internals import frames_compiled
+from tui_profiler.probe.torch_compat.internals import COMPILER, frames_compiled
 
 _SCHEDSTAT = "/proc/thread-self/schedstat"
 _pread = ctypes.PyDLL(None).pread
@@ -43,7 +49,9 @@ _LONGEST = 80
 """Bytes: three numbers of 64 bits in decimal."""
 UNDISTURBED = 50e-6
 """Seconds: a reading that took longer was interrupted (rule 3)."""
-_TRIES = 3
+TRIES = 3
+_MOST_COLLECTIONS = 1_000
+"""Between two readings; of more the first ones are not counted."""
 
 
 class ThreadUsage(NamedTuple):
@@ -62,49 +70,102 @@ class ThreadUsage(NamedTuple):
     compiled: int = 0
     """Frames that ``torch.compile`` compiled."""
 
-    def since(self, before: ThreadUsage) -> ThreadUsage:
-        """Return what was used since ``before``, of the same thread."""
-        waiting = None
-        if self.waiting is not None and before.waiting is not None:
-            waiting = self.waiting - before.waiting
-        return ThreadUsage(
-            self.on_core - before.on_core,
-            waiting,
-            self.minor_faults - before.minor_faults,
-            self.major_faults - before.major_faults,
-            self.voluntary_switches - before.voluntary_switches,
-            self.involuntary_switches - before.involuntary_switches,
-            self.collecting - before.collecting,
-            self.compiled - before.compiled,
-        )
+
+Reading: TypeAlias = tuple[struct_rusage, float, bytes, float, int]
+"""Of one thread: ``getrusage``, seconds of its CPU clock, its ``schedstat`` (empty where the kernel
+does not tell), seconds of garbage collection, frames compiled."""
 
 
-class _OwnFile:
-    """The file of the thread that opens it; -1 where there is none."""
+def usage_between(before: Reading, after: Reading) -> ThreadUsage:
+    """Return what one thread used between two readings."""
+    was, on_core_before, told_before, collecting_before, compiled_before = before
+    now, on_core, told, collecting, compiled = after
+    waiting, waiting_before = waiting_seconds(told), waiting_seconds(told_before)
+    return ThreadUsage(
+        on_core - on_core_before,
+        None if waiting is None or waiting_before is None else waiting - waiting_before,
+        now.ru_minflt - was.ru_minflt,
+        now.ru_majflt - was.ru_majflt,
+        now.ru_nvcsw - was.ru_nvcsw,
+        now.ru_nivcsw - was.ru_nivcsw,
+        collecting - collecting_before,
+        compiled - compiled_before,
+    )
+
+
+def waiting_seconds(told: bytes) -> float | None:
+    """Return the seconds that a ``schedstat`` says a thread waited; None where it says nothing."""
+    try:
+        return int(told.split(None, 2)[1]) / 1e9
+    except (ValueError, IndexError):
+        return None
+
+
+class OwnSchedstat:
+    """The ``schedstat`` of the thread that opens it."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
         self.switches = -1
-        """Of the thread, before the file was read last."""
-        self.waiting: float | None = None
-        """What the file told then, in seconds."""
-        self.buffer = ctypes.create_string_buffer(_LONGEST)
-        try:
-            self.file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self.file = -1
+        """Context switches of the thread before the file was read last; -1: not known."""
+        self.told = b""
+        """What it said then; empty where there is none."""
+        self.reading_took = 0.0
+        """Seconds of the thread's last reading, of this and all else."""
+        self._buffer = ctypes.create_string_buffer(_LONGEST)
+        self._open()
 
-    def __del__(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
+    def read(self, switches: int = -1) -> None:
+        """Read it.
+
+        Args:
+            switches: context switches of the thread so far; -1: not known.
+        """
+        if self._process != os.getpid():
+            self._close()
+            self._open()
+        self.switches = switches
+        # What was there before is no longer than this: the numbers only grow.
+        if self._file >= 0 and _pread(self._file, self._buffer, _LONGEST, 0) > 0:
+            self.told = self._buffer.value
+
+    def _open(self) -> None:
+        self._process, self._file = os.getpid(), -1
+        with contextlib.suppress(OSError):
+            self._file = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+    __del__ = _close
+
+
+class _Moments(map):  # type: ignore[type-arg] # of what is appended, which is None
+    """Notes when one of its attributes is read, without a line of Python: rule 6.
+
+    ``moments.start`` calls ``next``, that takes the clock's time and appends it to a list.
+    """
+
+    def __new__(cls, kept: deque[float]) -> Self:
+        return super().__new__(cls, kept.append, iter(perf_counter, None))
+
+    start = property(next)
+    stop = property(attrgetter("stops.start"))
+    stops: "_Moments"
 
 
 class CollectorClock:
     """Seconds in which the garbage collector ran, between ``start`` and ``stop``."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        self._began = 0.0
+        self._seconds = 0.0
+        self._starts: deque[float] = deque(maxlen=_MOST_COLLECTIONS)
+        self._stops: deque[float] = deque(maxlen=_MOST_COLLECTIONS)
+        self._adding = threading.Lock()
+        moments = _Moments(self._starts)
+        moments.stops = _Moments(self._stops)
+        self._heard = partial(getattr, moments)
+        """Called with ``start`` or ``stop``, and what else the collector tells."""
 
     def start(self) -> None:
         """Count from now on."""
@@ -115,12 +176,23 @@ class CollectorClock:
         with contextlib.suppress(ValueError):  # The program has emptied the list itself.
             gc.callbacks.remove(self._heard)
 
-    def _heard(self, phase: str, _info: dict[str, int]) -> None:
-        if phase == "start":
-            self._began = perf_counter()
-        elif self._began:
-            self.seconds += perf_counter() - self._began
-            self._began = 0.0
+    @property
+    def seconds(self) -> float:
+        """Of collections that ended so far."""
+        if self._stops and self._adding.acquire(blocking=False):
+            try:
+                self._add()
+            finally:
+                self._adding.release()
+        return self._seconds
+
+    def _add(self) -> None:
+        while self._stops:
+            ended, began = self._stops.popleft(), None
+            while self._starts and self._starts[0] < ended:
+                began = self._starts.popleft()
+            if began is not None:  # Else it had begun before we listened.
+                self._seconds += ended - began
 
 
 class ThreadUsageReader:
@@ -139,45 +211,41 @@ class ThreadUsageReader:
         self._clock = clock
         self._collector = collector or CollectorClock()
         self._own = threading.local()
+        self.spent = 0.0
+        """Seconds that readings took; where one was longer than ``UNDISTURBED``, it waited for a
+        core in the rest."""
 
-    def read(self) -> ThreadUsage:
+    def read(self) -> Reading:
         """Return what the calling thread has used since it began."""
+        # One function, and nothing called that need not be: behind a forward each costs a
+        # microsecond or more.
+        began = self._clock()
         used = getrusage(RUSAGE_THREAD)
-        waiting, on_core = self._waiting(used.ru_nvcsw + used.ru_nivcsw), thread_time()
-        return ThreadUsage(
-            on_core,
-            waiting,
-            used.ru_minflt,
-            used.ru_majflt,
-            used.ru_nvcsw,
-            used.ru_nivcsw,
-            self._collector.seconds,
-            frames_compiled(),
-        )
-
-    def read_undisturbed(self) -> ThreadUsage:
-        """Return the same, read without losing the core: what is used next is all that follows."""
-        for _ in range(_TRIES):
-            began = self._clock()
-            found = self.read()
-            if self._clock() - began < UNDISTURBED:
-                break
+        try:
+            own: OwnSchedstat = self._own.schedstat
+        except AttributeError:
+            own = self.schedstat()
+        switches = used.ru_nvcsw + used.ru_nivcsw
+        if own.switches != switches:
+            own.read(switches)
+        compiled = frames_compiled() if COMPILER in modules else 0
+        found = used, thread_time(), own.told, self._collector.seconds, compiled
+        own.reading_took = self._clock() - began
+        self.spent += min(own.reading_took, UNDISTURBED)
         return found
 
-    def _waiting(self, switches: int) -> float | None:
-        own: _OwnFile | None = getattr(self._own, "file", None)
-        if own is None or own.process != os.getpid():
-            own = self._own.file = _OwnFile()
-        if own.file >= 0 and own.switches != switches:
-            own.switches, own.waiting = switches, _read_waiting(own)
-        return own.waiting
+    def schedstat(self) -> OwnSchedstat:
+        """Return the file of the calling thread."""
+        own: OwnSchedstat | None = getattr(self._own, "schedstat", None)
+        if own is None:
+            own = self._own.schedstat = OwnSchedstat()
+        return own
 
-
-def _read_waiting(own: _OwnFile) -> float | None:
-    try:
-        if _pread(own.file, own.buffer, _LONGEST, 0) <= 0:
-            return None  # Of a thread that ended.
-        # What was there before is no longer than this: the numbers only grow.
-        return int(own.buffer.value.split(None, 2)[1]) / 1e9
-    except (ValueError, IndexError):
-        return None
+    def read_undisturbed(self) -> Reading:
+        """Return the same, read without losing the core: what is used next is all that follows."""
+        found, own = self.read(), self.schedstat()
+        for _ in range(TRIES - 1):
+            if own.reading_took < UNDISTURBED:
+                break
+            found = self.read()
+        return found

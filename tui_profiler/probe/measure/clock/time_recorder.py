@@ -4,11 +4,10 @@ Our own loop and a watched program share it. What differs is theirs to give: a c
 forwards count and how, and when they are added up.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
+from time import perf_counter
 
 from msgspec.structs import replace
 from torch import nn
@@ -19,9 +18,11 @@ from tui_profiler.probe.measure.clock import forward
 from tui_profiler.probe.measure.clock.aggregate import Aggregator
 from tui_profiler.probe.measure.clock.backward import BackwardPasses
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.measure.clock.cpu_times import CpuReadings
 from tui_profiler.probe.measure.clock.device_clock import DeviceAggregator
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.overhead import CostMeter, Governor, total_overhead
+from tui_profiler.probe.torch_compat.compilations import Compiled
 
 
 class TimeRecorder:
@@ -53,7 +54,9 @@ class TimeRecorder:
         self._device_warms_up = device_warms_up
         self._totals = Aggregator(nodes, model, batch=batch)
         self._device_totals = DeviceAggregator(nodes, model)
+        self._readings = CpuReadings(budget)
         self._modes = Modes(clock.passes, is_on_gpu=clock.device is not None)
+        self._compiled = Compiled()
         self.governor = Governor(budget)
 
     @property
@@ -76,7 +79,14 @@ class TimeRecorder:
             forwards: that the clock recorded.
             is_early: their times could not be steady yet.
         """
+        forwards = tuple(forwards)
         self._totals.add(forwards, is_early=is_early)
+        for one in forwards:
+            if one.used:
+                self._readings.note(one.reading_seconds)
+        self._readings.count(sum(not one.used for one in forwards))
+        if self.is_warm and self._readings.is_due:
+            self._clock.read_calls_next()
 
     def let_go(self) -> None:
         """Keep no module alive: the model may be gone before its next forward."""
@@ -103,18 +113,20 @@ class TimeRecorder:
             or_cold: speak of warm-up forwards where there were no others.
         """
         yield self._totals.tick(at, dropped + self._clock.dropped, or_cold=or_cold)
-        if (slow := self._totals.slow(at)) is not None:
+        if (slow := self._totals.slow(at, perf_counter())) is not None:
             yield slow
         if self._clock.device is not None:
             yield self._device_totals.message(at, self._clock.device)
+        if (compiled := self._compiled.new(at)) is not None:
+            yield compiled
 
     def govern(self) -> Overhead | None:
         """Decide anew which share is recorded; return what it costs, None while that is unknown."""
         recording = self._cost.recording()
         if recording is not None:
             between, *_ = self._cost.between()
-            self.governor.update(recording, between)
-        return total_overhead(self._cost, self.governor.share)
+            self.governor.update(recording, between + self._readings.share)
+        return total_overhead(self._cost, self.governor.share, self._readings.share)
 
 
 LAST_FORWARDS = 256
@@ -133,7 +145,9 @@ class Modes:
     def __init__(self, passes: BackwardPasses | None = None, *, is_on_gpu: bool = False) -> None:
         self._passes = passes
         self._is_on_gpu = is_on_gpu
-        self._last: deque[tuple[forward.Setting, bool]] = deque(maxlen=LAST_FORWARDS)
+        self._last: deque[tuple[forward.Setting, bool]] = deque()
+        self._counts: Counter[tuple[forward.Setting, bool]] = Counter()
+        """Of those."""
         self._forwards = 0
         self._said: tuple[object, ...] | None = None
 
@@ -142,7 +156,10 @@ class Modes:
         for one in forwards:
             if one.setting is not None:
                 self._last.append((one.setting, one.as_traced))
+                self._counts[self._last[-1]] += 1
                 self._forwards += 1
+                if len(self._last) > LAST_FORWARDS:
+                    self._counts[self._last.popleft()] -= 1
 
     def messages(self, at: float) -> tuple[ModeSeen, ...]:
         """Return what was observed where that differs from what was returned before.
@@ -152,28 +169,25 @@ class Modes:
         """
         if not self._last:
             return ()
-        found = ModeSeen(
-            at,
-            tuple(
-                Setting(*setting, as_traced, count)
-                for (setting, as_traced), count in Counter(self._last).most_common(MOST_SETTINGS)
-            ),
-            self._forwards,
-            0,
-        )
-        if (passes := self._passes) is not None:
+        passes, observed, reached = self._passes, 0, 0
+        trouble = ""
+        if passes is not None:
             passes.refresh()
-            found = replace(
-                found,
-                passes=Unknown(passes.trouble) if passes.trouble else passes.passes,
-                reached=passes.reached,
-            )
-            if passes.seconds:
-                seconds = _ENQUEUED if self._is_on_gpu else median(tuple(passes.seconds))
-                found = replace(found, pass_seconds=seconds)
-        kinds = frozenset(replace(one, forwards=0) for one in found.settings)
-        said = (kinds, found.passes, found.reached, min(found.forwards, ENOUGH_FORWARDS))
+            trouble, observed, reached = passes.trouble, passes.passes, passes.reached
+        most = [(kind, count) for kind, count in self._counts.most_common(MOST_SETTINGS) if count]
+        kinds = frozenset(kind for kind, _ in most)
+        said = (kinds, trouble or observed, reached, min(self._forwards, ENOUGH_FORWARDS))
         if said == self._said:
             return ()
         self._said = said
+        found = ModeSeen(
+            at,
+            tuple(Setting(*setting, as_traced, count) for (setting, as_traced), count in most),
+            self._forwards,
+            Unknown(trouble) if trouble else observed,
+            reached,
+        )
+        if passes is not None and passes.seconds:
+            seconds = _ENQUEUED if self._is_on_gpu else median(tuple(passes.seconds))
+            found = replace(found, pass_seconds=seconds)
         return (found,)

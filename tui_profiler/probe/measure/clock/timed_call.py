@@ -5,19 +5,20 @@
 2. It is nothing but code: behind an open gate it records, behind a shut one it is torch's own.
 """
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
 from types import CodeType, FunctionType
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 
+from tui_profiler.probe.measure.clock.call_readings import CallReader
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
+from tui_profiler.probe.measure.clock.graph_marks import GraphMarks, MarkedEvents
+from tui_profiler.probe.torch_compat import internals
 
 Call: TypeAlias = Callable[..., object]
 
@@ -57,6 +58,15 @@ class Recorder(Protocol):
         """Run one forward of the root, and keep its events."""
         ...
 
+    marks: GraphMarks
+    """For steps of training whose backward is recorded as well."""
+    reader: CallReader
+    """For forwards in which each call reads what its thread uses."""
+
+    def recomputing(self) -> list[object] | None:
+        """Return the events of the backward pass that this call is in; None outside of one."""
+        ...
+
 
 def _torchs_own_call() -> Call | None:
     # Where what we replace is torch's own choice between a compiled and a plain call, we make that
@@ -72,11 +82,11 @@ def _torchs_own_call() -> Call | None:
 _TORCHS_CALL = _torchs_own_call()
 
 
-# The five below are only their code: a replacement is a function that carries one of two of them,
+# The six below are only their code: a replacement is a function that carries one of four of them,
 # with what it reads as its globals. So behind a shut gate runs torch's own code and none of ours:
 # asking a flag there cost 0.7 to 1.3 % of mobilenet_v3_small, which it exists to save.
 # Exchanging the code takes 0.1 us, leaves the cache of methods of every class alone, and each of
-# the two keeps what the interpreter has learnt of it; a call that runs already is not touched.
+# the four keeps what the interpreter has learnt of it; a call that runs already is not touched.
 # ``torch.compile`` keeps what it made by code: where it has met a replacement with an open gate,
 # the gate is not shut any more, and what passes through asks for itself.
 # ruff: noqa: F821 - a replacement has globals of its own, in which these are defined
@@ -88,6 +98,10 @@ longest: int
 device: DeviceClock
 met: set[int]
 timed: set[int]
+is_direct: bool
+marks: GraphMarks
+reader: CallReader
+sequence_number: Callable[[], int]
 
 
 def _direct_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
@@ -171,12 +185,101 @@ def _device_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
         device.end(events, mark)
 
 
+def _marked_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
+    """Take the place of any call in a step of training whose backward is recorded.
+
+    The time of marks is in the caller's own, not in that of the module.
+    """
+    if is_dynamo_compiling():
+        return replaced(self, *args, **kwargs)
+    if (events := running()) is None and (events := watching.recomputing()) is None:
+        if self is watching.watched():
+            return watching.run_root(self, args, kwargs)
+        if id(self) not in met:
+            watching.meet(self)
+        if id(self) in timed:
+            return watching.run_other(self, args, kwargs)
+        return untraced(self, *args, **kwargs)
+    # None where it began before marks were wanted.
+    marked = events if isinstance(events, MarkedEvents) else None
+    first = 0
+    if marked is not None:
+        first = sequence_number()
+        marks.enter(marked, first, args, kwargs)
+    mark = None if device is None else device.begin(events)
+    output = None
+    start = perf_counter()
+    try:
+        if is_direct and self._compiled_call_impl is None:
+            output = self._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch
+        else:
+            output = untraced(self, *args, **kwargs)
+        return output
+    finally:
+        if len(events) < longest:
+            events.append(self)
+            events.append(start)
+            events.append(perf_counter())
+        if device is not None:
+            device.end(events, mark)
+        if marked is not None:
+            marks.leave(marked, first, output)
+
+
+def _reading_open(self: nn.Module, /, *args: object, **kwargs: object) -> object:
+    """Take the place of any call in a forward in which each reads what its thread uses."""
+    if is_dynamo_compiling():
+        return replaced(self, *args, **kwargs)
+    if (events := running()) is None and (events := watching.recomputing()) is None:
+        if self is watching.watched():
+            return watching.run_root(self, args, kwargs)
+        if id(self) not in met:
+            watching.meet(self)
+        if id(self) in timed:
+            return watching.run_other(self, args, kwargs)
+        return untraced(self, *args, **kwargs)
+    marked = events if isinstance(events, MarkedEvents) else None
+    first = 0
+    if marked is not None:
+        first = sequence_number()
+        marks.enter(marked, first, args, kwargs)
+    mark = None if device is None else device.begin(events)
+    output = None
+    clocks = reader.begin(events)
+    start = perf_counter()
+    try:
+        output = untraced(self, *args, **kwargs)
+        return output
+    finally:
+        if len(events) < longest:
+            events.append(self)
+            events.append(start)
+            events.append(perf_counter())
+            reader.end(events, clocks)
+        if device is not None:
+            device.end(events, mark)
+        if marked is not None:
+            marks.leave(marked, first, output)
+
+
 def _chained_shut(self: nn.Module, /, *args: object, **kwargs: object) -> object:
     return replaced(self, *args, **kwargs)
 
 
-def timed_call(owner: Recorder) -> tuple[FunctionType, CodeType, CodeType]:
-    """Return what is put in place, and its code behind an open and behind a shut gate."""
+class Codes(NamedTuple):
+    """What one replacement runs."""
+
+    opened: CodeType
+    """Behind an open gate."""
+    marked: CodeType
+    """The same, where the backward is recorded as well."""
+    reading: CodeType
+    """The same, where each call reads what its thread uses."""
+    shut: CodeType
+
+
+def timed_call(owner: Recorder) -> tuple[FunctionType, Codes]:
+    """Return what is put in place, with its gate open, and all of its codes."""
     is_torchs = _TORCHS_CALL is not None and owner.replaced is _TORCHS_CALL
     shut = owner.replaced if is_torchs else _chained_shut
     opened = _direct_open if is_torchs else _chained_open
@@ -193,10 +296,15 @@ def timed_call(owner: Recorder) -> tuple[FunctionType, CodeType, CodeType]:
         "device": owner.device,
         "met": owner.met,
         "timed": owner.timed,
+        "is_direct": is_torchs,
+        "marks": owner.marks,
+        "MarkedEvents": MarkedEvents,
+        "reader": owner.reader,
+        "sequence_number": internals.sequence_number,
         "is_dynamo_compiling": is_dynamo_compiling,
         "perf_counter": perf_counter,
     }
     # Copies, because Dynamo keeps what it compiled with them: torch's own stays free of ours.
-    codes = opened.__code__.replace(), shut.__code__.replace()
-    call = FunctionType(codes[0], names, "timed_call")
-    return call, *codes
+    each = (opened, _marked_open, _reading_open, shut)
+    codes = Codes(*(one.__code__.replace() for one in each))
+    return FunctionType(codes.opened, names, "timed_call"), codes

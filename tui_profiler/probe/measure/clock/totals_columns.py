@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tui_profiler.probe.measure.clock.forward_pattern import Pattern
 from tui_profiler.probe.measure.clock.thread_usage import ThreadUsage
 
-MOST_NODES = 65_000
-"""In one tick: 60 bytes each make 3.9 MB, of the 4 MiB that ``wire.MAX_FRAME_BYTES`` allows."""
+MOST_NODES = 54_000
+"""In one tick: 76 bytes each make 4.1 MB, of the 4 MiB that ``wire.MAX_FRAME_BYTES`` allows."""
 USAGE_FIGURES = 1 + len(ThreadUsage._fields)
 BLOCKS = 8
 """Of a set of forwards: the oldest is dropped when a new one begins."""
@@ -91,19 +91,7 @@ class Columns:
             self._part(rows, pattern)
         # (calls, forwards), so that what is summed lies together.
         calls = np.ascontiguousarray(durations.T[pattern.calls])
-        own = calls.copy()
-        if len(pattern.callers):
-            inside = calls[pattern.nested]
-            own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first, axis=0)
-        outermost = calls
-        if len(pattern.inner):
-            outermost = calls.copy()
-            outermost[pattern.inner] = 0.0
-        is_repeated = len(pattern.nodes) < len(pattern.calls)
-        per_forward, own_per_forward = outermost, own
-        if is_repeated:
-            per_forward = np.add.reduceat(outermost, pattern.first, axis=0)
-            own_per_forward = np.add.reduceat(own, pattern.first, axis=0)
+        per_forward, own_per_forward = by_node(pattern, calls)
         self._calls[rows] += (pattern.counts * len(durations)).astype(np.uint64)
         self._total[rows] += per_forward.sum(axis=1)
         self._own[rows] += own_per_forward.sum(axis=1)
@@ -130,7 +118,7 @@ class Columns:
 
     def _part(self, rows: Integers, pattern: Pattern) -> None:
         # Of most nodes the three rings would be equal: a leaf has all its time for itself, and what
-        # is called once a forward takes a call's time. The others part when that first shows.
+        # is called once per forward takes a call's time. The others part when that first shows.
         is_caller = np.zeros(len(rows), bool)
         is_caller[np.searchsorted(pattern.first, pattern.callers, side="right") - 1] = True
         repeated = rows[(pattern.counts > 1) & ~self._is_repeated[rows]]
@@ -163,7 +151,7 @@ class Columns:
         return max(len(self._nodes) - MOST_NODES, 0)
 
     def packed(self) -> dict[str, bytes]:
-        """Return every column of ``Tick`` as the bytes of a native array."""
+        """Return every column of ``Tick`` but those of CPU time, as bytes of native arrays."""
         self._refresh()
         rows: Integers | slice = slice(len(self._nodes))
         if self.left_out:
@@ -230,6 +218,29 @@ class Columns:
         for rings in (self._durations, self._per_forward, self._own_per_forward):
             rings.grow(len(self._nodes))
         self._sets.grow(len(self._nodes))
+
+
+def by_node(pattern: Pattern, calls: Floats) -> tuple[Floats, Floats]:
+    """Return (nodes, forwards) in each node of a pattern, inclusive and own.
+
+    Args:
+        pattern: whose calls they are.
+        calls: (calls, forwards) of any figure that a call has inclusive of those inside it.
+    """
+    own = calls.copy()
+    if len(pattern.callers):
+        inside = calls[pattern.nested]
+        own[pattern.callers] -= np.add.reduceat(inside, pattern.nested_first, axis=0)
+    outermost = calls
+    if len(pattern.inner):
+        outermost = calls.copy()
+        outermost[pattern.inner] = 0.0
+    if len(pattern.nodes) == len(pattern.calls):
+        return outermost, own
+    return (
+        np.add.reduceat(outermost, pattern.first, axis=0),
+        np.add.reduceat(own, pattern.first, axis=0),
+    )
 
 
 def most_time(total: Floats, most: int, before: Integers) -> Integers:

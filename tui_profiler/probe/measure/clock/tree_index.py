@@ -7,8 +7,6 @@
 3. What the trace did not see belongs to no node; its time stays in its caller.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -61,6 +59,11 @@ class TreeIndex:
                 return node
         return NOWHERE
 
+    def anywhere(self, module: nn.Module) -> int:
+        """Return the first node of ``module``, whoever calls it, or ``NOWHERE``."""
+        paths = self._paths(module)
+        return self._first.get(paths[0], NOWHERE) if paths else NOWHERE
+
     def name_unseen(self, module: nn.Module) -> str:
         """Return a path for a module without a node, or its class where it has no path."""
         paths = self._paths(module)
@@ -76,6 +79,14 @@ class TreeIndex:
     @cached_property
     def _children(self) -> dict[tuple[int, str], int]:
         return _by_caller(self._nodes)
+
+    @cached_property
+    def _first(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for index, node in enumerate(self._nodes):
+            if node.kind == "module":
+                found.setdefault(node.path, index)
+        return found
 
     def _paths(self, module: nn.Module) -> Sequence[str]:
         # By identity and not by hash: a user's module may define equality as it likes. An identity

@@ -1,7 +1,5 @@
 """When a model has warmed up, and how much it gets done after that."""
 
-from __future__ import annotations
-
 from collections import deque
 from statistics import median
 
@@ -50,7 +48,7 @@ class WarmUp:
 
 
 class Throughput:
-    """Items a second over the last seconds of running: each forward with the time before it.
+    """Items per second over the last seconds of running: each forward with the time before it.
 
     A forward after a gap is no part of it, because the time before it is not known: counted without
     it, what a program does between forwards would be lost; with it, the gap would count.
@@ -91,5 +89,5 @@ class Throughput:
             self.gaps -= gaps
 
     def per_second(self) -> float:
-        """Return items a second; not a number before two forwards in a row."""
+        """Return items per second; not a number before two forwards in a row."""
         return self._items / self._seconds if self._seconds > 0 else float("nan")

@@ -5,8 +5,6 @@ that cannot be given back. Source: torch, docs/source/notes/cuda.rst, "Memory ma
 ``torch.cuda.memory_stats``.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
@@ -26,7 +24,7 @@ def allocators() -> tuple[Allocator, ...]:
 
 def cuda_uuids() -> tuple[str, ...] | None:
     """Return the UUIDs of the GPUs that CUDA sees, in its order; None while it was not started."""
-    cuda = _started_cuda()
+    cuda = started_cuda()
     if cuda is None:
         return None
     return tuple(
@@ -40,7 +38,7 @@ def _cpu() -> Allocator:
 
 
 def _cuda() -> tuple[Allocator, ...]:
-    cuda = _started_cuda()
+    cuda = started_cuda()
     if cuda is None:
         return ()
     return tuple(
@@ -70,7 +68,7 @@ def from_statistics(device: str, statistics: dict[str, int]) -> Allocator:
     )
 
 
-def _started_cuda() -> Any:
+def started_cuda() -> Any:
     """Return ``torch.cuda`` once it was started; None before, and while torch is being imported."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     is_initialised = getattr(cuda, "is_initialized", None)

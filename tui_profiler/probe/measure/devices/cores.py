@@ -4,8 +4,7 @@ psutil reads the same files, but the position in its lists is not the core's num
 offline, and it asks every core of the machine for its frequency: 4 ms of CPU with 192 cores.
 """
 
-from __future__ import annotations
-
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from tui_profiler.messages import Core, Figure, Unknown
 _STAT = Path("/proc/stat")
 _CORE_FOLDERS = Path("/sys/devices/system/cpu")
 _CPUINFO = Path("/proc/cpuinfo")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_NO_STAT = Unknown("this system has no /proc/stat")
 
 # The kernel counts in ticks of 10 ms: over fewer than these a core could only look idle or full.
 _LEAST_TICKS = 5
@@ -28,7 +29,7 @@ class CoreMeter:
     def __init__(self, cores: Sequence[int], stat: Path = _STAT) -> None:
         self._cores = cores
         self._stat = stat
-        self._before = _ticks(stat)
+        self._before = self._now = _ticks(stat)
         self._utilisation: dict[int, float] = {}
 
     def utilisation(self) -> tuple[Core, ...]:
@@ -38,11 +39,11 @@ class CoreMeter:
         figures are those of the last one, and the next reaches back to its end. Offline cores are
         left out.
         """
-        now = _ticks(self._stat)
+        now = self._now = _ticks(self._stat)
         present = [core for core in self._cores if core in now]
         for core in present:
-            busy, idle = now[core]
-            busy_before, idle_before = self._before.setdefault(core, now[core])
+            busy, idle, _ = now[core]
+            busy_before, idle_before, _ = self._before.setdefault(core, now[core])
             # iowait, which is in idle, can run backwards (proc_stat(5)).
             busy_ticks, idle_ticks = max(0, busy - busy_before), max(0, idle - idle_before)
             if busy_ticks + idle_ticks >= _LEAST_TICKS:
@@ -51,6 +52,12 @@ class CoreMeter:
         if any(core not in self._utilisation for core in present):
             return ()
         return tuple(Core(self._utilisation[core]) for core in present)
+
+    @property
+    def stolen_seconds(self) -> Figure:
+        """Of all cores since boot, at the last look: the hypervisor ran something else on them."""
+        stolen = [self._now[core][2] for core in self._cores if core in self._now]
+        return sum(stolen) / _TICKS_PER_SECOND if stolen else _NO_STAT
 
 
 def frequency_hertz(
@@ -68,8 +75,8 @@ def frequency_hertz(
     return sum(found) / len(found)
 
 
-def _ticks(stat: Path) -> dict[int, tuple[int, int]]:
-    """Read each core's busy and idle ticks since boot; empty where the kernel has no such file.
+def _ticks(stat: Path) -> dict[int, tuple[int, int, int]]:
+    """Read each core's busy, idle and stolen ticks since boot; empty where there is no such file.
 
     Waiting for a disk is idle; time that a hypervisor stole is busy. Guests are inside user.
     Source: proc_stat(5), as psutil.cpu_percent counts it.
@@ -78,7 +85,7 @@ def _ticks(stat: Path) -> dict[int, tuple[int, int]]:
         lines = stat.read_bytes().splitlines()
     except OSError:
         return {}
-    cores: dict[int, tuple[int, int]] = {}
+    cores: dict[int, tuple[int, int, int]] = {}
     for line in lines[1:]:
         if not line.startswith(b"cpu"):
             break
@@ -87,7 +94,7 @@ def _ticks(stat: Path) -> dict[int, tuple[int, int]]:
             int, fields[:8]
         )
         busy = user + nice + system + interrupts + soft_interrupts + stolen
-        cores[int(name[3:])] = (busy, idle + waiting)
+        cores[int(name[3:])] = (busy, idle + waiting, stolen)
     return cores
 
 

@@ -1,7 +1,5 @@
 """What passes through disks, network and this process's own files, as rates between two samples."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """The software and machine that a process runs on; torch is imported already."""
 
-from __future__ import annotations
-
 import platform
 import sys
 

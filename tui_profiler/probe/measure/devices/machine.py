@@ -7,8 +7,6 @@ group uses is what is used.
 Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu, ``cache/index*``.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import sys
@@ -19,7 +17,7 @@ from typing import NamedTuple
 import psutil
 
 from tui_profiler.messages import Cache
-from tui_profiler.system.control_group import memory_folders
+from tui_profiler.system.control_group import group_folders
 
 _THIS_PROCESS = Path("/proc/self")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -120,7 +118,7 @@ def memory_group(process: Path = _THIS_PROCESS) -> ControlGroup | None:
     Returns:
         None where there is no limit, or no control groups at all.
     """
-    found = memory_folders(process)
+    found = group_folders(process, "memory")
     if found is None:
         return None
     folders, is_version_2 = found

@@ -11,8 +11,6 @@ Through ``perf_event_open``, without root: user space only, which the kernel gra
    threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -87,7 +85,7 @@ class EventCounters:
         )
 
     def close(self) -> None:
-        """Return the counters back."""
+        """Give the counters back."""
         for files in self._files:
             for file in [] if isinstance(files, Unknown) else files:
                 if _is_counter(file):
@@ -120,7 +118,7 @@ class PerfMeter:
         return self._last
 
     def close(self) -> None:
-        """Return the counters back."""
+        """Give the counters back."""
         self._counters.close()
 
 

@@ -9,18 +9,16 @@
 5. Counters are read in threads of their own: a driver that hangs holds up no forward and no sample.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tui_profiler.gpus.device import NO_DRIVER
+from tui_profiler.gpus.nvml import Nvml
 from tui_profiler.messages import Account, EnergyTotals, Figure, Unknown
 from tui_profiler.messages.hardware import LEAST_STEPS, Activity, EnergyOf, EnergySource
-from tui_profiler.probe.measure.devices.nvml import Nvml
-from tui_profiler.probe.measure.devices.nvml_device import NO_DRIVER
 from tui_profiler.probe.measure.energy.rapl import NO_RAPL, RaplEnergy, Reading, Source
 
 LOOK_SECONDS = 0.04

@@ -9,8 +9,6 @@ difference over time. Source: Linux, Documentation/power/powercap/powercap.rst.
 3. Only the root user reads the counters since CVE-2020-8694.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -8,8 +8,6 @@
 4. It ends by itself after a bounded time, and at once when anything else is asked.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -1,13 +1,11 @@
-"""What one forward on the CPU allocates, by module, from the memory events of torch's profiler.
+"""What one forward on the CPU allocates, by node, from the memory events of torch's profiler.
 
 1. Live is what the forward has allocated and not freed; what was there before it, its inputs and
    the weights, is counted beside it. Frees of what was there before are left out.
-2. A module's peak is the most live at once during one of its calls; what it allocates is the sum
-   over its calls, modules inside included.
+2. A node's peak is the most live at once during one of its calls; what it allocates is the sum over
+   its calls, modules and operators inside included.
 3. Libraries that bypass torch's allocator are not seen.
 """
-
-from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -41,7 +39,8 @@ def memory_window(
 
     Args:
         at: seconds since the command was started.
-        spans: its calls of modules, in the order in which they began; the root's is the first.
+        spans: its calls of modules, and the operators that were met, in the order in which they
+            began; the root's is the first.
         events: of the allocator, in order of time; times are those of the spans.
         held: what lives all the time.
     """

@@ -1,7 +1,5 @@
 """Where the time of modules goes in one operator window, and what opaque modules run inside."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -22,8 +20,6 @@ MOST_MODULES = 200_000
 MOST_REGIONS, MOST_PARTS = 200, 20
 _COMPILED_REGION = "Torch-Compiled Region"
 """Source: torch/_dynamo/eval_frame.py and convert_frame.py, the range around compiled code."""
-
-Interval = tuple[float, float]
 
 
 class Span(NamedTuple):
@@ -62,7 +58,7 @@ def window_times(
     at: float,
     spans: Sequence[Span],
     seen: Sequence[KinetoOperator],
-    met: Sequence[Interval],
+    met: Sequence[Span],
     opaque: Mapping[int, str],
 ) -> WindowTimes:
     """Share out the time of every module that was called.
@@ -71,15 +67,15 @@ def window_times(
         at: seconds since the command was started.
         spans: calls of modules, in the order in which they began.
         seen: operators, in the order in which they began.
-        met: when operators with a node ran.
+        met: operators with a node.
         opaque: nodes of opaque modules, with the reason.
     """
     outer = list(_outermost(spans))
     starts = np.array([span.start for span in outer])
     ends = np.array([span.end for span in outer])
-    works = [one for one in seen if _is_operator(one.name) or _is_compiled(one.name)]
-    ran = _covered([(one.start, one.end) for one in _not_nested(works)], starts, ends)
-    laid = _covered(list(met), starts, ends)
+    works = [one for one in seen if is_operator(one.name) or _is_compiled(one.name)]
+    ran = _covered(list(_not_nested(works)), starts, ends)
+    laid = _covered(met, starts, ends)
     columns = np.stack([ends - starts, ends - starts - ran, ran - laid])
     nodes = np.array([span.node for span in outer], np.intp)
     order = np.argsort(nodes, kind="stable")
@@ -107,7 +103,8 @@ def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
             yield span
 
 
-def _is_operator(name: str) -> bool:
+def is_operator(name: str) -> bool:
+    """Tell whether an event is of an operator."""
     # The others are ranges that the user or torch marked.
     return "::" in name and not _is_compiled(name)
 
@@ -125,12 +122,14 @@ def _not_nested(seen: Sequence[KinetoOperator]) -> Iterator[KinetoOperator]:
 
 
 def _covered(
-    intervals: Sequence[Interval], starts: NDArray[np.float64], ends: NDArray[np.float64]
+    intervals: Sequence[Span] | Sequence[KinetoOperator],
+    starts: NDArray[np.float64],
+    ends: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return how much of each span lies in intervals, which are in order and do not overlap."""
     if not intervals:
         return np.zeros(len(starts))
-    edges = np.array(intervals, np.float64)
+    edges = np.array([(one.start, one.end) for one in intervals], np.float64)
     lengths = edges[:, 1] - edges[:, 0]
     after = np.cumsum(lengths)
     so_far = np.stack([after - lengths, after], axis=1).ravel()
@@ -158,7 +157,7 @@ def _add_parts(parts: dict[str, tuple[int, float]], seen: Sequence[KinetoOperato
         calls_before, before = parts.get(name, (0, 0.0))
         parts[name] = calls_before + calls, before + seconds
 
-    operators = list(_not_nested([one for one in seen if _is_operator(one.name)]))
+    operators = list(_not_nested([one for one in seen if is_operator(one.name)]))
     for one in operators:
         add(one.name, 1, one.end - one.start)
     for region in _not_nested([one for one in seen if _is_compiled(one.name)]):

@@ -5,8 +5,6 @@ part of the budget. The first one is for warming up: it sets up torch's profiler
 In each, a forward that is short runs once beforehand: the window is opened with cold caches.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 
@@ -82,7 +80,7 @@ class OperatorWindows:
 
         Args:
             clock: of the model; nothing waits in it.
-            forward: runs the model once and gives its seconds.
+            forward: runs the model once and returns its seconds.
             usual_seconds: that another forward took.
             at: seconds since the command was started.
         """
@@ -102,9 +100,7 @@ class OperatorWindows:
                 self._operators.add(recorded[-1], window.seen)
                 self.times = self._operators.window_times(at)
             if recorded and with_memory and self._held is not None:
-                self.memory = self._operators.memory_window(
-                    at, recorded[-1], window.allocations, self._held()
-                )
+                self.memory = self._operators.memory_window(at, recorded[-1], window, self._held())
         except WindowError as error:
             self.why_none = str(error)
         except Exception as error:

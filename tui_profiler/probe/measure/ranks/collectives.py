@@ -24,8 +24,6 @@ DDP waits in C++ at the end of a backward pass. How long is the end of the pass 
 which the last gradient was ready, of which DDP keeps note for itself (``get_backward_stats``).
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import weakref

@@ -5,8 +5,6 @@ forward whose gradients are sent round to the next. Waits, backward passes and f
 known from ``collectives.py``, other forwards from the module clock; what is in none is host time.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,18 +16,13 @@ from torch import distributed
 
 from tui_profiler.messages import Figure, StepTimes, Unknown
 from tui_profiler.probe.measure.clock.forward import Forward
-from tui_profiler.probe.measure.ranks.collectives import (
-    MOST_SPANS,
-    PROCESS,
-    PendingCollectives,
-    Span,
-)
+from tui_profiler.probe.measure.ranks import collectives
 from tui_profiler.probe.torch_compat.modules import each_parameter
 
 WINDOW = 64
 """Steps that figures speak of."""
 LEAST_STEPS = 4
-_GPU = "the program only enqueues work for a {device}, which waits for collectives by itself"
+_GPU = "the program only enqueues work for a {device}, which waits for collectives itself"
 _IN_OPERATORS = (
     "its parameters are DTensors: collectives run and are waited for inside of operators"
 )
@@ -53,7 +46,7 @@ class Split(NamedTuple):
     backward: float
 
 
-def split(begin: float, end: float, forward: Interval, spans: Sequence[Span]) -> Split:
+def split(begin: float, end: float, forward: Interval, spans: Sequence[collectives.Span]) -> Split:
     """Split the step from ``begin`` to ``end``; what is waited inside of compute is no compute."""
     forwards = [(one.began, one.ended) for one in spans if one.kind == "forward"]
     waits = [(one.began, one.ended) for one in spans if one.kind == "wait"]
@@ -95,9 +88,9 @@ class Steps:
         """Of the DDP module around the model, where the model is not one itself."""
         self._gaps = -1
         """Forwards so far before which others may have run unseen, but for the first."""
-        self._heard: PendingCollectives | None = None
+        self._heard: collectives.PendingCollectives | None = None
         self._before: Interval | None = None
-        self._spans: list[Span] = []
+        self._spans: list[collectives.Span] = []
         self._recent: deque[Split] = deque(maxlen=WINDOW)
         self._steps = self._dropped = 0
         self._is_new = False
@@ -105,22 +98,24 @@ class Steps:
     def close(self) -> None:
         """Put back what was replaced."""
         if self._heard is not None:
-            PROCESS.leave(self._heard)
+            collectives.PROCESS.leave(self._heard)
             self._heard = None
 
     def add(self, forwards: Sequence[Forward]) -> None:
         """Take forwards that the clock recorded, and what was heard meanwhile."""
         if self._heard is None:
             if distributed.is_available() and distributed.is_initialized():
-                self._heard = PROCESS.listen(self._is_wrapper)
+                self._heard = collectives.PROCESS.listen(self._is_wrapper)
             return
         spans, lost = self._heard.take()
         wrapped = [span for span in spans if span.kind == "forward"]
         self._is_wrapped = self._is_wrapped or bool(wrapped)
         # A forward that is told twice is counted once; those that DDP does not tell are only here.
-        own = [Span("forward", 0, one.began, one.began + one.seconds) for one in forwards]
+        own = [
+            collectives.Span("forward", 0, one.began, one.began + one.seconds) for one in forwards
+        ]
         self._spans += [*spans, *own]
-        if lost or len(self._spans) > MOST_SPANS:
+        if lost or len(self._spans) > collectives.MOST_SPANS:
             # What is missing would be taken for compute or host time.
             self._dropped += len(wrapped) if self._is_wrapped else len(forwards)
             self._spans.clear()
@@ -148,7 +143,7 @@ class Steps:
             return False
         return True
 
-    def _steps_of_wrapper(self, forwards: Sequence[Span]) -> None:
+    def _steps_of_wrapper(self, forwards: Sequence[collectives.Span]) -> None:
         assert self._heard is not None
         if self._heard.unended and self._gaps > 0:
             self._why_not = self._why_not or _UNENDED
@@ -164,7 +159,7 @@ class Steps:
                 self._before = None
             self._step((forward.began, forward.began + forward.seconds), self._spans)
 
-    def _step(self, forward: Interval, spans: Sequence[Span]) -> None:
+    def _step(self, forward: Interval, spans: Sequence[collectives.Span]) -> None:
         before, self._before = self._before, forward
         if before is None:
             return

@@ -1,0 +1,109 @@
+"""CPU time of every node: means over forwards now and then in which each call reads its thread.
+
+1. Those forwards are slower by what the readings take: they are in no other column, but counted.
+2. The readings may take ``PART`` of the budget; what they took says when the next forward is due.
+   Most forwards are timed as they are: at least ``LEAST_BETWEEN`` come between two that read.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tui_profiler.probe.measure.clock.call_readings import FIGURES
+from tui_profiler.probe.measure.clock.forward import Forward
+from tui_profiler.probe.measure.clock.forward_pattern import Pattern
+from tui_profiler.probe.measure.clock.totals_columns import ForwardSets, by_node
+
+WINDOW = 64
+"""About so many of the last forwards that read are in the means."""
+PART = 0.05
+"""Of the budget, that readings may take."""
+LEAST_BETWEEN = 8
+"""Forwards that are timed without readings, between two that read."""
+MOST_SECONDS = 60.0
+"""From one to the next at most, where the budget allows any."""
+
+
+class CpuTimes:
+    """Means of CPU time, and of wall time without waiting for a core.
+
+    Args:
+        nodes: of the tree.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._row_of_node = np.full(nodes, -1, np.intp)
+        self._rows = 0
+        self._on_core, self._unwaited = ForwardSets(WINDOW), ForwardSets(WINDOW)
+
+    @property
+    def forwards(self) -> int:
+        """How many forwards the means are over."""
+        return self._on_core.forwards
+
+    def add(self, pattern: Pattern, forward: Forward) -> None:
+        """Add a forward in which calls read.
+
+        Args:
+            pattern: its shape.
+            forward: the forward.
+        """
+        used = np.frombuffer(forward.used).reshape(-1, FIGURES)
+        on_core, waiting, wall = (figure[pattern.calls, None] for figure in used.T)
+        rows = self._row_of_node[pattern.nodes]
+        new = pattern.nodes[rows < 0]
+        self._row_of_node[new] = np.arange(self._rows, self._rows + len(new))
+        self._rows += len(new)
+        rows = self._row_of_node[pattern.nodes]
+        for sets, calls in ((self._on_core, on_core), (self._unwaited, wall - waiting)):
+            sets.grow(self._rows)
+            sets.add(rows, *by_node(pattern, calls), None)
+
+    def columns(self, nodes: NDArray[np.uint32]) -> dict[str, bytes]:
+        """Return the columns of ``Tick`` for these nodes; none before there is a forward."""
+        if not self.forwards:
+            return {}
+        rows = self._row_of_node[nodes]
+        on_core, unwaited = (sets.means(rows) for sets in (self._on_core, self._unwaited))
+        for figures in (on_core, unwaited):
+            figures[:, rows < 0] = np.nan
+        names = ("cpu_per_forward", "own_cpu_per_forward")
+        found = dict(zip(names, (each.tobytes() for each in on_core), strict=True))
+        names = ("unwaited_per_forward", "own_unwaited_per_forward")
+        return {**found, **dict(zip(names, (each.tobytes() for each in unwaited), strict=True))}
+
+
+class CpuReadings:
+    """Decides which forwards read, and tells what that costs.
+
+    Args:
+        budget: what watching may cost, as a share of the time without it.
+        now: seconds of a clock.
+    """
+
+    def __init__(self, budget: float, now: Callable[[], float] = perf_counter) -> None:
+        self._budget = PART * budget
+        self._now = now
+        self._read_at: float | None = None
+        self._next = 0.0
+        self._between = 0
+        self.share = 0.0
+        """What readings cost, as a share of the time: the last one's, until the next is due."""
+
+    def count(self, forwards: int) -> None:
+        """Count forwards that were timed without readings."""
+        self._between += forwards
+
+    def note(self, spent: float) -> None:
+        """Take note of a forward in which readings took so many seconds."""
+        pause = min(spent / self._budget, MOST_SECONDS)
+        self.share = spent / pause if pause else 0.0
+        self._next, self._between = self._now() + pause, 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next forward is to read."""
+        is_allowed = self._budget > 0 and self._now() >= self._next
+        return is_allowed and self._between >= LEAST_BETWEEN

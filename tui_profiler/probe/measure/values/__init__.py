@@ -1,0 +1,1 @@
+"""Health of values: what activations, gradients and updates are like in steps of training."""
