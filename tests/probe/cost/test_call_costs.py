@@ -9,7 +9,7 @@ from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
 from tui_profiler.probe.cost.cost import CallCosts, op_cost
 from tui_profiler.probe.cost.workspace import workspace_bytes
 from tui_profiler.probe.torch_compat.internals import fake_inputs, storage_key
-from tui_profiler.probe.trace.fake.shape_cache import ShapeCache
+from tui_profiler.probe.trace.fake.shortcuts import ShapeCache
 
 aten = torch.ops.aten
 IMAGE = torch.zeros(2, 4, 6, 6)

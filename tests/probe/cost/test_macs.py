@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.probe.trace.traced import total, traced
-from tui_profiler.probe.cost.table import FormulaTable
+from tui_profiler.probe.cost.call import FormulaTable
 
 
 class Attention(nn.Module):

@@ -10,8 +10,8 @@ from transformers import GPT2Config, GPT2Model
 
 from tests.probe.trace.traced import inputs_of
 from tui_profiler.probe.torch_compat.internals import storage_key
-from tui_profiler.probe.trace.graphs.tracers import DISPATCH_FAKE, DISPATCH_REAL
 from tui_profiler.probe.trace.record import record
+from tui_profiler.probe.trace.tracers import DISPATCH_FAKE, DISPATCH_REAL
 from tui_profiler.probe.trace.tree.dataflow import Dataflow
 from tui_profiler.probe.trace.tree.growing_tree import Place
 from tui_profiler.probe.trace.tree.messages import Frozen

@@ -14,7 +14,7 @@ from tui_profiler.connection.wire import encode
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.recorder import UNSEEN
 from tui_profiler.probe.trace.trace import TraceError, messages, trace
-from tui_profiler.probe.trace.tree.partial import MOST_MODULES
+from tui_profiler.probe.trace.tree.messages import MOST_MODULES
 
 
 class Head(nn.Module):

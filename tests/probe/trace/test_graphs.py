@@ -13,9 +13,9 @@ from tests.probe.trace.traced import at, inputs_of, paths
 from tui_profiler.connection.wire import encode
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import is_compiled
-from tui_profiler.probe.trace.graphs import tracers
-from tui_profiler.probe.trace.graphs.traced_programs import TooLargeError
+from tui_profiler.probe.trace import tracers
 from tui_profiler.probe.trace.trace import Trace, TraceError, messages, trace
+from tui_profiler.probe.trace.tracers import TooLargeError
 
 X = torch.ones(2, 4)
 TRACERS = ["fx", "export"]
@@ -268,9 +268,9 @@ def test_nothing_of_torch_is_left_changed(tracer: str, kind: type[nn.Module]) ->
 @pytest.mark.parametrize(
     ("make", "most"),
     [
-        (tracers.symbolic, tracers.MOST_FX_MODULES),
-        (tracers.exported_non_strict, tracers.MOST_MODULES),
-        (tracers.exported_strict, tracers.MOST_MODULES),
+        (tracers.ways("fx", False)[0].program, tracers.MOST_FX_MODULES),
+        (tracers.ways("export", False)[0].program, tracers.MOST_MODULES),
+        (tracers.ways("export", False)[1].program, tracers.MOST_MODULES),
     ],
     ids=["fx", "non-strict", "strict"],
 )

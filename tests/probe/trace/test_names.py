@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from tui_profiler.probe.trace.graphs.graph_run import module_at, resolved
+from tui_profiler.probe.trace.graph_run import module_at, resolved
 
 
 def model() -> nn.Module:

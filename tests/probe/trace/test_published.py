@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.published import SAMPLE, build, counted, explanation, gmacs, packed_parameters
+from benchmarks.costs.published import SAMPLE, build, counted, explanation, gmacs, packed_parameters
 from tui_profiler.probe.trace.trace import trace
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.time_to_tree import COUNTERS, OURS, Runs, Subject, tell, timed
+from benchmarks.costs.time_to_tree import COUNTERS, OURS, Runs, Subject, tell, timed
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tui_profiler.probe.trace.trace import Trace, TraceError, trace
 from tui_profiler.system.demos import demo_names
 
 TRACERS = ("dispatch", "fx", "export")
-# One of each kind; ``benchmarks/tracers.py`` has more.
+# One of each kind; ``benchmarks/costs/tracers.py`` has more.
 CLASSIFIERS = ["resnet18", "squeezenet1_1", "vit_b_32"]
 NO_GRAPH = {
     "demo:decoder": {"fx"},

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.probe.trace.traced import cost_at, traced
 from tui_profiler.messages import Cost, Unknown, Weight
-from tui_profiler.queries.cost.trainable import frozen, trainable
+from tui_profiler.queries.cost.totals import frozen, trainable
 
 
 class Tied(nn.Module):

@@ -6,8 +6,8 @@ import torch
 
 from tui_profiler.messages import Cost, InputSpec, Node
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.trace.trace import Trace, trace
-from tui_profiler.probe.trace.tree.weights import all_modules
 
 
 def inputs_of(*tensors: torch.Tensor, why: str = "test") -> Inputs:
@@ -19,7 +19,7 @@ def inputs_of(*tensors: torch.Tensor, why: str = "test") -> Inputs:
 
 
 def traced(module: torch.nn.Module, *tensors: torch.Tensor, name: str = "") -> Trace:
-    for inner in all_modules(module):  # eval() recurses, which deep and cyclic models do not bear
+    for inner in each_module(module):  # eval() recurses, which deep and cyclic models do not bear
         inner.training = False
     return trace(module, (inputs_of(*tensors),), name=name)
 

@@ -1,10 +1,10 @@
-"""One operator call as formulas see it: arguments by the names of the operator's schema."""
+"""One operator call as formulas see it, by the names of its schema; tables of formulas."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import TypeAlias
 
 import torch
 
@@ -60,26 +60,21 @@ def signature_of(operator: Operator) -> Signature:
         return Signature(f"higher_order::{name}", f"higher_order.{name}", (), {}, False, ())
     schema = operator._schema
     changes_shape_only = torch.Tag.inplace_view in operator.tags
-    written = () if changes_shape_only else _written(operator)
+    writes = (a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write)
     return Signature(
         name=schema.name,
         type=str(operator),
         arguments=tuple(argument.name for argument in schema.arguments),
         defaults={a.name: a.default_value for a in schema.arguments if a.has_default_value()},
         is_view=operator.is_view or changes_shape_only,
-        written=written,
+        written=() if changes_shape_only else tuple(writes),
     )
-
-
-def _written(operator: OpOverload) -> tuple[str, ...]:
-    arguments = operator._schema.arguments
-    return tuple(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 class Call:
     """The arguments and outputs of one operator call; shapes are what formulas ask for."""
 
-    __slots__ = ("_args", "_kwargs", "_outputs", "_tensors", "signature")
+    __slots__ = ("_tensors", "args", "kwargs", "outputs", "signature")
 
     def __init__(
         self,
@@ -89,19 +84,19 @@ class Call:
         outputs: tuple[torch.Tensor, ...],
     ) -> None:
         self.signature = signature
-        self._args = args
-        self._kwargs = kwargs
-        self._outputs = outputs
+        self.args = args
+        self.kwargs = kwargs
+        self.outputs = outputs
         self._tensors: list[torch.Tensor] | None = None
 
     def get(self, name: str) -> object:
         """Return an argument, or its default; None where the operator has no such argument."""
-        if name in self._kwargs:
-            return self._kwargs[name]
+        if name in self.kwargs:
+            return self.kwargs[name]
         names = self.signature.arguments
-        position = names.index(name) if name in names else len(self._args)
-        if position < len(self._args):
-            return self._args[position]
+        position = names.index(name) if name in names else len(self.args)
+        if position < len(self.args):
+            return self.args[position]
         return self.signature.defaults.get(name)
 
     def has(self, name: str) -> bool:
@@ -146,7 +141,7 @@ class Call:
 
     def output(self, index: int = 0) -> Shape:
         """Return every axis of an output."""
-        return shape_of(self._outputs[index])
+        return shape_of(self.outputs[index])
 
     def output_elements(self, index: int = 0) -> int:
         """Count the elements of an output."""
@@ -154,7 +149,7 @@ class Call:
 
     def first(self) -> torch.Tensor:
         """Return the first tensor among the arguments, lists of tensors included."""
-        for value in (*self._args, *self._kwargs.values()):
+        for value in (*self.args, *self.kwargs.values()):
             if isinstance(value, torch.Tensor):
                 return value
             if isinstance(value, list | tuple) and value and isinstance(value[0], torch.Tensor):
@@ -163,31 +158,58 @@ class Call:
 
     def is_floating(self) -> bool:
         """Tell whether real (also quantised) or complex numbers go in or come out."""
-        values = (*self._outputs, *self._args, *self._kwargs.values())
+        values = (*self.outputs, *self.args, *self.kwargs.values())
         tensors = (value for value in values if isinstance(value, torch.Tensor))
         return any(stands_for_reals(tensor) or tensor.is_complex() for tensor in tensors)
 
     def is_complex(self) -> bool:
         """Tell whether complex numbers come out."""
-        return any(output.is_complex() for output in self._outputs)
-
-    @property
-    def outputs(self) -> tuple[torch.Tensor, ...]:
-        """Every output tensor."""
-        return self._outputs
+        return any(output.is_complex() for output in self.outputs)
 
     def tensors(self) -> list[torch.Tensor]:
         """Return every tensor that was passed, in order; one that was passed twice is twice."""
         if self._tensors is None:
-            self._tensors = tensors_in((self._args, self._kwargs))
+            self._tensors = tensors_in((self.args, self.kwargs))
         return self._tensors
 
-    @property
-    def args(self) -> tuple[object, ...]:
-        """Positional arguments, as they were passed."""
-        return self._args
 
-    @property
-    def kwargs(self) -> dict[str, object]:
-        """Keyword arguments, as they were passed."""
-        return self._kwargs
+Formula: TypeAlias = Callable[[Call], int | None]
+"""A count for one call; None where it depends on values that are not known."""
+
+
+class FormulaTable:
+    """Formulas by schema name (``aten::mm``); an in-place twin (``aten::add_``) needs no entry."""
+
+    def __init__(self) -> None:
+        self._formulas: dict[str, Formula] = {}
+
+    def add(self, formula: Formula, *names: str) -> None:
+        """Enter ``formula`` under each name.
+
+        Raises:
+            ValueError: a name has a formula already.
+        """
+        for name in names:
+            if name in self._formulas:
+                raise ValueError(f"{name} has two formulas")
+            self._formulas[name] = formula
+
+    def register(self, *names: str) -> Callable[[Formula], Formula]:
+        """Enter the decorated function under each name."""
+
+        def enter(formula: Formula) -> Formula:
+            self.add(formula, *names)
+            return formula
+
+        return enter
+
+    def find(self, name: str) -> Formula | None:
+        """Return the formula of an operator, or of the one whose in-place form it is."""
+        found = self._formulas.get(name)
+        if found is None and name.endswith("_") and not name.endswith("__"):
+            found = self._formulas.get(name[:-1])
+        return found
+
+    def names(self) -> frozenset[str]:
+        """Return every name that was entered."""
+        return frozenset(self._formulas)

@@ -13,21 +13,18 @@ An operator without a formula is counted by the operators that it is made of:
    to itself is not moved.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import torch
 
-import tui_profiler.probe.cost.matrix_arithmetic
+import tui_profiler.probe.cost.backward
 import tui_profiler.probe.cost.quantised  # noqa: F401 - each enters its formulas
 from tui_profiler.probe.cost.arithmetic import ARITHMETIC
-from tui_profiler.probe.cost.call import Call, Signature, signature_of, tensors_in
+from tui_profiler.probe.cost.call import Call, Formula, signature_of, tensors_in
 from tui_profiler.probe.cost.macs import macs_formula
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.cost.table import Formula
 from tui_profiler.probe.cost.traffic import bytes_moved
 from tui_profiler.probe.cost.workspace import workspace_bytes
 from tui_profiler.probe.torch_compat import internals
@@ -60,7 +57,8 @@ _CHOOSE = """index index_select gather take take_along_dim embedding _unsafe_ind
 _ALLOCATE = """empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros
     zeros_like new_zeros ones ones_like new_ones full full_like new_full fill zero arange range
     linspace logspace eye scalar_tensor complex polar resize resize_as set _efficientzerotensor
-    _empty_affine_quantized hann_window hamming_window"""
+    _empty_affine_quantized _sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors
+    sparse_coo_tensor _sparse_coo_tensor_unsafe hann_window hamming_window"""
 
 _RANDOM = """rand rand_like randn randn_like randint randint_like randperm normal uniform bernoulli
     exponential log_normal geometric cauchy random multinomial poisson
@@ -96,80 +94,6 @@ def is_free(name: str) -> bool:
 
 Count: TypeAlias = tuple[int, int]
 """Multiply-accumulates, and FLOP beside them."""
-
-_Counter: TypeAlias = Callable[
-    [internals.Operator, tuple[object, ...], dict[str, object], object], Count | None
-]
-
-
-class _UncostedPartError(Exception):
-    pass
-
-
-def _decomposed_count(
-    operator: internals.Operator,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    count: _Counter,
-) -> Count | None:
-    """Return the count of a call by its parts; None where there are none, or one is not known.
-
-    Args:
-        operator: one without a formula.
-        args: its arguments; left as they are.
-        kwargs: likewise.
-        count: counts one operator call, given its result.
-    """
-    parts = (
-        internals.decomposition(operator) if isinstance(operator, internals.OpOverload) else None
-    )
-    if parts is None:
-        return None
-    try:
-        with internals.FakeTensorMode(allow_non_fake_inputs=True):
-            given, keywords = internals.tree_map_only(torch.Tensor, _without_values, (args, kwargs))
-        with _Adding(count) as added:
-            parts(*given, **keywords)
-    except Exception:  # torch's own code, on tensors that have no values
-        return None
-    return (added.macs, added.arithmetic) if added.calls else None
-
-
-def _without_values(tensor: torch.Tensor) -> torch.Tensor:
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    fake = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
-    return internals.without_address(fake)
-
-
-class _Adding(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
-    """Adds up what is dispatched."""
-
-    def __init__(self, count: _Counter) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
-        self._count = count
-        self.macs = 0
-        self.arithmetic = 0
-        self.calls = 0
-
-    def __torch_dispatch__(
-        self,
-        func: internals.Operator,
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        """Run one part and count it."""
-        keywords = kwargs or {}
-        result = func(*args, **keywords)
-        internals.tree_map_only(internals.FakeTensor, internals.without_address, result)
-        found = self._count(func, args, keywords, result)
-        if found is None:
-            raise _UncostedPartError
-        self.macs += found[0]
-        self.arithmetic += found[1]
-        self.calls += 1
-        return result
-
 
 _UNEXPECTED = (
     ArithmeticError,
@@ -242,15 +166,10 @@ def _cost(call: Call, counted: Count | None, weights: Container[int]) -> SelfCos
     return SelfCost(macs, 2 * macs + other, read, weight, written, ops=1)
 
 
-def is_costed(operator: internals.Operator) -> bool:
-    """Tell whether an operator has a formula, or is known to compute nothing."""
-    return _formulas(operator).is_costed
-
-
 def _arithmetic(operator: internals.Operator, call: Call) -> Count | None:
     formulas = _formulas(operator)
     if not formulas.is_costed:
-        return _decomposed_count(operator, call.args, call.kwargs, _count_part)
+        return _decomposed_count(operator, call)
     try:
         macs = formulas.macs(call) if formulas.macs else 0
         other = formulas.arithmetic(call) if formulas.arithmetic else 0
@@ -261,19 +180,59 @@ def _arithmetic(operator: internals.Operator, call: Call) -> Count | None:
     return macs * _REAL_PRODUCTS if macs and call.is_complex() else macs, other
 
 
-def _count_part(
-    operator: internals.Operator,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    result: object,
-) -> Count | None:
-    call = Call(signature_of(operator), args, kwargs, tuple(tensors_in(result)))
-    return _arithmetic(operator, call)
+def _decomposed_count(operator: internals.Operator, call: Call) -> Count | None:
+    """Return the count of a call by its parts; None where there are none, or one is not known."""
+    parts = internals.decomposition(operator)
+    if parts is None:
+        return None
+    given = (call.args, call.kwargs)
+    try:
+        with internals.FakeTensorMode(allow_non_fake_inputs=True):
+            args, kwargs = internals.tree_map_only(torch.Tensor, _without_values, given)
+        with _Adding() as added:  # type: ignore[no-untyped-call] # torch has no types here
+            parts(*args, **kwargs)
+    except Exception:  # torch's own code, on tensors that have no values
+        return None
+    return (added.macs, added.arithmetic) if added.calls else None
+
+
+def _without_values(tensor: torch.Tensor) -> torch.Tensor:
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    fake = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return internals.without_address(fake)
+
+
+class _UncostedPartError(Exception):
+    pass
+
+
+class _Adding(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
+    macs = arithmetic = calls = 0
+
+    def __torch_dispatch__(
+        self,
+        func: internals.Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Run one part and count it."""
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        internals.tree_map_only(internals.FakeTensor, internals.without_address, result)
+        call = Call(signature_of(func), args, keywords, tuple(tensors_in(result)))
+        found = _arithmetic(func, call)
+        if found is None:
+            raise _UncostedPartError
+        self.macs += found[0]
+        self.arithmetic += found[1]
+        self.calls += 1
+        return result
 
 
 @lru_cache(maxsize=4096)
 def _formulas(operator: internals.Operator) -> _Formulas:
-    signature: Signature = signature_of(operator)
+    signature = signature_of(operator)
     macs = macs_formula(operator, signature.name)
     arithmetic = ARITHMETIC.find(signature.name)
     costed = bool(macs or arithmetic) or signature.is_view or is_free(signature.name)

@@ -11,20 +11,32 @@
 Letters in the docstrings: B batch, L target length, S source length, E width, H hidden width.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 from torch.utils.flop_counter import flop_registry
 
-from tui_profiler.probe.cost.call import Call, Shape
-from tui_profiler.probe.cost.table import Formula, FormulaTable
+from tui_profiler.probe.cost.call import Call, Formula, FormulaTable, Shape
 from tui_profiler.probe.torch_compat.internals import Operator, OpOverload
 
 MACS = FormulaTable()
 
-GATES = {0: 1, 1: 1, 2: 4, 3: 3}
-"""Gates by cuDNN's mode: ReLU, tanh, LSTM, GRU. Source: aten/src/ATen/native/cudnn/RNN.cpp."""
+RELU, TANH, LSTM, GRU = range(4)
+"""Modes of recurrent layers. Source: aten/src/ATen/native/cudnn/RNN.cpp."""
+GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
+
+ATTENTION = (
+    "aten::_scaled_dot_product_attention_math",
+    "aten::_scaled_dot_product_fused_attention_overrideable",
+    "aten::_scaled_dot_product_flash_attention_for_cpu",
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_attention_math_for_mps",
+    "aten::scaled_dot_product_attention",
+)
+"""Operators on queries, keys and values."""
+FUSED_ATTENTION = ("aten::_native_multi_head_attention", "aten::_triton_multi_head_attention")
+"""With projections before and after."""
 
 
 def macs_formula(operator: Operator, name: str) -> Formula | None:
@@ -68,21 +80,12 @@ def fused_attention_macs(query: Shape, key: Shape, width: int) -> int:
     return batch * (projections + 2 * target * source * width)
 
 
-@MACS.register(
-    "aten::_scaled_dot_product_attention_math",
-    "aten::_scaled_dot_product_fused_attention_overrideable",
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-    "aten::_scaled_dot_product_attention_math_for_mps",
-    "aten::scaled_dot_product_attention",
-)
+@MACS.register(*ATTENTION)
 def _scaled_dot_product(call: Call) -> int:
     return attention_macs(call.shape("query"), call.shape("key"), call.shape("value"))
 
 
-@MACS.register("aten::_native_multi_head_attention", "aten::_triton_multi_head_attention")
+@MACS.register(*FUSED_ATTENTION)
 def _multi_head_attention(call: Call) -> int:
     return fused_attention_macs(call.shape("query"), call.shape("key"), call.number("embed_dim"))
 
@@ -95,13 +98,10 @@ def _transformer_encoder_layer(call: Call) -> int:
     return attention + prod(source[:-1]) * weights
 
 
-@MACS.register("aten::linear", "aten::mkldnn_linear", "aten::_sparse_semi_structured_linear")
-def _linear(call: Call) -> int:
-    """input: (..., in), weight: (out, in)."""
-    return call.output_elements() * call.first().shape[-1]
-
-
 @MACS.register(
+    "aten::linear",
+    "aten::mkldnn_linear",
+    "aten::_sparse_semi_structured_linear",
     "mkldnn::_linear_pointwise",
     "mkl::_mkl_linear",
     "onednn::qlinear_pointwise",
@@ -136,6 +136,11 @@ def _product_with_activation(call: Call) -> int:
     return call.output_elements() * call.shape("mat1")[-1]
 
 
+@MACS.register("aten::addr")
+def _outer_product(call: Call) -> int:
+    return call.output_elements()
+
+
 @MACS.register("aten::addmv")
 def _matrix_times_vector(call: Call) -> int:
     return prod(call.shape("mat"))
@@ -145,11 +150,6 @@ def _matrix_times_vector(call: Call) -> int:
 def _summed_batched_product(call: Call) -> int:
     """batch1: (B, n, k), batch2: (B, k, m)."""
     return prod(call.shape("batch1")) * call.shape("batch2")[-1]
-
-
-@MACS.register("aten::addr")
-def _outer_product(call: Call) -> int:
-    return call.output_elements()
 
 
 @MACS.register(
@@ -170,12 +170,8 @@ def _outer_product(call: Call) -> int:
 def _convolution(call: Call) -> int:
     """weight: (out, in / groups, *kernel); every output channel at every place is one kernel."""
     output = call.output()
-    weight = _convolution_weight(call)
+    weight = call.shape("weight" if call.has("weight") else "W")
     return output[0] * prod(output[2:]) * prod(weight)
-
-
-def _convolution_weight(call: Call) -> Shape:
-    return call.shape("weight") if call.has("weight") else call.shape("W")
 
 
 @MACS.register("aten::slow_conv_transpose2d", "aten::slow_conv_transpose3d")

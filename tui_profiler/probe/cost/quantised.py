@@ -6,19 +6,14 @@
    widths of its states tell their shapes.
 """
 
-from __future__ import annotations
-
 from math import prod
 
 import torch
 
-from tui_profiler.probe.cost.arithmetic import ARITHMETIC
-from tui_profiler.probe.cost.call import Call
+from tui_profiler.probe.cost import macs
+from tui_profiler.probe.cost.arithmetic import ARITHMETIC, per_hidden_unit
+from tui_profiler.probe.cost.call import Call, Formula
 from tui_profiler.probe.cost.macs import GATES, MACS
-from tui_profiler.probe.cost.matrix_arithmetic import per_hidden_unit
-from tui_profiler.probe.cost.table import Formula
-
-_LSTM, _GRU, _RELU, _TANH = 2, 3, 0, 1
 
 _PER_OUTPUT = {
     1: "add add_scalar mul mul_scalar mul_out add_out add_scalar_out mul_scalar_out threshold "
@@ -43,7 +38,6 @@ ARITHMETIC.add(_per_output(2), "aten::quantized_batch_norm")
 
 
 def _parts(call: Call, name: str) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Unpack a weight and its bias."""
     weight, bias = getattr(call.get(name), "unpack")()  # noqa: B009 - a ScriptObject's method
     return weight, bias
 
@@ -65,9 +59,9 @@ _TRANSPOSED = [
 ]
 
 
-@MACS.register(*_LINEAR)
-def _linear(call: Call) -> int:
-    """X: (..., in)."""
+@MACS.register(*_LINEAR, "quantized::matmul")
+def _contracts_last_axis(call: Call) -> int:
+    """First operand: (..., in)."""
     return call.output_elements() * call.first().shape[-1]
 
 
@@ -82,11 +76,6 @@ def _convolution(call: Call) -> int:
 def _transposed_convolution(call: Call) -> int:
     given = call.shape("qx")
     return int(given[0] * prod(given[2:]) * _parts(call, "packed_weight")[0].numel())
-
-
-@MACS.register("quantized::matmul")
-def _matmul(call: Call) -> int:
-    return call.output_elements() * call.first().shape[-1]
 
 
 @ARITHMETIC.register(*_LINEAR)
@@ -130,22 +119,24 @@ def _bags(call: Call) -> int:
     return per_element * call.elements("indices") * call.output()[-1]
 
 
-@MACS.register("aten::quantized_lstm")
-def _lstm(call: Call) -> int:
-    return _layers(call, _LSTM)
+def _layers_macs(mode: int) -> Formula:
+    def count(call: Call) -> int:
+        """Each step of layer and direction: gates·H·(in + H); later layers read all directions."""
+        hidden, directions = _hidden(call), 2 if call.flag("bidirectional") else 1
+        later = (call.number("num_layers") - 1) * (hidden * directions + hidden)
+        widths = call.first().shape[-1] + hidden + later
+        return _steps(call) * directions * GATES[mode] * hidden * widths
+
+    return count
 
 
-@MACS.register("aten::quantized_gru")
-def _gru(call: Call) -> int:
-    return _layers(call, _GRU)
+def _layers_gates(mode: int) -> Formula:
+    def count(call: Call) -> int:
+        directions = 2 if call.flag("bidirectional") else 1
+        units = _hidden(call) * directions * call.number("num_layers")
+        return _steps(call) * units * per_hidden_unit(mode, call.flag("has_biases"))
 
-
-def _layers(call: Call, mode: int) -> int:
-    """Each step of layer and direction: gates·H·(in + H); further layers read all directions."""
-    hidden, directions = _hidden(call), 2 if call.flag("bidirectional") else 1
-    later = (call.number("num_layers") - 1) * (hidden * directions + hidden)
-    widths = call.first().shape[-1] + hidden + later
-    return _steps(call) * directions * GATES[mode] * hidden * widths
+    return count
 
 
 def _steps(call: Call) -> int:
@@ -159,34 +150,6 @@ def _hidden(call: Call) -> int:
     if not isinstance(state, torch.Tensor):
         raise TypeError(f"{call.signature.name}: hx is not a tensor")
     return int(state.shape[-1])
-
-
-@ARITHMETIC.register("aten::quantized_lstm")
-def _lstm_gates(call: Call) -> int:
-    return _layer_gates(call, _LSTM)
-
-
-@ARITHMETIC.register("aten::quantized_gru")
-def _gru_gates(call: Call) -> int:
-    return _layer_gates(call, _GRU)
-
-
-def _layer_gates(call: Call, mode: int) -> int:
-    directions = 2 if call.flag("bidirectional") else 1
-    units = _hidden(call) * directions * call.number("num_layers")
-    return _steps(call) * units * per_hidden_unit(mode, call.flag("has_biases"))
-
-
-def _enter_cells() -> None:
-    for name, mode in (
-        ("lstm", _LSTM),
-        ("gru", _GRU),
-        ("rnn_relu", _RELU),
-        ("rnn_tanh", _TANH),
-    ):
-        full_name = f"quantized::quantized_{name}_cell_dynamic"
-        MACS.add(_cell_macs(mode), full_name)
-        ARITHMETIC.add(_cell_gates(mode), full_name)
 
 
 def _cell_macs(mode: int) -> Formula:
@@ -205,4 +168,14 @@ def _cell_gates(mode: int) -> Formula:
     return count
 
 
-_enter_cells()
+def _enter_recurrent() -> None:
+    for name, mode in (("lstm", macs.LSTM), ("gru", macs.GRU)):
+        MACS.add(_layers_macs(mode), f"aten::quantized_{name}")
+        ARITHMETIC.add(_layers_gates(mode), f"aten::quantized_{name}")
+    modes = {"lstm": macs.LSTM, "gru": macs.GRU, "rnn_relu": macs.RELU, "rnn_tanh": macs.TANH}
+    for name, mode in modes.items():
+        MACS.add(_cell_macs(mode), f"quantized::quantized_{name}_cell_dynamic")
+        ARITHMETIC.add(_cell_gates(mode), f"quantized::quantized_{name}_cell_dynamic")
+
+
+_enter_recurrent()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tui_profiler.messages import Cost
 from tui_profiler.probe.process.yielding import rest
@@ -110,12 +110,6 @@ def _cost(own: SelfCost, parameters: int, parameter_bytes: int, trainable: int) 
     return Cost(
         parameters=parameters,
         parameter_bytes=parameter_bytes,
-        macs=own.macs,
-        flops=own.flops,
-        input_bytes=own.input_bytes,
-        weight_bytes=own.weight_bytes,
-        output_bytes=own.output_bytes,
-        ops=own.ops,
-        uncosted=own.uncosted,
         trainable=trainable,
+        **structs.asdict(own),
     )

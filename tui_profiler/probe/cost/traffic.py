@@ -13,8 +13,6 @@
 6. Parameters and buffers, and views of them, are weights; everything else read is an activation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 
 import torch
@@ -62,12 +60,7 @@ def tensor_bytes(tensor: torch.Tensor) -> int:
 
 
 def bytes_moved(call: Call, weights: Container[int]) -> tuple[int, int, int]:
-    """Return (activation bytes read, weight bytes read, bytes written).
-
-    Args:
-        call: the operator and its tensors.
-        weights: storage keys of the model's parameters and buffers.
-    """
+    """Return (activation bytes read, weight bytes read, bytes written)."""
     signature = call.signature
     if signature.is_view or signature.name in _ALLOCATES:
         return 0, 0, 0

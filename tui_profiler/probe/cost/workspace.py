@@ -6,20 +6,17 @@
    oneDNN and MKL take elsewhere, and the stacks of threads, are not in it.
 3. oneDNN computes in formats of its own choice; which one depends on the processor. The rules here
    were read off its allocations with torch 2.15 on AVX-512, hold on AVX2 (as the same processor
-   runs when told to), and are estimates elsewhere: ``benchmarks/memory.py`` sets them against real
-   runs. Everything else follows torch's source.
+   runs when told to), and are estimates elsewhere: ``benchmarks/costs/memory.py`` sets them against
+   real runs. Everything else follows torch's source.
 
 Letters: B batch, L target length, S source length, E width, H heads, F hidden width.
 """
-
-from __future__ import annotations
 
 from math import ceil, prod
 
 import torch
 
-from tui_profiler.probe.cost.call import Call
-from tui_profiler.probe.cost.table import FormulaTable
+from tui_profiler.probe.cost.call import Call, FormulaTable
 from tui_profiler.probe.torch_compat.internals import convolution_backend, shape_of
 
 WORKSPACE = FormulaTable()
@@ -77,6 +74,7 @@ def _onednn_convolution(call: Call) -> int:
     kernels = _onednn_weight(call) * size
     if _is_channels_last(given):
         return kernels
+    copied = _copied(given) * size
     reads_as_is = given.shape[1] // groups <= _PLAIN_CHANNELS and groups == 1
     source = 0 if reads_as_is else _blocked(shape_of(given)) * size
     blocked = _blocked(output) * size
@@ -84,7 +82,12 @@ def _onednn_convolution(call: Call) -> int:
     is_gathered = prod(weight[2:]) == 1 and max(call.numbers("stride")) > 1
     gathered = given.shape[1] * prod(output[2:]) * size if is_gathered and not is_transposed else 0
     computing = source + kernels + bias + gathered + blocked
-    return max(computing, blocked + out_bytes) - out_bytes
+    return copied + max(computing, blocked + out_bytes) - out_bytes
+
+
+def _copied(tensor: torch.Tensor) -> int:
+    """Return the elements of a tensor that is made contiguous first: a part of another one."""
+    return 0 if tensor.is_contiguous() or _is_channels_last(tensor) else tensor.numel()
 
 
 def _onednn_weight(call: Call) -> int:
@@ -139,7 +142,7 @@ def _flash_attention(call: Call) -> int:
     Source: ``aten/src/ATen/native/cpu/FlashAttentionKernel.cpp`` (``size_per_thread``).
     """
     length, width = call.shape("query")[-2:]
-    rows = min(256 if length >= 768 else 64 if length >= 192 else 32, length)
+    rows = _query_rows(length)
     keys = min(_ATTENTION_KEYS, call.shape("key")[-2])
     return torch.get_num_threads() * rows * (keys + 2 + width) * _FLOAT
 
@@ -177,5 +180,134 @@ def _encoder_layer(call: Call) -> int:
 
 @WORKSPACE.register("aten::mkldnn_rnn_layer")
 def _recurrent_layer(call: Call) -> int:
-    """Both weights in oneDNN's format. What it keeps of the steps besides is not modelled."""
-    return (call.elements("weight0") + call.elements("weight1")) * _itemsize(call)
+    """The sum of both biases, both weights in oneDNN's format; in training the gates of all steps.
+
+    input: (L, B, E); weights (4 H, E) and (4 H, H).
+    """
+    hidden = call.number("hidden_size")
+    weights = (call.shape("input")[-1] + hidden) * _leading(4 * hidden)
+    scratch = _gates_of_steps(call) if call.flag("train") else 0
+    return (4 * hidden + weights + scratch) * _itemsize(call)
+
+
+@WORKSPACE.register("aten::mkldnn_rnn_layer_backward")
+def _recurrent_layer_backward(call: Call) -> int:
+    """Weights and their gradients in oneDNN's formats, biases, two states, gates of all steps.
+
+    A weight whose rows need no padding is read as it is.
+    """
+    (_, batch, width), hidden = call.shape("input"), call.number("hidden_size")
+    read = sum(4 * hidden * _leading(row) for row in (width, hidden) if _leading(row) != row)
+    gradients = (width + hidden) * _leading(4 * hidden)
+    rest = 2 * 4 * hidden + 2 * batch * hidden + _gates_of_steps(call)
+    return (read + gradients + rest) * _itemsize(call) + _SCRATCH
+
+
+_LINE, _ALIASED = 16, 256
+_SCRATCH = 1 << 14
+"""Bytes of small buffers, each of whole pages; 12 to 23 KiB with torch 2.14."""
+_WIDE_STATES, _STATES, _STATES_OF_STEPS = 6, 4, 1
+"""Tensors that oneDNN keeps of a step for the backward: as wide as input or state, as wide as the
+state, both with one step more; cells. Read off its allocations with torch 2.14; source of the
+terms: oneDNN's ``src/cpu/rnn/rnn_utils.cpp``, ``set_workspace_sizes``."""
+
+
+def _leading(row: int) -> int:
+    """Return the elements from one row to the next: whole lines, rows in different lines.
+
+    Source: oneDNN's ``src/cpu/rnn/rnn_utils.cpp``, ``get_good_ld``.
+    """
+    lines = (row + _LINE - 1) // _LINE * _LINE
+    return lines + _LINE if lines % _ALIASED == 0 else lines
+
+
+def _gates_of_steps(call: Call) -> int:
+    """input: (L, B, E); elements of four gates of each step and sample."""
+    return prod(call.shape("input")[:-1]) * _leading(4 * call.number("hidden_size"))
+
+
+def kept_bytes(call: Call) -> dict[int, int]:
+    """Return bytes of outputs that are larger than a fake run knows, by their position.
+
+    What oneDNN keeps of a recurrent layer for its backward is a tensor of bytes, empty on meta.
+    """
+    if call.signature.name != "aten::mkldnn_rnn_layer" or not call.flag("train"):
+        return {}
+    (length, batch, width), hidden = call.shape("input"), call.number("hidden_size")
+    of_step = _WIDE_STATES * _leading(max(width, hidden)) + _STATES * _leading(hidden)
+    states = of_step * (length + 1) + _STATES_OF_STEPS * hidden * length
+    return {3: (_gates_of_steps(call) + batch * states) * _itemsize(call)}
+
+
+@WORKSPACE.register("aten::convolution_backward")
+def _convolution_backward(call: Call) -> int:
+    """Copies in oneDNN's formats: for the gradient of the input, then for that of the weight.
+
+    Each of the two has incoming gradient, weight and input in blocks of channels, and its result
+    once in blocks and once plain. Where a kernel is strided, the gradient of the input is copied
+    once more. A kernel wider than ``_WIDEST_KERNEL`` is a matrix product on columns, with four
+    copies of the weight for each thread. In 16 bits the gradient of the weight is summed up in
+    float32 on top, which in channels-last takes the place of the copies. A direct kernel has the
+    columns of the input (``ConvolutionMM2d.cpp``, ``finput``).
+    """
+    arguments = ("input", "weight", None, "stride", "padding", "dilation", "transposed")
+    first = tuple(None if name is None else call.get(name) for name in arguments)
+    backend = convolution_backend((*first, call.get("output_padding"), call.get("groups")))
+    given, gradient = call.tensor("input"), call.tensor("grad_output")
+    wanted = call.get("output_mask")
+    for_input, for_weight = wanted[:2] if isinstance(wanted, list | tuple) else (True, True)
+    if backend == "Slow2d" and for_weight and not _is_pointwise(call):
+        columns = prod(call.shape("weight")[1:]) * prod(gradient.shape[2:])
+        return int(gradient.shape[0] * columns) * _itemsize(call)
+    if not backend.startswith("Mkldnn"):
+        return 0
+    size, kernels, groups = _itemsize(call), _onednn_weight(call), call.number("groups")
+    weight, kernel = call.shape("weight"), call.shape("weight")[2:]
+    threads = torch.get_num_threads()
+    plain, blocked = given.numel() * for_input, _blocked(shape_of(given))
+    incoming, is_strided = _blocked(shape_of(gradient)), max(call.numbers("stride")) > 1
+    is_depthwise = groups > 1 and weight[1] == 1
+    if _is_channels_last(given):
+        if is_depthwise and max(kernel) > _WIDEST_DEPTHWISE:
+            kernels = groups * _block() ** 2 * prod(kernel)
+        gathered = threads * gradient[0].numel() if is_strided and not is_depthwise else 0
+        first_peak = (plain + prod(weight) + gathered) * for_input
+        peak = max(first_peak, plain + (kernels + 2 * prod(weight)) * for_weight)
+    else:
+        is_copied = is_strided and not is_depthwise
+        results = max(incoming + kernels, (1 + is_copied) * plain)
+        first_peak = (blocked + results) * for_input
+        reads_as_is = given.shape[1] // groups <= _PLAIN_CHANNELS and groups == 1
+        given_blocks = 0 if reads_as_is else blocked
+        summed = kernels * _FLOAT // size if size < _FLOAT else 0
+        peak = plain + (incoming + given_blocks + kernels + summed) * for_weight
+        if is_depthwise and max(kernel) > _WIDEST_DEPTHWISE:
+            peak = plain + 2 * kernels  # it reads plain tensors
+        peak = max(first_peak, peak, plain + (kernels + prod(weight)) * for_weight)
+    if kernel[-1] > _WIDEST_KERNEL:
+        columns = prod(weight[1:]) * prod(gradient.shape[2:])
+        peak = max(first_peak, plain + prod(weight) + threads * (4 * prod(weight) + columns))
+    outputs = plain + prod(weight) * for_weight
+    return int(_copied(given) + _copied(gradient) + peak - outputs) * size
+
+
+_WIDEST_KERNEL = 14
+"""Columns of a kernel that oneDNN's direct convolutions take. Source:
+``src/cpu/x64/jit_avx512_common_conv_kernel.cpp``."""
+_WIDEST_DEPTHWISE = 3
+
+
+@WORKSPACE.register("aten::_scaled_dot_product_flash_attention_for_cpu_backward")
+def _flash_attention_backward(call: Call) -> int:
+    """For each thread two blocks of scores: they and their gradient.
+
+    Source: ``aten/src/ATen/native/cpu/FlashAttentionKernel.cpp``.
+    """
+    length, keys = call.shape("query")[-2], min(_ATTENTION_KEYS, call.shape("key")[-2])
+    rows = _query_rows(length)
+    return torch.get_num_threads() * 2 * rows * keys * _FLOAT
+
+
+def _query_rows(length: int) -> int:
+    """Return how many queries a thread of CPU flash attention takes at once."""
+    return min(256 if length >= 768 else 64 if length >= 192 else 32, length)

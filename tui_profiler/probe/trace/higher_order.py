@@ -11,8 +11,6 @@
    in it is listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +21,7 @@ from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.cost.cost import op_cost
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.torch_compat import internals
-from tui_profiler.probe.trace.graphs.graph_run import Body
+from tui_profiler.probe.trace.graph_run import Body
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
 
 _MOST_LISTED = 8

@@ -9,8 +9,6 @@
 3. Libraries that bypass torch's allocators (MKL's packing buffers, thread stacks) are not seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,13 +18,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.internals import (
-    Operator,
-    TorchDispatchMode,
-    storage_key,
-)
+from tui_profiler.probe.torch_compat.internals import Operator, TorchDispatchMode, storage_key
 from tui_profiler.probe.torch_compat.kineto import Allocation, allocations
-from tui_profiler.probe.trace.record import ForwardError
+from tui_profiler.probe.trace.failure import ForwardError
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.tree.weights import held_bytes, weight_storages
 

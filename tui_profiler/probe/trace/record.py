@@ -1,7 +1,5 @@
 """One forward under the recorder, with everything around it put in place and taken away again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -9,52 +7,25 @@ from dataclasses import dataclass
 import torch
 
 from tui_profiler.archive.reading.garbage_collection import without_collector
-from tui_profiler.messages import PartialTree
-from tui_profiler.messages.model import Method
+from tui_profiler.messages import Method
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import fake_inputs, fake_like
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache, kept_in, tensors_of
-from tui_profiler.probe.torch_compat.modules import COMPILED, why_opaque
+from tui_profiler.probe.torch_compat.modules import COMPILED, each_module, why_opaque
 from tui_profiler.probe.torch_compat.versions import uncompiled
+from tui_profiler.probe.trace.failure import ForwardError, NoGraphError
 from tui_profiler.probe.trace.fake.bounds import Bounds
 from tui_profiler.probe.trace.fake.meta import as_if_on_cpu, has_fakes
-from tui_profiler.probe.trace.graphs.traced_programs import BrokenGraphError, Program, Way
 from tui_profiler.probe.trace.recorder import Recorder, RecorderAroundCompiler
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, has_scripted
+from tui_profiler.probe.trace.tracers import Program, Way
+from tui_profiler.probe.trace.tree import weights
 from tui_profiler.probe.trace.tree.growing_tree import Places
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
+from tui_profiler.probe.trace.tree.messages import partial_tree
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack, watched
-from tui_profiler.probe.trace.tree.partial import partial_tree
-from tui_profiler.probe.trace.tree.weights import (
-    all_modules,
-    kept_tensors,
-    own_tensors,
-    weight_storages,
-)
-
-
-class ForwardError(Exception):
-    """The model's forward raised; the cause is what it raised."""
-
-    def __init__(
-        self, error: BaseException, where: str, partial: PartialTree | None = None
-    ) -> None:
-        super().__init__(str(type(error)))
-        self.error = error
-        self.where = where
-        """Path of the innermost module that it came out of."""
-        self.partial = partial
-        """How far it came; None where the model itself was not run, or there is no memory."""
-
-
-class NoGraphError(ForwardError):
-    """A tracer could make no graph of the model; the cause is what it, or the model, raised."""
-
-    graphs: int | None = None
-    """That it would be, where it cannot be one; None where not known."""
-    graph_breaks: int | None = None
+from tui_profiler.probe.trace.tree.torchscript import ScriptWalker, has_scripted
 
 
 @dataclass(frozen=True)
@@ -85,7 +56,7 @@ def record(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recor
 def _recorded(model: torch.nn.Module, inputs: Inputs, way: Way, name: str) -> Recording:
     """Record; where a boolean was read and the model raised, once more with the other one."""
     bounds = Bounds(truth=False)
-    is_compiled = any(why_opaque(module) == COMPILED for module in all_modules(model))
+    is_compiled = any(why_opaque(module) == COMPILED for module in each_module(model))
     try:
         with uncompiled() if is_compiled else nullcontext():
             return _record(model, inputs, way, name, Recorder, bounds)
@@ -124,8 +95,8 @@ def waiting_for_shapes(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
     """Return the modules with a parameter or buffer that gets its shape in the first forward."""
     return tuple(
         module
-        for module in all_modules(model)
-        if any(torch.nn.parameter.is_lazy(tensor) for _, tensor, _ in own_tensors(module))
+        for module in each_module(model)
+        if any(torch.nn.parameter.is_lazy(tensor) for _, tensor, _ in weights.own_tensors(module))
     )
 
 
@@ -152,7 +123,7 @@ def _record(
     bounds: Bounds,
 ) -> Recording:
     """Record; what is scripted is walked, or, where that fails, run by TorchScript itself."""
-    if has_scripted(all_modules(model)):
+    if has_scripted(each_module(model)):
         try:
             return _record_once(model, inputs, way, name, kind, bounds, ScriptWalker())
         except ForwardError:
@@ -173,18 +144,17 @@ def _record_once(
         program = _program(model, inputs, given, way)
         places = Places(model, name)
         stack = ModuleStack(places)
-        parameters, buffers = weight_storages(model)
-        tensors = [tensor for module in all_modules(model) for _, tensor, _ in own_tensors(module)]
-        lifetimes = Lifetimes(tensors, tensors_in((given.args, given.kwargs)))
+        parameters, buffers = weights.weight_storages(model)
+        lifetimes = Lifetimes(weights.held_tensors(model), tensors_in((given.args, given.kwargs)))
         lifetimes.enter(tensors_of(given.kwargs))
-        lifetimes.hold(kept_tensors(model))
+        lifetimes.hold(weights.kept_tensors(model))
         snapshot = Snapshot(model)
         recorder = kind(stack, {*parameters, *buffers}, lifetimes, snapshot, bounds)
         try:
             with torch.no_grad(), watched(stack, places.depth, walker), recorder:
                 output = program.run(given, stack)
             recorder.note_strangers(output, places.root)
-            lifetimes.keep(kept_tensors(model))
+            lifetimes.keep(weights.kept_tensors(model))
         except (Exception, SystemExit) as error:
             where = stack.raised_in.path if stack.raised_in is not None else ""
             # Where memory is short, nothing more may be taken.
@@ -205,11 +175,9 @@ def _program(model: torch.nn.Module, inputs: Inputs, given: Inputs, way: Way) ->
     real = Inputs(inputs.args, inputs.keywords(), inputs.specs, inputs.batch)
     try:
         return way.program(model, given if has_fakes(model) else real)
-    except BrokenGraphError as broken:
-        failed = NoGraphError(broken.error, "")
-        failed.graphs, failed.graph_breaks = broken.graphs, broken.graph_breaks
-        raise failed from broken
+    except NoGraphError:
+        raise
     except (Exception, SystemExit) as error:
-        raise NoGraphError(error, "") from error
+        raise NoGraphError(error) from error
     finally:
         snapshot.restore()

@@ -8,47 +8,48 @@
    around compiled code would see some operators and not others.
 5. Nothing of the process is changed but what ends with the forward: torch's own flags of a mode
    being on are for all threads, and are left alone. ``torch._dynamo`` is not imported for it.
+6. A module whose forward is a whole loop around another one, such as one that trains, may not
+   return for hours. It is known by what it has run again and again, and recorded no further.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TypeAlias
 
 import torch
 from msgspec.structs import replace
 
 from tui_profiler.messages import Attempt, InputSpec, TraceDone, Unknown
-from tui_profiler.probe.cost.call import tensors_in
+from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
+from tui_profiler.probe.torch_compat import modules, threads
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.forward_kind import Kind, kind_of
-from tui_profiler.probe.torch_compat.modules import CAPTURED, why_opaque
-from tui_profiler.probe.torch_compat.threads import is_compiled_module
+from tui_profiler.probe.torch_compat.internals import Operator
 from tui_profiler.probe.trace.fake.bounds import Bounds
-from tui_profiler.probe.trace.graphs.traced_programs import Program
-from tui_profiler.probe.trace.graphs.tracers import DISPATCH_REAL
-from tui_profiler.probe.trace.guarded_recorder import (
-    LOOP_SECONDS,
-    Forward,
-    GuardedRecorder,
-    GuardedStack,
-    HiddenRecorder,
-    stacked,
-)
 from tui_profiler.probe.trace.record import Recording
+from tui_profiler.probe.trace.recorder import RecorderAroundCompiler
 from tui_profiler.probe.trace.trace import Trace, finished
-from tui_profiler.probe.trace.tree.growing_tree import Place, Places
+from tui_profiler.probe.trace.tracers import DISPATCH_REAL, Program
+from tui_profiler.probe.trace.tree import weights
+from tui_profiler.probe.trace.tree.growing_tree import Frame, Place, Places
 from tui_profiler.probe.trace.tree.lifetimes import Lifetimes
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
-from tui_profiler.probe.trace.tree.weights import (
-    all_modules,
-    kept_tensors,
-    own_tensors,
-    weight_storages,
-)
+from tui_profiler.probe.trace.tree.torchscript import run_as_a_whole
+
+Forward: TypeAlias = Callable[..., object]
+
+LOOP_SECONDS = 10.0
+"""A forward that takes no longer, recorded, is one of a model."""
+LOOP_CALLS = 8
+"""What is called so often from a longer one, and has parameters, is the model inside of a loop."""
+_IN_THE_ROOT = 2
+"""Frames while the root runs, and nothing inside of it."""
 
 OWN_FORWARD = "its own forward"
 """What tells this way of tracing from a real run of ours."""
@@ -83,8 +84,8 @@ class ForeignForwardRecorder:
         self._name = name
         self._left_early = left_early
         self._loop_seconds = loop_seconds
-        self._stack: GuardedStack | None = None
-        self._recorder: GuardedRecorder | None = None
+        self._stack: _GuardedStack | None = None
+        self._recorder: _GuardedRecorder | None = None
         self._is_compiled = False
         self.seconds = 0.0
         """What the forward took."""
@@ -180,7 +181,7 @@ class ForeignForwardRecorder:
             recorder.free()
 
     def _finished(
-        self, root: torch.nn.Module, stack: GuardedStack, recorder: GuardedRecorder
+        self, root: torch.nn.Module, stack: _GuardedStack, recorder: _GuardedRecorder
     ) -> Trace:
         specs = tuple(
             InputSpec(tensor.name, tensor.shape, tensor.dtype, "of the forward that was recorded")
@@ -202,7 +203,7 @@ class ForeignForwardRecorder:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> Place | None:
-        """Listen from now on; gives the root's place, None where that failed."""
+        """Listen from now on and return the root's place, None where that failed."""
         try:
             with ExitStack() as entered:
                 place = self._listen(entered, forward, args, kwargs)
@@ -220,22 +221,21 @@ class ForeignForwardRecorder:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> Place:
-        """Put everything in place around a forward; gives the root's place."""
+        """Put everything in place around a forward and return the root's place."""
         root = self._root
         assert root is not None
         places = Places(root, self._name)
-        modules = all_modules(root)
-        self._stack = GuardedStack(places, self._loop_seconds)
-        parameters, buffers = weight_storages(root)
-        tensors = [tensor for module in modules for _, tensor, _ in own_tensors(module)]
-        lifetimes = Lifetimes(tensors, tensors_in((args, kwargs)))
-        lifetimes.hold(kept_tensors(root))
-        kind = GuardedRecorder if "torch._dynamo" not in sys.modules else HiddenRecorder
+        inside = list(modules.each_module(root))
+        self._stack = _GuardedStack(places, self._loop_seconds)
+        parameters, buffers = weights.weight_storages(root)
+        lifetimes = Lifetimes(weights.held_tensors(root), tensors_in((args, kwargs)))
+        lifetimes.hold(weights.kept_tensors(root))
+        kind = _GuardedRecorder if "torch._dynamo" not in sys.modules else _HiddenRecorder
         self._recorder = kind(
             self._stack, {*parameters, *buffers}, lifetimes, None, Bounds(truth=False)
         )
-        compiled = [module for module in modules if is_compiled_module(module)]
-        captured = [module for module in modules if why_opaque(module) == CAPTURED]
+        compiled = [module for module in inside if threads.is_compiled_module(module)]
+        captured = [module for module in inside if modules.why_opaque(module) == modules.CAPTURED]
         self._is_compiled = bool(compiled) or any(one is root for one in captured)
         place = self._stack.enter(root, args, kwargs)
         around.enter_context(_room_for(places.depth))
@@ -243,7 +243,7 @@ class ForeignForwardRecorder:
         self._note_unseen(places, compiled, COMPILED)
         if not self._is_compiled:
             around.enter_context(self._recorder)
-        self.nested = stacked(self._stack, forward, self.leave_early)
+        self.nested = _stacked(self._stack, forward, self.leave_early)
         return place
 
     def _note_unseen(self, places: Places, unseen: Sequence[torch.nn.Module], why: str) -> None:
@@ -258,7 +258,7 @@ class ForeignForwardRecorder:
                 place.own.ops += 1
 
 
-def _note_unrecorded(places: Places, recorder: GuardedRecorder) -> None:
+def _note_unrecorded(places: Places, recorder: _GuardedRecorder) -> None:
     """Count each module called beside compiled code likewise: nothing of it was recorded."""
     for place in places.in_preorder():
         if place.calls and not place.own.ops and place.parent is not None:
@@ -277,11 +277,7 @@ def _without_activations(done: TraceDone) -> TraceDone:
 
 @contextmanager
 def _room_for(depth: int) -> Iterator[None]:
-    """Raise Python's recursion limit where a deep model might fit under it only without us.
-
-    Args:
-        depth: how deep its modules nest.
-    """
+    """Raise Python's recursion limit where a deep model might fit under it only without us."""
     if depth <= USUAL_DEPTH:
         yield
         return
@@ -297,3 +293,144 @@ def _room_for(depth: int) -> Iterator[None]:
 
 def _nothing(given: Inputs, stack: ModuleStack) -> object:
     raise AssertionError("a recorded foreign forward is not run again")
+
+
+class _GuardedStack(ModuleStack):
+    """Keeps its own mistakes from the program that it listens to."""
+
+    def __init__(self, places: Places, loop_seconds: float) -> None:
+        super().__init__(places)
+        self._loop_seconds = loop_seconds
+        self.trouble = ""
+        self.repeated: Place | None = None
+        """A model that the root has run again and again."""
+        self._began = time.perf_counter()
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether the forward runs on the thread that asks."""
+        return self._thread == threading.get_ident()
+
+    @property
+    def is_around_a_loop(self) -> bool:
+        """Whether the root is a program's loop around a model; asked before each call."""
+        if self.repeated is None or len(self.frames) != _IN_THE_ROOT:
+            return False
+        return time.perf_counter() - self._began >= self._loop_seconds
+
+    def enter(
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Place:
+        """Put a call on the stack, or what stands for it where that failed."""
+        depth = len(self.frames)
+        try:
+            place = super().enter(module, args, kwargs)
+            place.note = place.note or run_as_a_whole(module)
+            if (
+                place.calls == LOOP_CALLS
+                and depth == _IN_THE_ROOT
+                and modules.has_parameters(module)
+            ):
+                self.repeated = place
+            return place
+        except Exception as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+            if len(self.frames) == depth:  # What ``end`` takes off again.
+                self.frames.append(Frame(self.running.place))
+            return self.running.place
+
+    def leave(self, place: Place, output: object) -> None:
+        """Note what a call gave, where that can be done."""
+        try:
+            super().leave(place, output)
+        except Exception as error:
+            self.trouble = self.trouble or f"{type(error).__name__}: {error}"
+
+
+class _GuardedRecorder(RecorderAroundCompiler):  # type: ignore[no-untyped-call] # torch has no types
+    """Runs every operator exactly once, as it is; its own mistakes stay its own."""
+
+    trouble = ""
+    _is_on = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Torch would import torch._dynamo to hide us from it, at the first operator: two seconds,
+        # in which the program's threads wait for the interpreter again and again.
+        return False
+
+    def __enter__(self) -> _GuardedRecorder:
+        threads.push_mode(self)
+        self._is_on = True
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._is_on:
+            threads.pop_mode()
+            self._is_on = False
+
+    def leave_early(self) -> bool:
+        """Record no more, on the thread that is recorded; False: another mode is in the way."""
+        if self._is_on and threads.innermost_mode() is not self:
+            return False
+        self.__exit__()
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        if not self.trouble:
+            try:
+                self._note(func, args, keywords, result)
+            except Exception as error:
+                self.trouble = f"{func}: {type(error).__name__}: {error}"
+        return result
+
+    def _note(
+        self, func: Operator, args: tuple[object, ...], kwargs: dict[str, object], result: object
+    ) -> None:
+        if func is torch.ops.prim.device.default:
+            return
+        call = Call(signature_of(func), args, kwargs, ())
+        written = [t for name in call.signature.written for t in tensors_in(call.get(name))]
+        self._record(func, call, written, result)
+
+
+class _HiddenRecorder(_GuardedRecorder):  # type: ignore[no-untyped-call] # torch has no types
+    """The same where ``torch._dynamo`` is imported: it must not compile us."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def _stacked(stack: _GuardedStack, forward: Forward, leave_early: Callable[[], bool]) -> Forward:
+    """Return what runs a call of a module, and keeps the stack on the stack's own thread."""
+
+    def call(self: torch.nn.Module, /, *args: object, **kwargs: object) -> object:
+        if not stack.is_watching() or (stack.is_around_a_loop and leave_early()):
+            return forward(self, *args, **kwargs)
+        place = stack.enter(self, args, kwargs)
+        try:
+            output = forward(self, *args, **kwargs)
+            stack.leave(place, output)
+        finally:
+            stack.end()
+        return output
+
+    return call

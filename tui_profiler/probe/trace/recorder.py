@@ -9,10 +9,9 @@
    views that they are: they cost nothing, and a real run has the same ones.
 """
 
-from __future__ import annotations
-
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Protocol
 
 import torch
 
@@ -21,8 +20,7 @@ from tui_profiler.probe.cost.cost import CallCosts
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.trace.fake.bounds import ANSWERED_BEFOREHAND, Bounds
-from tui_profiler.probe.trace.fake.shape_cache import Key, ShapeCache
-from tui_profiler.probe.trace.fake.shortcuts import quick_fake, shortcut
+from tui_profiler.probe.trace.fake.shortcuts import Key, ShapeCache, quick_fake, shortcut
 from tui_profiler.probe.trace.fake.written_buffers import FakeBuffers
 from tui_profiler.probe.trace.higher_order import Inside, inside_of, listed
 from tui_profiler.probe.trace.snapshot import Snapshot
@@ -39,6 +37,28 @@ _SMALL_ELEMENTS = 1 << 20
 """Of all arguments of an operator: more are worth several threads."""
 
 _DEVICE = torch.ops.prim.device.default
+
+
+class StepCosts(Protocol):
+    """Counts what follows the forward of a model that is trained.
+
+    Its own recorder (``training/backward_costs.py``) is above this one.
+    """
+
+    @property
+    def is_after_model(self) -> bool:
+        """Whether operators are no part of the forward any more."""
+        ...
+
+    def note(self, place: Place, call: Call, scratch: int | None) -> None:
+        """Take note of an operator of the forward."""
+        ...
+
+    def record(
+        self, operator: internals.Operator, call: Call, costs: CallCosts, key: Hashable | None
+    ) -> None:
+        """Count an operator that follows it."""
+        ...
 
 
 class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
@@ -66,6 +86,8 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         self._twins = FakeBuffers(lifetimes, self.dataflow)
         self._shapes = ShapeCache()
         self._strangers = False
+        self.step: StepCosts | None = None
+        """Counts what follows the forward of the model, where it is trained."""
         self.uncosted: dict[str, None] = {}
         """Operators without a formula, in order of first use."""
 
@@ -160,6 +182,11 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         outputs = tuple(tensors_in(result))
         if _is_nothing(signature.name, outputs):
             return
+        if self.step is not None and self.step.is_after_model:
+            self.step.record(
+                operator, Call(signature, call.args, call.kwargs, outputs), self._costs, key
+            )
+            return
         place = self._stack.places.of_op(self._stack.running, signature.name, signature.type)
         if place.calls == 0:
             place.inputs = described_by_name(
@@ -178,6 +205,8 @@ class Recorder(internals.TorchDispatchMode):  # type: ignore[no-untyped-call] # 
         self.note_strangers(read, place)
         self.dataflow.add(place, read, outputs, written)
         self.lifetimes.add(place, outputs, scratch)
+        if self.step is not None:
+            self.step.note(place, given, scratch)
 
     def note_strangers(self, value: object, place: Place) -> None:
         """Count what made the tensors in ``value``, where no operator that was seen did.

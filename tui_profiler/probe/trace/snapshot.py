@@ -10,8 +10,6 @@
    not containers (queues, locks, loggers).
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import OrderedDict, deque
@@ -149,10 +147,7 @@ def _raw(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 def _structure(module: torch.nn.Module) -> dict[str, object]:
-    return {
-        **dict(internals.children_of(module).items()),
-        **dict(internals.parameters_of(module).items()),
-    }
+    return {**internals.children_of(module), **internals.parameters_of(module)}
 
 
 def _is_small(tensor: torch.Tensor) -> bool:

@@ -8,8 +8,6 @@
 3. It runs as inference does: no gradients, training flags as they are, fused paths on.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,29 +22,22 @@ from tui_profiler.messages import (
     Edges,
     Failed,
     MemorySteps,
+    Method,
     Node,
     Nodes,
     PartialTree,
+    Phase,
     RealCost,
     Remedy,
     TraceDone,
     TraceStarted,
 )
-from tui_profiler.messages.model import Method, Phase
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.kv_cache import ReturnedCache
-from tui_profiler.probe.trace.failure import TraceError, forward_failed, no_graph, one_line, refused
+from tui_profiler.probe.trace import failure, tracers
+from tui_profiler.probe.trace.failure import TraceError
 from tui_profiler.probe.trace.fake.meta import is_on_meta
-from tui_profiler.probe.trace.graphs.traced_programs import Program, Way
-from tui_profiler.probe.trace.graphs.tracers import DISPATCH_FAKE, DISPATCH_REAL, TRACERS, ways
-from tui_profiler.probe.trace.record import (
-    ForwardError,
-    NoGraphError,
-    Recording,
-    make_layers,
-    record,
-    waiting_for_shapes,
-)
+from tui_profiler.probe.trace.record import Recording, make_layers, record, waiting_for_shapes
 from tui_profiler.probe.trace.tree.lifetimes import peak_memory
 from tui_profiler.probe.trace.tree.messages import Frozen
 from tui_profiler.probe.trace.tree.module_stack import LATER
@@ -107,25 +98,25 @@ def trace(
     """
     _check(tracer, candidates)
     attempts: list[Attempt] = []
-    failure: Failed | None = None
+    failed: Failed | None = None
     partial: PartialTree | None = None
-    for way in ways(tracer, is_on_meta(model)):
+    for way in tracers.ways(tracer, is_on_meta(model)):
         # A real run says best what is wrong with a model; of two graphs, the first that failed.
-        failure = failure if way.makes_graph else None
+        failed = failed if way.makes_graph else None
         for inputs in candidates:
             started = time.perf_counter()
             try:
                 recording, has_grown = _recorded(model, inputs, way, name)
-            except ForwardError as error:
+            except failure.ForwardError as error:
                 attempts.append(_failed_attempt(way, time.perf_counter() - started, error))
-                partial = error.partial if failure is None else partial
-                failure = _first(failure, _failure(way, error, inputs))
+                partial = error.partial if failed is None else partial
+                failed = _first(failed, _failure(way, error, inputs))
             else:
                 attempts.append(_attempt(way, time.perf_counter() - started, recording.program))
                 with without_collector():
                     return finished(model, recording, way, tuple(attempts), inputs, has_grown)
-    assert failure is not None
-    raise TraceError(failure, tuple(attempts), partial)
+    assert failed is not None
+    raise TraceError(failed, tuple(attempts), partial)
 
 
 def messages(
@@ -143,16 +134,18 @@ def messages(
 
 
 def _check(tracer: str, candidates: Sequence[Inputs]) -> None:
-    if tracer not in TRACERS:
+    if tracer not in tracers.TRACERS:
         what = f"there is no tracer called {tracer!r}"
-        raise refused(what, Remedy("--tracer auto", "chooses one that works"))
+        raise failure.refused(what, Remedy("--tracer auto", "chooses one that works"))
     if not candidates:
         what = "there are no inputs to call forward with"
-        raise refused(what, Remedy("--input 1,3,224,224", "passes one tensor of this shape"))
+        raise failure.refused(
+            what, Remedy("--input 1,3,224,224", "passes one tensor of this shape")
+        )
 
 
 def _recorded(
-    model: torch.nn.Module, inputs: Inputs, way: Way, name: str
+    model: torch.nn.Module, inputs: Inputs, way: tracers.Way, name: str
 ) -> tuple[Recording, bool]:
     """Record; where layers are made in the first forward, make them for good before."""
     waiting = waiting_for_shapes(model)
@@ -167,7 +160,7 @@ def _recorded(
     try:
         make_layers(model, inputs, recording.growing)
         return record(model, inputs, way, name), True
-    except ForwardError:
+    except failure.ForwardError:
         # The paper figures stand; what is wrong shows in the first real run.
         return recording, bool(waiting)
 
@@ -175,37 +168,37 @@ def _recorded(
 def _growing(model: torch.nn.Module, inputs: Inputs) -> tuple[torch.nn.Module, ...]:
     """Return what makes layers in forward: a tracer stops at it, or leaves them half made."""
     try:
-        return record(model, inputs, DISPATCH_FAKE, "").growing
-    except ForwardError:
+        return record(model, inputs, tracers.DISPATCH_FAKE, "").growing
+    except failure.ForwardError:
         return ()  # what is wrong with the model, the tracer will say
 
 
-def _attempt(way: Way, seconds: float, program: Program) -> Attempt:
+def _attempt(way: tracers.Way, seconds: float, program: tracers.Program) -> Attempt:
     return Attempt(way.method, seconds, "", way.variant, program.graphs, program.graph_breaks)
 
 
-def _failed_attempt(way: Way, seconds: float, error: ForwardError) -> Attempt:
+def _failed_attempt(way: tracers.Way, seconds: float, error: failure.ForwardError) -> Attempt:
     graphs, breaks = None, None
-    if isinstance(error, NoGraphError):
+    if isinstance(error, failure.NoGraphError):
         graphs, breaks = error.graphs, error.graph_breaks
-    return Attempt(way.method, seconds, one_line(error.error), way.variant, graphs, breaks)
+    return Attempt(way.method, seconds, failure.one_line(error.error), way.variant, graphs, breaks)
 
 
-def _first(failure: Failed | None, later: Failed) -> Failed:
-    """Keep the failure that was first; a later one may have counted why."""
-    return later if failure is None else replace(failure, why=failure.why or later.why)
+def _first(failed: Failed | None, later: Failed) -> Failed:
+    """Keep the failed that was first; a later one may have counted why."""
+    return later if failed is None else replace(failed, why=failed.why or later.why)
 
 
-def _failure(way: Way, error: ForwardError, inputs: Inputs) -> Failed:
-    if isinstance(error, NoGraphError):
-        return no_graph(error.error, way, error.graphs, error.graph_breaks)
-    return forward_failed(error.error, error.where, inputs)
+def _failure(way: tracers.Way, error: failure.ForwardError, inputs: Inputs) -> Failed:
+    if isinstance(error, failure.NoGraphError):
+        return failure.no_graph(error, str(way))
+    return failure.forward_failed(error, inputs)
 
 
 def finished(
     model: torch.nn.Module,
     recording: Recording,
-    way: Way,
+    way: tracers.Way,
     attempts: tuple[Attempt, ...],
     inputs: Inputs,
     has_grown: bool,
@@ -263,21 +256,11 @@ def _characters(node: Node) -> int:
 
 
 def real_cost(model: torch.nn.Module, traced: Trace) -> RealCost | None:
-    """Record a real forward on the inputs of a trace; None where that has no figure to bound.
-
-    Args:
-        model: With its values; left as it is.
-        traced: Of the same model.
-    """
+    """Record a real forward on the inputs of a trace; None where that has no figure to bound."""
     if not traced.done.bounded or traced.method == "dispatch:real":
         return None
-    return _recorded_cost(model, traced.inputs)
-
-
-def _recorded_cost(model: torch.nn.Module, inputs: Inputs) -> RealCost:
-    """Record a real forward."""
     try:
-        recording = record(model, inputs, DISPATCH_REAL, "")
-    except ForwardError as error:
-        return RealCost(None, one_line(error.error))
+        recording = record(model, traced.inputs, tracers.DISPATCH_REAL, "")
+    except failure.ForwardError as error:
+        return RealCost(None, failure.one_line(error.error))
     return RealCost(Frozen(recording.places).costs()[0])

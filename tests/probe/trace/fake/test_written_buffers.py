@@ -8,8 +8,8 @@ from torch import nn
 
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import inputs_of, traced
-from tui_profiler.probe.trace.graphs.tracers import DISPATCH_FAKE, DISPATCH_REAL
 from tui_profiler.probe.trace.record import record
+from tui_profiler.probe.trace.tracers import DISPATCH_FAKE, DISPATCH_REAL
 from tui_profiler.probe.trace.tree.messages import Frozen
 
 ELEMENTS = 1024

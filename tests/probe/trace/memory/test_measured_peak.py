@@ -9,8 +9,8 @@ from torch import nn
 from tests.probe.cost.test_macs import Function
 from tests.probe.trace.traced import inputs_of, traced
 from tui_profiler.messages import Unknown
+from tui_profiler.probe.trace.failure import ForwardError
 from tui_profiler.probe.trace.measured_peak import measured_peak
-from tui_profiler.probe.trace.record import ForwardError
 
 X = torch.zeros(1024)  # 4 KiB
 

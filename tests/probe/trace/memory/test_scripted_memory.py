@@ -9,7 +9,7 @@ from torchvision.models import resnet18
 
 from tests.probe.trace.traced import inputs_of, traced
 from tui_profiler.probe.trace.measured_peak import measured_peak
-from tui_profiler.probe.trace.torchscript.walk import ScriptWalker
+from tui_profiler.probe.trace.tree.torchscript import ScriptWalker
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:FutureWarning")
 

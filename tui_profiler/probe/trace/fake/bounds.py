@@ -5,8 +5,6 @@ all true. Distinct values are one, and a number read out of a tensor is a consta
 follow are then bounds, and the names of these operators are listed with the trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

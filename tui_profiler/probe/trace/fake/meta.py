@@ -5,8 +5,6 @@ On meta itself a model dispatches other operators than where it will run (a ViT 
 in for a fake one on the CPU while the forward runs: the tree is the one that a real model has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,25 +12,21 @@ from typing import Any
 import torch
 
 from tui_profiler.probe.torch_compat import internals
-from tui_profiler.probe.trace.tree.weights import all_modules, own_tensors
+from tui_profiler.probe.torch_compat.modules import each_module
+from tui_profiler.probe.trace.tree.weights import held_tensors
 
 
 def is_on_meta(model: torch.nn.Module) -> bool:
     """Tell whether a parameter or buffer of ``model`` is on meta; a lazy one has no device yet."""
     return any(
         tensor.device.type == "meta" and not torch.nn.parameter.is_lazy(tensor)
-        for module in all_modules(model)
-        for _, tensor, _ in own_tensors(module)
+        for tensor in held_tensors(model)
     )
 
 
 def has_fakes(model: torch.nn.Module) -> bool:
     """Tell whether fake tensors stand in for those on meta now."""
-    return any(
-        isinstance(tensor, internals.FakeTensor)
-        for module in all_modules(model)
-        for _, tensor, _ in own_tensors(module)
-    )
+    return any(isinstance(tensor, internals.FakeTensor) for tensor in held_tensors(model))
 
 
 @contextmanager
@@ -45,7 +39,7 @@ def as_if_on_cpu(model: torch.nn.Module, mode: internals.FakeTensorMode) -> Iter
     fakes: dict[int, torch.Tensor] = {}
     replaced: list[tuple[MutableMapping[str, Any], str, torch.Tensor]] = []
     try:
-        for module in all_modules(model):
+        for module in each_module(model):
             for held in (
                 internals.parameters_of(module),
                 internals.buffers_of(module),

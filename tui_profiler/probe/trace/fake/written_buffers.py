@@ -11,8 +11,6 @@ depend on values. Such a tensor gets a fake twin, which takes its place in every
    once, for as long as one of both lives.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Sequence
 from typing import TypeVar

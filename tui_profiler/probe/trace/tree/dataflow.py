@@ -7,8 +7,6 @@ Addresses are used again, by the next tensor of the same size as a rule: what is
 holds for as long as that one lives.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.export.unflatten import InterpreterModule
 
-from tui_profiler.messages import Caller, Tensor
-from tui_profiler.messages.model import Kind
+from tui_profiler.messages import Caller, Kind, Tensor
 from tui_profiler.probe.cost.rollup import SelfCost
 from tui_profiler.probe.process.yielding import free, rest
 from tui_profiler.probe.torch_compat.internals import children_of

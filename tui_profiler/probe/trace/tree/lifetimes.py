@@ -13,8 +13,6 @@
    is read or freed: whoever iterates copies first, and an entry may be gone.
 """
 
-from __future__ import annotations
-
 import weakref
 from array import array
 from collections.abc import Callable, Iterable
@@ -154,7 +152,6 @@ class MemoryLog:
         self._whole[at] = max(whole, self._whole[at]) if known else _UNKNOWN
 
     def _halve(self) -> None:
-        """Make one step of each two."""
         before = list(zip(self._places, self._ordinals, self._live, self._whole, strict=True))
         self._places = []
         self._ordinals, self._live, self._whole = array("I"), array("Q"), array("q")
@@ -210,7 +207,7 @@ class Lifetimes:
             key = storage_key(tensor)
             if key is None:
                 self.skipped += 1
-            elif key not in self._known and not self.began_here(key):
+            elif not self.is_known(key):
                 self._begin(key, tensor.untyped_storage(), place)
         if self.live_bytes > self.peak_bytes:
             self.peak_bytes = self.live_bytes
@@ -233,17 +230,20 @@ class Lifetimes:
         All inputs together are one entry without a place.
         """
         if self._alive_at_peak is None:
-            made = ((place, size) for place, size, _ in list(self._made.values()))
-            alive = [(None, self.input_bytes), *made]
-            found = nlargest(_MOST_ALIVE, alive, key=lambda pair: pair[1])
-            self._alive_at_peak = [pair for pair in found if pair[1]]
+            made = [(place, size) for place, size, _ in list(self._made.values())]
+            self._alive_at_peak = self._most_alive(made)
         return self._alive_at_peak
+
+    def _most_alive(self, made: list[tuple[Place | None, int]]) -> list[tuple[Place | None, int]]:
+        alive = [(None, self.input_bytes), *made]
+        found = nlargest(_MOST_ALIVE, alive, key=lambda pair: pair[1])
+        return [pair for pair in found if pair[1]]
 
     def enter(self, tensors: Iterable[torch.Tensor]) -> None:
         """Count what is alive already and may end in this forward, such as a cache's tensors."""
         for tensor in tensors:
             key = storage_key(tensor)
-            if key is not None and key not in self._known and not self.began_here(key):
+            if key is not None and not self.is_known(key):
                 size = _aligned(tensor.untyped_storage().nbytes())
                 self.live_bytes += size
                 self._follow(key, tensor.untyped_storage(), (None, size, self._log.calls))
@@ -257,7 +257,7 @@ class Lifetimes:
         """Count what the model keeps from before this forward, which is not made in it."""
         for tensor in tensors:
             key = storage_key(tensor)
-            if key is not None and key not in self._known and not self.began_here(key):
+            if key is not None and not self.is_known(key):
                 self._known.add(key)
                 storage = tensor.untyped_storage()
                 size = _aligned(storage.nbytes())
@@ -303,9 +303,8 @@ class Lifetimes:
         self.peak_bytes, self.peak_at = max(peak.live, self._start_bytes), peak.place
         if self.peak_with_workspace is not None:
             self.peak_with_workspace = max(peak.whole, self._start_bytes)
-        alive = [(None, self.input_bytes), *self._log.alive_at(peak.ordinal, self._made.values())]
-        found = nlargest(_MOST_ALIVE, alive, key=lambda pair: pair[1])
-        self._alive_at_peak = [pair for pair in found if pair[1]]
+        alive = self._log.alive_at(peak.ordinal, self._made.values())
+        self._alive_at_peak = self._most_alive(alive)
 
     def began_here(self, key: int | None) -> bool:
         """Tell whether a storage was made in this forward."""

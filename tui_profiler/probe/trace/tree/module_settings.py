@@ -1,7 +1,5 @@
 """A module's settings in few words: ``256→256, 3×3, pad 1, no bias``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import nn
@@ -123,7 +121,6 @@ def _unless(word: str, value: object, usual: int) -> list[str]:
 
 
 def _once(value: object) -> str:
-    """Return a setting once where all axes agree on it."""
     if isinstance(value, list | tuple) and len(set(value)) == 1:
         value = value[0]
     return _size(value)

@@ -6,8 +6,6 @@ from the user's; the replacement leaves both as they are. It sees nothing of cla
 belong to the module around them.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -19,16 +17,12 @@ import torch
 
 from tui_profiler.messages import Caller
 from tui_profiler.probe.cost.rollup import SelfCost
-from tui_profiler.probe.trace.torchscript.walk import ScriptWalker, run_as_a_whole
+from tui_profiler.probe.process import source_line
+from tui_profiler.probe.torch_compat import module_call
 from tui_profiler.probe.trace.tree.growing_tree import Frame, Place, Places
-from tui_profiler.probe.trace.tree.source_line import (
-    Line,
-    callers_in,
-    calling_line,
-    running_callers,
-)
 from tui_profiler.probe.trace.tree.tensors import described, described_arguments
-from tui_profiler.probe.trace.tree.weights import all_modules, own_tensors
+from tui_profiler.probe.trace.tree.torchscript import ScriptWalker, run_as_a_whole
+from tui_profiler.probe.trace.tree.weights import held_tensors
 
 LATER = "gives a generator or coroutine: what that does later is not seen, nor timed"
 _FRAMES_PER_CALL = 2
@@ -41,9 +35,9 @@ class ModuleStack:
     def __init__(self, places: Places) -> None:
         self.places = places
         self.frames = [Frame(places.root)]
-        self.line: Callable[[], str] = calling_line
+        self.line: Callable[[], str] = source_line.calling_line
         """Returns the line of the user's that is running."""
-        self.callers: Callable[[], tuple[Caller, ...]] = running_callers
+        self.callers: Callable[[], tuple[Caller, ...]] = source_line.running_callers
         """Returns the lines that led to what is running."""
         self.raised_in: Place | None = None
         """The innermost module that an exception came out of."""
@@ -55,8 +49,7 @@ class ModuleStack:
     def weights(self) -> frozenset[int]:
         """The ``id`` of every parameter and buffer, as they are while it runs."""
         model = self.places.root.module
-        modules = all_modules(model) if model is not None else []
-        return frozenset(id(tensor) for module in modules for _, tensor, _ in own_tensors(module))
+        return frozenset(map(id, held_tensors(model))) if model is not None else frozenset()
 
     @property
     def running(self) -> Frame:
@@ -90,7 +83,7 @@ class ModuleStack:
         place.calls += 1
         return place
 
-    def begin(self, module: torch.nn.Module, lines: list[Line]) -> Frame:
+    def begin(self, module: torch.nn.Module, lines: list[source_line.Line]) -> Frame:
         """Count a call that is only known by what was traced in it; it is not put on the stack.
 
         Args:
@@ -99,7 +92,7 @@ class ModuleStack:
         """
         place = self.places.of_module(self.running, module)
         place.called_from = place.called_from or (str(lines[-1]) if lines else "")
-        place.callers = place.callers or callers_in(lines)
+        place.callers = place.callers or source_line.callers_in(lines)
         place.calls += 1
         return Frame(place)
 
@@ -139,14 +132,13 @@ def watched(stack: ModuleStack, depth: int, walker: ScriptWalker | None = None) 
     original = torch.nn.Module.__call__
     limit = sys.getrecursionlimit()
     replacement = _replacement(stack, original, walker)
-    torch.nn.Module.__call__ = replacement  # type: ignore[method-assign] # that is what it is for
+    module_call.put_call(replacement)
     sys.setrecursionlimit(limit + _FRAMES_PER_CALL * depth + 100)
     try:
         yield
     finally:
         sys.setrecursionlimit(limit)
-        if torch.nn.Module.__call__ is replacement:
-            torch.nn.Module.__call__ = original  # type: ignore[method-assign]
+        module_call.take_off(replacement, original)
 
 
 def _replacement(

@@ -1,7 +1,5 @@
 """Tensors as they are shown: shape, type and size, with the names they were passed under."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Parameters and buffers of the places: who owns them, who shares them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -17,11 +15,6 @@ from tui_profiler.probe.trace.tree.tensors import dtype_name
 
 Key = tuple[object, ...]
 """What tells one weight from another: the part of a storage that it covers."""
-
-
-def all_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return every module once."""
-    return list(each_module(model))
 
 
 def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bool]]:
@@ -41,6 +34,12 @@ def own_tensors(module: torch.nn.Module) -> Sequence[tuple[str, torch.Tensor, bo
     ]
 
 
+def held_tensors(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield every parameter and buffer; one that two modules share twice."""
+    for module in each_module(model):
+        yield from (tensor for _, tensor, _ in own_tensors(module))
+
+
 def packed_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
     """Yield likewise what a quantised module packed away for its operator, unpacked: copies."""
     packed = vars(module).get("_packed_params")
@@ -53,7 +52,7 @@ def packed_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor,
 
 def packed_bytes(model: torch.nn.Module) -> int:
     """Count the bytes of what is packed away, as it is unpacked."""
-    packed = (part for module in all_modules(model) for part in packed_tensors(module))
+    packed = (part for module in each_module(model) for part in packed_tensors(module))
     return sum(tensor.numel() * tensor.element_size() for _, tensor, _ in packed)
 
 
@@ -122,7 +121,7 @@ class Weights:
 
     def _hold(self, index: int, place: Place, module: torch.nn.Module) -> None:
         """A place that was not expanded stands for everything below it."""
-        for inner in (module,) if place.is_expanded else all_modules(module):
+        for inner in (module,) if place.is_expanded else each_module(module):
             for _, tensor, is_buffer in self._tensors(inner):
                 if not is_buffer:
                     key = weight_key(tensor)
@@ -134,7 +133,7 @@ class Weights:
                         nodes.append(index)
 
     def _tensors(self, module: torch.nn.Module) -> list[tuple[str, torch.Tensor, bool]]:
-        """Unpacked once: each time gives other copies, and a weight is told by where it is."""
+        """Unpacked once: each time makes other copies, and a weight is told by where it is."""
         if id(module) not in self._unpacked:
             self._unpacked[id(module)] = list(packed_tensors(module))
         return [*own_tensors(module), *self._unpacked[id(module)]]
@@ -144,7 +143,7 @@ def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, i
     """Return the bytes of each storage of parameters, and of each that only buffers are in."""
     parameters: dict[int, int] = {}
     buffers: dict[int, int] = {}
-    for module in all_modules(model):
+    for module in each_module(model):
         for _, tensor, is_buffer in own_tensors(module):
             key = storage_key(tensor)
             if key is not None:
@@ -156,7 +155,7 @@ def weight_storages(model: torch.nn.Module) -> tuple[dict[int, int], dict[int, i
 def kept_tensors(model: torch.nn.Module) -> list[torch.Tensor]:
     """Return the tensors that modules keep as plain attributes: caches that are not buffers."""
     found: list[torch.Tensor] = []
-    for module in all_modules(model):
+    for module in each_module(model):
         attributes = getattr(module, "__dict__", {})
         for name, value in list(attributes.items()):
             if name not in _REGISTERED:

@@ -13,32 +13,23 @@ call, and a submodule is called through ``nn.Module.__call__``, where the stack 
    graph is through, a scripted resnet50 would seem to hold twice the activations that it holds.
 """
 
-from __future__ import annotations
-
+import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
-from tui_profiler.probe.torch_compat.scripted import (
-    Argument,
-    Graph,
-    Node,
-    attribute,
-    function_of,
-    method_of,
-    operator_of,
-    schema_of,
-    set_attribute,
-)
-from tui_profiler.probe.trace.torchscript.values import function_on_values
+from tui_profiler.probe.torch_compat import scripted
+from tui_profiler.probe.torch_compat.scripted import Argument, Graph, Node
 
+_Function: TypeAlias = Callable[..., object]
 _Values: TypeAlias = dict[str, object]
 _Step: TypeAlias = Callable[[_Values], None]
 
 
-class Program:
+class _Program:
     """A graph, or a block of one, as a list of steps."""
 
     def __init__(
@@ -65,7 +56,7 @@ class Program:
         return (*args, *(kwargs.get(name, default) for name, _, default in rest))
 
 
-class _Block(Program):
+class _Block(_Program):
     """A block inside a graph: it sees the values around it."""
 
     def __init__(
@@ -141,12 +132,12 @@ def _read_by(node: Node) -> Iterator[str]:
         yield from names(block.outputs())
 
 
-_NOT_TIMED = "TorchScript calls it by itself: only the model around it is timed"
+_NOT_TIMED = "TorchScript calls it internally: only the model around it is timed"
 _MOST_STEPS = 5_000_000
 """Nodes carried out in one call; a loop that never ends must not hang the trace."""
 
 
-class NotWalkable(Exception):
+class _NotWalkableError(Exception):
     """A graph holds something that only TorchScript's own interpreter can do."""
 
 
@@ -154,7 +145,7 @@ class ScriptWalker:
     """Carries out scripted modules; keeps what it has read of each."""
 
     def __init__(self) -> None:
-        self._compiled: dict[tuple[int, str], Program | None] = {}
+        self._compiled: dict[tuple[int, str], _Program | None] = {}
         self._kept: list[object] = []
         """Graphs and modules whose ``id`` is used above."""
         self._before: list[tuple[object, str, object]] = []
@@ -179,13 +170,14 @@ class ScriptWalker:
         assert program is not None
         self._depth += 1
         try:
-            return self._run(program, (module, *program.bound(args, kwargs)))
+            return self.run(program, (module, *program.bound(args, kwargs)))
         finally:
             self._depth -= 1
             if not self._depth:
                 self._put_back()
 
-    def _run(self, program: Program, given: tuple[object, ...]) -> object:
+    def run(self, program: _Program, given: tuple[object, ...]) -> object:
+        """Carry out a graph on its inputs."""
         values: _Values = dict(zip(program.inputs, given, strict=True))
         self.count(len(program.steps))
         for step in program.steps:
@@ -193,70 +185,56 @@ class ScriptWalker:
         outputs = [values[name] for name in program.outputs]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _program(self, module: torch.nn.Module, method: str) -> Program | None:
+    def _program(self, module: torch.nn.Module, method: str) -> _Program | None:
         key = (id(module), method)
         if key not in self._compiled:
             self._kept.append(module)
             try:
-                graph, arguments = method_of(module, method)
+                graph, arguments = scripted.method_of(module, method)
                 self._compiled[key] = _Compiler(self).program(graph, arguments)
-            except (NotWalkable, AttributeError, RuntimeError, TypeError):
+            except (_NotWalkableError, AttributeError, RuntimeError, TypeError):
                 self._compiled[key] = None  # rule 2
         return self._compiled[key]
 
     def _put_back(self) -> None:
         for module, name, value in reversed(self._before):
-            set_attribute(module, name, value)
+            scripted.set_attribute(module, name, value)
         self._before.clear()
         self._steps = 0
 
     def count(self, steps: int) -> None:
-        """Count steps.
-
-        Raises:
-            NotWalkable: They are too many.
-        """
+        """Count steps."""
         self._steps += steps
         if self._steps > _MOST_STEPS:
-            raise NotWalkable(f"more than {_MOST_STEPS:,} steps")
+            raise _NotWalkableError(f"more than {_MOST_STEPS:,} steps")
 
     def call_method(self, owner: object, name: str, args: tuple[object, ...]) -> object:
         """Call a method of a scripted module: ``forward`` as a call of the module itself."""
         if not isinstance(owner, torch.jit.ScriptModule):
-            raise NotWalkable(f"a method of a {type(owner).__name__}")
+            raise _NotWalkableError(f"a method of a {type(owner).__name__}")
         if name == "forward":
             return owner(*args)
         program = self._program(owner, name)
         if program is None:
             return getattr(owner, name)(*args)
-        return self._run(program, (owner, *args))
-
-    def call_function(self, program: Program, args: tuple[object, ...]) -> object:
-        """Call a function of the file's."""
-        return self._run(program, args)
+        return self.run(program, (owner, *args))
 
     def assign(self, owner: object, name: str, value: object) -> None:
         """Assign to an attribute, for as long as the outermost call lasts."""
-        self._before.append((owner, name, attribute(owner, name)))
-        set_attribute(owner, name, value)
+        self._before.append((owner, name, scripted.attribute(owner, name)))
+        scripted.set_attribute(owner, name, value)
 
 
 class _Compiler:
-    """Turns graphs into steps."""
-
     def __init__(self, walker: ScriptWalker) -> None:
         self._walker = walker
 
-    def program(self, graph: Graph, arguments: tuple[Argument, ...] = ()) -> Program:
-        """Read a whole graph.
-
-        Raises:
-            NotWalkable: Something in it is not known here.
-        """
+    def program(self, graph: Graph, arguments: tuple[Argument, ...] = ()) -> _Program:
+        """Read a whole graph."""
         inputs, outputs = tuple(names(graph.inputs())), tuple(names(graph.outputs()))
         nodes = list(graph.nodes())
         steps = self._steps(nodes, _made_in(nodes, inputs), outputs)
-        return Program(inputs, steps, outputs, arguments)
+        return _Program(inputs, steps, outputs, arguments)
 
     def _steps(
         self, nodes: Sequence[Node], made_here: frozenset[str], outputs: Sequence[str]
@@ -304,12 +282,12 @@ class _Compiler:
         return step
 
     def _function(self, node: Node) -> _Step:
-        program, walker = self.program(function_of(node)), self._walker
+        program, walker = self.program(scripted.function_of(node)), self._walker
         inputs, output = names(node.inputs())[1:], node.output().debugName()
 
         def step(values: _Values) -> None:
             given = tuple(values[key] for key in inputs)
-            values[output] = walker.call_function(program, given)
+            values[output] = walker.run(program, given)
 
         return step
 
@@ -368,22 +346,18 @@ def _constant(node: Node) -> _Step | None:
 def _get_attribute(node: Node) -> _Step:
     (owner,) = names(node.inputs())
     name, output = node.s("name"), node.output().debugName()
-    return lambda values: values.update({output: attribute(values[owner], name)})
+    return lambda values: values.update({output: scripted.attribute(values[owner], name)})
 
 
 def _operator(node: Node) -> _Step:
-    """Return a step for an operator: on values, in Python, or one of the dispatcher's.
-
-    Raises:
-        NotWalkable: It is not known.
-    """
+    """Return a step for an operator: on values, in Python, or one of the dispatcher's."""
     inputs, outputs = names(node.inputs()), names(node.outputs())
-    schema = schema_of(node)
-    function = function_on_values(node, schema)
+    schema = scripted.schema_of(node)
+    function = _function_on_values(node, schema)
     if function is None:
         if schema is None or node.kind().startswith("prim::"):
-            raise NotWalkable(node.kind())
-        function = operator_of(node, schema)
+            raise _NotWalkableError(node.kind())
+        function = scripted.operator_of(node, schema)
     carried_out = function
 
     def step(values: _Values) -> None:
@@ -407,3 +381,164 @@ def run_as_a_whole(module: torch.nn.Module) -> str:
     """Return the note for a scripted module that is not walked and holds others; else empty."""
     holds_others = isinstance(module, torch.jit.ScriptModule) and any(module.children())
     return "TorchScript runs it as a whole: operators inside are all its own" * holds_others
+
+
+# Operators on numbers, texts, lists and dictionaries: they never reach the dispatcher, and lists
+# must be changed in place.
+
+
+def _raise(message: object = "", *_: object) -> object:
+    raise RuntimeError(str(message))
+
+
+def _set_item(holder: Any, key: Any, value: object) -> object:
+    holder[key] = value
+    return holder
+
+
+def _append(holder: list[object], value: object) -> list[object]:
+    holder.append(value)
+    return holder
+
+
+def _slice(
+    holder: Sequence[object], start: int | None = None, end: int | None = None, step: int = 1
+) -> Sequence[object]:
+    return holder[start:end:step]
+
+
+def _method(name: str) -> _Function:
+    return lambda holder, *arguments: getattr(holder, name)(*arguments)
+
+
+def _unchanged(value: object, *_: object) -> object:
+    return value
+
+
+def _tensor(data: object, dtype: int | None, device: torch.device | None, *_: object) -> object:
+    made = torch.tensor(data, device=device)
+    return made if dtype is None else torch.ops.aten.to.dtype(made, dtype)
+
+
+_METHODS = """clear copy count endswith extend find format get index insert join lower pop replace
+    reverse setdefault split startswith strip update upper"""
+_PLAIN: dict[str, _Function] = {
+    **{name: _method(name) for name in _METHODS.split()},
+    "Bool": bool,
+    "Complex": complex,
+    "Delete": operator.delitem,
+    "Float": float,
+    "Int": int,
+    "__and__": operator.and_,
+    "__contains__": operator.contains,
+    "__derive_index": lambda index, start, step: start + index * step,
+    "__getitem__": operator.getitem,
+    "__is__": operator.is_,
+    "__isnot__": operator.is_not,
+    "__lshift__": operator.lshift,
+    "__not__": operator.not_,
+    "__or__": operator.or_,
+    "__range_length": lambda low, high, step: len(range(low, high, step)),
+    "__rshift__": operator.rshift,
+    "__xor__": operator.xor,
+    "_set_item": _set_item,
+    "add": operator.add,
+    "add_": lambda holder, more: holder.extend(more) or holder,
+    "all": all,
+    "any": any,
+    "append": _append,
+    "as_tensor": _tensor,
+    "ceil": math.ceil,
+    "device": torch.device,
+    "dict": dict,
+    "div": operator.truediv,
+    "eq": operator.eq,
+    "exp": math.exp,
+    "fabs": math.fabs,
+    "floor": math.floor,
+    "floordiv": operator.floordiv,
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "is_autocast_cpu_enabled": lambda: False,
+    "is_autocast_enabled": lambda: False,
+    "is_grad_enabled": torch.is_grad_enabled,
+    "is_scripting": lambda: True,
+    "items": lambda holder: list(holder.items()),
+    "keys": lambda holder: list(holder.keys()),
+    "le": operator.le,
+    "len": len,
+    "list": list,
+    "log": math.log,
+    "log2": math.log2,
+    "lt": operator.lt,
+    "mul": operator.mul,
+    "ne": operator.ne,
+    "neg": operator.neg,
+    "pow": math.pow,
+    "remainder": operator.mod,
+    "round": round,
+    "slice": _slice,
+    "sort": lambda holder, reverse=False: holder.sort(reverse=reverse),
+    "sorted": sorted,
+    "sqrt": math.sqrt,
+    "str": str,
+    "sub": operator.sub,
+    "sum": sum,
+    "tensor": _tensor,
+    "values": lambda holder: list(holder.values()),
+}
+"""``aten::`` operators none of whose arguments is a tensor, by name."""
+
+_READ: dict[str, _Function] = {
+    "aten::Bool.Tensor": bool,
+    "aten::Float.Tensor": float,
+    "aten::FloatImplicit": float,
+    "aten::Int.Tensor": int,
+    "aten::IntImplicit": int,
+    "aten::ScalarImplicit": lambda tensor: tensor.item(),
+    "aten::__contains__.list": operator.contains,
+    "aten::__is__": operator.is_,
+    "aten::__isnot__": operator.is_not,
+    "aten::item": lambda tensor: tensor.item(),
+}
+"""``aten::`` operators that read a number from a tensor, or compare objects."""
+
+_ATTRIBUTES = "data device is_cuda is_nested is_quantized requires_grad type"
+_PRIM: dict[str, _Function] = {
+    **{f"prim::{name}": operator.attrgetter(name) for name in _ATTRIBUTES.split()},
+    "prim::RaiseException": _raise,
+    "prim::Uninitialized": lambda: None,
+    "prim::ListConstruct": lambda *values: list(values),
+    "prim::ListUnpack": _unchanged,
+    "prim::TupleConstruct": lambda *values: values,
+    "prim::TupleIndex": lambda values, index: values[index],
+    "prim::TupleUnpack": _unchanged,
+    "prim::DictConstruct": lambda *flat: dict(zip(flat[::2], flat[1::2], strict=True)),
+    "prim::abs": abs,
+    "prim::dtype": torch.ops.prim.dtype.default,
+    "prim::layout": torch.ops.prim.layout.default,
+    "prim::max": max,
+    "prim::min": min,
+    "prim::NumToTensor": torch.ops.prim.NumToTensor.Scalar,
+    "prim::tolist": lambda tensor, *_: tensor.tolist(),
+    "prim::unchecked_cast": _unchanged,
+    "prim::unchecked_unwrap_optional": _unchanged,
+}
+
+
+def _function_on_values(node: Node, schema: torch.FunctionSchema | None) -> _Function | None:
+    """Return what carries out a node in Python; None where the dispatcher is to be called."""
+    kind: str = node.kind()
+    if kind.startswith("prim::"):
+        return _PRIM.get(kind)
+    if schema is None:
+        # ``aten::format`` and its like take any number of arguments.
+        return _PLAIN.get(kind.removeprefix("aten::")) if kind.startswith("aten::") else None
+    known = _READ.get(f"{kind}.{schema.overload_name}".rstrip("."))
+    if known is not None:
+        return known
+    name = kind.removeprefix("aten::")
+    if name not in _PLAIN or not kind.startswith("aten::"):
+        return None
+    on_tensors = any("Tensor" in str(part.type) for part in schema.arguments)
+    return None if on_tensors else _PLAIN[name]

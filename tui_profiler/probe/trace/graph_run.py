@@ -1,7 +1,7 @@
 """A graph that a tracer made, run node by node, with the modules that its nodes came from.
 
 1. Each node tells its modules (``nn_module_stack``): path by path they are the modules of the real
-   model, so that the tree is the one that the model's own forward gives.
+   model, so that the tree is the one of the model's own forward.
 2. A key of that stack is one call of a module. What belongs to one call may stand apart in the
    graph; it meets in the same frame.
 3. What goes in and out of a call is what its nodes read from outside, and what is read from them.
@@ -11,11 +11,9 @@
    than one path would fit is not resolved.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
@@ -24,11 +22,11 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import Argument, Target
 
 from tui_profiler.messages import Caller, Tensor
+from tui_profiler.probe.process.source_line import Line, callers_in, lines_in, lines_of_calls
 from tui_profiler.probe.torch_compat.internals import children_of
 from tui_profiler.probe.trace.tree.growing_tree import Frame
 from tui_profiler.probe.trace.tree.messages import code_of_forward
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
-from tui_profiler.probe.trace.tree.source_line import Line, callers_in, lines_in, lines_of_calls
 from tui_profiler.probe.trace.tree.tensors import described
 
 _MOST_CHARACTERS = 2_000
@@ -68,15 +66,10 @@ def resolved(model: torch.nn.Module, name: str) -> str | None:
         return None
     for rest in dict.fromkeys((_SCOPE.sub("", name), name)):
         words = _WORD.findall(rest)
-        found = list(_first_two(_fitting(model, words))) if words else []
+        found = list(islice(_fitting(model, words), 2)) if words else []
         if found:
             return found[0] if len(found) == 1 else None
     return None
-
-
-def _first_two(paths: Iterator[str]) -> Iterator[str]:
-    for _, path in zip(range(2), paths, strict=False):
-        yield path
 
 
 def _fitting(model: torch.nn.Module, words: list[str]) -> Iterator[str]:
@@ -229,7 +222,7 @@ def _calls(node: Node) -> Iterator[tuple[str, str]]:
         yield key, path
 
 
-def _interfaces(graph: Graph) -> tuple[dict[str, list[Node]], dict[str, list[Node]]]:
+def _interfaces(graph: Graph) -> tuple[dict[str, dict[Node, None]], dict[str, dict[Node, None]]]:
     """Return for each call the nodes outside that it reads, and its nodes that are read outside."""
     read: dict[str, dict[Node, None]] = {}
     given: dict[str, dict[Node, None]] = {}
@@ -243,8 +236,4 @@ def _interfaces(graph: Graph) -> tuple[dict[str, list[Node]], dict[str, list[Nod
             for key in around[other]:
                 if key not in around[node]:
                     given.setdefault(key, {})[other] = None
-    return _lists(read), _lists(given)
-
-
-def _lists(nodes: dict[str, dict[Node, None]]) -> dict[str, list[Node]]:
-    return {key: list(found) for key, found in nodes.items()}
+    return read, given

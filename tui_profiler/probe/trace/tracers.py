@@ -1,4 +1,4 @@
-"""Which ways of tracing there are, and in which order they are tried.
+"""What runs under the recorder: a model itself, or a graph of it; the ways, in order.
 
 ``torch.export`` makes ATen operators, with parameters as inputs. Non-strict runs the model's Python
 on fake tensors; strict reads its bytecode, which is Dynamo. Neither splits a model: where a graph
@@ -9,17 +9,15 @@ what is around them becomes nodes. Arguments that hold no tensor (flags, None) k
 they have in the inputs.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import io
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
@@ -27,19 +25,70 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 from torch.fx import GraphModule, Tracer
 from torch.fx._symbolic_trace import PH
 
+from tui_profiler.messages import Method
 from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.torch_compat import internals
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trace.graphs.graph_run import GraphRun, held_by, module_at
-from tui_profiler.probe.trace.graphs.traced_programs import (
-    BrokenGraphError,
-    Program,
-    TooLargeError,
-    Way,
-    check_modules,
-    own_forward,
-)
+from tui_profiler.probe.torch_compat.modules import each_module
+from tui_profiler.probe.trace.failure import NoGraphError
+from tui_profiler.probe.trace.graph_run import GraphRun, held_by, module_at
 from tui_profiler.probe.trace.tree.module_stack import ModuleStack
+
+Run: TypeAlias = Callable[[Inputs, ModuleStack], object]
+"""One forward on the inputs that it is given."""
+
+
+class Program(NamedTuple):
+    """Something to run in place of a model."""
+
+    run: Run
+    graphs: int | None = None
+    """Graphs that a tracer made, those inside of operators included; None where it makes none."""
+    graph_breaks: int | None = None
+    """Places where the model's Python had to run between two graphs."""
+
+
+class Way(NamedTuple):
+    """One way of tracing."""
+
+    method: Method
+    variant: str
+    """What tells two ways of one method apart: ``strict``."""
+    program: Callable[[torch.nn.Module, Inputs], Program]
+    """Makes what runs; it may run the model's code, and raise what that raises."""
+    makes_graph: bool
+    """The model's own forward does not run under the recorder."""
+
+    def __str__(self) -> str:
+        return f"{self.method} ({self.variant})" if self.variant else self.method
+
+
+TRACERS = ("auto", "dispatch", "fx", "export")
+"""What can be asked for; ``auto`` is ``dispatch``, which loses to no model."""
+
+
+def ways(tracer: str, is_on_meta: bool) -> tuple[Way, ...]:
+    """Return the ways of one tracer, the first to try first; on meta nothing is run for real."""
+    match tracer:
+        case "fx":
+            return (_FX,)
+        case "export":
+            return _NON_STRICT, _STRICT
+        case _:
+            return (_DISPATCH_META,) if is_on_meta else (DISPATCH_FAKE, DISPATCH_REAL)
+
+
+class TooLargeError(Exception):
+    """A model has so many modules that making its graph would take minutes."""
+
+
+def _check_modules(model: torch.nn.Module, most: int) -> None:
+    modules = sum(1 for _ in each_module(model))
+    if modules > most:
+        raise TooLargeError(
+            f"it has {modules:,} modules, and with more than {most:,} this takes minutes"
+        )
+
 
 MOST_MODULES = 10_000
 """5 ms and more for each, in either way, on shared cores."""
@@ -47,7 +96,7 @@ MOST_MODULES = 10_000
 
 def _exported(model: torch.nn.Module, inputs: Inputs, *, strict: bool) -> Program:
     """Export ``model``; raises what ``torch.export``, or the model, raises."""
-    check_modules(model, MOST_MODULES)
+    _check_modules(model, MOST_MODULES)
     _know_caches()
     # Where it fails, it prints the graph that it has so far.
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()), torch.no_grad():
@@ -58,7 +107,7 @@ def _exported(model: torch.nn.Module, inputs: Inputs, *, strict: bool) -> Progra
 
 
 def _know_caches() -> None:
-    """Let ``torch.export`` see into the cache that transformers' language models give back."""
+    """Let ``torch.export`` see into the cache that transformers' language models return."""
     if "transformers" not in sys.modules:
         return
     try:
@@ -70,14 +119,11 @@ def _know_caches() -> None:
         register()
 
 
-exported_non_strict = partial(_exported, strict=False)
-
-
-def exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
+def _exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
     """Export ``model`` by Dynamo.
 
     Raises:
-        BrokenGraphError: it makes several graphs of it, or none.
+        NoGraphError: it makes several graphs of it, or none.
         Exception: the same, where they cannot be counted.
     """
     try:
@@ -85,13 +131,10 @@ def exported_strict(model: torch.nn.Module, inputs: Inputs) -> Program:
     except TooLargeError:
         raise
     except Exception as error:
-        if any(
-            isinstance(tensor, internals.FakeTensor)
-            for tensor in tensors_in((inputs.args, inputs.kwargs))
-        ):
+        given = tensors_in((inputs.args, inputs.kwargs))
+        if any(isinstance(tensor, internals.FakeTensor) for tensor in given):
             raise  # to count them, the model must run for real
-        graphs, breaks = _counted_by_dynamo(model, inputs)
-        raise BrokenGraphError(error, graphs, breaks) from error
+        raise NoGraphError(error, *_counted_by_dynamo(model, inputs)) from error
 
 
 def _counted_by_dynamo(model: torch.nn.Module, inputs: Inputs) -> tuple[int | None, int | None]:
@@ -175,16 +218,14 @@ MOST_FX_MODULES = 20_000
 
 
 class _Tracer(Tracer):
-    """Notes the line that each node comes from."""
-
     def __init__(self) -> None:
         super().__init__()
         self.record_stack_traces = True
 
 
-def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
+def _symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
     """Trace ``model`` with ``torch.fx``; raises what it, or the model, raises."""
-    check_modules(model, MOST_FX_MODULES)
+    _check_modules(model, MOST_FX_MODULES)
     bound = _bound(model, inputs)
     concrete = {name: value for name, value in bound.items() if not isinstance(value, torch.Tensor)}
     holds_tensors = any(tensors_in(value) for value in concrete.values())
@@ -205,34 +246,18 @@ def symbolic(model: torch.nn.Module, inputs: Inputs) -> Program:
 
 
 def _bound(model: torch.nn.Module, inputs: Inputs) -> dict[str, object]:
-    """Return the arguments of ``forward`` by name, defaults included."""
     bound = inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
 
 
-TRACERS = ("auto", "dispatch", "fx", "export")
-"""What can be asked for; ``auto`` is ``dispatch``, which loses to no model."""
-
-DISPATCH_FAKE = Way("dispatch:fake", "", own_forward, makes_graph=False)
-DISPATCH_REAL = Way("dispatch:real", "", own_forward, makes_graph=False)
-_DISPATCH_META = Way("dispatch:meta", "", own_forward, makes_graph=False)
-_FX = Way("fx", "", symbolic, makes_graph=True)
-_NON_STRICT = Way("export", "non-strict", exported_non_strict, makes_graph=True)
-_STRICT = Way("export", "strict", exported_strict, makes_graph=True)
+def _own_forward(model: torch.nn.Module, inputs: Inputs) -> Program:
+    return Program(lambda given, stack: model(*given.args, **given.kwargs))
 
 
-def ways(tracer: str, is_on_meta: bool) -> tuple[Way, ...]:
-    """Return the ways of one tracer, the first to try first.
-
-    Args:
-        tracer: one of ``TRACERS``.
-        is_on_meta: the model has no values: it cannot be run for real.
-    """
-    match tracer:
-        case "fx":
-            return (_FX,)
-        case "export":
-            return _NON_STRICT, _STRICT
-        case _:
-            return (_DISPATCH_META,) if is_on_meta else (DISPATCH_FAKE, DISPATCH_REAL)
+DISPATCH_FAKE = Way("dispatch:fake", "", _own_forward, makes_graph=False)
+DISPATCH_REAL = Way("dispatch:real", "", _own_forward, makes_graph=False)
+_DISPATCH_META = Way("dispatch:meta", "", _own_forward, makes_graph=False)
+_FX = Way("fx", "", _symbolic, makes_graph=True)
+_NON_STRICT = Way("export", "non-strict", partial(_exported, strict=False), makes_graph=True)
+_STRICT = Way("export", "strict", _exported_strict, makes_graph=True)

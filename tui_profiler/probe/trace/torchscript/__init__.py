@@ -1,1 +1,0 @@
-"""TorchScript, walked node by node."""
