@@ -234,7 +234,7 @@ LLAVA: dict[str, Any] = {
 
 
 def folder_of(path: Path, config: dict[str, Any], **changed: Any) -> str:
-    """Write a config into a folder; gives how the model is typed."""
+    """Write a config into a folder and return how the model is typed."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").write_text(json.dumps({**config, **changed}))
     return f"hf:{path}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.coverage import FAMILIES, Outcome, Subject, in_a_process, table, timm_subjects
+from benchmarks.costs.coverage import FAMILIES, Outcome, Subject, in_a_process, table, timm_subjects
 from tui_profiler.messages import LoadSpec
 
 HANGS = "import time\n\ndef build():\n    time.sleep(60)\n"

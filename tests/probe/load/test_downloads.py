@@ -17,6 +17,8 @@ from tests.probe.load.fake_hub import Endless, serving
 from tests.probe.load.hf_folders import BERT
 from tests.worker import Conversation, spec
 from tui_profiler.messages import Try, Wish
+from tui_profiler.probe.load.common.errors import LoadError
+from tui_profiler.probe.load.load import load
 from tui_profiler.probe.sandbox import landlock, seccomp
 from tui_profiler.session import Session
 
@@ -93,7 +95,7 @@ async def test_a_model_of_the_hub_is_fetched_outside_and_opened_in_the_sandbox(
     tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     with serving(NAME, files) as (address, asked):
-        session = await opened(tmp_path, address, f"hf:{NAME}", has_trial=True)
+        session = await opened(tmp_path, address, f"hf:{NAME}")
     assert session.failure is None
     assert session.model is not None
     assert session.model.weights == "DEFAULT"
@@ -137,10 +139,15 @@ async def test_weights_of_torchvision_are_opened_in_the_sandbox_as_weights_only(
     assert "cannot be read without running code" in session.failure.what
 
 
-async def test_weights_of_torchvision_that_cannot_be_fetched_are_told(tmp_path: Path) -> None:
-    session = await opened(tmp_path, "http://127.0.0.1:9", "squeezenet1_1")
-    assert session.failure is not None
-    assert "IMAGENET1K_V1 of squeezenet1_1 cannot be had: URLError" in session.failure.what
+def test_weights_of_torchvision_that_cannot_be_fetched_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(tmp_path, "http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(LoadError) as caught:
+        load(spec("squeezenet1_1", tmp_path, weights="DEFAULT"))
+    told = caught.value.failed.what
+    assert "IMAGENET1K_V1 of squeezenet1_1 cannot be had: URLError" in told
 
 
 @pytest.mark.parametrize("is_safe", [True, False])

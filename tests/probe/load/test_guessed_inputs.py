@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tui_profiler.probe.load.common.input_tensors import Candidates
-from tui_profiler.probe.load.common.settings import Settings
+from tui_profiler.probe.load.common.loaded_model import Settings
 from tui_profiler.probe.load.inputs.guesses import guesses
-from tui_profiler.probe.load.inputs.input_candidates import inputs_from
-from tui_profiler.probe.load.inputs.typed_inputs import typed_call
+from tui_profiler.probe.load.inputs.input_candidates import inputs_from, typed_call
+from tui_profiler.probe.load.inputs.input_tensors import Candidates
 
 CPU = Settings(torch.device("cpu"), None, None)
 

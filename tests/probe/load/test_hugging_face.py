@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import socket
@@ -16,7 +17,6 @@ from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.hugging_face.classes import Choice, build, choose_class
 from tui_profiler.probe.load.hugging_face.config import read_config
-from tui_profiler.probe.load.hugging_face.library import transformers_library
 from tui_profiler.probe.load.load import load
 
 pytest.importorskip("transformers")
@@ -317,7 +317,7 @@ def test_a_size_that_the_config_lacks_is_named(tmp_path: Path) -> None:
 def test_a_package_that_a_class_needs_is_named_with_its_source(
     tmp_path: Path, constant: str, package: str, remedy: str
 ) -> None:
-    library = transformers_library()
+    library = importlib.import_module("transformers")
 
     def from_config(value: object, **named: object) -> None:
         raise ImportError(getattr(library.utils.import_utils, constant).format("Net"))
@@ -333,7 +333,7 @@ def test_a_class_that_is_listed_for_another_config_is_taken_where_there_is_no_ot
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("transformers.models.glmga")
-    library = transformers_library()
+    library = importlib.import_module("transformers")
     config = read_config(library, LoadSpec(folder_of(tmp_path, {"model_type": "glmga"})), None)
     assert choose_class(library, config, trust=False).name == "Glm46VForConditionalGeneration"
 
@@ -357,7 +357,7 @@ class Heard(metaclass=StandIn):
 def test_a_class_that_is_listed_and_missing_is_named(
     tmp_path: Path, held: type | None, said: str
 ) -> None:
-    library = transformers_library()
+    library = importlib.import_module("transformers")
     config = read_config(library, LoadSpec(folder_of(tmp_path, BERT, architectures=None)), None)
 
     class Lists:

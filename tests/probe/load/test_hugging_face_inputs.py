@@ -27,8 +27,8 @@ from tests.probe.load.hf_folders import (
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.trace.graphs.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.record import record
+from tui_profiler.probe.trace.tracers import DISPATCH_REAL
 from tui_profiler.probe.trace.tree.messages import Frozen
 
 pytest.importorskip("transformers")

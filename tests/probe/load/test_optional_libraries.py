@@ -46,10 +46,12 @@ def test_the_command_that_brings_it_is_told(lines) -> None:
     ]
 
 
-WITHOUT_A_SYSTEM_LIBRARY = """
+LISTED_AND_LACKING = """
+import sys
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import LoadError
-from tui_profiler.probe.load.load import load
+from tui_profiler.probe.load.load import list_models, load
+print(len(list_models("timm:").names) > 1000, "timm" in sys.modules)
 try:
     load(LoadSpec(model="yolov8n.yaml"))
 except LoadError as error:
@@ -57,21 +59,32 @@ except LoadError as error:
 """
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("ultralytics") is None, reason="ultralytics is not installed"
-)
-def test_a_system_library_that_is_missing_is_told_with_its_remedy(tmp_path: Path) -> None:
-    (tmp_path / "cv2.py").write_text(
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("lacking")
+    (folder / "cv2.py").write_text(
         "raise ImportError('libGL.so.1: cannot open shared object file: No such file or directory')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_A_SYSTEM_LIBRARY],
+        [sys.executable, "-c", LISTED_AND_LACKING],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).resolve().parents[3]}"},
+        env={**os.environ, "PYTHONPATH": f"{folder}:{Path(__file__).resolve().parents[3]}"},
     )
-    assert done.stdout.splitlines() == [
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
+def test_names_of_timm_are_read_without_importing_it(told) -> None:
+    assert told[0] == "True False"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ultralytics") is None, reason="ultralytics is not installed"
+)
+def test_a_system_library_that_is_missing_is_told_with_its_remedy(told) -> None:
+    assert told[1:] == [
         "ultralytics is installed, but the system library libGL.so.1 is missing"
         " | pip uninstall -y opencv-python && pip install opencv-python-headless"
     ]

@@ -5,10 +5,7 @@ import torch
 from torchvision import models
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.architectures.torchvision_models import (
-    architecture_names,
-    task_of,
-)
+from tui_profiler.probe.load.architectures.torchvision_models import architecture_names, task_of
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.trace.trace import trace
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from tui_profiler.probe.load.common.errors import LoadError
-from tui_profiler.probe.load.common.settings import Settings
-from tui_profiler.probe.load.inputs.typed_inputs import Typed, parse_input, typed_call
+from tui_profiler.probe.load.common.loaded_model import Settings
+from tui_profiler.probe.load.inputs.input_candidates import Typed, parse_input, typed_call
 
 CPU = Settings(torch.device("cpu"), None, None)
 

@@ -1,7 +1,5 @@
 """Load whatever the user named, and list the names there are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
@@ -9,8 +7,7 @@ from tui_profiler.archive import Found
 from tui_profiler.messages import Listed, LoadSpec
 from tui_profiler.probe.load.common.errors import wrong_request
 from tui_profiler.probe.load.common.initialisation import limited_modules
-from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.common.settings import Settings, set_threads, settings_of
+from tui_profiler.probe.load.common.loaded_model import Loaded, Settings, set_threads, settings_of
 from tui_profiler.probe.load.files.inspection import is_file, looked_into, path_of, refusal
 from tui_profiler.probe.load.python.models import is_own_code, load_own_code
 from tui_profiler.system.demos import PREFIX, demo_names
@@ -58,7 +55,6 @@ def load(spec: LoadSpec, tell: Callable[[Found], None] = lambda _: None) -> Load
 
 
 def _load_file(spec: LoadSpec, settings: Settings) -> Loaded:
-    """Load a model that a file holds; what kind it is its content says."""
     found = looked_into(spec)
     refused = refusal(found, spec)
     if refused is not None:

@@ -5,8 +5,6 @@
 2. A model that does not fit into memory is built on meta, and only traced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,22 +15,11 @@ from typing import Any
 import torch
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.common import errors
-from tui_profiler.probe.load.common.downloads import (
-    DownloadError,
-    download_of,
-    fetched,
-    offline,
-    timm_weights,
-)
-from tui_profiler.probe.load.common.factory import parse_arguments
+from tui_profiler.probe.load.common import downloads, errors, loaded_model
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
-from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
 from tui_profiler.probe.load.common.optional_libraries import library
-from tui_profiler.probe.load.common.settings import Settings, place
-from tui_profiler.probe.load.common.signature import forward_parameters
 from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
+from tui_profiler.probe.load.inputs import input_tensors
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
@@ -65,32 +52,40 @@ def timm_names() -> tuple[str, ...]:
     return tuple(sorted(timm_names_in_source()))
 
 
-def load_timm(spec: LoadSpec, settings: Settings) -> Loaded:
-    """Build one of timm's architectures.
-
-    Raises:
-        LoadError: timm is not there, it has none of that name, or what goes with it cannot be had.
-    """
+def load_timm(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_model.Loaded:
+    """Build one of timm's architectures."""
     timm: Any = library("timm", "timm models", "timm")
     wanted, file = _wanted(spec)
     make = partial(_build, timm, wanted)
+
+    def candidates(model: torch.nn.Module, settings: loaded_model.Settings) -> Sequence[Inputs]:
+        return _candidates(model, wanted, spec, settings)
+
     sketch = _sketch(partial(_build, timm, replace(wanted, is_pretrained=False)))
-    cannot_run = "" if sketch is None else why_it_does_not_fit(sketch, settings.device)
+    cannot_run = "" if sketch is None else loaded_model.why_it_does_not_fit(sketch, settings.device)
     if sketch is not None and cannot_run:
-        return _loaded(sketch.eval(), wanted, spec, settings, cannot_run=cannot_run)
+        model = sketch.eval()
+        return loaded_model.loaded(
+            model, "timm", "random", candidates, settings, cannot_run=cannot_run
+        )
     if wanted.is_pretrained:
         _fetch(timm, wanted, spec)
         # Without trust nothing is downloaded once a file is open.
-        with nullcontext() if spec.trust else offline():
-            model = place(make(), settings)
-        return _loaded(model, wanted, spec, settings, weights=_tag(model) or wanted.name)
+        with nullcontext() if spec.trust else downloads.offline():
+            model = loaded_model.place(make(), settings)
+        return loaded_model.loaded(model, "timm", _tag(model) or wanted.name, candidates, settings)
     with without_random_values():
         model = make()
     if file is not None:
         bind_file(file, spec.weights, model, spec.model)
-        return _loaded(place(model, settings), wanted, spec, settings, weights=spec.weights)
+        return loaded_model.loaded(
+            loaded_model.place(model, settings), "timm", spec.weights, candidates, settings
+        )
     initialise = None if settings.device.type == "meta" else initialiser(make, settings)
-    return _loaded(place(model, settings), wanted, spec, settings, initialise=initialise)
+    placed = loaded_model.place(model, settings)
+    return loaded_model.loaded(
+        placed, "timm", "random", candidates, settings, initialise=initialise
+    )
 
 
 def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
@@ -105,7 +100,7 @@ def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
             *((f"tui-profiler {PREFIX}{near}", "a name like it") for near in likely),
             (f"tui-profiler models '{PREFIX}*'", "lists the names there are"),
         )
-    positional, keywords = parse_arguments(spec.arguments)
+    positional, keywords = loaded_model.parse_arguments(spec.arguments)
     if positional or any(key in _RESERVED for key in keywords):
         raise errors.wrong_request(
             f"{spec.model} takes keywords only, and its weights through --weights",
@@ -116,21 +111,18 @@ def _wanted(spec: LoadSpec) -> tuple[_Architecture, Path | None]:
     file = file_of_weights(spec.weights, spec.folder)
     if file is not None:
         return _Architecture(f"{name}{point}{tag}", keywords), file
-    return _Architecture(timm_weights(f"{name}{point}{tag}", spec.weights), keywords, True), None
+    return _Architecture(
+        downloads.timm_weights(f"{name}{point}{tag}", spec.weights), keywords, True
+    ), None
 
 
 def _fetch(timm: Any, wanted: _Architecture, spec: LoadSpec) -> None:
-    """Have published weights fetched.
-
-    Raises:
-        LoadError: They cannot be had.
-    """
-    download = download_of(spec)
+    download = downloads.download_of(spec)
     if download is None:
         return
     try:
-        fetched(download)
-    except DownloadError as error:
+        downloads.fetched(download)
+    except downloads.DownloadError as error:
         plain = wanted.name.partition(".")[0]
         raise errors.model_failed(
             f"the weights of {wanted.name} cannot be had as safetensors: {error};"
@@ -178,34 +170,12 @@ def _sketch(make: Callable[[], torch.nn.Module]) -> torch.nn.Module | None:
 
 
 def _tag(model: torch.nn.Module) -> str:
-    """Return the tag of the weights that a model was built with."""
     config = getattr(model, "pretrained_cfg", None)
     return str(config.get("tag") or "") if isinstance(config, Mapping) else ""
 
 
-def _loaded(
-    model: torch.nn.Module,
-    wanted: _Architecture,
-    spec: LoadSpec,
-    settings: Settings,
-    *,
-    weights: str = "random",
-    initialise: Callable[[], torch.nn.Module] | None = None,
-    cannot_run: str = "",
-) -> Loaded:
-    return loaded(
-        model,
-        "timm",
-        weights,
-        lambda model, settings: _candidates(model, wanted, spec, settings),
-        settings,
-        initialise=initialise,
-        cannot_run=cannot_run,
-    )
-
-
 def _candidates(
-    model: torch.nn.Module, wanted: _Architecture, spec: LoadSpec, settings: Settings
+    model: torch.nn.Module, wanted: _Architecture, spec: LoadSpec, settings: loaded_model.Settings
 ) -> Sequence[Inputs]:
     """Return the image that its ``pretrained_cfg`` states, changed as the user's keywords say."""
     config = getattr(model, "pretrained_cfg", None)
@@ -222,7 +192,9 @@ def _candidates(
             height, width, why = side, side, "its img_size in --args"
         case [int() as high, int() as wide]:
             height, width, why = high, wide, "its img_size in --args"
-    parameter = forward_parameters(model).name_at(0)
-    stated = Call(((parameter, ForwardArgument((1, channels, height, width), why)),))
+    parameter = input_tensors.forward_parameters(model).name_at(0)
+    stated = input_tensors.Call(
+        ((parameter, input_tensors.ForwardArgument((1, channels, height, width), why)),)
+    )
     others = guesses(model) if wanted.keywords else ()
-    return Candidates((stated, *others), settings)
+    return input_tensors.Candidates((stated, *others), settings)

@@ -8,8 +8,6 @@ The model is built without values for the trace, which needs only shapes, and bu
 values before anything is computed.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pickle import UnpicklingError
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torchvision import models
@@ -25,23 +23,12 @@ from torchvision.models import WeightsEnum
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.common import errors
-from tui_profiler.probe.load.common.downloads import (
-    DownloadError,
-    download_of,
-    fetched,
-    file_of_entry,
-)
-from tui_profiler.probe.load.common.factory import parse_arguments
+from tui_profiler.probe.load.common import downloads, errors, loaded_model
 from tui_profiler.probe.load.common.initialisation import initialiser, seeded, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
-from tui_profiler.probe.load.common.layers import image_wishes
-from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.safe_reading import weights_only
-from tui_profiler.probe.load.common.settings import Settings, place
-from tui_profiler.probe.load.common.signature import forward_parameters
 from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights
-from tui_profiler.probe.load.inputs.guesses import guesses
+from tui_profiler.probe.load.inputs import input_tensors
+from tui_profiler.probe.load.inputs.guesses import guesses, image_wishes
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.system.demos import PREFIX, demo_names
@@ -84,7 +71,7 @@ _WITH_FROZEN_NORMS = frozenset(
 class _Published:
     """What torchvision says of an architecture, and the input that it says it of."""
 
-    call: Call
+    call: input_tensors.Call
     gmacs: float | None
     """Billions of multiply-accumulates of one item of ``call``; None where they depend on what is
     in the image: on how many proposals a detector makes."""
@@ -99,14 +86,7 @@ def architecture_names() -> tuple[str, ...]:
 def task_of(name: str) -> _Task:
     """Say what an architecture is for."""
     folder = models.get_model_builder(name).__module__.split(".")[2]
-    tasks: dict[str, _Task] = {
-        "segmentation": "segmentation",
-        "detection": "detection",
-        "video": "video",
-        "optical_flow": "optical_flow",
-        "quantization": "quantization",
-    }
-    return tasks.get(folder, "classification")
+    return next((task for task in get_args(_Task) if task == folder), "classification")
 
 
 def reference_weights(name: str) -> WeightsEnum | None:
@@ -127,11 +107,11 @@ def published(name: str, entry: WeightsEnum | None, model: torch.nn.Module) -> _
         return None
     task = task_of(name)
     wish = _wish(task, entry, model)
-    names = forward_parameters(model).positional
+    names = input_tensors.forward_parameters(model).positional
     count = 2 if task == "optical_flow" else 1
     has_proposals = hasattr(model, "roi_heads")
     return _Published(
-        call=Call(tuple((parameter, wish) for parameter in names[:count])),
+        call=input_tensors.Call(tuple((parameter, wish) for parameter in names[:count])),
         gmacs=None if has_proposals else entry.meta.get("_ops"),
         parameters=entry.meta.get("num_params"),
     )
@@ -154,9 +134,6 @@ def build(
         name: One of ``architecture_names``.
         keywords: The user's own, for the builder.
         entry: Weights to load, downloaded where they are not kept from before; None for none.
-
-    Raises:
-        LoadError: The builder does not take the keywords, or the weights cannot be had.
     """
     builder = models.get_model_builder(name)
     own = _own_keywords(name, entry)
@@ -217,17 +194,19 @@ def _crop_size(entry: WeightsEnum) -> int | None:
     return int(sizes[-1]) if sizes else None
 
 
-def _wish(task: _Task, entry: WeightsEnum, model: torch.nn.Module) -> ForwardArgument:
+def _wish(task: _Task, entry: WeightsEnum, model: torch.nn.Module) -> input_tensors.ForwardArgument:
     side = _crop_size(entry)
     match task:
         case "video":
-            return ForwardArgument((1, 3, _FRAMES, side or 112, side or 112), _TRANSFORMS)
+            return input_tensors.ForwardArgument(
+                (1, 3, _FRAMES, side or 112, side or 112), _TRANSFORMS
+            )
         case "detection":
             height, width = _image_of_detector(model)
             why = "the size that its transform makes of images"
-            return ForwardArgument((1, 3, height, width), why, is_list=True)
+            return input_tensors.ForwardArgument((1, 3, height, width), why, is_list=True)
         case "optical_flow":
-            return ForwardArgument(
+            return input_tensors.ForwardArgument(
                 (1, 3, _FLOW_SIDE, _FLOW_SIDE), "the size that its figures are published for"
             )
         case _:
@@ -245,12 +224,8 @@ def _image_of_detector(model: torch.nn.Module) -> tuple[int, int]:
     return int(sides[-1]), int(sides[-1])
 
 
-def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
-    """Load an architecture by its name.
-
-    Raises:
-        LoadError: There is none of that name, or what goes with it cannot be had.
-    """
+def load_named(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_model.Loaded:
+    """Load an architecture by its name."""
     name = _checked_name(spec)
     keywords = _keywords(spec.arguments, name)
     entry, bind = _weights(spec, name)
@@ -263,25 +238,23 @@ def load_named(spec: LoadSpec, settings: Settings) -> Loaded:
         model = build(name, keywords, entry)
     if bind is not None:
         bind(model)
-    model = place(model, settings)
+    model = loaded_model.place(model, settings)
     known = published(name, entry or reference_weights(name), model)
-    is_as_published = known is not None and not keywords
-    return Loaded(
-        model=model,
-        facts_source="torchvision",
-        weights=spec.weights if bind else f"{entry.name}" if entry else "random",
-        candidates=_candidates(model, known, keywords, spec, settings),
-        initialise=(
-            None
-            if entry or bind or has_values or settings.device.type == "meta"
-            else initialiser(partial(build, name, keywords), settings)
-        ),
-        published_gmacs=known.gmacs if known and is_as_published and not spec.inputs else None,
-        published_parameters=known.parameters if known and is_as_published else None,
-        remake=lambda model, batch: _candidates(
-            model, known, keywords, spec, replace(settings, batch=batch)
-        ),
+    initialise = None
+    if not (entry or bind or has_values or settings.device.type == "meta"):
+        initialise = initialiser(partial(build, name, keywords), settings)
+    found = loaded_model.loaded(
+        model,
+        "torchvision",
+        spec.weights if bind else f"{entry.name}" if entry else "random",
+        lambda model, settings: _candidates(model, known, keywords, spec, settings),
+        settings,
+        initialise=initialise,
     )
+    if known is None or keywords:
+        return found
+    gmacs = None if spec.inputs else known.gmacs
+    return replace(found, published_gmacs=gmacs, published_parameters=known.parameters)
 
 
 def _checked_name(spec: LoadSpec) -> str:
@@ -307,7 +280,7 @@ def _unknown(name: str) -> errors.LoadError:
 
 
 def _keywords(arguments: str, name: str) -> dict[str, object]:
-    positional, keywords = parse_arguments(arguments)
+    positional, keywords = loaded_model.parse_arguments(arguments)
     reserved = [key for key in ("weights", "progress") if key in keywords]
     if positional or reserved:
         raise errors.wrong_request(
@@ -351,17 +324,12 @@ def _entry(text: str, name: str) -> WeightsEnum:
 
 
 def _fetch(entry: WeightsEnum, spec: LoadSpec) -> None:
-    """Have the file of published weights fetched, where it is not kept from before.
-
-    Raises:
-        LoadError: It cannot be had.
-    """
-    download = download_of(spec)
-    if download is None or file_of_entry(entry).exists():
+    download = downloads.download_of(spec)
+    if download is None or downloads.file_of_entry(entry).exists():
         return
     try:
-        fetched(download)
-    except DownloadError as error:
+        downloads.fetched(download)
+    except downloads.DownloadError as error:
         raise errors.model_failed(
             f"the weights {entry.name} of {download.name} cannot be had: {error}",
             (f"tui-profiler {download.name}", "random weights, no download"),
@@ -374,10 +342,10 @@ def _candidates(
     known: _Published | None,
     keywords: Mapping[str, object],
     spec: LoadSpec,
-    settings: Settings,
+    settings: loaded_model.Settings,
 ) -> Sequence[Inputs]:
     if spec.inputs or known is None:
         return candidates_for(model, None, spec, settings)
     # The user's keywords may have changed what it takes.
     others = guesses(model) if keywords.keys() - {"quantize"} else ()
-    return Candidates((known.call, *others), settings)
+    return input_tensors.Candidates((known.call, *others), settings)

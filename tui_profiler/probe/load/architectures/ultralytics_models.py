@@ -12,8 +12,6 @@
    be said before its import is said by environment variables; what it changed is put back after it.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import importlib
@@ -37,16 +35,18 @@ from torch import nn
 
 from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import loaded_model
 from tui_profiler.probe.load.common.errors import model_failed, nearest, reason, wrong_request
-from tui_profiler.probe.load.common.factory import parse_arguments
 from tui_profiler.probe.load.common.initialisation import initialiser, without_random_values
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates, ForwardArgument
-from tui_profiler.probe.load.common.loaded_model import Loaded, loaded
 from tui_profiler.probe.load.common.optional_libraries import absent, library, not_imported
-from tui_profiler.probe.load.common.settings import Settings, place
 from tui_profiler.probe.load.files.inspection import imports
-from tui_profiler.probe.load.files.state_dict import bind_file, file_of_weights, look_into_weights
+from tui_profiler.probe.load.files.state_dict import (
+    bind_file,
+    file_of_weights,
+    structure_of_weights,
+)
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
+from tui_profiler.probe.load.inputs.input_tensors import Call, Candidates, ForwardArgument
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 NAME = "ultralytics"
@@ -59,9 +59,6 @@ def ultralytics_tasks(*, offline: bool = True) -> Any:
 
     Args:
         offline: Whether its first import, which decides for the whole process, is told so.
-
-    Raises:
-        LoadError: It is not installed, or its import fails.
     """
     if NAME not in sys.modules:
         with _kept_as_it_is(), tempfile.TemporaryDirectory(prefix="tui-profiler-") as folder:
@@ -163,11 +160,7 @@ def yaml_names() -> tuple[str, ...]:
 
 
 def _read_architecture(spec: LoadSpec) -> _Architecture:
-    """Read the YAML that the user named: their own file, or one that comes with ultralytics.
-
-    Raises:
-        LoadError: There is none, or it is not the YAML of a YOLO model.
-    """
+    """Read the YAML that the user named: their own file, or one that comes with ultralytics."""
     path = Path(spec.folder or ".") / Path(spec.model).expanduser()
     stem = _P6.sub(r"\1-p6", path.stem)
     own = path.is_file()
@@ -188,16 +181,6 @@ def _read_architecture(spec: LoadSpec) -> _Architecture:
 
 
 def _check_layers(architecture: _Architecture, tasks: Any, shown: str) -> None:
-    """Refuse a file that names anything but layers.
-
-    Args:
-        architecture: What was read.
-        tasks: The module in which ultralytics looks names up.
-        shown: The file as the user typed it.
-
-    Raises:
-        LoadError: It does.
-    """
     activation = architecture.content.get("activation")
     if activation is not None and not _is_activation(activation):
         raise model_failed(f"{shown}: its activation is not of the form nn.ReLU()")
@@ -220,11 +203,7 @@ def _check_layers(architecture: _Architecture, tasks: Any, shown: str) -> None:
 
 
 def _check_torchvision(arguments: list[Any], shown: str) -> None:
-    """Refuse a model of torchvision that would fetch weights, also where its own are not asked for.
-
-    Raises:
-        LoadError: It would.
-    """
+    """Refuse a model of torchvision that would fetch weights, if only those of its backbone."""
     models: Any = importlib.import_module("torchvision.models")
     name = arguments[1] if len(arguments) > 1 else None
     try:
@@ -355,19 +334,9 @@ _Build = Callable[[], torch.nn.Module]
 
 
 def load_ultralytics_yaml(
-    spec: LoadSpec, settings: Settings, tell: Callable[[Found], None]
-) -> Loaded:
-    """Build a YOLO model from its YAML.
-
-    Args:
-        spec: what the user typed.
-        settings: of this run.
-        tell: is given what a look into trusted weights found, before they are loaded.
-
-    Raises:
-        LoadError: ultralytics or the file is not there, it names something else than layers, or
-            what goes with it cannot be had.
-    """
+    spec: LoadSpec, settings: loaded_model.Settings, tell: Callable[[Found], None]
+) -> loaded_model.Loaded:
+    """Build a YOLO model from its YAML."""
     keywords = _keywords(spec)
     architecture = _read_architecture(spec)
     file = _file_of_values(spec, architecture)
@@ -388,18 +357,20 @@ def load_ultralytics_yaml(
     elif settings.device.type != "meta":
         initialise = initialiser(build, settings)
 
-    def made(model: torch.nn.Module, settings: Settings) -> Sequence[Inputs]:
+    def made(model: torch.nn.Module, settings: loaded_model.Settings) -> Sequence[Inputs]:
         if spec.inputs:
             return candidates_for(model, None, spec, settings)
         wish = ForwardArgument((1, keywords.get("ch", 3), side, side), why)
         return Candidates((Call((("x", wish),)),), settings)
 
-    placed = place(model, settings)
-    return loaded(placed, "ultralytics", weights, made, settings, initialise=initialise)
+    placed = loaded_model.place(model, settings)
+    return loaded_model.loaded(
+        placed, "ultralytics", weights, made, settings, initialise=initialise
+    )
 
 
 def _keywords(spec: LoadSpec) -> dict[str, int]:
-    positional, keywords = parse_arguments(spec.arguments)
+    positional, keywords = loaded_model.parse_arguments(spec.arguments)
     numbers = {key: value for key, value in keywords.items() if type(value) is int and value > 0}
     if positional or len(numbers) < len(keywords) or any(key not in _KEYWORDS for key in numbers):
         raise wrong_request(
@@ -410,7 +381,6 @@ def _keywords(spec: LoadSpec) -> dict[str, int]:
 
 
 def _file_of_values(spec: LoadSpec, architecture: _Architecture) -> Path | None:
-    """Return the file of weights; Ultralytics' own are fetched only here."""
     if not spec.weights:
         return None
     if spec.weights.upper() != "DEFAULT":
@@ -459,7 +429,6 @@ def _built(
 
 
 def _side(architecture: _Architecture) -> tuple[int, str]:
-    """Return the side of its images, and why."""
     if str(architecture.content["head"][-1][2]) == "Classify":
         return _SIDE_OF_CLASSIFIERS, "Ultralytics' size for classifiers"
     return _SIDE, "Ultralytics' default imgsz"
@@ -472,7 +441,7 @@ def _bind(
 
     What needs no trust is loaded without it.
     """
-    found = look_into_weights(file, shown)
+    found = structure_of_weights(file, shown)
     if not found.untrusted_globals:
         bind_file(file, shown, model, spec.model)
         return

@@ -10,8 +10,6 @@ here, until files of torchvision's are fetched.
 2. What is fetched follows from what the user typed, never from a file.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -58,11 +56,7 @@ class _Here:
 
 
 def fetch_by(fetch: Callable[[], None]) -> None:
-    """Have what this process was started for fetched by another one.
-
-    Args:
-        fetch: raises ``DownloadError`` where it cannot be.
-    """
+    """Have what this process needs fetched by another one, or ``DownloadError`` raised."""
     _Here.by = fetch
 
 

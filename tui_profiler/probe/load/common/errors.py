@@ -1,12 +1,14 @@
-"""What goes wrong while a model is loaded, as one sentence and what to try."""
+"""What goes wrong while a model is loaded, as one sentence and what to try.
 
-from __future__ import annotations
+Whatever loads raises ``LoadError`` where a model, or what goes with it, cannot be had.
+"""
 
 import difflib
 import importlib.util
 import sysconfig
 import traceback
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from pathlib import Path
 from types import TracebackType
 
@@ -61,7 +63,7 @@ def wrong_request(
             at=at,
             why=why,
             likely=likely,
-            remedies=tuple(Remedy(command, result) for command, result in remedies),
+            remedies=tuple(starmap(Remedy, remedies)),
             bad_argument=True,
         )
     )
@@ -89,7 +91,7 @@ def model_failed(
             what=what,
             at=at or ("" if error is None else line_of(error)),
             likely=likely,
-            remedies=tuple(Remedy(command, result) for command, result in remedies),
+            remedies=tuple(starmap(Remedy, remedies)),
             traceback="" if error is None else told(error),
         )
     )
@@ -127,13 +129,17 @@ def nearest(name: str, names: Iterable[str], count: int = 3) -> list[str]:
     return [by_folded[folded] for folded in found]
 
 
-def needs_trust(shown: str, found: Sequence[str]) -> LoadError:
-    """Return the error for a file that does more than compute.
+def files_beside(path: Path, shown: str, suffixes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the files most like one that is not in its folder, as remedies."""
+    names = [other.name for other in path.parent.iterdir() if other.is_file()]
+    beside = sorted(name for name in names if name.casefold().endswith(suffixes))
+    folder = shown[: shown.rfind("/") + 1]
+    likely = nearest(path.name, beside) or beside[:2]
+    return [(f"tui-profiler {folder}{near}", "takes this file") for near in likely]
 
-    Args:
-        shown: The file, as the user typed it.
-        found: What it contains, as clauses.
-    """
+
+def needs_trust(shown: str, found: Sequence[str]) -> LoadError:
+    """Return the error for a file that does more than compute: what was found, as clauses."""
     return model_failed(
         f"{shown} needs --trust: it contains {in_words(found, 3)}",
         (f"tui-profiler {shown} --trust", "if you trust who made it"),

@@ -1,7 +1,5 @@
 """Libraries that only some models need."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import traceback

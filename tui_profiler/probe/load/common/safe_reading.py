@@ -1,7 +1,5 @@
 """Files opened without trust: held from check to load, and unpickled as weights only."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

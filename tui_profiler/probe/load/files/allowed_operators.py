@@ -17,8 +17,6 @@ operator returns memory that is mapped to a file. What is not promised: that the
 are free of faults for every shape and value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

@@ -1,14 +1,11 @@
 """A torch.export archive: its program, with the modules that it was made from put back."""
 
-from __future__ import annotations
-
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from inspect import Parameter, Signature
+from inspect import Parameter
 from pathlib import Path
 
 import torch
@@ -16,19 +13,18 @@ from torch import nn
 from torch.export import ExportedProgram, unflatten
 from torch.export.passes import move_to_device_pass
 
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.zips.directory import read_zip
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
+from tui_profiler.archive.reading.zips import read_zip
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.common.errors import model_failed, needs_trust, reason, wrong_request
-from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
-from tui_profiler.probe.load.common.loaded_model import Loaded
+from tui_profiler.probe.load.common.loaded_model import Loaded, Settings, loaded, place
 from tui_profiler.probe.load.common.safe_reading import held, weights_only
-from tui_profiler.probe.load.common.settings import Settings, place
 from tui_profiler.probe.load.files.export_safety import dangers, unpicklable
-from tui_profiler.probe.load.inputs.typed_inputs import typed_call
+from tui_profiler.probe.load.inputs.input_candidates import typed_call
+from tui_profiler.probe.load.inputs.input_tensors import Candidates, forward_with, specs_of
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
+_IN_ORDER = Parameter.POSITIONAL_OR_KEYWORD
 _EXAMPLE = "its example inputs"
 _SPECIFIED = "its graph's inputs"
 _FREE_AXIS = 8
@@ -36,11 +32,7 @@ _FREE_AXIS = 8
 
 
 def load_exported(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
-    """Load an exported program and restore its module hierarchy.
-
-    Raises:
-        LoadError: Loading it would run code and nobody said that it may, or torch cannot read it.
-    """
+    """Load an exported program and restore its module hierarchy."""
     if spec.trust:
         program = _load(path, spec.model, settings)
     else:
@@ -49,12 +41,12 @@ def load_exported(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
             with weights_only():
                 program = _load(same, spec.model, settings)
     model = place(_with_modules(program), settings)
-    return Loaded(
-        model=model,
-        facts_source="torch.export archive",
-        weights="its own",
-        candidates=_candidates(program, spec, settings),
-        remake=lambda _, batch: _candidates(program, spec, replace(settings, batch=batch)),
+    return loaded(
+        model,
+        "torch.export archive",
+        "its own",
+        lambda _, settings: _candidates(program, spec, settings),
+        settings,
     )
 
 
@@ -174,22 +166,26 @@ def _inputs(
 
 
 def _shapes(program: ExportedProgram) -> list[tuple[int | torch.SymInt, ...]]:
-    """Return the axes of every user input, in the order of the flattened arguments."""
-    wanted = set(map(str, program.graph_signature.user_inputs))
-    found: list[tuple[int | torch.SymInt, ...]] = []
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and (node.name in wanted):
-            value = node.meta.get("val")
-            found.append(tuple(value.shape) if isinstance(value, torch.Tensor) else ())
+    found: list[tuple[int | torch.SymInt, ...]] = [
+        tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        for value in _user_inputs(program)
+    ]
     # Constants among the arguments have no placeholder of their own name.
     missing = len(program.graph_signature.user_inputs) - len(found)
     return found + [()] * missing
 
 
+def _user_inputs(program: ExportedProgram) -> Iterator[object]:
+    """Yield what the graph says of each user input that has a placeholder."""
+    wanted = set(map(str, program.graph_signature.user_inputs))
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in wanted:
+            yield node.meta.get("val")
+
+
 def _batch_axis(
     leaves: Sequence[object], shapes: Sequence[tuple[int | torch.SymInt, ...]]
 ) -> int | torch.SymInt | None:
-    """Return the leading axis of the first tensor; None where there is none."""
     for leaf, shape in zip(leaves, shapes, strict=True):
         if isinstance(leaf, torch.Tensor) and shape:
             return shape[0]
@@ -231,10 +227,8 @@ def _fitted(
 def _specified(program: ExportedProgram) -> tuple[object, ...]:
     """Make inputs of the shapes that the graph takes, where the archive holds no example."""
     made: list[object] = []
-    wanted = set(map(str, program.graph_signature.user_inputs))
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.op == "placeholder" and node.name in wanted and isinstance(value, torch.Tensor):
+    for value in _user_inputs(program):
+        if isinstance(value, torch.Tensor):
             sizes = [_size(program, axis) for axis in value.shape]
             generator = torch.Generator().manual_seed(len(made))
             if value.dtype.is_floating_point:
@@ -256,15 +250,6 @@ def _size(program: ExportedProgram, axis: int | torch.SymInt) -> int:
 def _likeness(program: ExportedProgram) -> nn.Module:
     """Return a module with the signature of the program, for what the user types to be bound to."""
     likeness = nn.Module()
-    likeness.forward = _with_signature([str(name) for name in program.graph_signature.user_inputs])
+    names = map(str, program.graph_signature.user_inputs)
+    likeness.forward = forward_with([Parameter(name, _IN_ORDER) for name in names])
     return likeness
-
-
-def _with_signature(names: Sequence[str]) -> Callable[..., object]:
-    def forward(*_args: object, **_kwargs: object) -> object:
-        raise RuntimeError("only its signature is asked for")
-
-    forward.__signature__ = Signature(  # type: ignore[attr-defined] # inspect reads it
-        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
-    return forward

@@ -15,8 +15,6 @@ Nothing is imported or run. Source: torch/_export/serde/serialize.py, torch/fx/g
 end up in generated code), torch/utils/_pytree.py (``treespec_loads``).
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json
@@ -26,8 +24,7 @@ from pathlib import Path
 
 from tui_profiler.archive.reading import limits
 from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.members import read_member, unexpected_members
+from tui_profiler.archive.reading.zips import Zip, read_member, read_zip, unexpected_members
 from tui_profiler.probe.load.files.allowed_operators import refused_overload
 
 _FORMAT = "archive_format"
@@ -138,7 +135,6 @@ def unpicklable(archive: Zip, refuses: Callable[[bytes], str]) -> Iterator[str]:
 
 
 def _in_config(content: object) -> Iterator[str]:
-    """Find what is wrong in a configuration of weights or constants."""
     entries = content.get("config") if isinstance(content, dict) else None
     for name, entry in entries.items() if isinstance(entries, dict) else ():
         if not _PATH.fullmatch(name):
@@ -270,7 +266,6 @@ def _is_path(text: str) -> bool:
 
 
 def _refused_function(target: str) -> str:
-    """Say why a graph may not call a function; empty where it may."""
     if target in _FUNCTIONS or _MATH.fullmatch(target):
         return ""
     if not _OPERATOR.fullmatch(target):
@@ -283,7 +278,6 @@ def _refused_function(target: str) -> str:
 
 
 def _is_arithmetic(text: str) -> bool:
-    """Say whether an expression holds only numbers, symbols and the functions of sizes."""
     text = _NAMED_SYMBOL.sub(r"\1", text)
     if not _EXPRESSION.fullmatch(text):
         return False

@@ -1,11 +1,7 @@
-"""A file or folder that the user named: looked into, before anything in it is loaded.
+"""A file or folder that the user named: inspected, before anything in it is loaded.
 
-No torch here: what a look alone can say is said before torch is imported.
-
-No torch here: it is sent before torch is imported.
+No torch here: what an inspection alone can tell is told before torch is imported.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import os
@@ -17,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tui_profiler.archive import ArchiveError, Found, look, verify
+from tui_profiler.archive import ArchiveError, Found, structure_of, verify
 from tui_profiler.messages import FileFacts, FileProblem, LoadSpec
 from tui_profiler.probe.load.common import errors
 from tui_profiler.probe.process.wire_names import writable
@@ -49,10 +45,9 @@ def is_file(spec: LoadSpec) -> bool:
     name = spec.model
     if not name or name.endswith((".py", ".yaml", ".yml")):
         return False
-    if os.path.lexists(_path(spec)):
+    if os.path.lexists(path_of(spec)):
         return name.casefold() not in _architectures()
-    is_plain = ":" not in name
-    return is_plain and ("/" in name or Path(name).suffix.casefold() in _SUFFIXES)
+    return ":" not in name and ("/" in name or Path(name).suffix.casefold() in _SUFFIXES)
 
 
 @lru_cache(maxsize=1)
@@ -67,15 +62,11 @@ def _architectures() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def looked_into(spec: LoadSpec) -> Found:
-    """Return what a look into the named file or folder tells; nothing in it is loaded or run.
-
-    Raises:
-        LoadError: It is not there, cannot be read, or is nothing that is known here.
-    """
-    path = _path(spec)
+    """Return what a look into the named file or folder tells; nothing in it is loaded or run."""
+    path = path_of(spec)
     _check_readable(path, spec.model)
     try:
-        found = look(path)
+        found = structure_of(path)
     except ArchiveError as error:
         place = f" ({error.where})" if error.where else ""
         what = f"{spec.model} cannot be read: {error.what}{place}"
@@ -152,11 +143,6 @@ def damaged(found: Found, shown: str) -> errors.LoadError:
     )
 
 
-def path_of(spec: LoadSpec) -> Path:
-    """Return the file's path."""
-    return _path(spec)
-
-
 def _untrusted(found: Found, shown: str) -> errors.LoadError:
     kind = {
         "module": "is a pickled module",
@@ -169,7 +155,8 @@ def _untrusted(found: Found, shown: str) -> errors.LoadError:
     )
 
 
-def _path(spec: LoadSpec) -> Path:
+def path_of(spec: LoadSpec) -> Path:
+    """Return the file's path."""
     return Path(spec.folder or ".") / Path(spec.model).expanduser()
 
 
@@ -178,7 +165,6 @@ def _another() -> tuple[str, str]:
 
 
 def _check_readable(path: Path, shown: str) -> None:
-    """Refuse what is not there or would hang."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -204,19 +190,8 @@ def _missing(path: Path, shown: str) -> errors.LoadError:
     if not folder.is_dir():
         what = f"there is no file {shown}, nor the folder {folder}"
         return errors.wrong_request(what, _another())
-    beside = sorted(
-        other.name
-        for other in folder.iterdir()
-        if other.suffix.casefold() in _SUFFIXES and other.is_file()
-    )
-    typed = shown.rpartition("/")[0]
-    prefix = f"{typed}/" if typed else ""
-    remedies = [
-        (f"tui-profiler {prefix}{near}", "takes this file")
-        for near in errors.nearest(path.name, beside) or beside[:2]
-    ]
-    what = f"no file {path.name} in {folder}"
-    return errors.wrong_request(what, *(remedies or [_another()]))
+    remedies = errors.files_beside(path, shown, _SUFFIXES) or [_another()]
+    return errors.wrong_request(f"no file {path.name} in {folder}", *remedies)
 
 
 _MOST_LISTED = 100
@@ -229,12 +204,7 @@ def told_facts(found: Found, spec: LoadSpec) -> FileFacts:
 
 
 def file_facts(found: Found, shown: str) -> FileFacts:
-    """Return what the look found, as a message; long lists are cut and counted.
-
-    Args:
-        found: What the look told.
-        shown: The file as the user typed it.
-    """
+    """Return what the look found, as a message; long lists are cut and counted."""
     # What TorchScript calls so are classes of the archive's own: nothing is imported for them.
     imported = tuple(name for name in found.globals if not name.startswith("__torch__."))
     return FileFacts(

@@ -4,8 +4,6 @@ The look into the file has checked that every tensor lies within its storage, an
 within its file. Nothing is unpickled; the map is private, so that no write reaches the file.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 from collections import OrderedDict
@@ -14,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from tui_profiler.archive import ArchiveError, Found, TensorEntry, look
+from tui_profiler.archive import ArchiveError, Found, TensorEntry, structure_of
 from tui_profiler.probe.load.common.errors import in_words, model_failed, reason, wrong_request
 from tui_profiler.probe.load.files.inspection import checked, damaged, imports
 from tui_profiler.probe.process.memory_limit import allow_map
@@ -27,11 +25,7 @@ _FILE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar", ".safetensors"
 
 
 def file_of_weights(text: str, folder: str) -> Path | None:
-    """Return the file or folder that ``--weights`` means; None for the name of published weights.
-
-    Raises:
-        LoadError: It can only be a file, and there is none.
-    """
+    """Return the file or folder that ``--weights`` names; None for published weights."""
     path = Path(folder or ".") / Path(text).expanduser()
     if path.is_file() or (path.is_dir() and not text.isidentifier()):
         return path
@@ -41,18 +35,9 @@ def file_of_weights(text: str, folder: str) -> Path | None:
 
 
 def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None:
-    """Put the values of a state dict into a model.
+    """Put the values of a state dict into a model; file and model are told as the user typed them.
 
     Nothing but tensors is read: a file that would run code is refused, and so is a damaged one.
-
-    Args:
-        path: The file.
-        shown: The file as the user typed it.
-        model: Changed in place.
-        name: The model as the user typed it.
-
-    Raises:
-        LoadError: The file holds something else, or does not fit the model.
     """
     state = _read(path, shown)
     _check_fit(state, model, shown, name)
@@ -63,7 +48,9 @@ def bind_file(path: Path, shown: str, model: torch.nn.Module, name: str) -> None
 
 
 def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
-    found = _looked_into(path, shown)
+    found = structure_of_weights(path, shown)
+    if found.untrusted_globals:
+        raise model_failed(f"{_NOT_READ.format(shown)}: {imports(found)}")
     content: object
     if found.kind.startswith("safetensors") or path.is_dir() or found.kind == "torch-sharded":
         content = mapped_tensors(found, shown)
@@ -91,27 +78,15 @@ def _read(path: Path, shown: str) -> OrderedDict[str, torch.Tensor]:
     return state
 
 
-def look_into_weights(path: Path, shown: str) -> Found:
-    """Return what a look into a file of weights tells; nothing in it is loaded or run.
-
-    Raises:
-        LoadError: It cannot be read, or its bytes are not those that were written.
-    """
+def structure_of_weights(path: Path, shown: str) -> Found:
+    """Return what a look into a file of weights tells; nothing in it is loaded or run."""
     try:
-        found = checked(look(path))
+        found = checked(structure_of(path))
     except ArchiveError as error:
         place = f" ({error.where})" if error.where else ""
         raise model_failed(f"{_NOT_READ.format(shown)}: {error.what}{place}") from error
     if found.checksum == "failed":
         raise damaged(found, shown)
-    return found
-
-
-def _looked_into(path: Path, shown: str) -> Found:
-    """Look into the file, and refuse what is damaged or would run code."""
-    found = look_into_weights(path, shown)
-    if found.untrusted_globals:
-        raise model_failed(f"{_NOT_READ.format(shown)}: {imports(found)}")
     return found
 
 
@@ -162,11 +137,7 @@ def _axes(tensor: torch.Tensor) -> str:
 
 
 def mapped_tensors(found: Found, shown: str) -> dict[str, torch.Tensor]:
-    """Return every tensor of a file, or of all its shards, by name.
-
-    Raises:
-        LoadError: One of them has no plain values in a file, or a type that torch has not.
-    """
+    """Return every tensor of a file, or of all its shards, by name."""
     maps: dict[str, mmap.mmap] = {}
     return {entry.name: _tensor(entry, maps, shown) for entry in found.tensors}
 

@@ -6,44 +6,31 @@ write files (``aten::save``, ``aten::from_file``). Without trust, all code is th
 torch sees it, and what names any other operator than those of ``allowed_operators.py`` is refused.
 """
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from inspect import Parameter, Signature
+from inspect import Parameter
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from tui_profiler.archive.formats.torchscript_code import (
-    CUSTOM_CLASSES,
-    QUANTIZED_CLASSES,
-    read_code,
-)
+from tui_profiler.archive.formats import torchscript_code
 from tui_profiler.archive.pickles.reader import read_pickle
 from tui_profiler.archive.pickles.trust import is_loaded_by_torch
-from tui_profiler.archive.reading.file_region import open_file
-from tui_profiler.archive.reading.limits import ArchiveError
-from tui_profiler.archive.zips.directory import Zip, read_zip
-from tui_profiler.archive.zips.members import read_member, unexpected_members
+from tui_profiler.archive.reading.file_region import ArchiveError, open_file
+from tui_profiler.archive.reading.zips import Zip, read_member, read_zip, unexpected_members
 from tui_profiler.messages import LoadSpec
+from tui_profiler.probe.load.common import loaded_model
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, needs_trust, reason
-from tui_profiler.probe.load.common.input_tensors import Call, Candidates
-from tui_profiler.probe.load.common.layers import modules_in_order
-from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.common.safe_reading import held
-from tui_profiler.probe.load.common.settings import Settings, as_the_model, place
 from tui_profiler.probe.load.files.allowed_operators import deed_of, refused_names
 from tui_profiler.probe.load.inputs.guesses import guesses
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
+from tui_profiler.probe.load.inputs.input_tensors import Call, Candidates, forward_with
+from tui_profiler.probe.torch_compat import scripted
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.torch_compat.scripted import (
-    argument_types,
-    silenced,
-    weights_of_graph,
-)
+from tui_profiler.probe.torch_compat.modules import modules_in_order
 
 _UNKNOWN_OPERATOR = "Unknown builtin op: "
 _CONVOLUTIONS: dict[int, type[nn.Module]] = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.Conv3d}
@@ -51,31 +38,27 @@ _CONVOLUTIONS: dict[int, type[nn.Module]] = {3: nn.Conv1d, 4: nn.Conv2d, 5: nn.C
 _PICKLES = (
     "data.pkl", "constants.pkl", "traced_inputs.pkl", "bytecode.pkl", "mobile_debug_handles.pkl",
 )  # fmt: skip
-_LIBRARIES = {"torchvision": "torchvision", "torchaudio": "torchaudio"}
-"""Which import registers a namespace of operators."""
+_LIBRARIES = ("torchaudio", "torchvision")
+"""Whose import registers the operators of that namespace."""
 
 
-def load_torchscript(path: Path, spec: LoadSpec, settings: Settings) -> Loaded:
-    """Load a scripted or traced model from its archive.
-
-    Raises:
-        LoadError: It would do more than compute and nobody said that it may, torch cannot read it,
-            or lacks an operator that it uses.
-    """
+def load_torchscript(
+    path: Path, spec: LoadSpec, settings: loaded_model.Settings
+) -> loaded_model.Loaded:
+    """Load a scripted or traced model from its archive."""
     if spec.trust:
-        loaded = _load(path, spec.model)
+        read = _load(path, spec.model)
     else:
         with held(path, spec.model) as same:
             _refuse_dangers(same, spec.model)
-            loaded = _load(same, spec.model)
-    model = place(loaded, settings)
-    settings = as_the_model(model, settings)
-    return Loaded(
-        model=model,
-        facts_source="TorchScript archive",
-        weights="its own",
-        candidates=_candidates(model, spec, settings),
-        remake=lambda model, batch: _candidates(model, spec, replace(settings, batch=batch)),
+            read = _load(same, spec.model)
+    model = loaded_model.place(read, settings)
+    return loaded_model.loaded(
+        model,
+        "TorchScript archive",
+        "its own",
+        lambda model, settings: _candidates(model, spec, settings),
+        loaded_model.as_the_model(model, settings),
     )
 
 
@@ -102,7 +85,7 @@ def dangers(archive: Zip) -> Iterator[str]:
         if member in archive.members:
             names = read_pickle(read_member(archive, member)).names
             yield from (f"an object {name} in {member}" for name in names if not _is_built_in(name))
-    code = read_code(archive)
+    code = torchscript_code.read_code(archive)
     _import_libraries(code.operators)
     yield from code.others
     for name in refused_names(code.operators):
@@ -113,32 +96,27 @@ def dangers(archive: Zip) -> Iterator[str]:
 
 def _is_built_in(name: str) -> bool:
     """Say whether the C++ reader of TorchScript's pickles makes a plain value of a name."""
-    if name.startswith(CUSTOM_CLASSES):
-        return name in QUANTIZED_CLASSES
+    if name.startswith(torchscript_code.CUSTOM_CLASSES):
+        return name in torchscript_code.QUANTIZED_CLASSES
     return name.startswith(("__torch__.", "torch.jit._pickle.")) or is_loaded_by_torch(name)
 
 
-def _import_libraries(operators: Iterable[str]) -> None:
-    """Register the operators that the archive names and torch itself does not have."""
-    for namespace in sorted({name.partition("::")[0] for name in operators}):
-        library = _LIBRARIES.get(namespace)
-        if library is not None and importlib.util.find_spec(library):
-            importlib.import_module(library)
+def _import_libraries(operators: Iterable[str]) -> bool:
+    """Register operators that torch itself does not have; say whether any library has some."""
+    namespaces = {name.partition("::")[0] for name in operators}
+    found = [name for name in _LIBRARIES if name in namespaces and importlib.util.find_spec(name)]
+    for library in found:
+        importlib.import_module(library)
+    return bool(found)
 
 
 def _load(path: Path, shown: str) -> nn.Module:
     try:
         return _read(path)
     except Exception as error:
-        unknown = _unknown_operator(error)
-        namespace = unknown.partition("::")[0]
-        if namespace in _LIBRARIES and importlib.util.find_spec(_LIBRARIES[namespace]):
-            importlib.import_module(_LIBRARIES[namespace])
-            return _read_again(path, shown)
-        raise _failed(error, shown) from error
-
-
-def _read_again(path: Path, shown: str) -> nn.Module:
+        # Whose operators are registered by a library, which is imported now.
+        if not _import_libraries([_unknown_operator(error)]):
+            raise _failed(error, shown) from error
     try:
         return _read(path)
     except Exception as error:
@@ -146,7 +124,7 @@ def _read_again(path: Path, shown: str) -> nn.Module:
 
 
 def _read(path: Path) -> nn.Module:
-    with silenced():
+    with scripted.silenced():
         model: nn.Module = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call] # torch has no types here
         return model.eval()
 
@@ -166,11 +144,13 @@ def _unknown_operator(error: Exception) -> str:
     return rest.split()[0].rstrip(".") if found and rest.split() else ""
 
 
-def _candidates(model: nn.Module, spec: LoadSpec, settings: Settings) -> Sequence[Inputs]:
+def _candidates(
+    model: nn.Module, spec: LoadSpec, settings: loaded_model.Settings
+) -> Sequence[Inputs]:
     likeness = likeness_of(model)
     if spec.inputs:
         return candidates_for(likeness, None, spec, settings)
-    lists = {name for name, type_, _ in argument_types(model) if type_ == "List[Tensor]"}
+    lists = {name for name, type_, _ in scripted.argument_types(model) if type_ == "List[Tensor]"}
     calls = [_with_lists(call, lists) for call in guesses(likeness)]
     return Candidates(calls, settings)
 
@@ -197,29 +177,19 @@ def likeness_of(model: nn.Module) -> nn.Module:
         if made is not None:
             _put(root, path or "layer", made)
     if not any(True for _ in root.children()):
-        for index, (kind, weight) in enumerate(weights_of_graph(model)):
+        for index, (kind, weight) in enumerate(scripted.weights_of_graph(model)):
             made = _layer_of(kind, weight)
             if made is not None:
                 _put(root, f"layer{index}", made)
-    root.forward = _with_signature(model)
+    root.forward = forward_with(
+        [_parameter(name, has) for name, _, has in scripted.argument_types(model)]
+    )
     return root
 
 
-def _with_signature(model: nn.Module) -> Callable[..., object]:
-    def forward(*_args: object, **_kwargs: object) -> object:
-        raise RuntimeError("only its signature is asked for")
-
-    forward.__signature__ = Signature(  # type: ignore[attr-defined] # inspect reads it
-        [
-            Parameter(
-                name,
-                Parameter.POSITIONAL_OR_KEYWORD,
-                default=None if has_default else Parameter.empty,
-            )
-            for name, _, has_default in argument_types(model)
-        ]
-    )
-    return forward
+def _parameter(name: str, has_default: bool) -> Parameter:
+    default = None if has_default else Parameter.empty
+    return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default)
 
 
 def _put(root: nn.Module, path: str, layer: nn.Module) -> None:

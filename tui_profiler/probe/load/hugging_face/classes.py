@@ -4,10 +4,8 @@ The config's own ``architectures`` says it; where that is missing or not known, 
 looked up in the tables of the ``AutoModel`` classes, what generates first.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import torch
 
 from tui_profiler.probe.load.common import errors
-from tui_profiler.probe.load.hugging_face.config import Config
+from tui_profiler.probe.load.hugging_face.config import Config, inner_configs
 
 _ARGUMENTS_OF_TIMM = ("model_args", "backbone_kwargs")
 _FILES_OF_TIMM = frozenset(
@@ -53,11 +51,7 @@ class Choice:
 
 
 def choose_class(library: ModuleType, config: Config, *, trust: bool) -> Choice:
-    """Return the class that a config asks for.
-
-    Raises:
-        LoadError: There is none, or it lies in code that was not to be trusted.
-    """
+    """Return the class that a config asks for."""
     stated = _stated(config)
     listed: Choice | None = None
     missing = ""
@@ -90,16 +84,7 @@ def choose_class(library: ModuleType, config: Config, *, trust: bool) -> Choice:
 
 
 def build(choice: Choice, config: Config, dtype: torch.dtype | None) -> torch.nn.Module:
-    """Build a model without reading values from files.
-
-    Args:
-        choice: Its class.
-        config: Left as it is.
-        dtype: Of its parameters; None is the config's own, else float32.
-
-    Raises:
-        LoadError: It cannot be built from this config.
-    """
+    """Build a model without reading values from files; in the config's dtype, else float32."""
     copied = type(config.value).from_dict(config.value.to_dict())
     _forbid_downloads(copied)
     wanted = dtype or _stated_dtype(config) or torch.float32
@@ -147,7 +132,6 @@ def _without_package(name: str, error: ImportError) -> errors.LoadError:
 
 
 def _without_value(config: Any) -> list[str]:
-    """Name the counts and sizes for which a config has no value."""
     return [
         name
         for name, value in vars(config).items()
@@ -162,7 +146,6 @@ def _stated(config: Config) -> str:
 
 
 def _class_named(library: ModuleType, name: str) -> Any:
-    """Return the model class of that name; None where transformers has none."""
     found = getattr(library, name, None) if name else None
     is_model = isinstance(found, type) and issubclass(found, library.PreTrainedModel)
     return found if is_model else None
@@ -230,11 +213,8 @@ def refuse_files(config: Config) -> None:
 
     Arguments of timm's ``create_model`` can name a checkpoint, which older versions unpickle; an
     implementation of attention can be code of the Hub's.
-
-    Raises:
-        LoadError: It does.
     """
-    for part in _parts(config.value):
+    for _, part in inner_configs(config.value):
         attributes = vars(part)
         for name in _ARGUMENTS_OF_TIMM:
             arguments = attributes.get(name)
@@ -257,18 +237,6 @@ def refuse_files(config: Config) -> None:
 
 def _forbid_downloads(value: Any) -> None:
     """Let backbones inside have random weights too: else they are fetched by name."""
-    for part in _parts(value):
+    for _, part in inner_configs(value):
         if vars(part).get("use_pretrained_backbone"):
             part.use_pretrained_backbone = False
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield a config and those within it."""
-    pending, seen = [value], set()
-    while pending:
-        item = pending.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        yield item
-        pending += [part for part in vars(item).values() if hasattr(part, "model_type")]

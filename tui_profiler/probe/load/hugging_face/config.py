@@ -1,7 +1,6 @@
 """A Hugging Face config: found and read, nothing in it run; the sizes that it states."""
 
-from __future__ import annotations
-
+import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,16 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.common import errors
-from tui_profiler.probe.load.common.downloads import (
-    DEFAULT,
-    DownloadError,
-    download_of,
-    fetched,
-    folder_of_repository,
-    is_repository,
-)
-from tui_profiler.probe.load.hugging_face.library import image_processor
+from tui_profiler.probe.load.common import downloads, errors
 
 PREFIX = "hf:"
 
@@ -46,19 +36,10 @@ class Config:
     """transformers has no class of its own for it."""
 
 
-def read_config(library: ModuleType, spec: LoadSpec, fetched: Path | None) -> Config:
-    """Read the config that the user named.
-
-    Args:
-        library: transformers.
-        spec: What the user typed.
-        fetched: The folder of what was downloaded; None where nothing was.
-
-    Raises:
-        LoadError: There is none, it is no config, or of a kind that transformers does not know.
-    """
+def read_config(library: ModuleType, spec: LoadSpec, folder: Path | None) -> Config:
+    """Read the config that the user named, from the folder of what was fetched, if anything was."""
     shown = spec.model.removeprefix(PREFIX)
-    path = fetched / "config.json" if fetched is not None else _path(spec, shown)
+    path = _path(spec, shown) if folder is None else folder / "config.json"
     if path is None:
         return _config(library, shown, shown, None, {}, trust=spec.trust)
     content = _content(path, shown)
@@ -69,7 +50,6 @@ def read_config(library: ModuleType, spec: LoadSpec, fetched: Path | None) -> Co
 
 
 def _path(spec: LoadSpec, shown: str) -> Path | None:
-    """Return the config file; None for a name of the Hub's that may be downloaded."""
     try:
         path = Path(spec.folder or ".") / Path(shown).expanduser()
         if path.is_dir() and shown:
@@ -80,31 +60,27 @@ def _path(spec: LoadSpec, shown: str) -> Path | None:
             return path
     except (OSError, RuntimeError, ValueError) as error:
         raise errors.wrong_request(f"{shown!r} cannot be a path: {errors.reason(error)}") from error
-    if not is_repository(shown):
+    if not downloads.is_repository(shown):
         raise errors.wrong_request(f"there is no folder or config file {shown!r}")
-    if spec.weights == DEFAULT:
+    if spec.weights == downloads.DEFAULT:
         return None
     raise errors.wrong_request(
         f"there is no folder {shown!r}, and models on the Hub are only downloaded with --weights",
-        (f"--weights {DEFAULT}", "downloads its config and its weights, once"),
+        (f"--weights {downloads.DEFAULT}", "downloads its config and its weights, once"),
         (f"tui-profiler {PREFIX}DIR", "takes the config.json in that folder, random weights"),
     )
 
 
 def fetched_folder(spec: LoadSpec) -> Path | None:
-    """Fetch config and safetensors of a repository; give their folder, None if none are asked for.
-
-    Raises:
-        LoadError: They cannot be had.
-    """
-    download = download_of(spec)
+    """Fetch config and safetensors of a repository; None if none are asked for."""
+    download = downloads.download_of(spec)
     if download is None:
         return None
     name = download.name
     try:
-        fetched(download)
-        folder = folder_of_repository(name)
-    except DownloadError as error:
+        downloads.fetched(download)
+        folder = downloads.folder_of_repository(name)
+    except downloads.DownloadError as error:
         raise errors.model_failed(
             f"{name} cannot be downloaded: {error}",
             (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
@@ -114,7 +90,10 @@ def fetched_folder(spec: LoadSpec) -> Path | None:
     if not any((folder / one).is_file() for one in _SAFETENSORS):
         raise errors.model_failed(
             f"{name} has no model.safetensors; other files, such as pickles, are not downloaded",
-            (f"tui-profiler {PREFIX}{name} --weights {DEFAULT} --trust", "if you trust them"),
+            (
+                f"tui-profiler {PREFIX}{name} --weights {downloads.DEFAULT} --trust",
+                "if you trust them",
+            ),
             (f"hf download {name} --local-dir DIR", f"then tui-profiler {PREFIX}DIR"),
         )
     return folder
@@ -216,7 +195,7 @@ class Sizes:
 
     def __init__(self, config: Any, folder: Path | None = None) -> None:
         """Take a config object of transformers', and the folder with its processor's config."""
-        self._configs = tuple(_with_inner(config))
+        self._configs = tuple(inner_configs(config))
         self._processor = _processor(folder)
 
     def number(self, *names: str, inside: str = "") -> int | None:
@@ -280,7 +259,7 @@ class Sizes:
     def prepared_image(self) -> tuple[tuple[int, int], str] | None:
         """Return (height, width) that the model type's image processor makes unless it is told."""
         kind = getattr(self._configs[0][1], "model_type", "")
-        name, content = image_processor(kind)
+        name, content = _image_processor(kind)
         for key in ("crop_size", "size"):
             size = _sides(content.get(key))
             if size is not None:
@@ -288,8 +267,8 @@ class Sizes:
         return None
 
 
-def _with_inner(config: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (path, config), the outermost first, each once."""
+def inner_configs(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (path, config) of a config and those within it, the outermost first, each once."""
     pending: list[tuple[str, Any]] = [("", config)]
     seen: set[int] = set()
     while pending:
@@ -312,7 +291,6 @@ def _whole(value: object) -> int | None:
 
 
 def _sides(value: object) -> tuple[int, int] | None:
-    """Read a size as configs and processors write it."""
     if isinstance(value, Mapping):
         for first, second in (("height", "width"), ("shortest_edge", "shortest_edge")):
             sides = _whole(value.get(first)), _whole(value.get(second))
@@ -326,6 +304,25 @@ def _sides(value: object) -> tuple[int, int] | None:
         return (sides[0], sides[1]) if sides[0] and sides[1] else None
     side = _whole(value)
     return None if side is None else (side, side)
+
+
+def _image_processor(kind: str) -> tuple[str, dict[str, object]]:
+    """Return the name and the sizes of the class that prepares images for a model type, if any.
+
+    It is not made: of some it takes torchvision or PIL, and only its defaults are wanted.
+    """
+    library = importlib.import_module("transformers")
+    auto = importlib.import_module("transformers.models.auto.image_processing_auto")
+    named: Any = auto.IMAGE_PROCESSOR_MAPPING_NAMES.get(kind) or ()
+    for name in named.values() if isinstance(named, dict) else named:
+        try:
+            found = getattr(library, name)
+            sizes = {key: getattr(found, key, None) for key in ("crop_size", "size")}
+        except Exception:
+            continue
+        if any(sizes.values()):
+            return name, sizes
+    return "", {}
 
 
 def _processor(folder: Path | None) -> tuple[str, Mapping[str, Any]] | None:

@@ -3,28 +3,20 @@
 A model with an encoder is passed what that made of the input, and its decoder's next token.
 """
 
-from __future__ import annotations
-
 import copy
+import importlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from tui_profiler.messages import InputSpec, Unknown
-from tui_profiler.probe.load.common.signature import forward_parameters
-from tui_profiler.probe.load.hugging_face.library import encoder_outputs
-from tui_profiler.probe.load.hugging_face.placeholders import is_on_meta, on_fakes, without_logs
+from tui_profiler.probe.load.hugging_face import inputs
+from tui_profiler.probe.load.inputs.input_tensors import forward_parameters
+from tui_profiler.probe.torch_compat import kv_cache
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs, TensorMaker
-from tui_profiler.probe.torch_compat.kv_cache import (
-    ENCODED,
-    NAMES,
-    ReturnedCache,
-    remade,
-    template,
-    tensors_of,
-)
 
 _IDS = "input_ids"
 _MASK = "attention_mask"
@@ -37,7 +29,7 @@ _STATES = ("recurrent_states", "conv1d_state")
 
 
 def decode_call(
-    model: torch.nn.Module, before: Inputs, kept: ReturnedCache | None
+    model: torch.nn.Module, before: Inputs, kept: kv_cache.ReturnedCache | None
 ) -> Inputs | Unknown | None:
     """Return the inputs of the next token.
 
@@ -50,8 +42,7 @@ def decode_call(
         None where the model generates nothing, ``Unknown`` where it does and cannot be passed one
         more token.
     """
-    can_generate = getattr(model, "can_generate", None)
-    if can_generate is None or not can_generate():
+    if not inputs.answer_of(model, "can_generate"):
         return None
     parameters = forward_parameters(model)
     side = _DECODER if _DECODER + _IDS in before.kwargs else ""
@@ -63,11 +54,11 @@ def decode_call(
     if kept is None:
         if getattr(getattr(model, "config", None), "use_cache", None) is False:
             return Unknown('its config says "use_cache": false')
-        return Unknown(f"its forward returns no cache ({', '.join(NAMES)})")
+        return Unknown(f"its forward returns no cache ({', '.join(kv_cache.NAMES)})")
     if not parameters.takes(kept.name):
         return Unknown(f"its forward returns {kept.name}, and has no parameter of that name")
     if side and kept.encoded is None:
-        return Unknown(f"its forward returns no {ENCODED}, which the next token needs")
+        return Unknown(f"its forward returns no {kv_cache.ENCODED}, which the next token needs")
     if side and not parameters.takes(_ENCODER_OUTPUTS):
         return Unknown(f"its forward has no parameter {_ENCODER_OUTPUTS}")
     if full := _full_table(model, side, ids.shape[1]):
@@ -83,9 +74,12 @@ def decode_call(
         step[_MASK], why[_MASK] = of_encoded, "of what was encoded"
 
     def renewed(make: TensorMaker) -> dict[str, object]:
-        cache: dict[str, object] = {kept.name: remade(kept.template, make), "use_cache": True}
+        cache: dict[str, object] = {
+            kept.name: kv_cache.remade(kept.template, make),
+            "use_cache": True,
+        }
         if encoded is not None:
-            cache[_ENCODER_OUTPUTS] = remade(encoded, make)
+            cache[_ENCODER_OUTPUTS] = kv_cache.remade(encoded, make)
         return cache
 
     return replace(
@@ -100,7 +94,8 @@ def decode_call(
 def _encoded(model: torch.nn.Module, before: Inputs, last: torch.Tensor) -> object:
     """Return what the encoder returned, without memory: of its own class, whose fields it reads."""
     encoder = _encoder_of(model)
-    plain = encoder_outputs(last)
+    outputs: Any = importlib.import_module("transformers.modeling_outputs")
+    plain: object = outputs.BaseModelOutput(last_hidden_state=last)
     if encoder is None:
         return plain
     names = forward_parameters(encoder).positional
@@ -113,22 +108,17 @@ def _encoded(model: torch.nn.Module, before: Inputs, last: torch.Tensor) -> obje
     try:
         # Modules may keep what they are given: a copy of them, with the same parameters.
         copied = copy.deepcopy(encoder, dict(shared))
-        with torch.no_grad(), without_logs():
-            found = on_fakes(copied, given, before.concrete, on_meta=is_on_meta(model))
+        found = inputs.on_fakes(model, copied, given, before.concrete)
     except Exception:
         return plain  # What the model returned is known to hold its last hidden state.
     first = found.get("last_hidden_state") if isinstance(found, Mapping) else None
     if not isinstance(first, torch.Tensor) or first.shape != last.shape:
         return plain
-    return template(found)
+    return kv_cache.template(found)
 
 
 def _encoder_of(model: torch.nn.Module) -> torch.nn.Module | None:
-    find = getattr(model, "get_encoder", None)
-    try:
-        found = find() if callable(find) else None
-    except Exception:
-        return None  # Models without one raise.
+    found = inputs.answer_of(model, "get_encoder")
     return found if isinstance(found, torch.nn.Module) and found is not model else None
 
 
@@ -146,11 +136,7 @@ def _full_table(model: torch.nn.Module, side: str, tokens: int) -> str:
 
 def _folder_of_tokens(model: torch.nn.Module) -> str:
     """Return the path of the module, with a dot, that holds the table of the input tokens."""
-    table_of = getattr(model, "get_input_embeddings", None)
-    try:
-        table = table_of() if callable(table_of) else None
-    except Exception:
-        return ""  # Models without one raise.
+    table = inputs.answer_of(model, "get_input_embeddings")
     path = next((name for name, module in model.named_modules() if module is table), "")
     return path[: path.rfind(".") + 1]
 
@@ -186,9 +172,9 @@ def _specs(step: dict[str, object], why: dict[str, str]) -> tuple[InputSpec, ...
     )
 
 
-def _cache_spec(kept: ReturnedCache, tokens: int) -> InputSpec:
+def _cache_spec(kept: kv_cache.ReturnedCache, tokens: int) -> InputSpec:
     """Describe the cache by its first tensor: there are as many as layers, twice."""
-    tensors = tensors_of(kept.template)
+    tensors = kv_cache.tensors_of(kept.template)
     first = tensors[0]
     why = f"the cache of {tokens} tokens: {len(tensors)} tensors, the first of this shape"
     dtype = str(first.dtype).removeprefix("torch.")

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from tui_profiler.probe.load.common.settings import Settings
+from tui_profiler.probe.load.common.loaded_model import Settings
 from tui_profiler.probe.load.hugging_face.config import Sizes
 
 _Fill: TypeAlias = Literal["normal", "tokens", "ones", "zeros"]
@@ -112,19 +112,16 @@ _LONGEST_SOUND_SECONDS = 1
 _RATE = 16_000
 _FRAMES = 8
 _MOST_POSITIONS = (
-    "max_position_embeddings",
-    "n_positions",
-    "max_seq_len",
-    "max_sequence_length",
-    "max_seq_length",
-    "seq_length",
-    "n_ctx",
-    "context_length",
-    "max_text_len",
+    *("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"),
+    *("max_seq_length", "seq_length", "n_ctx", "context_length", "max_text_len"),
 )
 _DOCUMENTED = re.compile(
     r"^ *(\w+) \(`?(?:torch\.)?(\w*Tensor)`?[^()\n]* of shape `?\(([^()`\n]*)\)`?([^\n]*)$",
     re.MULTILINE,
+)
+_BANDS = (
+    *("num_mel_bins", "feature_size", "input_feat_per_channel", "feature_projection_input_dim"),
+    *("input_dim", "n_mels", "mel_bins", "num_mels", "input_feat_size", "input_size"),
 )
 _CHANNELS = ("num_channels", "in_channels", "in_chans", "num_input_channels", "n_channels")
 
@@ -179,12 +176,7 @@ class Situation:
 
 
 def most_tokens(sizes: Sizes, *, generates: bool) -> tuple[int, str]:
-    """Return the length of a sequence, and why.
-
-    Args:
-        sizes: Of the config.
-        generates: A position is left for the next token.
-    """
+    """Return the length of a sequence, and why; one position is left for a next token."""
     bound = sizes.named(*_MOST_POSITIONS, inside="text") or sizes.named(*_MOST_POSITIONS)
     return _within(bound, generates=generates)
 
@@ -196,7 +188,7 @@ def _within(bound: tuple[str, int] | None, *, generates: bool) -> tuple[int, str
     return max(bound[1] - generates, 1), f"its config's {bound[0]}{less}"
 
 
-def forms(name: str, now: Situation) -> tuple[Argument, ...]:
+def forms_of(name: str, now: Situation) -> tuple[Argument, ...]:
     """Return the forms of one keyword; none where nothing is known of that name.
 
     What its documentation says comes first where it says that one item has several rows, and
@@ -313,6 +305,28 @@ def _boxes(now: Situation) -> tuple[Argument, ...]:
     )
 
 
+def _no_padding(*shape: int) -> Argument:
+    return Argument(shape, "no padding", "ones", torch.int64, is_concrete=True)
+
+
+def _numbers(shape: tuple[int, ...], why: str, value: tuple[tuple[int, ...], ...]) -> Argument:
+    return Argument(shape, why, dtype=torch.int64, value=value, is_concrete=True)
+
+
+def _stated(found: tuple[str, int] | None, usual: int, why: str) -> tuple[int, str]:
+    """Return a number that the config states, else the usual one, and why."""
+    return (usual, why) if found is None else (found[1], f"its config's {found[0]}")
+
+
+def _of_vision(now: Situation, *names: str) -> int | None:
+    """Return a number of the part that sees, else of any."""
+    return now.sizes.number(*names, inside="vision") or now.sizes.number(*names)
+
+
+def _channels(now: Situation) -> int:
+    return _of_vision(now, *_CHANNELS) or 3
+
+
 def _image(now: Situation) -> tuple[Argument, ...]:
     if now.has("spatial_shapes"):
         rows, columns, patch, why = _native_grid(now)
@@ -325,7 +339,7 @@ def _image(now: Situation) -> tuple[Argument, ...]:
     (height, width), why = now.sizes.image()
     if now.has("prompt_pixel_values"):
         height, why = height // 2, f"half of {why}: the prompt is the other"
-    channels = now.sizes.number(*_CHANNELS, inside="vision") or now.sizes.number(*_CHANNELS) or 3
+    channels = _channels(now)
     image = Argument((1, channels, height, width), why)
     several = replace(image, shape=(1, 1, channels, height, width), why=f"{why}; a list of one")
     if now.sizes.number("num_frames") is not None:
@@ -352,7 +366,7 @@ def _video(now: Situation) -> tuple[Argument, ...]:
     (height, width), why = now.sizes.image()
     channels = now.sizes.number(*_CHANNELS) or 3
     found = now.sizes.named("num_frames", "frames_per_clip", "max_frames")
-    frames, frames_why = (found[1], f"its config's {found[0]}") if found else (_FRAMES, "8 frames")
+    frames, frames_why = _stated(found, _FRAMES, f"{_FRAMES} frames")
     why = f"{frames_why}, {why}"
     return (
         Argument((1, frames, channels, height, width), why),
@@ -362,55 +376,42 @@ def _video(now: Situation) -> tuple[Argument, ...]:
 
 def _native_grid(now: Situation) -> tuple[int, int, int, str]:
     """Return rows, columns and side of the patches of an image that keeps its own shape."""
-    sizes = now.sizes
-    patch = sizes.number("patch_size", inside="vision") or sizes.number("patch_size") or 16
-    most = sizes.named("num_patches", "max_num_patches", inside="vision")
-    count, why = (most[1], f"its config's {most[0]}") if most else (256, "256, as usual")
+    patch = _of_vision(now, "patch_size") or 16
+    most = now.sizes.named("num_patches", "max_num_patches", inside="vision")
+    count, why = _stated(most, 256, "256, as usual")
     side = math.isqrt(count)
     return side, side, patch, f"{side}×{side} patches of {patch}×{patch}, {why}"
 
 
 def _spatial_shapes(now: Situation) -> tuple[Argument, ...]:
     rows, columns, _, why = _native_grid(now)
-    value = ((rows, columns),)
-    return (Argument((1, 2), why, dtype=torch.int64, value=value, is_concrete=True),)
+    return (_numbers((1, 2), why, ((rows, columns),)),)
 
 
 def _patch_mask(now: Situation) -> tuple[Argument, ...]:
     if not now.has("spatial_shapes"):
-        (height, width), _ = now.sizes.image()
-        whole = Argument((1, height, width), "no padding", "ones", torch.int64, is_concrete=True)
-        return (whole, replace(whole, shape=(1, 1, height, width)))
+        return _pixel_mask(now)
     rows, columns, _, _ = _native_grid(now)
-    shape = (1, rows * columns)
-    return (Argument(shape, "no padding", "ones", torch.int64, is_concrete=True),)
+    return (_no_padding(1, rows * columns),)
 
 
-def _grid(now: Situation) -> tuple[int, int, str]:
-    """Return rows and columns of patches, for models that take them as a list."""
+def _grid(now: Situation) -> tuple[int, int, int, str]:
+    """Return rows, columns and side of patches, for models that take them as a list."""
     sizes = now.sizes
-    patch = sizes.number("patch_size", "spatial_patch_size", inside="vision") or sizes.number(
-        "patch_size", "spatial_patch_size"
-    )
-    patch = patch or 14
+    patch = _of_vision(now, "patch_size", "spatial_patch_size") or 14
     merged = sizes.number("spatial_merge_size", "merge_size", "spatial_merge_kernel_size") or 2
     (height, width), why = sizes.image()
     step = merged * 2
     rows, columns = (max(side // patch // step, 1) * step for side in (height, width))
-    return rows, columns, f"{rows}×{columns} patches of {patch}×{patch}, {why}"
+    return rows, columns, patch, f"{rows}×{columns} patches of {patch}×{patch}, {why}"
 
 
 def _patches(now: Situation) -> tuple[Argument, ...]:
-    rows, columns, why = _grid(now)
-    sizes = now.sizes
-    patch = sizes.number("patch_size", "spatial_patch_size", inside="vision") or sizes.number(
-        "patch_size", "spatial_patch_size"
-    )
-    frames = sizes.number("temporal_patch_size") or 1
-    channels = sizes.number(*_CHANNELS, inside="vision") or sizes.number(*_CHANNELS) or 3
-    width = channels * frames * (patch or 14) ** 2
+    rows, columns, patch, why = _grid(now)
+    channels = _channels(now)
+    width = channels * (now.sizes.number("temporal_patch_size") or 1) * patch**2
     flat = Argument((rows * columns, width), why, rows=rows * columns)
-    squares = (rows * columns, channels, patch or 14, patch or 14)
+    squares = (rows * columns, channels, patch, patch)
     return (
         flat,
         replace(flat, shape=(1, *flat.shape), rows=1),
@@ -422,48 +423,39 @@ def _patches(now: Situation) -> tuple[Argument, ...]:
 
 
 def _grid_sizes(now: Situation) -> tuple[Argument, ...]:
-    rows, columns, why = _grid(now)
-    value = ((1, rows, columns),)
-    with_frames = Argument((1, 3), why, dtype=torch.int64, value=value, is_concrete=True)
+    rows, columns, _, why = _grid(now)
+    with_frames = _numbers((1, 3), why, ((1, rows, columns),))
     flat = replace(with_frames, shape=(1, 2), value=((rows, columns),))
     # As the patches come beside them.
     return (with_frames, flat, flat, with_frames, flat, with_frames)
 
 
 def _merge_sizes(now: Situation) -> tuple[Argument, ...]:
-    """Return how many patches each way are merged into one, for each image."""
     side = now.sizes.number("spatial_merge_size", "merge_size") or 2
-    why = f"squares of {side}×{side} patches"
-    return (Argument((1,), why, dtype=torch.int64, value=((side,),), is_concrete=True),)
+    return (_numbers((1,), f"squares of {side}×{side} patches", ((side,),)),)
 
 
 def _pooled_grid(now: Situation) -> tuple[int, int, int, str]:
-    """Return rows, columns and side of patches that are pooled in squares."""
-    sizes = now.sizes
-    patch = sizes.number("patch_size", inside="vision") or sizes.number("patch_size") or 16
-    step = sizes.number("pooling_kernel_size") or 1
-    (height, width), why = sizes.image()
+    patch = _of_vision(now, "patch_size") or 16
+    step = now.sizes.number("pooling_kernel_size") or 1
+    (height, width), why = now.sizes.image()
     rows, columns = (max(side // patch // step, 1) * step for side in (height, width))
     return rows, columns, patch, f"{rows}×{columns} patches of {patch}×{patch}, {why}"
 
 
 def _placed_patches(now: Situation) -> tuple[Argument, ...]:
     rows, columns, patch, why = _pooled_grid(now)
-    channels = now.sizes.number(*_CHANNELS, inside="vision") or now.sizes.number(*_CHANNELS) or 3
-    return (Argument((1, rows * columns, channels * patch**2), why),)
+    return (Argument((1, rows * columns, _channels(now) * patch**2), why),)
 
 
 def _places_of_patches(now: Situation) -> tuple[Argument, ...]:
-    """Return the column and row of each patch."""
     rows, columns, _, why = _pooled_grid(now)
     places = tuple(place for y in range(rows) for x in range(columns) for place in (x, y))
-    shape = (1, rows * columns, 2)
-    return (Argument(shape, why, dtype=torch.int64, value=(places,), is_concrete=True),)
+    return (_numbers((1, rows * columns, 2), why, (places,)),)
 
 
 def _flattened_patches(now: Situation) -> tuple[Argument, ...]:
-    """Return patches with their row and column before their pixels."""
-    patch = now.sizes.number("patch_size", inside="vision") or now.sizes.number("patch_size") or 16
+    patch = _of_vision(now, "patch_size") or 16
     width = 2 + (now.sizes.number(*_CHANNELS) or 3) * patch**2
     why = f"{now.tokens} patches of {patch}×{patch}, with row and column"
     return (Argument((1, now.tokens, width), why, "ones"),)
@@ -471,37 +463,24 @@ def _flattened_patches(now: Situation) -> tuple[Argument, ...]:
 
 def _high_resolution(now: Situation) -> tuple[Argument, ...]:
     found = now.sizes.named("image_size", inside="high_res")
-    side, why = (found[1], f"its config's {found[0]}") if found else (1024, "1024, as usual")
+    side, why = _stated(found, 1024, "1024, as usual")
     return (Argument((1, 3, side, side), why),)
 
 
 def _image_sizes(now: Situation) -> tuple[Argument, ...]:
     (height, width), why = now.sizes.image()
-    value = ((height, width),)
-    return (Argument((1, 2), why, dtype=torch.int64, value=value, is_concrete=True),)
+    return (_numbers((1, 2), why, ((height, width),)),)
 
 
 def _pixel_mask(now: Situation) -> tuple[Argument, ...]:
     (height, width), _ = now.sizes.image()
-    whole = Argument((1, height, width), "no padding", "ones", torch.int64, is_concrete=True)
-    return (whole, replace(whole, shape=(1, 1, height, width)))
+    return (_no_padding(1, height, width), _no_padding(1, 1, height, width))
 
 
 def _spectrogram(now: Situation) -> tuple[Argument, ...]:
     sizes = now.sizes
-    bins = sizes.named(
-        "num_mel_bins",
-        "feature_size",
-        "input_feat_per_channel",
-        "feature_projection_input_dim",
-        "input_dim",
-        "n_mels",
-        "mel_bins",
-        "num_mels",
-        "input_feat_size",
-        "input_size",
-    )
-    width, why = (bins[1], f"its config's {bins[0]}") if bins else (80, "80 bands, as usual")
+    bins = sizes.named(*_BANDS)
+    width, why = _stated(bins, 80, "80 bands, as usual")
     halved = sizes.named("max_source_positions")
     length = 2 * halved[1] if halved and halved[1] <= 3000 else 200
     columns = Argument((1, width, length), f"{why}, {length} frames")
@@ -527,7 +506,7 @@ def _sound(now: Situation) -> tuple[Argument, ...]:
 
 def _sound_mask(now: Situation) -> tuple[Argument, ...]:
     return tuple(
-        Argument(shape, "no padding", "ones", torch.int64, is_concrete=True)
+        _no_padding(*shape)
         for part in _spectrogram(now)
         for shape in ((1, part.shape[-1]), (1, part.shape[-2]))
     )

@@ -5,39 +5,33 @@
 2. Masks and sizes are real also where the other inputs are fake: they steer the forward. So are
    token ids that hold placeholders of an image or a sound, which must be as many as its features.
 3. Special tokens are not drawn by chance: they have a meaning.
+4. Token ids that stand for an image or a sound are as many as the model makes features of it. Which
+   id that is stands in the config; how many there must be is asked of the model's own
+   ``get_image_features`` or ``get_audio_features``, on tensors that take no memory.
 """
 
-from __future__ import annotations
-
 import inspect
+import logging
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import torch
 from msgspec import structs
 
-from tui_profiler.messages import LoadSpec
+from tui_profiler.messages import InputSpec, LoadSpec
 from tui_profiler.probe.load.common.errors import wrong_request
-from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
-from tui_profiler.probe.load.common.settings import Settings
-from tui_profiler.probe.load.common.signature import Parameters, forward_parameters
+from tui_profiler.probe.load.common.loaded_model import Settings
+from tui_profiler.probe.load.hugging_face import forms
 from tui_profiler.probe.load.hugging_face.config import Config, Sizes
-from tui_profiler.probe.load.hugging_face.forms import (
-    Argument,
-    Arguments,
-    Situation,
-    documented,
-    forms,
-    has_form,
-    most_tokens,
-    tensor_of,
-)
-from tui_profiler.probe.load.hugging_face.placeholders import with_placeholders
+from tui_profiler.probe.load.hugging_face.forms import Argument, Arguments, Situation
+from tui_profiler.probe.load.inputs import input_tensors
 from tui_profiler.probe.load.inputs.guesses import guesses
-from tui_profiler.probe.load.inputs.typed_inputs import Typed, parse_input
+from tui_profiler.probe.load.inputs.input_candidates import Typed, parse_input
+from tui_profiler.probe.load.inputs.input_tensors import Candidates, Parameters
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
+from tui_profiler.probe.torch_compat.internals import DATA_DEPENDENT, fake_inputs
 
 _MOST_CALLS = 40
 _WHOLE = re.compile(r"\b(?:Long|Int)Tensor\b")
@@ -61,12 +55,8 @@ _SOMETIMES = ("image_sizes", "pixel_mask", "input_features_mask", "feature_atten
 def candidates(
     model: torch.nn.Module, config: Config, spec: LoadSpec, settings: Settings
 ) -> Sequence[Inputs]:
-    """Return the calls to try, the likeliest first.
-
-    Raises:
-        LoadError: What the user typed cannot be read or passed.
-    """
-    parameters = forward_parameters(model)
+    """Return the calls to try, the likeliest first."""
+    parameters = input_tensors.forward_parameters(model)
     typed = _typed(spec, parameters, model)
     now = _situation(model, config, parameters, typed, settings)
     calls = [
@@ -77,74 +67,43 @@ def candidates(
     if typed and not distinct:
         distinct = [_overridden({}, typed, now)]
     kinds = _kinds(parameters, now)
-    return HfCandidates(distinct[:_MOST_CALLS], kinds, model, now.dtype, settings)
+    made = (_Keywords(call, kinds) for call in distinct[:_MOST_CALLS])
+    return Candidates((*made, *guesses(model)), replace(settings, dtype=now.dtype))
 
 
-class HfCandidates(Sequence[Inputs]):
-    """Calls to try in order; the tensors of each are made when it is asked for."""
+@dataclass(frozen=True)
+class _Keywords:
+    """What is passed in one call, by name."""
 
-    def __init__(
-        self,
-        calls: Sequence[Arguments],
-        kinds: Sequence[tuple[str, ...]],
-        model: torch.nn.Module,
-        dtype: torch.dtype,
-        settings: Settings,
-    ) -> None:
-        self._calls = tuple(calls)
-        self._kinds = tuple(kinds)
-        self._dtype = dtype
-        self._settings = settings
-        self._others = Candidates(guesses(model), replace(settings, dtype=dtype))
+    arguments: Arguments
+    kinds: list[tuple[str, ...]]
+    """Of input that the forward takes, each by the names that it may have."""
 
-    def __len__(self) -> int:
-        return len(self._calls) + len(self._others)
-
-    @overload
-    def __getitem__(self, index: int) -> Inputs: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Inputs]: ...
-    def __getitem__(self, index: int | slice) -> Inputs | Sequence[Inputs]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if index >= len(self._calls):
-            return self._others[index - len(self._calls)]
-        call = self._calls[index]
-        missing = [kind[0] for kind in self._kinds if call.keys().isdisjoint(kind)]
-        inputs = _inputs(call, self._dtype, self._settings)
-        return _without(inputs, missing) if missing else inputs
-
-
-def _without(inputs: Inputs, missing: Sequence[str]) -> Inputs:
-    """Say beside the first input which kinds of input the forward takes and is not given."""
-    first, *others = inputs.specs
-    said = structs.replace(first, why=f"{first.why}; called without {', '.join(missing)}")
-    return replace(inputs, specs=(said, *others))
-
-
-def _inputs(call: Arguments, dtype: torch.dtype, settings: Settings) -> Inputs:
-    batch = settings.batch
-    wanted = call if batch is None else {k: part.of_batch(batch) for k, part in call.items()}
-    values = {
-        name: tensor_of(argument, dtype, settings, seed)
-        for seed, (name, argument) in enumerate(wanted.items())
-    }
-    batches = [
-        values[name].shape[0] // argument.rows
-        for name, argument in wanted.items()
-        if argument.has_batch
-    ]
-    return Inputs(
-        args=(),
-        kwargs=dict(values),
-        specs=tuple(
-            spec
-            for name, value in values.items()
-            for spec in specs_of(value, name, wanted[name].why)
-        ),
-        batch=batches[0] if batches else None,
-        concrete=frozenset(name for name, argument in wanted.items() if argument.is_concrete),
-    )
+    def inputs(self, settings: Settings) -> Inputs:
+        """Make the tensors; where some are missing, say so beside the first one."""
+        wanted = self.arguments
+        if settings.batch is not None:
+            wanted = {name: part.of_batch(settings.batch) for name, part in wanted.items()}
+        values: dict[str, object] = {}
+        specs: list[InputSpec] = []
+        batches: list[int] = []
+        for seed, (name, argument) in enumerate(wanted.items()):
+            tensor = forms.tensor_of(argument, settings.dtype or torch.float32, settings, seed)
+            values[name] = tensor
+            specs += input_tensors.specs_of(tensor, name, argument.why)
+            if argument.has_batch:
+                batches.append(tensor.shape[0] // argument.rows)
+        missing = [kind[0] for kind in self.kinds if wanted.keys().isdisjoint(kind)]
+        if missing:
+            why = f"{specs[0].why}; called without {', '.join(missing)}"
+            specs[0] = structs.replace(specs[0], why=why)
+        return Inputs(
+            args=(),
+            kwargs=values,
+            specs=tuple(specs),
+            batch=next(iter(batches), None),
+            concrete=frozenset(name for name, part in wanted.items() if part.is_concrete),
+        )
 
 
 def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> Iterator[Arguments]:
@@ -162,7 +121,7 @@ def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> It
             *(["attention_mask"] if "attention_mask" in parameters.positional else []),
         ]
         for tried in (masked, names):
-            if all(forms(name, now) for name in tried):
+            if all(forms.forms_of(name, now) for name in tried):
                 yield from _in_all_forms(tried, now)
     sets = [kinds, *([kind] for kind in kinds if main in kind), *([kind] for kind in kinds)]
     for chosen in sets:
@@ -184,7 +143,6 @@ def _calls(model: torch.nn.Module, parameters: Parameters, now: Situation) -> It
 
 
 def _kinds(parameters: Parameters, now: Situation) -> list[tuple[str, ...]]:
-    """Return the kinds of input that a model takes, each by the names that it may have."""
     kinds: list[tuple[str, ...]] = [kind for kind in _KINDS if _taken(kind, parameters)]
     takes_codes = "num_codebooks" in _first_axis("decoder_input_ids", now)
     if takes_codes and _TEXT in kinds and _SOUND in kinds:
@@ -193,7 +151,6 @@ def _kinds(parameters: Parameters, now: Situation) -> list[tuple[str, ...]]:
 
 
 def _main_input(model: torch.nn.Module) -> str:
-    """Return the name of its main input, the first where it has several; empty for none."""
     name = getattr(model, "main_input_name", "")
     first = next(iter(name), "") if isinstance(name, (list, tuple)) else name
     return first if isinstance(first, str) else ""
@@ -210,7 +167,7 @@ def _whole(
     """Yield calls with the placeholders that they need; those without come last."""
     passed_by = []
     for call in calls:
-        whole = with_placeholders(call, model, now, settings)
+        whole = _with_placeholders(call, model, now, settings)
         if whole is None:
             passed_by.append(call)
         else:
@@ -229,7 +186,7 @@ def _is_passed(name: str, parameters: Parameters, now: Situation) -> bool:
 
 
 def _in_all_forms(names: Sequence[str], now: Situation) -> Iterator[Arguments]:
-    found = {name: forms(name, now) for name in names}
+    found = {name: forms.forms_of(name, now) for name in names}
     known = {name: several for name, several in found.items() if several}
     for place in range(max(map(len, known.values()), default=0)):
         yield {name: several[min(place, len(several) - 1)] for name, several in known.items()}
@@ -244,8 +201,8 @@ def _situation(
 ) -> Situation:
     sizes = Sizes(config.value, config.folder)
     is_seq2seq = bool(getattr(config.value, "is_encoder_decoder", False))
-    generates = _generates(model)
-    tokens, why = most_tokens(sizes, generates=generates and not is_seq2seq)
+    generates = bool(answer_of(model, "can_generate"))
+    tokens, why = forms.most_tokens(sizes, generates=generates and not is_seq2seq)
     ids = typed.get("input_ids")
     if ids is not None and len(ids.shape) > 1:
         tokens, why = ids.shape[1], "as many as --input gives tokens"
@@ -257,7 +214,7 @@ def _situation(
         parameters=frozenset((*parameters.positional, *parameters.keyword_only)),
         is_seq2seq=is_seq2seq,
         dtype=_dtype(model, settings),
-        documented=documented(inspect.getdoc(model.forward) or ""),
+        documented=forms.documented(inspect.getdoc(model.forward) or ""),
         generates=generates,
         whole=_whole_numbers(model),
     )
@@ -270,19 +227,9 @@ def _whole_numbers(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, text in written.items() if _WHOLE.search(text))
 
 
-def _generates(model: torch.nn.Module) -> bool:
-    can_generate = getattr(model, "can_generate", None)
-    return bool(can_generate()) if callable(can_generate) else False
-
-
 def _vocabulary(model: torch.nn.Module, sizes: Sizes) -> int:
     """Return the rows of the table in which input tokens are looked up."""
-    table_of = getattr(model, "get_input_embeddings", None)
-    try:
-        table = table_of() if callable(table_of) else None
-    except Exception:
-        table = None  # models without one raise; the config is asked instead
-    rows = getattr(table, "num_embeddings", None)
+    rows = getattr(answer_of(model, "get_input_embeddings"), "num_embeddings", None)
     known = rows if isinstance(rows, int) else sizes.number("vocab_size") or 256
     # Speech that is made of text has more tokens than the text.
     return min(known, sizes.number("vocab_size", inside="text") or known)
@@ -300,14 +247,13 @@ def _dtype(model: torch.nn.Module, settings: Settings) -> torch.dtype:
 
 
 def _typed(spec: LoadSpec, parameters: Parameters, model: torch.nn.Module) -> dict[str, Typed]:
-    """Read every ``--input``; one without a name is the main input, then the next in order."""
     order = [name for name in (_main_input(model), *parameters.positional) if name]
     found: dict[str, Typed] = {}
     for text in spec.inputs:
         item = parse_input(text)
         name = item.name or next((name for name in order if name not in found), "")
         # Most of them take any keyword, and pass it on to whatever is inside.
-        is_known = name in order or name in parameters.keyword_only or has_form(name)
+        is_known = name in order or name in parameters.keyword_only or forms.has_form(name)
         if not name or not is_known or not parameters.takes(name):
             raise wrong_request(
                 f'{parameters} has no parameter "{item.name}"',
@@ -324,7 +270,7 @@ def _overridden(call: Arguments, typed: dict[str, Typed], now: Situation) -> Arg
     items = next(iter(typed.values())).shape[0]
     changed = {name: part.of_batch(items) for name, part in call.items()}
     for name, item in typed.items():
-        likely = changed.get(name) or next(iter(forms(name, now)), None)
+        likely = changed.get(name) or next(iter(forms.forms_of(name, now)), None)
         is_whole = item.dtype is not None and not item.dtype.is_floating_point
         base = likely or Argument(item.shape, "", "tokens" if is_whole else "normal")
         has_room = bool(item.shape) and item.shape[-1] >= len(base.first)
@@ -339,3 +285,152 @@ def _overridden(call: Arguments, typed: dict[str, Typed], now: Situation) -> Arg
             has_batch=item.shape[0] == items,
         )
     return changed
+
+
+_FEATURES = (
+    (
+        ("pixel_values", "images"),
+        "get_image_features",
+        ("image_token_id", "image_token_index"),
+        ("vision_start_token_id", "image_start_token_id", "boi_token_id", "boi_token_index"),
+        ("vision_end_token_id", "image_end_token_id", "eoi_token_id", "eoi_token_index"),
+    ),
+    (
+        ("input_features", "input_values"),
+        "get_audio_features",
+        ("audio_token_id", "audio_token_index"),
+        ("audio_bos_token_id", "audio_start_token_id", "boa_token_id", "boa_token_index"),
+        ("audio_eos_token_id", "audio_end_token_id", "eoa_token_id", "eoa_token_index"),
+    ),
+)
+"""(inputs, method, placeholder, what may stand before it, what may stand behind)."""
+_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")
+
+
+def _with_placeholders(
+    call: Arguments, model: torch.nn.Module, now: Situation, settings: Settings
+) -> Arguments | None:
+    """Put the placeholders that an image or sound in a call needs before its tokens.
+
+    Returns:
+        the call as it was, where it needs none; None where the model makes no features of it.
+    """
+    special = now.sizes.special_ids()
+    first: list[int] = []
+    kinds: list[int] = []
+    for place, (inputs, method, ids, before, behind) in enumerate(_FEATURES):
+        token = next((special[name] for name in ids if name in special), None)
+        if "input_ids" not in call or token is None or not any(name in call for name in inputs):
+            continue
+        ask = _asked(model, method, inputs)
+        count = None if ask is None else _features(call, model, ask, settings, now.dtype)
+        if count is None:
+            return None
+        opening = [special[name] for name in before if name in special][:1]
+        closing = [special[name] for name in behind if name in special][:1]
+        first += [*opening, *[token] * count, *closing]
+        kinds += [*[0] * len(opening), *[place + 1] * count, *[0] * len(closing)]
+    return _lengthened(call, tuple(first), tuple(kinds)) if first else call
+
+
+def _lengthened(call: Arguments, first: tuple[int, ...], kinds: tuple[int, ...]) -> Arguments:
+    changed = dict(call)
+    for name in _BY_TOKEN:
+        argument = call.get(name)
+        if argument is None:
+            continue
+        length = argument.shape[1] + len(first)
+        argument = replace(argument, shape=(argument.shape[0], length, *argument.shape[2:]))
+        if name == "input_ids":
+            why = f"{len(first)} placeholders of what it sees or hears, and {argument.why}"
+            argument = replace(argument, first=first, why=why, is_concrete=True)
+        elif name == "mm_token_type_ids":
+            argument = replace(argument, first=kinds, why="which tokens are placeholders")
+        changed[name] = argument
+    return changed
+
+
+def _asked(
+    model: torch.nn.Module, method: str, inputs: tuple[str, ...]
+) -> Callable[..., object] | None:
+    """Return the method of the outermost part that takes one of these inputs by its name."""
+    for module in model.modules():  # Heads wrap the model, some with ``*args``.
+        found = getattr(module, method, None)
+        taken = input_tensors.parameters_of(found).positional if callable(found) else ()
+        if not set(inputs).isdisjoint(taken):
+            return found
+    return None
+
+
+def _features(
+    call: Arguments,
+    model: torch.nn.Module,
+    ask: Callable[..., object],
+    settings: Settings,
+    dtype: torch.dtype,
+) -> int | None:
+    """Return how many features an item of a call has; None where the model cannot tell."""
+    names = set(input_tensors.parameters_of(ask).positional)
+    wanted = {name: part for name, part in call.items() if name in names}
+    given = {name: forms.tensor_of(part, dtype, settings, 0) for name, part in wanted.items()}
+    concrete = frozenset(name for name, part in wanted.items() if part.is_concrete)
+    try:
+        found = on_fakes(model, ask, given, concrete)
+    except Exception:
+        return None  # this form of the input is not the right one: another is tried
+    rows = sum(tensor.numel() // max(tensor.shape[-1], 1) for tensor in _feature_tensors(found))
+    items = next(iter(call.values())).shape[0]
+    return rows // items or None
+
+
+def answer_of(model: torch.nn.Module, method: str) -> object:
+    """Return what a method of a model's own answers; None where it has none, or that raises."""
+    ask = getattr(model, method, None)
+    try:
+        return ask() if callable(ask) else None
+    except Exception:
+        return None  # Models without a table or an encoder raise.
+
+
+def on_fakes(
+    model: torch.nn.Module,
+    ask: Callable[..., object],
+    given: Mapping[str, torch.Tensor],
+    concrete: frozenset[str],
+) -> object:
+    """Ask a part of a model on tensors without values; on real ones where their count matters."""
+    others = {name: part for name, part in given.items() if name not in concrete}
+    real = {name: part for name, part in given.items() if name in concrete}
+    with torch.no_grad(), _without_logs():
+        if any(parameter.device.type == "meta" for parameter in model.parameters()):
+            return ask(**real, **{name: part.to("meta") for name, part in others.items()})
+        try:
+            return ask(**real, **fake_inputs(others)[1])
+        except DATA_DEPENDENT:
+            return ask(**given)
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Keep torch from printing a traceback for an operator that refuses this form."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def _feature_tensors(found: object) -> Iterator[torch.Tensor]:
+    """Yield the feature tensors: the pooled ones, where there are others too."""
+    pooled = found.get("pooler_output") if isinstance(found, Mapping) else None
+    pending = [found if pooled is None else pooled]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, torch.Tensor):
+            yield item
+        elif isinstance(item, Mapping):
+            pending += [value for value in item.values() if value is not None][:1]
+        elif isinstance(item, (list, tuple)):
+            pending += list(item)

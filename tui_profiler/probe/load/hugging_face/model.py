@@ -8,11 +8,12 @@
 4. It has the dtype that its config states, unless ``--dtype`` says otherwise.
 """
 
-from __future__ import annotations
-
+import importlib
 import inspect
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,18 +22,15 @@ from typing import Any
 import torch
 
 from tui_profiler.messages import LoadSpec
-from tui_profiler.probe.load.common import errors
+from tui_profiler.probe.load.common import errors, loaded_model
 from tui_profiler.probe.load.common.downloads import DEFAULT
-from tui_profiler.probe.load.common.errors import reason
 from tui_profiler.probe.load.common.initialisation import seeded, without_random_values
-from tui_profiler.probe.load.common.loaded_model import Loaded, loaded, why_it_does_not_fit
-from tui_profiler.probe.load.common.settings import Settings, place
+from tui_profiler.probe.load.common.optional_libraries import library
 from tui_profiler.probe.load.files.state_dict import file_of_weights
 from tui_profiler.probe.load.hugging_face.classes import Choice, build, choose_class, refuse_files
 from tui_profiler.probe.load.hugging_face.config import Config, fetched_folder, read_config
 from tui_profiler.probe.load.hugging_face.decode import decode_call
-from tui_profiler.probe.load.hugging_face.inputs import candidates
-from tui_profiler.probe.load.hugging_face.library import quiet, transformers_library
+from tui_profiler.probe.load.hugging_face.inputs import answer_of, candidates
 from tui_profiler.probe.process.memory_limit import allow_map, allow_untouched
 
 _PATTERNS = ("*.safetensors", "*.safetensors.index.json", "*.bin", "*.bin.index.json")
@@ -41,8 +39,6 @@ _INDEX = ".index.json"
 
 @dataclass(frozen=True)
 class _Values:
-    """Where values are read from."""
-
     source: str | Path
     """A folder, a file, or a name that is downloaded."""
     shown: str
@@ -51,11 +47,6 @@ class _Values:
 
 
 def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
-    """Return where ``--weights`` says that the values are; None where it was not given.
-
-    Raises:
-        LoadError: There are no weights at that place.
-    """
     text = spec.weights
     if not text:
         return None
@@ -83,7 +74,6 @@ def _values_asked_for(spec: LoadSpec, config: Config) -> _Values | None:
 
 
 def _has_weights(folder: Path) -> bool:
-    """Say whether files that hold weights lie in a folder."""
     return any(next(folder.glob(pattern), None) is not None for pattern in _PATTERNS)
 
 
@@ -93,9 +83,6 @@ def _read_values(
     """Build a model with values; give it and what is to be said of its weights.
 
     Tensors that the files lack are random, and counted.
-
-    Raises:
-        LoadError: The files cannot be read, or do not fit.
     """
     named: dict[str, Any] = {
         "config": config.value,
@@ -112,10 +99,8 @@ def _read_values(
     try:
         model, found = choice.from_pretrained(source, **named)
     except Exception as error:
-        raise errors.model_failed(
-            f"the weights of {values.shown} cannot be read into {choice.name}: {reason(error)}",
-            error=error,
-        ) from error
+        what = f"the weights of {values.shown} cannot be read into {choice.name}"
+        raise errors.model_failed(f"{what}: {errors.reason(error)}", error=error) from error
     return model, _told(model, found, values, choice)
 
 
@@ -148,7 +133,7 @@ def _state(path: Path, shown: str) -> dict[str, torch.Tensor]:
         return _tensors(path)
     except Exception as error:
         raise errors.model_failed(
-            f"{shown} cannot be read without running code: {reason(error)}", error=error
+            f"{shown} cannot be read without running code: {errors.reason(error)}", error=error
         ) from error
 
 
@@ -172,35 +157,32 @@ _FEW_PARAMETERS = 1 << 25
 _Build = Callable[[], torch.nn.Module]
 
 
-def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
-    """Build a model from its config.
-
-    Raises:
-        LoadError: transformers is not there, the config cannot be read, is of a kind that this
-            version of transformers does not know, or wants code or weights that were not allowed.
-    """
+def load_hugging_face(spec: LoadSpec, settings: loaded_model.Settings) -> loaded_model.Loaded:
+    """Build a model from its config."""
     if spec.arguments:
         raise errors.wrong_request(
             "--args is for factories; what a Hugging Face model is built with is its config",
             (f"tui-profiler {spec.model}", "without --args, after a change of its config.json"),
         )
-    library = transformers_library()
-    with quiet(offline=False):
+    transformers = library("transformers", "Hugging Face models", "hf")
+    with _quiet(offline=False):
         fetched = fetched_folder(spec)
     # Without trust nothing is downloaded once a file is open.
-    with quiet(offline=not (spec.trust and spec.weights == DEFAULT)):
-        config = read_config(library, spec, fetched)
+    with _quiet(offline=not (spec.trust and spec.weights == DEFAULT)):
+        config = read_config(transformers, spec, fetched)
         if not spec.trust:
             refuse_files(config)
-        choice = choose_class(library, config, trust=spec.trust)
+        choice = choose_class(transformers, config, trust=spec.trust)
         values = _values_asked_for(spec, config)
         without_values = partial(build, choice, config, settings.dtype)
         sketch = _sketch(without_values)
         if sketch is not None:
             _require_forward(sketch, config)
-        reason = "" if sketch is None else why_it_does_not_fit(sketch, settings.device)
-        if sketch is not None and (reason or settings.device.type == "meta"):
-            return _loaded(sketch.eval(), config, spec, settings, cannot_run=reason)
+        why_not = (
+            "" if sketch is None else loaded_model.why_it_does_not_fit(sketch, settings.device)
+        )
+        if sketch is not None and (why_not or settings.device.type == "meta"):
+            return _loaded(sketch.eval(), config, spec, settings, cannot_run=why_not)
         if values is not None:
             model, said = _read_values(values, choice, config, settings.dtype)
             return _loaded(_placed(model, settings), config, spec, settings, weights=said)
@@ -213,6 +195,35 @@ def load_hugging_face(spec: LoadSpec, settings: Settings) -> Loaded:
         return _loaded(_initialiser(without_values, settings)(), config, spec, settings)
 
 
+@contextmanager
+def _quiet(*, offline: bool) -> Iterator[None]:
+    """Keep transformers from warning, asking and drawing progress, and if asked from the network.
+
+    Everything is as it was afterwards.
+    """
+    logs: Any = importlib.import_module("transformers.utils.logging")
+    hub: Any = importlib.import_module("huggingface_hub.constants")
+    code: Any = importlib.import_module("transformers.dynamic_module_utils")
+    seconds = code.TIME_OUT_REMOTE_CODE
+    # Of 0 it does not ask at standard input whether code may run, and refuses.
+    code.TIME_OUT_REMOTE_CODE = 0
+    verbosity, progress = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    was_offline = hub.HF_HUB_OFFLINE
+    logs.set_verbosity(logs.CRITICAL)
+    logs.disable_progress_bar()
+    hub.HF_HUB_OFFLINE = offline or was_offline
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        hub.HF_HUB_OFFLINE = was_offline
+        code.TIME_OUT_REMOTE_CODE = seconds
+        logs.set_verbosity(verbosity)
+        if progress:
+            logs.enable_progress_bar()
+
+
 def _sketch(without_values: _Build) -> torch.nn.Module | None:
     """Build a model on meta, to know its size; None where it can only be built with values."""
     try:
@@ -223,11 +234,7 @@ def _sketch(without_values: _Build) -> torch.nn.Module | None:
 
 
 def _require_forward(model: torch.nn.Module, config: Config) -> None:
-    """Refuse a class whose own methods, such as ``generate``, call its parts in turn.
-
-    Raises:
-        LoadError: It has no ``forward``.
-    """
+    """Refuse a class whose own methods, such as ``generate``, call its parts in turn."""
     if type(model).forward is not torch.nn.Module.forward:
         return
     name, source = type(model).__name__, type(config.value).__name__
@@ -248,8 +255,7 @@ def _require_forward(model: torch.nn.Module, config: Config) -> None:
 
 def _callers(model: torch.nn.Module) -> str:
     """Return what calls the parts of a model without a forward, as subject and verb."""
-    can_generate = getattr(model, "can_generate", None)
-    if callable(can_generate) and can_generate():
+    if answer_of(model, "can_generate"):
         return "generate() calls"
     own = [name for name, one in vars(type(model)).items() if inspect.isfunction(one)]
     public = [f"{name}()" for name in own if not name.startswith("_")]
@@ -262,15 +268,15 @@ def _parameters(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _placed(model: torch.nn.Module, settings: Settings) -> torch.nn.Module:
+def _placed(model: torch.nn.Module, settings: loaded_model.Settings) -> torch.nn.Module:
     """Put it on its device: its dtypes are as its class wants them."""
-    return place(model, replace(settings, dtype=None))
+    return loaded_model.place(model, replace(settings, dtype=None))
 
 
-def _initialiser(without_values: _Build, settings: Settings) -> _Build:
+def _initialiser(without_values: _Build, settings: loaded_model.Settings) -> _Build:
     def initialise() -> torch.nn.Module:
         allow_untouched()  # The model that was traced has no values.
-        with quiet(offline=True), seeded():
+        with _quiet(offline=True), seeded():
             model = without_values()
         return _placed(model, settings)
 
@@ -281,13 +287,13 @@ def _loaded(
     model: torch.nn.Module,
     config: Config,
     spec: LoadSpec,
-    settings: Settings,
+    settings: loaded_model.Settings,
     *,
     weights: str = "random",
     initialise: _Build | None = None,
     cannot_run: str = "",
-) -> Loaded:
-    found = loaded(
+) -> loaded_model.Loaded:
+    found = loaded_model.loaded(
         model,
         "transformers",
         weights,

@@ -1,10 +1,7 @@
 """A pickled model: refused, with what it would import, unless the user trusts it."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,41 +11,34 @@ from tui_profiler.archive import Found
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.architectures.ultralytics_models import NAME as ULTRALYTICS
 from tui_profiler.probe.load.architectures.ultralytics_models import ultralytics_tasks
+from tui_profiler.probe.load.common import loaded_model
 from tui_profiler.probe.load.common.errors import LoadError, model_failed, reason
-from tui_profiler.probe.load.common.initialisation import give_shapes
-from tui_profiler.probe.load.common.layers import is_lazy
-from tui_profiler.probe.load.common.loaded_model import Loaded
-from tui_profiler.probe.load.common.settings import Settings, as_the_model, place
+from tui_profiler.probe.load.common.initialisation import with_shapes
 from tui_profiler.probe.load.inputs.input_candidates import candidates_for
-from tui_profiler.probe.load.python.modules import put_first_on_path
+from tui_profiler.probe.load.python.models import put_first_on_path
 
 _INNER_NAMES = ("ema", "model", "module", "net", "network")
 """Where training scripts put a whole model beside their optimizer's state, likeliest first."""
 
 
-def load_pickled(path: Path, found: Found, spec: LoadSpec, settings: Settings) -> Loaded:
+def load_pickled(
+    path: Path, found: Found, spec: LoadSpec, settings: loaded_model.Settings
+) -> loaded_model.Loaded:
     """Unpickle a model; code of whoever made the file runs. The user has said that it may.
 
     The user's folder goes first on Python's path, as their own classes may be needed.
-
-    Raises:
-        LoadError: What it needs cannot be imported, or it holds no model.
     """
     assert spec.trust
     put_first_on_path(Path(spec.folder or "."), path.parent)
-    model = place(_module_in(_unpickled(path, found, spec.model), spec.model), settings)
-    settings = as_the_model(model, settings)
-    candidates = candidates_for(model, None, spec, settings)
-    if is_lazy(model):
-        candidates = (give_shapes(model, candidates),)
-    return Loaded(
-        model=model,
-        facts_source="pickled module",
-        weights="its own",
-        candidates=candidates,
-        remake=lambda model, batch: candidates_for(
-            model, None, spec, replace(settings, batch=batch)
-        ),
+    model = loaded_model.place(
+        _module_in(_unpickled(path, found, spec.model), spec.model), settings
+    )
+    return loaded_model.loaded(
+        model,
+        "pickled module",
+        "its own",
+        lambda model, settings: with_shapes(model, candidates_for(model, None, spec, settings)),
+        loaded_model.as_the_model(model, settings),
     )
 
 

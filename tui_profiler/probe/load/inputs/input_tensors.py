@@ -1,4 +1,4 @@
-"""Tensors to pass to ``forward``: described first, made when they are needed.
+"""What ``forward`` takes by its signature; tensors for it: described first, made when needed.
 
 The global random state is never touched: each tensor has a generator of its own, so that the same
 wish gives the same values on every device.
@@ -6,14 +6,15 @@ wish gives the same values on every device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import Protocol, overload
 
 import torch
 
 from tui_profiler.messages import InputSpec
-from tui_profiler.probe.load.common.settings import Settings
+from tui_profiler.probe.load.common.loaded_model import Settings
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 
 
@@ -77,10 +78,17 @@ class Call:
         )
 
 
+class MakesInputs(Protocol):
+    """A call of ``forward`` whose tensors are not made yet."""
+
+    def inputs(self, settings: Settings) -> Inputs:
+        """Make the tensors, in the batch size, on the device and in the dtype that is set."""
+
+
 class Candidates(Sequence[Inputs]):
     """Calls to try in order; the tensors of each are made when it is asked for."""
 
-    def __init__(self, calls: Sequence[Call], settings: Settings) -> None:
+    def __init__(self, calls: Sequence[MakesInputs], settings: Settings) -> None:
         self._calls = tuple(calls)
         self._settings = settings
 
@@ -139,3 +147,72 @@ def _tensor(
     below = 2 if dtype == torch.bool else max(1, wish.below)
     whole = torch.randint(0, below, shape, generator=generator, dtype=torch.int64)
     return whole.to(settings.device, dtype)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of a ``forward``."""
+
+    positional: tuple[str, ...]
+    """Names of what can be passed in order."""
+    required: tuple[str, ...]
+    """Names of what must be passed, in the order of the signature."""
+    keyword_only: tuple[str, ...] = ()
+    more_positional: bool = False
+    """It takes any number, by ``*args``."""
+    more_keywords: bool = False
+    """It takes any name, by ``**kwargs``."""
+
+    def takes(self, name: str) -> bool:
+        """Say whether an argument may be passed under that name."""
+        return self.more_keywords or name in self.positional or name in self.keyword_only
+
+    def name_at(self, place: int) -> str:
+        """Name the argument that is passed at that place."""
+        if place < len(self.positional):
+            return self.positional[place]
+        return "input" if place == 0 else f"input_{place + 1}"
+
+    def __str__(self) -> str:
+        parts = list(self.positional)
+        if self.more_positional:
+            parts.append("*")
+        parts += self.keyword_only
+        if self.more_keywords:
+            parts.append("**")
+        return f"forward({', '.join(parts)})"
+
+
+def forward_parameters(model: torch.nn.Module) -> Parameters:
+    """Read the signature of ``forward``; one that cannot be read takes anything in order."""
+    return parameters_of(model.forward)
+
+
+def parameters_of(function: Callable[..., object]) -> Parameters:
+    """Read the signature of a function or method; one that cannot be read takes anything."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # scripted and built-in code has none
+        return Parameters(positional=(), required=(), more_positional=True)
+    in_order = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    kinds = {parameter.kind for parameter in parameters}
+    return Parameters(
+        positional=tuple(p.name for p in parameters if p.kind in in_order),
+        required=tuple(
+            p.name for p in parameters if p.default is p.empty and p.kind not in variable
+        ),
+        keyword_only=tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
+        more_positional=inspect.Parameter.VAR_POSITIONAL in kinds,
+        more_keywords=inspect.Parameter.VAR_KEYWORD in kinds,
+    )
+
+
+def forward_with(parameters: Sequence[inspect.Parameter]) -> Callable[..., object]:
+    """Return a ``forward`` that is asked for its signature, and never called."""
+
+    def forward(*_args: object, **_kwargs: object) -> object:
+        raise RuntimeError("only its signature is asked for")
+
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # inspect reads it
+    return forward
