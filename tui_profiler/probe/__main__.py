@@ -4,8 +4,7 @@ The first request is read before there is any thread: it sets the memory limit. 
 a file that is not trusted, the process is confined before it opens it.
 """
 
-from __future__ import annotations
-
+import ctypes
 import faulthandler
 import os
 import signal
@@ -16,7 +15,6 @@ import time
 
 from tui_profiler.messages import Failed, LoadSpec, Request, Sandbox
 from tui_profiler.probe.measure.devices.machine import free_memory_bytes, memory_group
-from tui_profiler.probe.process.die_with_parent import signal_with_parent
 from tui_profiler.probe.process.link import Link, first_request
 from tui_profiler.probe.process.memory_limit import limit_memory
 from tui_profiler.probe.sandbox.broker import CONFINED, TRIAL
@@ -24,6 +22,7 @@ from tui_profiler.probe.sandbox.confinement import ConfinementError, confine
 from tui_profiler.probe.worker.worker import Worker
 
 _GRACE_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1
 
 
 def main(descriptor: int, *, always_confined: bool = False, trial_on: str = "") -> None:
@@ -34,7 +33,7 @@ def main(descriptor: int, *, always_confined: bool = False, trial_on: str = "") 
         always_confined: confine this process whatever is requested.
         trial_on: device of the confined worker whose trial this is; empty for a viewer's worker.
     """
-    signal_with_parent(signal.SIGKILL)
+    end_with_parent()
     # The stack of a fault goes to the log: a segmentation fault otherwise leaves no word.
     faulthandler.enable()
     connected = socket.socket(fileno=descriptor)
@@ -55,6 +54,16 @@ def main(descriptor: int, *, always_confined: bool = False, trial_on: str = "") 
     sys.stdout.flush()
     # A user's threads that are not daemons must not keep a worker that was told to stop.
     os._exit(0)
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it ends.
+
+    Nothing happens where the C library has no ``prctl``.
+    """
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _limit_memory(first: Request) -> None:

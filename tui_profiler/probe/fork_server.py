@@ -8,21 +8,18 @@
 3. The kernel ends it when whoever started it goes, and then all its children.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib
 import os
 import selectors
-import signal
 import socket
 import sys
 import traceback
 from typing import NoReturn
 
+from tui_profiler.probe.__main__ import end_with_parent
 from tui_profiler.probe.__main__ import main as serve
-from tui_profiler.probe.process.die_with_parent import signal_with_parent
 
 READY = b"ready"
 """Said once; anything else is the reason why not."""
@@ -85,7 +82,7 @@ class _Forks:
 
     def _be_child(self, wire: int, output: int, told: int) -> NoReturn:
         try:
-            signal_with_parent(signal.SIGKILL)
+            end_with_parent()
             if os.getppid() != self._number:
                 os._exit(1)  # The template went before the kernel was told.
             os.setsid()
@@ -124,7 +121,7 @@ def why_not() -> str:
 
 def main(descriptor: int, modules: list[str]) -> None:
     """Import, say whether it can begin, and fork until whoever asked is gone."""
-    signal_with_parent(signal.SIGKILL)
+    end_with_parent()
     orders = socket.socket(fileno=descriptor)
     for module in modules:
         importlib.import_module(module)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from tui_profiler.archive import look
+from tui_profiler.archive import structure_of
 from tui_profiler.messages import (
     AnalyseParameters,
     Message,
@@ -24,11 +26,11 @@ from tui_profiler.messages import (
     TensorStatistics,
 )
 from tui_profiler.messages.model import Nodes, TraceDone, TraceStarted
-from tui_profiler.probe.parameters.analysis import Analysis
-from tui_profiler.probe.parameters.file_subjects import FileSubjects
-from tui_profiler.probe.parameters.model_subjects import subjects_of_model
-from tui_profiler.probe.parameters.values import Subject
-from tui_profiler.probe.worker.parameters_only import messages
+from tui_profiler.messages.parameters import ParameterPart
+from tui_profiler.probe.parameters.analysis import CHANGED, Analysis
+from tui_profiler.probe.parameters.subjects import FileSubjects, Subject, subjects_of_model
+from tui_profiler.probe.parameters.values import InMemory
+from tui_profiler.probe.worker.parameters_only import tree_messages
 from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.session import EMPTY, Session, apply
 
@@ -42,8 +44,12 @@ def analysed(
     weights: str = "its own",
 ) -> list[Message]:
     said: list[Message] = []
-    analysis = Analysis(subjects, weights, said.append, lambda: 1.0)
-    analysis.run(request or AnalyseParameters(parts=()), is_over)
+    asked = request or AnalyseParameters(parts=())
+    analysis = Analysis(subjects, weights, said.append, lambda: 1.0, asked)
+    while not analysis.advance(0.05):
+        if is_over():
+            analysis.stop()
+            break
     return said
 
 
@@ -110,7 +116,8 @@ def test_what_is_stopped_says_so_and_keeps_what_came() -> None:
     subjects = subjects_of_model(nn.Sequential(*(nn.Linear(400, 400) for _ in range(40))))
     said = analysed(subjects, AnalyseParameters(threads=1), lambda: True)
     assert done(said).was_stopped
-    assert len(by_name(said)) == done(said).tensors < len(subjects)
+    assert len(by_name(said)) == done(said).tensors
+    assert any(one.pending for one in by_name(said).values())
 
 
 def test_progress_comes_at_once() -> None:
@@ -133,6 +140,94 @@ def test_what_has_no_values_says_why() -> None:
     assert not done(said).why
 
 
+def test_a_tensor_that_is_written_to_is_read_again_once_and_then_has_no_figures() -> None:
+    [subject] = subjects_of_model(nn.Linear(3, 30, bias=False))
+
+    def read(versions: Iterator[int], parts: tuple[ParameterPart, ...] = ()) -> TensorStatistics:
+        watched = replace(subject, version=lambda: next(versions))
+        return by_name(analysed([watched], AnalyseParameters(parts=parts)))["weight"]
+
+    # Before the first and the second time, and after each.
+    again = read(iter((0, 1, 2, 2)))
+    assert again.moments is not None
+    assert read(count()).why_none == CHANGED
+    # What was found in one pass stays; what was written to since then is not added to it.
+    parts = read(iter((0, 0, 7)), ("channels",))
+    assert parts.moments is not None
+    assert (parts.channels, parts.whys) == (None, (("channels", CHANGED),))
+
+
+def test_writing_to_a_tensor_is_seen_and_inference_tensors_have_no_versions() -> None:
+    module = nn.BatchNorm1d(4)
+    subjects = {one.name: one for one in subjects_of_model(module)}
+    before = subjects["weight"].version()
+    torch.optim.SGD(module.parameters(), 0.1).step()
+    assert subjects["weight"].version() == before
+    module(torch.randn(9, 4)).sum().backward()
+    torch.optim.SGD(module.parameters(), 0.1).step()
+    assert subjects["weight"].version() != before
+    with torch.inference_mode():
+        module.register_buffer("made", torch.ones(3))
+    assert {one.name: one for one in subjects_of_model(module)}["made"].version() == 0
+
+
+def test_all_tensors_are_read_once_before_more_is_looked_at_in_the_order_of_the_model() -> None:
+    said = analysed(subjects_of_model(model()), AnalyseParameters(parts=("channels",), threads=1))
+    told = [one for one in said if isinstance(one, TensorStatistics) and not one.shared_with]
+    parameters = [name for name, _ in model().named_parameters()]
+    assert [one.name for one in told if one.pending] == parameters
+    assert [one.name for one in told[-len(parameters) :]] == parameters
+    assert not any(one.pending for one in told[-len(parameters) :])
+
+
+def test_a_buffer_that_a_forward_may_write_to_is_read_in_one_slice() -> None:
+    module = nn.BatchNorm1d(20)
+    [subject] = [one for one in subjects_of_model(module) if one.name == "running_mean"]
+    slices, read_in = 0, []
+
+    class Watched(InMemory):
+        def pieces(self) -> Iterator[torch.Tensor]:
+            while analysis._threads._is_open:  # The slice is over before the values are there.
+                pass
+            read_in.append(slices)
+            yield from super().pieces()
+
+        def block(self, start: int, stop: int) -> torch.Tensor:
+            read_in.append(slices)
+            return super().block(start, stop)
+
+    watched = replace(subject, values=lambda: Watched(module.running_mean))
+    asked = AnalyseParameters(parts=("spectral",), threads=1)
+    said: list[Message] = []
+    analysis = Analysis([watched], "", said.append, lambda: 1.0, asked)
+    while not analysis.advance(0.001):
+        slices += 1
+    assert len(read_in) == 2
+    assert len(set(read_in)) == 1
+
+
+def test_the_time_left_is_what_is_left_of_the_work() -> None:
+    large = nn.Sequential(*(nn.Linear(500, 500) for _ in range(12)))
+    said: list[Message] = []
+    asked = AnalyseParameters(threads=1)
+    analysis = Analysis(subjects_of_model(large), "", said.append, lambda: 1.0, asked)
+    analysis.tell(0.02)
+    while not analysis.advance(0.01, 0.02):
+        analysis.tell(0.02)
+    told = [one for one in said if isinstance(one, ParametersProgress)]
+    done = [one.done for one in told if one.done is not None]
+    assert done == sorted(done)
+    assert (done[0], {one.share for one in told}) == (0.0, {0.02})
+    assert done[-1] > 0.8
+    assert all(one.left_seconds for one in told)
+    assert known_left(told[-1]) < known_left(told[0])
+
+
+def known_left(progress: ParametersProgress) -> float:
+    assert progress.left_seconds is not None
+    return progress.left_seconds
+
+
 def saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
     made = torch.Generator().manual_seed(1)
     whole = torch.randn(300, 200, generator=made)
@@ -148,12 +243,12 @@ def saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
 
 
 def tree_of(path: Path) -> list[Parts]:
-    return list(messages(look(path), "w"))
+    return list(tree_messages(structure_of(path), "w"))
 
 
 def test_a_file_is_read_where_its_values_lie(tmp_path: Path) -> None:
     path, state = saved(tmp_path)
-    subjects = FileSubjects(look(path))
+    subjects = FileSubjects(structure_of(path))
     said = analysed(subjects.subjects, AnalyseParameters())
     subjects.close()
     found = by_name(said)
@@ -184,7 +279,7 @@ def test_shards_are_one_file(tmp_path: Path) -> None:
         '{"metadata": {}, "weight_map": {"a.weight": "model-00001-of-00002.safetensors",'
         ' "b.weight": "model-00002-of-00002.safetensors"}}'
     )
-    subjects = FileSubjects(look(tmp_path))
+    subjects = FileSubjects(structure_of(tmp_path))
     found = by_name(analysed(subjects.subjects))
     subjects.close()
     assert found["a.weight"].moments is not None
@@ -194,7 +289,7 @@ def test_shards_are_one_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_cut_off_meanwhile_is_told_of_its_tensor(tmp_path: Path) -> None:
     save_file({"a": torch.ones(300, 300), "b": torch.ones(3)}, tmp_path / "w.safetensors")
-    subjects = FileSubjects(look(tmp_path / "w.safetensors"))
+    subjects = FileSubjects(structure_of(tmp_path / "w.safetensors"))
     with (tmp_path / "w.safetensors").open("r+b") as stream:
         stream.truncate(1000)
     said = analysed(subjects.subjects)
@@ -207,19 +302,21 @@ UNDER_A_LIMIT = """
 import resource, sys
 from pathlib import Path
 import torch
-from tui_profiler.archive import look
+from tui_profiler.archive import structure_of
 from tui_profiler.messages import AnalyseParameters, TensorStatistics
 from tui_profiler.probe.parameters.analysis import Analysis
-from tui_profiler.probe.parameters.file_subjects import FileSubjects
+from tui_profiler.probe.parameters.subjects import FileSubjects
 
-subjects = FileSubjects(look(Path(sys.argv[1])))
+subjects = FileSubjects(structure_of(Path(sys.argv[1])))
 held = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if "VmData" in line)
 resource.setrlimit(resource.RLIMIT_DATA, (held + int(sys.argv[2]),) * 2)
 said = []
-Analysis(subjects.subjects, "its own", said.append, lambda: 0.0).run(
-    AnalyseParameters(threads=1), lambda: False)
+asked = AnalyseParameters(threads=1)
+analysis = Analysis(subjects.subjects, "its own", said.append, lambda: 0.0, asked)
+while not analysis.advance(0.05):
+    pass
 for one in said:
-    if isinstance(one, TensorStatistics):
+    if isinstance(one, TensorStatistics) and not one.pending:
         assert one.moments is not None, one.why_none
         print(one.name, one.moments.mean, one.spectral.norm, one.whys)
 try:

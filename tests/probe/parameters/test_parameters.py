@@ -14,10 +14,10 @@ from tui_profiler.figures.moments import joined
 from tui_profiler.messages import TensorStatistics, Unknown, known
 from tui_profiler.messages.parameters import ALL_PARTS, ParameterPart, Quantised
 from tui_profiler.probe.parameters.analysis import statistics
-from tui_profiler.probe.parameters.model_subjects import subjects_of_model
 from tui_profiler.probe.parameters.spectral import MOST_EXACT_VALUES
 from tui_profiler.probe.parameters.statistics import sums_of
 from tui_profiler.probe.parameters.storage import width
+from tui_profiler.probe.parameters.subjects import subjects_of_model
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)

@@ -21,7 +21,7 @@ from tui_profiler.messages.parameters import (
     SensitivityDone,
     SensitivityStarted,
 )
-from tui_profiler.probe.parameters.sensitivity.sensitivity import Meter, changed
+from tui_profiler.probe.parameters.sensitivity import Meter, changed
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.trace import trace
 
@@ -239,7 +239,7 @@ def test_only_what_was_asked_for_is_measured() -> None:
     assert isinstance(told[0], SensitivityStarted)
     assert told[0].weights == 1
     assert list(measured(told)) == ["rnn.weight_hh_l0"]
-    assert end_of(asked(net(), under="norm")).why == "no weight of two axes or more here"
+    assert end_of(asked(net(), under="norm")).why == "no weights with two or more axes"
 
 
 def test_what_has_no_figure_says_why() -> None:
@@ -247,7 +247,7 @@ def test_what_has_no_figure_says_why() -> None:
     with torch.no_grad():
         model[0].weight[1, 1] = float("nan")
     inputs = Inputs((torch.randn(2, 4),))
-    assert end_of(asked(model, inputs=inputs)).why == "the output holds NaN or infinite values"
+    assert end_of(asked(model, inputs=inputs)).why == "the output has NaN or infinite values"
     with torch.no_grad():
         model[0].weight.zero_()
         model[1].weight.zero_()
@@ -268,7 +268,7 @@ def test_what_has_no_figure_says_why() -> None:
 
     found = measured(asked(Chosen(), inputs=inputs))
     assert found["inner.weight"].output_error == Unknown(
-        "the output has a different shape with the change"
+        "the change alters the shape of the output"
     )
-    assert found["unused"].output_error == Unknown("NaN or infinite values in it")
-    assert found["unused"].weight_error == Unknown("NaN or infinite values in it")
+    assert found["unused"].output_error == Unknown("it has NaN or infinite values")
+    assert found["unused"].weight_error == Unknown("it has NaN or infinite values")

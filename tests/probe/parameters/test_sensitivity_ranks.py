@@ -1,4 +1,4 @@
-"""A sample of ``benchmarks/sensitivity.py``: what is named most sensitive is so elsewhere too."""
+"""The most sensitive layers by independent code: a sample of benchmarks/weights/sensitivity.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.sensitivity import cost, elsewhere, measured, most, spearman
+from benchmarks.weights.sensitivity import cost, elsewhere, measured, most, spearman
 from tui_profiler.messages import known
 from tui_profiler.messages.parameters import Scheme
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs

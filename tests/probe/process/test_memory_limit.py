@@ -24,7 +24,7 @@ class Model(torch.nn.Module):
         self.linear = torch.nn.Linear(8, 8)
     def forward(self, x):
         if x.shape[0] == 3 and type(x) is torch.Tensor:
-            kept = []
+            kept = [bytearray(2**30)]  # half of it, untouched
             while True:  # Objects of Python: then there is no memory to say so with, either.
                 kept.append([0] * 1000)
         if x.shape[0] == 2 and type(x) is torch.Tensor:
@@ -95,11 +95,11 @@ def test_a_file_that_is_mapped_may_be_larger_than_the_limit(tmp_path: Path) -> N
 import sys, mmap
 from pathlib import Path
 import torch
-from tui_profiler.archive import look
+from tui_profiler.archive import structure_of
 from tui_profiler.probe.process import memory_limit
 from tui_profiler.probe.load.files.state_dict import mapped_tensors
 path = Path(sys.argv[1])
-found = look(path)
+found = structure_of(path)
 memory_limit.limit_memory(None, 2**31)
 def refused(deed):
     try:

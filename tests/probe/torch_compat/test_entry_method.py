@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod, entry_above
-from tui_profiler.probe.watch.listener import LOOP_PARTS, Listener
+from tui_profiler.probe.watch.listener import LOOP_PARTS, Listener, Methods
 from tui_profiler.probe.watch.model_choice import ModelChoice
 
 TORCHS_OWN = nn.Module.__call__
@@ -63,7 +63,7 @@ class Strategy:
 
 def listening() -> Listener:
     where = ModelChoice()
-    listener = Listener(where.is_model, "", lambda: None, finds_entries=True)
+    listener = Listener(where.is_model, "", lambda: None, methods=Methods(are_found=True))
     listener.install()
     return listener
 

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo
 from torch import nn
 
-from benchmarks.self_timing import watched
+from benchmarks.times.self_timing import watched
 from tui_profiler.messages import Node, Unknown
 from tui_profiler.messages.windows import COMPILED_CODE, WindowTimes
 from tui_profiler.probe.measure.operators.operators import OperatorClock
@@ -21,7 +21,7 @@ from tui_profiler.probe.trace.record_foreign_forward import COMPILED as HEARD_CO
 from tui_profiler.probe.trace.trace import Trace, trace
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.queries.cost.bound import known_macs
-from tui_profiler.session.windows import Windows, window_columns_agree
+from tui_profiler.session.columns import Windows, columns_agree
 
 X = torch.rand(8, 64)
 
@@ -134,7 +134,7 @@ def test_a_window_opens_what_is_timed_as_a_whole(model: nn.Module) -> None:
 def test_the_time_of_a_module_is_operators_host_and_others(model: nn.Module) -> None:
     traced = trace(model, (Inputs((X,)),))
     operators, times = in_window(model, traced)
-    assert window_columns_agree(times)
+    assert columns_agree(times)
     windows = Windows(times)
     for index, node in enumerate(traced.nodes):
         shares = windows.shares(index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
 from tui_profiler.messages import TraceAgain
 from tui_profiler.probe.trace.tree.module_stack import LATER
+from tui_profiler.probe.watch.listener import LOOP_PARTS, LOOP_TIMES, Listener, Methods
+from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS
 from tui_profiler.session import Session
 
 
@@ -400,6 +403,82 @@ def test_parts_that_a_function_calls_are_not_the_model() -> None:
         assert not has_tree(viewer.session)
         session = viewer.until(has_tree, lambda: model.training_step(x))
     assert paths_of(session) == ["", "backbone", "head"]
+
+
+class Validated(Stepped):
+    """Is validated before it is trained, as Lightning's sanity check does."""
+
+    def validation_step(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.head(self.backbone(batch)).mean()
+
+
+def test_a_model_that_was_validated_first_is_shown_as_it_is_trained() -> None:
+    model, x = Validated(), torch.ones(2, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train() -> None:
+        model.train()
+        model.training_step(x).backward()
+        optimizer.step()
+
+    def validate() -> None:
+        model.eval()
+        with torch.no_grad():
+            model.validation_step(x)
+
+    with watch(model, "net", grace_seconds=0.0), Viewer(place_of("net")) as viewer:
+        session = viewer.until(has_tree, validate)
+        assert session.model is not None
+        assert not session.model.training
+        session = viewer.until(is_trained, train)
+        assert session.model is not None
+        assert session.model.training
+        deadline = time.monotonic() + 2 * SETTLED_SECONDS
+        viewer.until(lambda s: time.monotonic() > deadline, validate)
+        assert is_trained(viewer.session), "a validation between two epochs takes nothing away"
+    wait_until(is_put_back)
+    wait_until(lambda: not hasattr(vars(Validated)["validation_step"], "__wrapped__"))
+    assert not hasattr(vars(Stepped)["training_step"], "__wrapped__")
+
+
+def is_trained(session: Session) -> bool:
+    """Tell whether forward and backward of the model were recorded in steps."""
+    root = session.training.of(0) if session.training is not None else None
+    return root is not None and root.forward > 0 and root.backward > 0
+
+
+class Deep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(3, 3) for _ in range(2 * LOOP_PARTS))
+
+    def training_step(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    def fit(self, x: torch.Tensor) -> None:
+        for _ in range(2 * LOOP_TIMES):
+            self.training_step(x)
+
+
+@pytest.mark.parametrize("method", ["training_step", "fit"])
+def test_a_step_that_calls_many_parts_for_long_is_no_loop(method: str) -> None:
+    model, x = Deep(), torch.ones(2, 3)
+    listener = Listener(
+        lambda module: module is model,
+        "",
+        lambda: None,
+        methods=Methods(watched=weakref.ref(model), seconds=0.0),
+    )
+    listener.install()
+    try:
+        for _ in range(3):
+            getattr(model, method)(x)
+        assert listener.entry_ran == (method == "training_step")
+        assert (listener.hearing is not None) == (method == "training_step")
+    finally:
+        listener.uninstall()
 
 
 def test_the_module_of_a_lightning_trainer_is_shown() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from tui_profiler.probe.trace.guarded_recorder import LOOP_CALLS
+from tui_profiler.probe.trace.record_foreign_forward import LOOP_CALLS
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search

@@ -12,20 +12,20 @@ from torch import Tensor, nn
 
 from tests.viewer import wait_until
 from tui_profiler.connection.wire import encode, message_decoder
-from tui_profiler.messages import LoopState, Observe, RunModel, ShowModel, TraceAgain
+from tui_profiler.messages import (
+    LoopState,
+    Observe,
+    ReadValues,
+    RunModel,
+    ShowModel,
+    TraceAgain,
+)
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.watch.model_choice import ModelChoice, variable_path
 from tui_profiler.probe.watch.observer import Observer
 from tui_profiler.probe.watch.watch import program
 from tui_profiler.queries.cost.totals import why_no_times
-from tui_profiler.queries.time.forward_kinds import (
-    cold_words,
-    model_label,
-    models_words,
-    next_model,
-    other_models,
-    run_models,
-)
+from tui_profiler.queries.time import forward_kinds
 from tui_profiler.session import EMPTY, Session, apply
 
 TORCHS_OWN = nn.Module.__call__
@@ -59,7 +59,7 @@ class Script:
         self._decoder, self._session = message_decoder(), EMPTY
         self.observer.admit(self._link, "")
 
-    def ask(self, request: Observe | ShowModel | TraceAgain) -> None:
+    def ask(self, request: Observe | ReadValues | ShowModel | TraceAgain) -> None:
         self._socket.sendall(encode(request))
         wait_until(lambda: self._link._requests)
         self.step()
@@ -77,6 +77,11 @@ class Script:
             for message in self._decoder.feed(self._socket.recv(1 << 20)):
                 self._session = apply(self._session, message)
         return self._session
+
+    @property
+    def wants_values(self) -> bool:
+        times = self.observer._times
+        return times is not None and times._training.values.is_wanted
 
     def leave(self) -> None:
         self._socket.close()
@@ -181,12 +186,12 @@ def test_other_models_that_are_run_are_told_and_parts_are_not() -> None:
             one(X)
         script.step()
         session = script.until(lambda session: session.loop is not None)
-        assert other_models(session) == ("Second",)
+        assert forward_kinds.other_models(session) == ("Second",)
         script.observer.close("the script ended")
         session = script.until(
             lambda session: session.loop is not None and session.loop.state == "finished"
         )
-        assert models_words(session) == "also ran Second, not shown"
+        assert forward_kinds.models_words(session) == "also ran Second, not shown"
     finally:
         script.close()
 
@@ -211,7 +216,7 @@ def test_of_a_script_shorter_than_the_warm_up_times_are_cold(forwards: int) -> N
         return
     assert session.tick is not None
     assert (session.tick.forwards, session.tick.cold) == (forwards - 1, True)
-    assert cold_words(session).startswith(f"cold: {forwards - 1} forward")
+    assert forward_kinds.cold_words(session).startswith(f"cold: {forwards - 1} forward")
     assert session.timings is not None
     assert session.timings.of(0) is not None
 
@@ -304,13 +309,13 @@ def test_a_model_is_chosen_by_the_variable_that_reaches_it(pattern: str, path: s
     def main() -> Session:
         trainer = Trainer(Gan())
         trainer.fit(script, 4)
-        return script.until(lambda session: bool(run_models(session)))
+        return script.until(lambda session: bool(forward_kinds.run_models(session)))
 
     script = Script()
     try:
         script.ask(ShowModel(pattern))
         script.ask(Observe())
-        models = run_models(main())
+        models = forward_kinds.run_models(main())
     finally:
         script.close()
     assert [(one.type, one.parameters) for one in models] == [("First", 6), ("First", 6)]
@@ -320,7 +325,9 @@ def test_a_model_is_chosen_by_the_variable_that_reaches_it(pattern: str, path: s
         models[1].path
         == ({"trainer.model.generator", "trainer.model.discriminator"} - {path}).pop()
     )
-    assert model_label(models[1], models) == f"First#{models[1].index} {models[1].path}"
+    assert (
+        forward_kinds.model_label(models[1], models) == f"First#{models[1].index} {models[1].path}"
+    )
 
 
 def test_a_pattern_that_no_model_has_says_which_there_are() -> None:
@@ -345,9 +352,12 @@ def test_the_next_model_of_two_of_one_class_is_the_other_one() -> None:
     one, two = (RunModel("Net", index, f"nets[{index}]", 6) for index in (1, 2))
     for models, other in (((one, two), two), ((two, one), one)):
         session = apply(EMPTY, LoopState("running", 1.0, others=("Net",), models=models))
-        assert next_model(session) == other
-        assert models_words(session) == f"also ran {model_label(other, models)}, not shown"
-    assert next_model(EMPTY) is None
+        assert forward_kinds.next_model(session) == other
+        assert (
+            forward_kinds.models_words(session)
+            == f"also ran {forward_kinds.model_label(other, models)}, not shown"
+        )
+    assert forward_kinds.next_model(EMPTY) is None
 
 
 def test_a_path_is_found_without_running_code_of_the_script() -> None:
@@ -366,3 +376,38 @@ def test_a_path_is_found_without_running_code_of_the_script() -> None:
 
     assert main() == "nets['a'][0].inside"
     assert variable_path(First(lambda: None)) == ""
+
+
+def test_values_are_read_while_a_viewer_wants_them() -> None:
+    script, model = Script(), nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train() -> None:
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(X + 1).sum().backward()
+            optimizer.step()
+            script.step()
+
+    try:
+        script.ask(Observe())
+        train()
+        assert script.until(lambda session: session.tree is not None).values is None
+        script.ask(ReadValues())
+        train()
+        values = script.until(lambda session: session.values is not None).values
+        assert values is not None
+        root = values.of(0)
+        assert root is not None
+        assert root.gradient is not None
+        assert root.gradient.largest == 1.0
+        assert values.values.why_not_all == ""
+        script.ask(ReadValues(wanted=False))
+        assert not script.wants_values
+        script.ask(ReadValues())
+        assert script.wants_values
+        script.leave()
+        script.step()
+        assert not script.wants_values
+    finally:
+        script.close()

@@ -11,18 +11,21 @@ import torch
 from tests.probe.measure.clock.module_nodes import module_nodes
 from tests.probe.measure.clock.simulated_device import SimulatedDevice
 from tests.probe.measure.clock.test_device_clock import Kernel
+from tests.probe.measure.clock.test_graph_marks import Hostile
 from tests.probe.measure.energy.moving_counter import WATTS, moving_counter
 from tests.probe.watch.watched_model import assert_nothing_is_left
 from tests.probe.watch.watched_program import sockets_folder
 from tests.viewer import Viewer, place_of, wait_until
 from tui_profiler import watch
+from tui_profiler.messages import Node, Overhead, TrainingStep
 from tui_profiler.messages.windows import DeviceTimes
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.device_clock import DeviceClock
+from tui_profiler.probe.measure.clock.overhead import LEAST_COMPARED
 from tui_profiler.probe.watch.times import MOST_CREDIT_SECONDS, ProgramTimes
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
 from tui_profiler.session import Session
-from tui_profiler.session.windows import DeviceTimings
+from tui_profiler.session.columns import DeviceTimings
 
 
 def test_kernels_of_a_programs_own_forwards_are_timed_on_its_device() -> None:
@@ -135,3 +138,94 @@ def test_energy_of_a_programs_own_forwards(tmp_path: Path, monkeypatch: pytest.M
     assert tick is not None
     assert found.watts == pytest.approx(WATTS, rel=0.05)
     assert WATTS * tick.latency_p50 * 0.5 < found.joules < WATTS / tick.per_second * 2
+
+
+class SlowWhereRecorded(torch.nn.Sequential):
+    """Takes longer in a step that is recorded: what recording itself costs is not known so well."""
+
+    longer = 5e-4
+
+    def __init__(self) -> None:
+        super().__init__(*(torch.nn.Linear(4, 4) for _ in range(40)))
+        self.clock: list[ModuleClock] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = super().forward(x)
+        ends = perf_counter() + (self.longer if self.clock[0].is_step_recorded else 0.0)
+        while perf_counter() < ends:
+            pass
+        return found
+
+
+def test_what_a_recorded_step_costs_is_learned_from_the_program() -> None:
+    model = SlowWhereRecorded()
+    clock = ModuleClock(model)
+    model.clock.append(clock)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    nodes: tuple[Node, ...] = module_nodes(model)
+    times = ProgramTimes(model, nodes, 100.0, clock)  # So all steps are within the budget.
+    overheads, steps = [], []
+
+    def train() -> int:
+        for _ in range(64):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+        times.take()
+        for message in times.messages(1.0, 0):
+            match message:
+                case Overhead():
+                    overheads.append(message)
+                case TrainingStep():
+                    steps.append(message)
+        times.record_next()
+        cost = times._training.cost
+        return 0 if cost is None else len(cost._added)
+
+    try:
+        wait_until(lambda: train() >= LEAST_COMPARED, seconds=60)
+        for _ in range(4):
+            train()
+        cost = times._training.cost
+        assert cost is not None
+        per_step = cost.call.seconds * len(nodes)
+    finally:
+        times.close()
+    assert 0.8 * model.longer < per_step, "beside what recording costs itself"
+    assert steps[-1].recorded_so_far < steps[-1].steps, "some are left out to compare with"
+    assert overheads[-1].share == 1.0
+    assert overheads[-1].ratio > 1.0, "far above what marks cost by themselves"
+
+
+class MadeOfHostile(torch.nn.Sequential):
+    """Returns what marking raises for, as long as that is wanted."""
+
+    is_hostile = True
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, object]:
+        found: torch.Tensor = super().forward(x)
+        return found, Hostile() if self.is_hostile else None
+
+
+def test_what_could_not_be_marked_once_is_not_said_for_ever() -> None:
+    model = MadeOfHostile(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    times = ProgramTimes(model, module_nodes(model), 100.0, ModuleClock(model))
+
+    def why_no_backward() -> str:
+        for _ in range(20):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4))[0].sum().backward()
+            optimizer.step()
+        times.take()
+        told = [one for one in times.messages(1.0, 0) if isinstance(one, TrainingStep)]
+        return told[-1].why_no_backward
+
+    try:
+        why_no_backward()  # Steps are recorded from here on.
+        assert why_no_backward() == "ValueError: of the program's class"
+        model.is_hostile = False
+        why_no_backward()
+        assert why_no_backward() == ""
+    finally:
+        times.close()

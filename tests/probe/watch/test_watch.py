@@ -63,7 +63,7 @@ def _threads_beside_the_server() -> set[int | None]:
 
 
 def trained(steps: int, each: Callable[[int], None] = lambda step: None) -> list[torch.Tensor]:
-    """Train from a fixed beginning; gives outputs, gradients, parameters and buffers."""
+    """Train from a fixed beginning and return outputs, gradients, parameters and buffers."""
     torch.manual_seed(7)
     model = Net().train()
     each_of_model(model, each)

@@ -90,7 +90,7 @@ class WatchedProgram:
         return words
 
     def complaint(self) -> str:
-        """Wait for its end; gives what it wrote to standard error."""
+        """Wait for its end and return what it wrote to standard error."""
         return self.child.communicate(timeout=240)[1]
 
     def __enter__(self) -> WatchedProgram:

@@ -20,7 +20,7 @@ CONVOLUTION = 4 * 8 * 8 * 3 * 3 * 3
 
 
 class Net(nn.Module):
-    """Takes a mask by name, gives a dictionary, and has a part in training mode."""
+    """Takes a mask by name, returns a dictionary, and has a part in training mode."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,19 +12,22 @@ from tui_profiler.messages import (
     LoadSpec,
     MeasureSensitivity,
     Message,
+    ParametersDone,
+    ParametersStarted,
     Pause,
     Request,
     SetBatch,
     StopAnalysing,
     StopTrial,
+    TensorStatistics,
     Try,
     Wish,
 )
 from tui_profiler.messages.parameters import Scheme
-from tui_profiler.probe.parameters.model_subjects import subjects_of_model
+from tui_profiler.probe.parameters.subjects import Subject, subjects_of_model
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trials.trials import Trials
-from tui_profiler.probe.worker.parameter_requests import Analyst
+from tui_profiler.probe.worker.parameter_requests import WeightReader
 
 READ, MEASURE = AnalyseParameters(), MeasureSensitivity(Scheme("int8"))
 
@@ -50,8 +53,8 @@ class Asked:
     ("requests", "is_over", "left"),
     [
         ((READ, MEASURE, Pause()), False, (READ, MEASURE, Pause())),
-        ((READ, MEASURE, Pause(), StopAnalysing()), False, (Pause(),)),
-        ((READ, StopAnalysing(), READ), False, (READ,)),
+        ((READ, MEASURE, Pause(), StopAnalysing()), False, (Pause(), StopAnalysing())),
+        ((READ, StopAnalysing(), READ), False, (StopAnalysing(), READ)),
         ((SetBatch(2), READ), True, (SetBatch(2), READ)),
         ((READ, StopTrial()), True, (READ,)),
     ],
@@ -73,8 +76,47 @@ def test_the_same_wish_twice_waits_once() -> None:
     assert list(trials._waiting) == [Wish("compile"), Wish("threads")]
 
 
-def test_stopping_a_look_forgets_the_one_that_waits() -> None:
-    link = Asked(MEASURE, Pause(), StopAnalysing())
-    many = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(20)))
-    analyst = Analyst(link, lambda: 0.0, lambda: subjects_of_model(many), "random")
-    assert analyst.run(READ) == [Pause()]
+def reader_of(link: Asked, module: torch.nn.Module) -> WeightReader:
+    return WeightReader(link, lambda: 0.0, lambda: subjects_of_model(module), "random")
+
+
+def test_what_is_asked_comes_before_reading_goes_on() -> None:
+    link = Asked(MEASURE, Pause())
+    reader = reader_of(link, torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(20))))
+    reader.begin(READ)
+    assert (reader.next_request(), reader.next_request()) == (MEASURE, Pause())
+    assert reader.is_reading
+    reader.stop()
+    assert [one.was_stopped for one in link.sent if isinstance(one, ParametersDone)] == [True]
+
+
+def test_reading_goes_to_its_end_while_nothing_is_asked() -> None:
+    link = Asked()
+    reader = reader_of(link, torch.nn.Linear(8, 8))
+    reader.begin(READ)
+    assert reader.next_request() is None
+    assert not reader.is_reading
+    read = {one.name for one in link.sent if isinstance(one, TensorStatistics) and not one.pending}
+    assert read == {"weight", "bias"}
+
+
+def test_a_second_look_takes_the_place_of_the_first() -> None:
+    link = Asked()
+    reader = reader_of(link, torch.nn.Linear(8, 8))
+    reader.begin(READ)
+    reader.begin(AnalyseParameters("bias"))
+    reader.next_request()
+    said = [one for one in link.sent if isinstance(one, ParametersStarted | ParametersDone)]
+    assert [type(one) for one in said] == [ParametersStarted, ParametersDone] * 2
+    assert [one.was_stopped for one in said if isinstance(one, ParametersDone)] == [True, False]
+
+
+def test_where_the_tensors_cannot_be_had_the_reason_is_told() -> None:
+    def subjects() -> list[Subject]:
+        raise MemoryError("no room for its values")
+
+    link = Asked()
+    WeightReader(link, lambda: 0.0, subjects, "random").begin(READ)
+    [done] = link.sent
+    assert isinstance(done, ParametersDone)
+    assert done.why == "MemoryError: no room for its values"

@@ -8,9 +8,12 @@ from tui_profiler.messages import (
     Heartbeat,
     LoopState,
     MeasureSensitivity,
-    ParametersStarted,
+    ParametersDone,
+    ParametersProgress,
     Pause,
+    Resume,
     Sensitivity,
+    SensitivityDone,
     StopAnalysing,
 )
 from tui_profiler.messages.parameters import Scheme
@@ -20,6 +23,10 @@ from tui_profiler.session import Session
 
 def is_looked_at(session: Session) -> bool:
     return session.parameters is not None and session.parameters.done is not None
+
+
+def has_progress(session: Session) -> bool:
+    return session.parameters is not None and session.parameters.progress is not None
 
 
 def is_measured(session: Session) -> bool:
@@ -39,42 +46,50 @@ async def goes_on(conversation: Conversation) -> None:
     )
 
 
-async def test_a_model_is_held_while_its_parameters_are_asked_about_and_goes_on() -> None:
+async def test_a_model_runs_on_while_its_parameters_are_read_and_pauses_for_sensitivity() -> None:
     conversation = Conversation(spec("demo:cnn"))
     try:
         await conversation.until(lambda session: session.tick is not None)
         conversation.source.send(AnalyseParameters())
-        session = await conversation.until(is_looked_at)
+        session = await conversation.until(has_progress)
+        begun = len(conversation.heard)
+        await goes_on(conversation)
         assert session.parameters is not None
+        assert session.parameters.progress is not None
+        # At most what watching leaves of 2 %.
+        assert 0.005 <= session.parameters.progress.share <= 0.02
+        assert session.parameters.progress.left_seconds
+        # Whoever wants it sooner pauses the model: all the time is given to it then.
+        conversation.source.send(Pause())
+        session = await conversation.until(is_looked_at)
+        between = conversation.heard[begun:]
+        shares = [one.share for one in between if isinstance(one, ParametersProgress)]
+        assert shares[-1] == 1.0
+        held = [one for one in between if isinstance(one, LoopState)]
+        assert [(one.state, one.detail) for one in held] == [("paused", "")]
+        conversation.source.send(Resume())
+        assert session.parameters is not None
+        assert not any(one.pending for one in session.parameters.tensors)
         assert session.tree is not None
         assert session.parameters.started.is_random
         names = {one.name for one in session.parameters.tensors}
         assert names >= {
             f"{node.path}.{weight.name}" for node in session.tree.nodes for weight in node.weights
         }
-        begins = next(
-            place
-            for place, message in enumerate(conversation.heard)
-            if isinstance(message, ParametersStarted)
-        )
-        held = [one for one in conversation.heard[begins - 3 :] if isinstance(one, LoopState)]
-        assert any(one.state == "paused" and one.detail == "reading weights" for one in held)
         await goes_on(conversation)
         await is_made_coarser(conversation)
-        # A pause that is asked for meanwhile waits, and ends nothing.
+        # Sensitivity is measured first, and reading goes on where it was; a stop ends it.
+        begun = len(conversation.heard)
         conversation.source.send(AnalyseParameters())
-        conversation.source.send(Pause())
-        session = await conversation.until(
-            lambda now: (
-                is_looked_at(now)
-                and now.loop is not None
-                and now.loop.state == "paused"
-                and not now.loop.detail
-            )
-        )
-        assert session.parameters is not None
-        assert session.parameters.done is not None
-        assert not session.parameters.done.was_stopped
+        conversation.source.send(MeasureSensitivity(Scheme("int8")))
+        await conversation.until(lambda _: isinstance(conversation.heard[-1], SensitivityDone))
+        conversation.source.send(StopAnalysing())
+        await conversation.until(lambda _: isinstance(conversation.heard[-1], ParametersDone))
+        done = conversation.heard[-1]
+        assert isinstance(done, ParametersDone)
+        assert done.was_stopped
+        assert not any(isinstance(one, ParametersDone) for one in conversation.heard[begun:-1])
+        await goes_on(conversation)
         assert any(isinstance(one, Heartbeat) for one in conversation.heard)
     finally:
         await conversation.close()

@@ -9,17 +9,17 @@ from safetensors.torch import save_file
 from torch import nn
 
 from tests.cost import cpu_seconds
-from tui_profiler.archive import Found, TensorEntry, look
+from tui_profiler.archive import Found, TensorEntry, structure_of
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Cost, Node, Nodes, TraceDone, TraceStarted, Unknown
 from tui_profiler.probe.load.files.inspection import file_facts
-from tui_profiler.probe.worker.parameters_only import messages
+from tui_profiler.probe.worker.parameters_only import tree_messages
 from tui_profiler.session import EMPTY, Session, apply
 
 
 def session(found: Found) -> Session:
     state = EMPTY
-    for message in messages(found, "w.pt"):
+    for message in tree_messages(found, "w.pt"):
         encode(message)  # fits into a frame
         state = apply(state, message)
     return state
@@ -44,7 +44,7 @@ def found(*entries: TensorEntry) -> Found:
 def test_every_part_holds_what_is_below_it_and_buffers_are_no_parameters(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5)), nn.Linear(5, 2))
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    parts = by_path(look(tmp_path / "w.pt"))
+    parts = by_path(structure_of(tmp_path / "w.pt"))
     for path, module in model.named_modules():
         own = sum(p.numel() for p in module.parameters())
         assert (parts[path][1].parameters, parts[path][1].parameter_bytes) == (own, 4 * own)
@@ -63,7 +63,7 @@ def test_tied_weights_count_once_in_every_part() -> None:
 
 def test_what_needs_a_forward_is_unknown_with_its_reason(tmp_path: Path) -> None:
     save_file({"layer.weight": torch.ones(3)}, tmp_path / "w.safetensors")
-    tree = session(look(tmp_path / "w.safetensors")).tree
+    tree = session(structure_of(tmp_path / "w.safetensors")).tree
     assert tree is not None
     assert tree.done is not None
     assert not tree.has_forward
@@ -86,13 +86,13 @@ def test_hostile_names_make_a_tree_soon() -> None:
 
 def test_a_config_beside_the_weights_says_how_to_run_them(tmp_path: Path) -> None:
     save_file({"w": torch.ones(3)}, tmp_path / "model.safetensors")
-    alone = file_facts(look(tmp_path / "model.safetensors"), "dir/model.safetensors")
+    alone = file_facts(structure_of(tmp_path / "model.safetensors"), "dir/model.safetensors")
     assert alone.hint == "tui-profiler NAME --weights dir/model.safetensors"
     (tmp_path / "config.json").write_text("{}")
-    beside = file_facts(look(tmp_path / "model.safetensors"), "dir/model.safetensors")
+    beside = file_facts(structure_of(tmp_path / "model.safetensors"), "dir/model.safetensors")
     assert beside.hint == "tui-profiler hf:dir"
 
 
 def test_the_messages_are_one_whole_tree() -> None:
-    kinds = [type(message) for message in messages(found(entry("a.w"), entry("b.w")), "w.pt")]
+    kinds = [type(message) for message in tree_messages(found(entry("a.w"), entry("b.w")), "w.pt")]
     assert kinds == [TraceStarted, Nodes, TraceDone]

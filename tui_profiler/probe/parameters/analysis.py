@@ -1,20 +1,21 @@
-"""An analysis of many tensors: several at once, told one by one, stopped at any piece.
+"""Analysis of many tensors: several in parallel, reported one by one, in slices of time.
 
-1. Threads of their own do the work; torch lets others run while it computes. The thread that called
-   waits, tells how far it is, and looks at what is asked meanwhile.
-2. One of torch's threads each: the setting is put back afterwards.
-3. What one tensor raises is told of that tensor, and ends nothing.
+1. Separate threads work, each on one of torch's threads, in slices of the calling thread
+   (``time_slices.py``), which reports progress and otherwise runs a model.
+2. One pass over all tensors comes first, more expensive parts after it.
+3. An error belongs to its tensor, and does not end the analysis.
+4. A tensor that is written to while it is read is read again, once; if it is written to again, it
+   has no figures, with the reason. A batch norm in training writes to its buffers without a new
+   version: buffers of up to a piece are read whole in one slice. Writes through ``.data`` are not
+   detected.
 """
 
-from __future__ import annotations
-
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 
-import torch
 from msgspec.structs import replace
 
 from tui_profiler import messages
@@ -24,44 +25,59 @@ from tui_profiler.probe.parameters.distribution import histogram
 from tui_profiler.probe.parameters.pruning import channels, pruned, sizes
 from tui_profiler.probe.parameters.spectral import spectral
 from tui_profiler.probe.parameters.statistics import count_bits, is_narrow, moments, sum_up
-from tui_profiler.probe.parameters.storage import compression, quantised, width
-from tui_profiler.probe.parameters.values import Subject, Values
+from tui_profiler.probe.parameters.storage import MOST_VALUES, compression, quantised, width
+from tui_profiler.probe.parameters.subjects import Subject
+from tui_profiler.probe.parameters.time_slices import Job, SlicedThreads, StoppedError
+from tui_profiler.probe.parameters.values import PIECE_VALUES, Values
 from tui_profiler.probe.process.wire_names import writable
 
-
-class _StoppedError(Exception):
-    """Nobody waits for the rest of a tensor."""
+CHANGED = "its values changed while they were read"
 
 
 def statistics(
     subject: Subject, parts: tuple[ParameterPart, ...], read: Callable[[int], None]
 ) -> messages.TensorStatistics:
-    """Look at a tensor.
+    """Return all statistics of a tensor.
 
     Args:
-        subject: has values.
-        parts: what is wanted beside the one pass.
-        read: is told the bytes of each piece of the one pass, and 0 at times in the parts; may
-            raise ``_StoppedError``.
+        subject: with values.
+        parts: wanted beside the one pass.
+        read: called with the bytes of each piece of the one pass, and with 0 during the parts; may
+            raise to stop.
 
     Raises:
-        StoppedError: raised by ``read``.
         OSError: the file cannot be read.
     """
-    began = time.perf_counter()
-    assert subject.values is not None
-    values = subject.values()
+    found = one_pass(subject, read)
+    return with_parts(found, subject, parts, lambda: read(0))
+
+
+def one_pass(subject: Subject, read: Callable[[int], None]) -> messages.TensorStatistics:
+    """Return moments, histogram and unstructured pruning; arguments as above."""
+    began, values = time.perf_counter(), subject.open()
     sums, table = (count_bits if is_narrow(values.dtype) else sum_up)(values, read)
-    found = _described(
+    return _described(
         subject,
         moments=moments(sums, table),
         histogram=histogram(table, sums.minimum, sums.maximum),
         pruned=pruned(table, sums.count),
+        seconds=time.perf_counter() - began,
     )
-    if sums.count:
+
+
+def with_parts(
+    found: messages.TensorStatistics,
+    subject: Subject,
+    parts: tuple[ParameterPart, ...],
+    check: Callable[[], None],
+) -> messages.TensorStatistics:
+    """Add parts to the result of the one pass; none where no value is finite."""
+    began = time.perf_counter()
+    if found.moments is not None and found.moments.count:
+        values = subject.open()
         for part in parts:
-            found = _with(part, found, subject, values, lambda: read(0))
-    return replace(found, seconds=time.perf_counter() - began)
+            found = _with(part, found, subject, values, check)
+    return replace(found, pending=(), seconds=found.seconds + time.perf_counter() - began)
 
 
 def _with(
@@ -71,7 +87,7 @@ def _with(
     values: Values,
     check: Callable[[], None],
 ) -> messages.TensorStatistics:
-    """Add a part, or why it is not there."""
+    """Add a part, or why it is missing."""
     assert found.moments is not None
     why = _why_not(part, subject, found.moments, values)
     if why:
@@ -85,7 +101,7 @@ def _with(
         return replace(found, compression=compression(values))
     moments = found.moments
     largest = max(abs(moments.minimum), abs(moments.maximum))
-    # What is not finite is in none of these figures, and no whole number stores it.
+    # NaN and infinity are in none of these figures, and integers cannot store them.
     is_finite = not (moments.nans or moments.infinities)
     ways, sampled = quantised(values, largest, check)
     return replace(
@@ -100,20 +116,20 @@ def _with(
 
 def _why_not(part: ParameterPart, subject: Subject, known: Moments, values: Values) -> str:
     if part in ("quantisation", "compression") and subject.dtype.startswith("q"):
-        return "it is quantised: the figures are of what its values stand for"
+        return "quantised: the figures are of its dequantised values"
     if part == "channels" and values.rows < 2:
-        return "it has fewer than two axes"
+        return "fewer than two axes"
     if part == "quantisation" and not values.dtype.is_floating_point:
-        return "its values are whole numbers" if not values.dtype.is_complex else "it is complex"
+        return "integers" if not values.dtype.is_complex else "complex values"
     if part == "quantisation" and not (known.minimum or known.maximum):
         return "all values are 0"
     if part == "spectral" and (known.nans or known.infinities):
-        return "it has NaN or infinite values"
+        return "NaN or infinite values"
     return ""
 
 
 def _described(subject: Subject, **figures: object) -> messages.TensorStatistics:
-    """Return the message of a tensor, with the figures that there are."""
+    """Return the message of a tensor with some figures."""
     return messages.TensorStatistics(
         owner=subject.owner,
         name=subject.name,
@@ -132,16 +148,24 @@ def _described(subject: Subject, **figures: object) -> messages.TensorStatistics
 PROGRESS_SECONDS = 0.1
 MOST_TENSORS = 20_000
 _MOST_REASON = 300
+_PASS_SECONDS = 4e-9
+_ROUND_SECONDS = 2.5e-7
+_ITERATED_SECONDS = 8e-8
+_TENSOR_SECONDS = 2e-3
+"""Estimates on one core, per value: the one pass; quantising; iterating the spectral norm; and per
+tensor. Only their ratios matter: progress so far gives the speed."""
+_ITERATED_FROM = 1 << 15
 
 
 class Analysis:
-    """One look at the values of some tensors.
+    """One analysis of some tensors.
 
     Args:
         subjects: in the order of the tree.
-        weights: where the values came from.
-        send: takes what is to be told; never waits.
-        now: gives seconds since the command was started.
+        weights: source of the values.
+        send: sends a message; never blocks.
+        now: returns seconds since the start of the command.
+        request: which tensors, and which parts.
     """
 
     def __init__(
@@ -150,134 +174,180 @@ class Analysis:
         weights: str,
         send: Callable[[messages.Message], None],
         now: Callable[[], float],
+        request: messages.AnalyseParameters,
     ) -> None:
-        self._subjects = subjects
-        self._weights = weights
         self._send = send
         self._now = now
+        self._parts = request.parts
         self._lock = threading.Lock()
-        self._is_stopped = False
-        self._bytes = 0
-        self._done = 0
+        self._bytes = self._done = 0
         self._looked_at = ""
-        self._began = 0.0
-        self._next_progress = 0.0
-
-    def run(self, request: messages.AnalyseParameters, is_over: Callable[[], bool]) -> None:
-        """Look at every tensor that was asked for.
-
-        Args:
-            request: which, and what is wanted of them.
-            is_over: asked a few times a second; True ends the analysis.
-        """
         self._began = time.perf_counter()
-        chosen = [one for one in self._subjects if is_under(one.name, request.under)]
+        self._next_progress = 0.0
+        self._worked = 0.0
+        """Seconds of slices so far."""
+        self._was_stopped = False
+        chosen = [one for one in subjects if is_under(one.name, request.under)]
         own = [one for one in chosen if not one.shared_with]
-        kept = sorted(own, key=lambda one: -one.bytes)[:MOST_TENSORS]
-        left_out = len(own) - len(kept)
-        self._send(
+        largest = sorted(range(len(own)), key=lambda at: -own[at].bytes)[:MOST_TENSORS]
+        kept = [own[at] for at in sorted(largest)]
+        self._whole = sum(sum(_seconds_of(one, request.parts)) for one in kept)
+        """Estimated seconds on one core."""
+        self._finished = 0.0
+        """Of them, done."""
+        self._why = "" if chosen else f"no tensors under {request.under}"
+        if not subjects:
+            self._why = "no tensors"
+        send(
             messages.ParametersStarted(
-                at=self._now(),
+                at=now(),
                 tensors=len(kept),
                 bytes=sum(one.bytes for one in kept),
-                is_random=self._weights == "random",
-                weights=writable(self._weights),
+                is_random=weights == "random",
+                weights=writable(weights),
                 under=request.under,
                 parts=request.parts,
-                left_out=left_out,
+                left_out=len(own) - len(kept),
             )
         )
         for one in chosen[:MOST_TENSORS]:
             if one.shared_with:
-                self._send(_described(one))
-        with one_thread_each():
-            self._go(kept, request, is_over)
-        why = "" if chosen else f"there is no tensor under {request.under}"
-        if not self._subjects:
-            why = "there are no tensors"
+                send(_described(one))
+        cores = len(allowed_cores())
+        self._cores = request.threads if 0 < request.threads <= cores else cores
+        self._threads = SlicedThreads([partial(self._pass, one) for one in kept], self._cores)
+
+    def advance(self, seconds: float, share: float = 1.0) -> bool:
+        """Work for so long, and report progress; return whether it is done.
+
+        Args:
+            seconds: of all threads in parallel, plus the end of the current pieces.
+            share: of the time that goes to such slices.
+        """
+        began = time.perf_counter()
+        is_over = self._threads.work(seconds)
+        self._worked += time.perf_counter() - began
+        if is_over:
+            self._end()
+            return True
+        if time.perf_counter() >= self._next_progress:
+            self.tell(share)
+        return False
+
+    def stop(self) -> None:
+        """Stop; results so far remain."""
+        self._was_stopped = True
+        self._threads.stop()
+        self._end()
+
+    def _end(self) -> None:
+        seconds = time.perf_counter() - self._began
         self._send(
             messages.ParametersDone(
-                self._now(), self._seconds(), self._done, self._bytes, self._is_stopped, why
+                self._now(), seconds, self._done, self._bytes, self._was_stopped, self._why
             )
         )
 
-    def _go(
-        self,
-        kept: Sequence[Subject],
-        request: messages.AnalyseParameters,
-        is_over: Callable[[], bool],
-    ) -> None:
-        cores = len(allowed_cores())
-        threads = request.threads if 0 < request.threads <= cores else cores
-        with ThreadPoolExecutor(threads, "tui-profiler-parameters") as pool:
-            futures = [pool.submit(self._look, subject, request) for subject in kept]
-            pending: Collection[Future[None]] = futures
-            while pending:
-                _, pending = wait(pending, PROGRESS_SECONDS / 2)
-                self._tell_progress()
-                if pending and not self._is_stopped and is_over():
-                    self._is_stopped = True  # Those that have not begun end at once.
-            for one in futures:
-                one.result()
-
-    def _look(self, subject: Subject, request: messages.AnalyseParameters) -> None:
-        if self._is_stopped:
-            return
+    def _pass(self, subject: Subject) -> Job | None:
+        """Read a tensor once; return the job of its parts."""
+        self._threads.check()
         self._looked_at = subject.name
-        found = self._of(subject, request)
-        if self._is_stopped and found.moments is None and subject.values is not None:
-            return
-        self._send(found)
+        found, version = self._unchanged(subject)
+        has_more = bool(self._parts) and found.moments is not None
+        if has_more and _is_small_buffer(subject):
+            found, has_more = self._with_parts(subject, found, lambda: None), False
+        self._send(replace(found, pending=self._parts if has_more else ()))
+        first, further = _seconds_of(subject, self._parts)
         with self._lock:
             self._done += 1
+            self._finished += first if has_more else first + further
+        return partial(self._further, subject, found, version) if has_more else None
 
-    def _of(
-        self, subject: Subject, request: messages.AnalyseParameters
-    ) -> messages.TensorStatistics:
+    def _unchanged(self, subject: Subject) -> tuple[messages.TensorStatistics, int]:
+        """Return the result of the one pass, and the version of the values."""
         if subject.values is None:
-            return _described(subject, why_none=subject.why_none)
+            return _described(subject, why_none=subject.why_none), 0
+        for _ in range(2):
+            version = subject.version()
+            read = self._count if _is_small_buffer(subject) else self._read
+            found = self._guarded(subject, partial(one_pass, subject, read))
+            if subject.version() == version:
+                return found, version
+        return _described(subject, why_none=CHANGED), version
+
+    def _further(self, subject: Subject, found: messages.TensorStatistics, version: int) -> None:
+        self._threads.check()
+        self._looked_at = subject.name
+        whole = self._with_parts(subject, found, self._threads.check)
+        if subject.version() != version:
+            whole = replace(found, whys=tuple((part, CHANGED) for part in self._parts))
+        self._send(whole)
+        with self._lock:
+            self._finished += _seconds_of(subject, self._parts)[1]
+
+    def _with_parts(
+        self, subject: Subject, found: messages.TensorStatistics, check: Callable[[], None]
+    ) -> messages.TensorStatistics:
+        whole = self._guarded(subject, lambda: with_parts(found, subject, self._parts, check))
+        if whole.moments is None:  # It raised; the one pass remains.
+            return replace(found, whys=tuple((part, whole.why_none) for part in self._parts))
+        return whole
+
+    def _guarded(
+        self, subject: Subject, look: Callable[[], messages.TensorStatistics]
+    ) -> messages.TensorStatistics:
         try:
-            return statistics(subject, request.parts, self._read)
-        except _StoppedError:
-            return _described(subject, why_none="it was stopped")
-        except (
-            Exception
-        ) as error:  # Rule 3: a type that torch has no arithmetic for, a file cut off.
+            return look()
+        except StoppedError:
+            raise
+        except Exception as error:  # Rule 3: a dtype without arithmetic, a truncated file.
             reason = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
             return _described(subject, why_none=reason)
 
-    def _read(self, count: int) -> None:
+    def _count(self, count: int) -> None:
         with self._lock:
             self._bytes += count
-        if self._is_stopped:
-            raise _StoppedError
 
-    def _tell_progress(self) -> None:
+    def _read(self, count: int) -> None:
+        self._count(count)
+        self._threads.check()
+
+    def tell(self, share: float) -> None:
+        """Report progress, with the share of the time from now on."""
         now = time.perf_counter()
-        if now < self._next_progress:
-            return
         self._next_progress = now + PROGRESS_SECONDS
+        done = self._finished / self._whole if self._whole else 0.0
+        # At first: as on the machine of the estimates.
+        rate = self._worked / self._finished if self._finished else 1 / self._cores
         self._send(
             messages.ParametersProgress(
-                self._now(), self._seconds(), self._done, self._bytes, self._looked_at
+                self._now(),
+                now - self._began,
+                self._done,
+                self._bytes,
+                self._looked_at,
+                done,
+                rate * (self._whole - self._finished),
+                share,
             )
         )
 
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._began
+
+def _seconds_of(subject: Subject, parts: tuple[ParameterPart, ...]) -> tuple[float, float]:
+    """Return the estimated seconds of a tensor on one core: the one pass, its parts."""
+    values, rows = math.prod(subject.shape), subject.shape[0] if len(subject.shape) > 1 else 1
+    first = _TENSOR_SECONDS + _PASS_SECONDS * values
+    further = _ROUND_SECONDS * min(values, MOST_VALUES) if "quantisation" in parts else 0.0
+    if "spectral" in parts and rows > 1 and values > _ITERATED_FROM:
+        further += _ITERATED_SECONDS * values
+    return first, further
+
+
+def _is_small_buffer(subject: Subject) -> bool:
+    """Return whether a forward may write to a tensor, and one piece reads it."""
+    return subject.is_buffer and math.prod(subject.shape) <= PIECE_VALUES
 
 
 def is_under(name: str, under: str) -> bool:
-    """Tell whether a full name is of a part of the model."""
+    """Return whether a full name is below a part of the model."""
     return not under or name == under or name.startswith(f"{under}.")
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Let each of our threads compute by itself; put torch's setting back afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,11 +1,9 @@
-"""How many values lie where: the table that histogram, pruning and near zeros are read from.
+"""Distribution of values: the table behind histogram, pruning and near zeros.
 
-A table has a row for each value (of types of 16 bits and fewer, and of small tensors), or for each
-step of the magnitude: the first 8 significant bits, of either sign. So one pass is enough, whatever
-is asked of it afterwards, and its size does not depend on that of the tensor.
+It has a row per value (types of up to 16 bits, and small tensors), or per step of the magnitude:
+the first 8 significant bits, of either sign. So one pass is enough for all of them, and its size
+does not depend on the tensor's.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -25,19 +23,18 @@ class Distribution:
     """The finite values of a tensor."""
 
     near: Numbers
-    """(rows,): value nearest to 0 in each row, rising."""
+    """(rows,): value nearest to 0 of each row, ascending."""
     far: Numbers
-    """(rows,): end of each row away from 0, which belongs to the next; as ``near`` where a row is
-    one value."""
+    """(rows,): end of each row away from 0, exclusive; as ``near`` where a row is one value."""
     counts: Counts
-    """(rows,): values in each, none of them 0."""
+    """(rows,): values in each row, never 0."""
     step: Step | None = None
     """Rows are steps of the magnitude of this type; None where each is one value."""
     representable: Numbers | None = None
-    """Every finite value of a narrow floating type, rising; None of others."""
+    """Every finite value of a narrow floating-point type, ascending; None for others."""
 
     def representable_towards_0(self, values: Numbers) -> Numbers:
-        """Return the nearest values towards 0 that the type has, where those are known."""
+        """Return the nearest representable values towards 0, where those are known."""
         known = self.representable
         if known is None:
             return self.parted(values)
@@ -46,7 +43,7 @@ class Distribution:
         return np.where(values < 0, up, down)
 
     def parted(self, values: Numbers) -> Numbers:
-        """Return the nearest places towards 0 at which rows can be told apart."""
+        """Return the nearest row boundaries towards 0."""
         if self.step == np.float32:
             single = values.astype(np.float32).view(np.uint32) >> np.uint32(16) << np.uint32(16)
             return single.view(np.float32).astype(np.float64)
@@ -63,22 +60,22 @@ def distribution(
     step: Step | None = None,
     representable: Numbers | None = None,
 ) -> Distribution:
-    """Return a table of rows in any order; empty rows and what is not finite are left out."""
+    """Return a table of rows in any order, without empty rows and infinite values."""
     kept = (counts > 0) & np.isfinite(near)
     near, far, counts = near[kept], far[kept], counts[kept]
-    # Two rows begin at 0, one of either sign: the far ends tell which is the lower.
+    # Two rows begin at 0, one per sign: ``far`` orders them.
     order = np.lexsort((far, near))
     return Distribution(near[order], far[order], counts[order], step, representable)
 
 
 def of_values(values: Numbers) -> Distribution:
-    """Return the table of few finite values, one row for each."""
+    """Return the table of few finite values, one row each."""
     rising = np.sort(values)
     return Distribution(rising, rising, np.ones(rising.size, np.int64))
 
 
 def histogram(table: Distribution, minimum: float, maximum: float) -> Histogram | None:
-    """Return at most 64 bins between the least and the largest value; None where there are none."""
+    """Return at most 64 bins between minimum and maximum; None where there are no values."""
     if not table.counts.size:
         return None
     edges = _edges(table, minimum, maximum)
@@ -94,7 +91,7 @@ def histogram(table: Distribution, minimum: float, maximum: float) -> Histogram 
 def _edges(table: Distribution, minimum: float, maximum: float) -> Numbers:
     if minimum == maximum:
         return np.array([minimum, maximum])
-    # Halves first: the range of the largest numbers is more than a number can be.
+    # Weighted ends: the difference of the largest numbers would overflow.
     shares = np.linspace(0.0, 1.0, HISTOGRAM_BINS + 1)
     wanted = minimum * (1 - shares) + maximum * shares
     inner = np.unique(table.representable_towards_0(wanted[1:-1]))
@@ -103,7 +100,7 @@ def _edges(table: Distribution, minimum: float, maximum: float) -> Numbers:
 
 
 def _below(table: Distribution, edges: Numbers) -> Counts:
-    """Count the values below each edge; those on it are on its side away from 0."""
+    """Count the values below each edge; one on an edge is on its side away from 0."""
     upto = np.concatenate([[0], np.cumsum(table.counts)])
     upwards = np.searchsorted(table.near, edges, "left")
     downwards = np.searchsorted(table.near, edges, "right")

@@ -1,6 +1,4 @@
-"""How much could be 0 for a given loss of norm: values, and channels, how large and how alike."""
-
-from __future__ import annotations
+"""Prunable values and channels at a given error of the norm; outlier and duplicate channels."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +17,7 @@ LOSSES = (0.01, 0.05, 0.1, 0.2)
 
 
 def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
-    """Return the share of values that could be 0; nothing where all are 0 already."""
+    """Return the share of prunable values at each error; empty where all are 0."""
     if table.step is None and table.counts.size == count:
         return _of_single_values(np.abs(table.near))
     near, far = np.abs(table.near), np.abs(table.far)
@@ -29,7 +27,7 @@ def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
     if not largest:
         return ()
     near, far = near / largest, far / largest
-    # Within a step values are as good as evenly spread: the mean of x² between its ends.
+    # Within a step, values count as uniform: the mean of x² between its ends.
     squares = counts * (near * near + near * far + far * far) / 3
     lost = np.concatenate([[0.0], np.cumsum(squares)])
     gone = np.concatenate([[0.0], np.cumsum(counts)])
@@ -46,7 +44,7 @@ def pruned(table: Distribution, count: int) -> tuple[Pruned, ...]:
 
 
 def _of_single_values(magnitudes: Numbers) -> tuple[Pruned, ...]:
-    """Return the same where each row of the table is one of few values."""
+    """Return the same for a table with one row per value."""
     rising = np.sort(magnitudes)
     if not rising.size or not rising[-1]:
         return ()
@@ -59,7 +57,7 @@ def _of_single_values(magnitudes: Numbers) -> tuple[Pruned, ...]:
 def _whole_values(
     lost: Numbers, gone: Numbers, squares: Numbers, counts: Numbers, loss: float
 ) -> float:
-    """Return the share where each row is one value: of the row in which it ends, whole values."""
+    """Return the share where a row is many equal values: whole values of the last row."""
     allowed = loss**2 * lost[-1] * (1 + 1e-12)
     row = int(np.searchsorted(lost, allowed, "right")) - 1
     if row >= counts.size:
@@ -70,10 +68,10 @@ def _whole_values(
 
 
 def pruned_channels(norms: Numbers) -> tuple[PrunedChannels, ...]:
-    """Return how many channels could go, the least norms first.
+    """Return the number of prunable channels at each error, smallest norms first.
 
     Args:
-        norms: (channels,), of each.
+        norms: (channels,).
     """
     squares = np.sort(norms / (norms.max() or 1.0)) ** 2
     lost = np.cumsum(squares)
@@ -89,11 +87,11 @@ def pruned_channels(norms: Numbers) -> tuple[PrunedChannels, ...]:
 OUTLIER = 6.0
 """Times the median of the channels' largest magnitudes."""
 ALIKE = 0.999
-"""Cosine of two rows from which on they are near-duplicates."""
+"""Least cosine of near-duplicate rows."""
 _MOST_COMPARED = 1024
 _MOST_COMPARED_VALUES = 1 << 20
 _MOST_PRODUCTS = 1 << 29
-"""Multiplications of all rows that are compared with each other."""
+"""Multiplications for comparing all pairs of rows."""
 _MOST_NAMED = 8
 
 
@@ -108,7 +106,7 @@ class _Sizes:
 
 
 def sizes(values: Values, check: Callable[[], None]) -> _Sizes:
-    """Go through all rows."""
+    """Return the norm and the largest magnitude of each row."""
     norms, largest = np.empty(values.rows), np.empty(values.rows)
     for start, block in blocks(values):
         check()
@@ -120,13 +118,13 @@ def sizes(values: Values, check: Callable[[], None]) -> _Sizes:
 
 
 def channels(values: Values, found: _Sizes, heads: int, check: Callable[[], None]) -> Channels:
-    """Return what the sizes of rows tell, and which rows are alike.
+    """Return the statistics of a tensor's channels.
 
     Args:
         values: the tensor.
         found: sizes of its rows.
-        heads: that its rows are divided into; 0 where they are not, or it is not known.
-        check: raises where nobody waits any more.
+        heads: in its rows; 0 where there are none, or not known.
+        check: raises if the work was stopped.
     """
     odd = _outliers(found.largest)
     alike, compared = _near_duplicates(values, found, check)
@@ -154,7 +152,7 @@ def _outliers(largest: Numbers) -> list[int]:
 
 
 def _head_norms(norms: Numbers, heads: int) -> tuple[float, ...]:
-    """Return the norm of the rows of each head."""
+    """Return the norm of each head."""
     if not heads:
         return ()
     return tuple(math.sqrt(one) for one in (norms**2).reshape(heads, -1).sum(1).tolist())
@@ -163,12 +161,12 @@ def _head_norms(norms: Numbers, heads: int) -> tuple[float, ...]:
 def _near_duplicates(
     values: Values, found: _Sizes, check: Callable[[], None]
 ) -> tuple[Figure, int]:
-    """Compare rows with each other: as many as can be in reasonable time, evenly picked."""
+    """Count near-duplicates among as many evenly picked rows as a short time allows."""
     alive = [int(index) for index in np.flatnonzero(found.largest > 0)]
     fit = math.isqrt(_MOST_PRODUCTS // max(values.columns, 1))
     most = min(_MOST_COMPARED, fit, _MOST_COMPARED_VALUES // max(values.columns, 1))
     if len(alive) < 2 or most < 2 or values.columns < 2:
-        return Unknown("there are no two rows that can be compared"), 0
+        return Unknown("no two rows can be compared"), 0
     rows = [alive[place] for place in evenly(most, len(alive))]
     norms = torch.from_numpy(found.norms[rows]).float()
     parts = []

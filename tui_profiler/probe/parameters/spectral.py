@@ -1,11 +1,8 @@
-"""The largest singular value: exact for small matrices, by Lanczos' iteration for large ones.
+"""Spectral norm: exact for small matrices, by Lanczos iteration for large ones.
 
-Source: Golub and Van Loan, Matrix Computations, 4th edition, section 10.1; the iteration is on
-AᵀA, with all vectors kept orthogonal. The largest Ritz value is never above the largest eigenvalue,
-but for rounding.
+Source: Golub and Van Loan, Matrix Computations, 4th edition, section 10.1; on AᵀA, with full
+reorthogonalisation. Up to rounding, the largest Ritz value is at most the largest eigenvalue.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
@@ -19,25 +16,25 @@ from tui_profiler.probe.parameters.values import Values, finite_blocks, real
 
 MOST_EXACT_VALUES = 1 << 15
 TOLERANCE = 1e-4
-"""Residual of an eigenvector of AᵀA over its eigenvalue; on the singular value it is half that."""
+"""Residual of an eigenvector of AᵀA over its eigenvalue; half of it for the singular value."""
 MOST_ITERATIONS = 100
 MOST_RESIDUAL = 1e-2
-"""Where the iterations end before the tolerance, up to this it is still told, with its residual."""
+"""Up to this, a result that did not converge is reported with its residual."""
 MOST_HELD_BYTES = 1 << 24
-"""Of a matrix that is kept in memory as float32; a larger one is read anew at each iteration."""
+"""Of a matrix kept in memory as float32; a larger one is read again in each iteration."""
 
 _MOST_HELD_NUMBERS = 1 << 23
-"""In the vectors of an iteration."""
+"""Values of all vectors of an iteration."""
 _LEAST_ITERATIONS = 8
 _MOST_COLUMNS = 1 << 22
 
 
 def spectral(values: Values, check: Callable[[], None]) -> Spectral | None:
-    """Return the norm of a tensor of finite values; None where it is empty.
+    """Return the norm of a tensor without NaN or infinite values; None where it is empty.
 
     Args:
-        values: the tensor, without NaN and infinite values.
-        check: raises where nobody waits any more.
+        values: the tensor.
+        check: raises if the work was stopped.
     """
     rows, columns = values.rows, values.columns
     if not rows * columns:
@@ -57,7 +54,7 @@ def spectral(values: Values, check: Callable[[], None]) -> Spectral | None:
 
 
 class _Square:
-    """Products with AᵀA, by blocks of rows: each is read once for a product."""
+    """Products with AᵀA, by blocks of rows: each is read once per product."""
 
     def __init__(self, values: Values, check: Callable[[], None]) -> None:
         self._values = values
@@ -79,7 +76,7 @@ class _Square:
 
 def _lanczos(square: _Square, rows: int, columns: int) -> Spectral:
     most = min(MOST_ITERATIONS, columns, max(_MOST_HELD_NUMBERS // columns, _LEAST_ITERATIONS))
-    # A generator of its own: the state of torch's is the user's.
+    # A separate generator: torch's state belongs to the user.
     start = torch.randn(columns, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     basis = [start / start.norm()]
     diagonal: list[float] = []
@@ -102,7 +99,7 @@ def _lanczos(square: _Square, rows: int, columns: int) -> Spectral:
     reached = residual / largest
     norm = math.sqrt(largest)
     if reached > MOST_RESIDUAL:
-        reason = f"after {len(diagonal)} iterations it is only known to {reached:.1%}"
+        reason = f"not converged after {len(diagonal)} iterations: known to {reached:.1%}"
         return Spectral(Unknown(reason), "lanczos", rows, columns, len(diagonal), reached)
     return Spectral(norm, "lanczos", rows, columns, len(diagonal), reached)
 

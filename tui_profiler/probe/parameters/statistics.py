@@ -1,12 +1,9 @@
-"""Statistics of the values of one tensor, from counts of bit patterns or from running sums.
+"""Statistics of one tensor, from counts of bit patterns or from running sums.
 
-Of types of 16 bits and fewer it is exact how often each pattern of bits occurs. Of types of 32 bits
-and more there are sums in float64, piece by piece, and a table of magnitudes. Each piece is
-taken about the mean of those before, or about its own where that is far away, and joined to them:
-neither the size of a tensor nor a mean far from 0 costs digits.
+Types of up to 16 bits: exact counts of each bit pattern. Types of 32 bits and more: sums in float64
+per piece, and a table of magnitudes. The moments of a piece are about the mean of the earlier ones,
+or about its own where that is far away: neither size nor a mean far from 0 costs precision.
 """
-
-from __future__ import annotations
 
 import math
 import threading
@@ -34,14 +31,14 @@ _NEAR_ZERO = 1e-3
 
 
 def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
-    """Return the sums of finite values in memory, each so many times; no NaN, no infinity."""
+    """Return the sums of finite values in memory, each so many times."""
     if not values.size:
         return Sums()
     times = None if counts is None else counts.astype(np.float64)
     count = values.size if counts is None else int(counts.sum())
     mean = float(values.sum() if times is None else values @ times) / count
     away = values - mean
-    # What rounding left in the mean is taken out once more.
+    # Correct the rounding error of the mean.
     mean += float(away.sum() if times is None else away @ times) / count
     away = values - mean
     square = away * away
@@ -62,7 +59,7 @@ def sums_of(values: Numbers, counts: Counts | None = None) -> Sums:
 
 
 def moments(sums: Sums, table: Distribution) -> Moments:
-    """Return the figures that sums stand for; those near 0 are counted in the table."""
+    """Return the moments of sums; near zeros are counted in the table."""
     if not sums.count:
         nothing = Unknown("no value is finite")
         none = math.nan
@@ -108,7 +105,7 @@ def _less(figure: Figure, much: float) -> Figure:
 
 
 def is_narrow(dtype: torch.dtype) -> bool:
-    """Tell whether each value is a pattern of at most 16 bits."""
+    """Return whether each value is a pattern of at most 16 bits."""
     return dtype.itemsize <= 2 and not dtype.is_complex
 
 
@@ -126,7 +123,7 @@ def count_bits(values: Values, read: Callable[[int], None]) -> tuple[Sums, Distr
     apart = Sums(
         nans=int(found[np.isnan(table)].sum()), infinities=int(found[np.isinf(table)].sum())
     )
-    # Bins of whole numbers may be narrower than one: a value apart from the next keeps its bin.
+    # Bins of integers may be narrower than 1: then each value has its bin.
     known = np.unique(table[finite]) if values.dtype.is_floating_point else None
     return joined(sums, apart), distribution(table, table, found, representable=known)
 
@@ -154,12 +151,12 @@ def _values(dtype: torch.dtype) -> Numbers:
 
 
 _FEW_VALUES = 1 << 14
-"""So few are sorted: their histogram is exact wherever its edges are."""
+"""Fewer are sorted: their histogram is exact for any edges."""
 _SUMMED_AT_ONCE = 1 << 16
-"""On the CPU: as float64 twice half a MiB, which its second cache holds."""
+"""On the CPU: two arrays of 0.5 MiB in float64, which fit into L2."""
 _FRACTION_BITS = 7
 _FAR = 0.01
-"""Of the variance: a mean further off than that, squared, would cost digits."""
+"""Of the variance: a mean whose squared distance is larger costs precision."""
 _OF_THREAD = threading.local()
 
 
@@ -199,7 +196,7 @@ def _few(values: Values, read: Callable[[int], None]) -> tuple[Sums, Distributio
 
 
 def _as_reals(piece: torch.Tensor) -> torch.Tensor:
-    """Return float32 or float64: complex values as the two that they are made of."""
+    """Return float32 or float64; a complex value is two."""
     if piece.is_complex():
         piece = torch.view_as_real(piece).reshape(-1)
     return piece if piece.dtype in (torch.float32, torch.float64) else piece.double()
@@ -217,9 +214,9 @@ def _of_part(part: torch.Tensor, about: float, *, has_zeros: bool, is_last: bool
 
     Args:
         part: (values,).
-        about: near their mean, if all is well; else they are summed once more, about their own.
-        has_zeros: some of them may be 0.
-        is_last: this is the second time.
+        about: near their mean; otherwise they are summed again, about their own.
+        has_zeros: some may be 0.
+        is_last: the second time.
     """
     count = part.numel()
     away = _room("wide", count, torch.float64, part.device).copy_(part)
@@ -252,9 +249,9 @@ def _of_part(part: torch.Tensor, about: float, *, has_zeros: bool, is_last: bool
 
 
 def _room(name: str, count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return memory of this thread to write to, good until it is asked for again.
+    """Return a buffer of this thread, valid until the next call.
 
-    Memory that is given back after each piece is fetched anew from the system, page by page.
+    Memory that is freed after each piece is mapped again by the system, page by page.
     """
     rooms: dict[str, torch.Tensor] = _OF_THREAD.__dict__
     room = rooms.get(name)
@@ -264,10 +261,10 @@ def _room(name: str, count: int, dtype: torch.dtype, device: torch.device) -> to
 
 
 class _Steps:
-    """Counts of the first bits of each value: sign, exponent, 7 bits of the fraction.
+    """Counts of the leading bits of each value: sign, exponent, 7 bits of the fraction.
 
-    Places in the order of the bits taken as whole numbers: -0, growing negative magnitudes, then 0
-    in the middle, growing positive ones. What is no number ends each half.
+    Indices are the bits as integers: -0, growing negative magnitudes, then 0 in the middle, growing
+    positive ones. Infinity and NaN end each half.
     """
 
     def __init__(self, *, is_double: bool) -> None:
@@ -277,7 +274,7 @@ class _Steps:
         self._counts = torch.zeros(2 * self._half, dtype=torch.int64)
 
     def add(self, piece: torch.Tensor) -> tuple[bool, bool]:
-        """Count a piece; gives whether there may be zeros in it, and whether all is finite."""
+        """Count a piece; return whether it may have zeros, and whether all is finite."""
         bits = piece.view(torch.int64 if self._is_double else torch.int32)
         places = _room("places", bits.numel(), bits.dtype, bits.device)
         torch.bitwise_right_shift(bits, self._shift, out=places).add_(self._half)
@@ -288,7 +285,7 @@ class _Steps:
         return bool(found[0] or found[self._half]), not is_odd
 
     def table(self) -> Distribution:
-        """Return what was counted."""
+        """Return the table of the counts."""
         near, far = _ends(is_double=self._is_double)
         step: Step = np.float64 if self._is_double else np.float32
         return distribution(near, far, self._counts.numpy(), step)
@@ -296,12 +293,12 @@ class _Steps:
 
 @lru_cache(maxsize=2)
 def _ends(*, is_double: bool) -> tuple[Numbers, Numbers]:
-    """Return the ends of each step, towards 0 and away from it, in the order of the places."""
+    """Return the ends of each step, towards 0 and away from it, by index."""
     kind = np.float64 if is_double else np.float32
     half, shift = (1 << 18, 45) if is_double else (1 << 15, 16)
     starts = np.arange(-half, half + 1, dtype=np.int64)
     patterns = starts << shift if is_double else (starts << shift).astype(np.int32)
-    with np.errstate(invalid="ignore"):  # Patterns of NaN, which are left out later.
+    with np.errstate(invalid="ignore"):  # Patterns of NaN, removed later.
         ends = patterns.view(kind).astype(np.float64)
     near, far = ends[:-1], ends[1:]
     return near, np.where(np.isfinite(far), far, np.copysign(float(np.finfo(kind).max), near))

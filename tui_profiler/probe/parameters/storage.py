@@ -1,12 +1,9 @@
-"""How small a tensor could be stored: in a narrower type, and compressed.
+"""Storage of a tensor in fewer bits: quantised, and compressed.
 
-Quantised: of whole numbers the largest magnitude is 127 (7 for four bits), values are rounded to
-the nearest, a half to the even one. float8: the largest magnitude is the type's largest. Symmetric,
-no zero point. Source: the definitions of torch.ao's symmetric observers; OCP 8-bit floating point,
-revision 1.0.
+Quantisation is symmetric, without a zero point: the largest magnitude becomes 127 (int8), 7 (int4)
+or the largest value of a float8 type; values are rounded to nearest, ties to even. Source:
+torch.ao's symmetric observers; OCP 8-bit floating point, revision 1.0.
 """
-
-from __future__ import annotations
 
 import math
 import zlib
@@ -33,11 +30,11 @@ _GROUP = 128
 _SCALE_BITS = 32
 """Of a scale: float32."""
 ENOUGH_DB = 30.0
-"""3.2 % of the norm: a limit of ours. What that does to the model's output is another question."""
-_MOST_VALUES = 1 << 18
-"""That are stored and read back; of a larger tensor whole rows, evenly picked."""
+"""SQNR, 3.2 % of the norm: a convention here. Its effect on the output is another question."""
+MOST_VALUES = 1 << 18
+"""Quantised values; of a larger tensor, whole rows evenly picked."""
 
-_LARGEST: dict[Format, float] = {
+LARGEST: dict[Format, float] = {
     "int8": 127.0,
     "int4": 7.0,
     "float8_e4m3fn": 448.0,
@@ -60,19 +57,19 @@ class _Tally:
 def quantised(
     values: Values, largest: float, check: Callable[[], None]
 ) -> tuple[tuple[Quantised, ...], Sampled]:
-    """Store and read back, in every format with every granularity.
+    """Quantise and dequantise in every format with every granularity.
 
     Args:
         values: the tensor.
-        largest: its largest magnitude, for the one scale of a whole tensor.
-        check: raises where nobody waits any more.
+        largest: its largest magnitude, for the scale of a whole tensor.
+        check: raises if the work was stopped.
     """
     tally = _Tally()
     of = values.rows * values.columns
-    rows = evenly(max(1, _MOST_VALUES // max(values.columns, 1)), values.rows)
+    rows = evenly(max(1, MOST_VALUES // max(values.columns, 1)), values.rows)
     for whole in picked(values, rows):
         check()
-        for block in torch.split(whole, _MOST_VALUES, dim=1):
+        for block in torch.split(whole, MOST_VALUES, dim=1):
             _add(tally, block.float(), largest, _granularities(values))
     found = tuple(
         Quantised(
@@ -82,14 +79,14 @@ def quantised(
             bits=_BITS[form] + _scale_bits(granularity, values),
             group=_GROUP if granularity == "group" else 0,
         )
-        for form in _LARGEST
+        for form in LARGEST
         for granularity in _granularities(values)
     )
     return found, Sampled(tally.values, of)
 
 
 def _granularities(values: Values) -> tuple[Granularity, ...]:
-    """Return those that differ: one row is the tensor, one group is its row."""
+    """Return the granularities that differ for this shape."""
     rows: tuple[Granularity, ...] = ("channel",) if values.rows > 1 else ()
     groups: tuple[Granularity, ...] = ("group",) if values.columns > _GROUP else ()
     return ("tensor", *rows, *groups)
@@ -104,7 +101,7 @@ def _scale_bits(granularity: Granularity, values: Values) -> float:
 def _add(
     tally: _Tally, block: torch.Tensor, largest: float, granularities: tuple[Granularity, ...]
 ) -> None:
-    """Add rows, with what each way of storing them loses."""
+    """Add rows, with the error of each format and granularity."""
     tally.values += block.numel()
     tally.signal += float(block.square().sum(dtype=torch.float64))
     room, back = torch.empty_like(block), torch.empty_like(block)
@@ -113,25 +110,25 @@ def _add(
         magnitudes = torch.full_like(of_row, largest) if granularity == "tensor" else of_row
         if granularity == "group":
             magnitudes = _of_groups(block)
-        for form, most in _LARGEST.items():
+        for form, most in LARGEST.items():
             scale = (magnitudes / most).clamp_min_(torch.finfo(torch.float32).tiny)
             torch.div(block, scale, out=room)
-            stored = _stored(room, form, most)
-            torch.mul(stored, scale, out=back)
+            torch.mul(stored(room, form, most), scale, out=back)
             back.sub_(block)
             noise = float(back.square_().sum(dtype=torch.float64))
             tally.noise[form, granularity] = tally.noise.get((form, granularity), 0.0) + noise
 
 
 def _of_groups(block: torch.Tensor) -> torch.Tensor:
-    """Return the largest magnitude of each value's group, as (rows, columns)."""
+    """Return the largest magnitude of each value's group: (rows, columns)."""
     rows, columns = block.shape
     padded = torch.nn.functional.pad(block.abs(), (0, -columns % _GROUP))
     of_group = padded.view(rows, -1, _GROUP).amax(2, keepdim=True)
     return of_group.expand(-1, -1, _GROUP).reshape(rows, -1)[:, :columns]
 
 
-def _stored(scaled: torch.Tensor, form: Format, most: float) -> torch.Tensor:
+def stored(scaled: torch.Tensor, form: Format, most: float) -> torch.Tensor:
+    """Return scaled values as they are stored; ``most`` is the format's largest."""
     kind = _FLOAT8.get(form)
     if kind is None:
         return scaled.round_().clamp_(-most, most)
@@ -147,13 +144,13 @@ def _decibels(signal: float, noise: float) -> Figure:
 
 
 def width(found: tuple[Quantised, ...], dtype: str, size: int, count: int) -> Width:
-    """Return the narrowest storage that is good enough; the dtype itself where none is.
+    """Return the narrowest format with enough SQNR; the dtype itself where there is none.
 
     Args:
-        found: what each way of storing loses.
-        dtype: of the tensor now.
-        size: bytes of its values now.
-        count: values.
+        found: SQNR of every format and granularity.
+        dtype: of the tensor.
+        size: bytes of its values.
+        count: number of values.
     """
     now = 8 * size / count
     best: Quantised | None = None
@@ -183,12 +180,12 @@ def _number(figure: Figure) -> float:
 
 _SAMPLE_BYTES = 1 << 17
 _PLACES = 4
-"""That a sample is taken from: the codec looks back 32 KiB at most."""
+"""Places of a sample: the codec's window is 32 KiB."""
 _LEVEL = 6
 
 
 def compression(values: Values) -> Compression | None:
-    """Press a sample; None where there are no values."""
+    """Compress a sample; None where there are no values."""
     sample = _sample(values)
     size = values.dtype.itemsize
     count = sample.size // size
@@ -207,7 +204,7 @@ def compression(values: Values) -> Compression | None:
 
 
 def _sample(values: Values) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Return bytes of whole values, from some places evenly apart."""
+    """Return bytes of whole values, from evenly spaced places."""
     row_bytes = values.columns * values.dtype.itemsize
     total = values.rows * row_bytes
     if total <= _SAMPLE_BYTES:

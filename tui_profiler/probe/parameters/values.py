@@ -1,29 +1,26 @@
-"""Values of one tensor, wherever they lie, in pieces or as rows: from memory, or from a file.
+"""Values of one tensor in memory or in a file, in pieces or as rows.
 
-1. No more than a piece is ever copied, whatever the size of the tensor.
-2. Values that lie in one place count once: an expanded tensor is as large as what it lies in.
-3. A file is read, never mapped: one that is cut shorter meanwhile is an error and not a signal.
+1. At most a piece is copied, whatever the size of the tensor.
+2. Values in one place count once: an expanded tensor is as large as its storage.
+3. A file is read, never mapped: truncation meanwhile is an error, not a signal.
 """
-
-from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
 
 PIECE_VALUES = 1 << 20
-"""Read at once on the CPU: 4 MiB of float32; counting patterns has a price for each piece."""
+"""On the CPU: 4 MiB of float32; counting patterns has a cost per piece."""
 DEVICE_PIECE_VALUES = 1 << 24
 MOST_WHOLE_BYTES = 1 << 28
-"""Of a tensor in a file that does not lie in rows: it is read whole, or not at all."""
+"""Of a non-contiguous tensor in a file: it is read whole, or not at all."""
 
 
 class Values(Protocol):
-    """What a tensor's values are asked for."""
+    """Access to the values of a tensor."""
 
     dtype: torch.dtype
     rows: int
@@ -32,23 +29,23 @@ class Values(Protocol):
     """Values in a row: all other axes."""
 
     def pieces(self) -> Iterator[torch.Tensor]:
-        """Yield all values as (values,), in any order; a piece is good until the next."""
+        """Yield all values as (values,), in any order; a piece is valid until the next."""
         ...
 
     def block(self, start: int, stop: int) -> torch.Tensor:
-        """Return rows as (rows, columns); good until the next call."""
+        """Return rows as (rows, columns); valid until the next call."""
         ...
 
 
 def rows_and_columns(shape: Sequence[int]) -> tuple[int, int]:
-    """Return a tensor's form as a matrix: first axis by all others; a vector is one row."""
+    """Return the shape as a matrix: first axis by all others; a vector is one row."""
     if len(shape) < 2:
         return 1, math.prod(shape)
     return shape[0], math.prod(shape[1:])
 
 
 class InMemory:
-    """Values of a tensor that is there."""
+    """Values of a tensor in memory."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = collapsed(tensor.detach())
@@ -56,7 +53,7 @@ class InMemory:
         self.rows, self.columns = rows_and_columns(self._tensor.shape)
 
     def pieces(self) -> Iterator[torch.Tensor]:
-        """Yield all values, as they lie where they lie without gaps."""
+        """Yield all values, in storage order where there are no gaps."""
         size = PIECE_VALUES if self._tensor.device.type == "cpu" else DEVICE_PIECE_VALUES
         pending = [self._tensor]
         while pending:
@@ -79,11 +76,11 @@ class InMemory:
 
 
 class InFile:
-    """Values that lie in a file, row-major and without gaps.
+    """Values in a file, row-major and contiguous.
 
     Args:
-        descriptor: of the open file; whoever opened it closes it.
-        offset: bytes from the file's beginning to the first value.
+        descriptor: of the open file; the caller closes it.
+        offset: of the first value, in bytes.
     """
 
     def __init__(
@@ -95,7 +92,7 @@ class InFile:
         self.rows, self.columns = rows_and_columns(shape)
 
     def pieces(self) -> Iterator[torch.Tensor]:
-        """Yield all values; each piece is read over the one before."""
+        """Yield all values; each piece overwrites the previous one."""
         total = self.rows * self.columns
         room = torch.empty(min(total, PIECE_VALUES), dtype=self.dtype)
         for start in range(0, total, PIECE_VALUES):
@@ -121,22 +118,13 @@ class InFile:
             into, place = into[count:], place + count
 
 
-def in_file_with_strides(
-    descriptor: int, offset: int, dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]
-) -> InMemory:
-    """Read a tensor that does not lie row by row, whole; the look has checked where it ends."""
-    reach = 1 + sum(stride * (axis - 1) for stride, axis in zip(strides, shape, strict=True))
-    flat = InFile(descriptor, offset, dtype, (1, reach)).block(0, 1).view(-1)
-    return InMemory(flat.as_strided(tuple(shape), tuple(strides)))
-
-
 def collapsed(tensor: torch.Tensor) -> torch.Tensor:
-    """Return tensor without the repetitions of expanded axes, and never larger than its storage."""
+    """Return the tensor without expanded axes, and never larger than its storage."""
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)
     reach = _reach(tensor)
-    if tensor.numel() > reach:  # Its windows overlap: what they lie in, once.
+    if tensor.numel() > reach:  # Its windows overlap: their storage, once.
         return tensor.as_strided((reach,), (1,))
     return tensor
 
@@ -149,67 +137,32 @@ def _reach(tensor: torch.Tensor) -> int:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the values as they lie; None where there are gaps between them."""
+    """Return the values in storage order; None where there are gaps."""
     if tensor.is_contiguous():
         return tensor.view(-1)
-    if tensor.numel() == _reach(tensor):  # Each place once: collapsed has seen to that.
+    if tensor.numel() == _reach(tensor):  # Each place once, by collapsed.
         return tensor.as_strided((tensor.numel(),), (1,))
     return None
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A tensor, its names, and how to get at its values."""
-
-    owner: str
-    """Dotted path of the module that owns it."""
-    name: str
-    """Full name."""
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-    """Of its values where they lie: those of an expanded tensor once."""
-    storage_bytes: int
-    alignment: int
-    """0 where not known."""
-    is_buffer: bool
-    is_contiguous: bool
-    shared_with: str
-    """Full name under which the same values were seen first; empty elsewhere."""
-    values: Callable[[], Values] | None
-    """Returns access to them; None where there are none."""
-    heads: int = 0
-    """Of the attention that its rows belong to; 0 elsewhere or where not known."""
-    why_none: str = ""
-    """Why there are none."""
-
-
-_MOST_ALIGNMENT = 4096
-
-
-def alignment_of(place: int) -> int:
-    """Return the largest power of two, up to a page, that divides an address or an offset."""
-    return min(place & -place, _MOST_ALIGNMENT) if place else _MOST_ALIGNMENT
 
 
 BLOCK_VALUES = 1 << 18
 
 
 def blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield (index of the first row, (rows, columns)) until all rows were there."""
+    """Yield (index of the first row, (rows, columns)) of all rows; NaN and infinity become 0."""
     for start, block in finite_blocks(values):
         yield start, _without_others(block)
 
 
 def finite_blocks(values: Values) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the same of values that are known to be finite."""
+    """Yield the same of values known to be finite."""
     each = max(1, BLOCK_VALUES // max(values.columns, 1))
     for start in range(0, values.rows, each):
         yield start, _as_real(values.block(start, min(start + each, values.rows)))
 
 
 def picked(values: Values, rows: Sequence[int]) -> Iterator[torch.Tensor]:
-    """Yield some rows as (rows, columns), neighbours together, in blocks."""
+    """Yield some rows as (rows, columns), in blocks of neighbours."""
     each = max(1, BLOCK_VALUES // max(values.columns, 1))
     start = 0
     while start < len(rows):
@@ -221,7 +174,7 @@ def picked(values: Values, rows: Sequence[int]) -> Iterator[torch.Tensor]:
 
 
 def evenly(count: int, of: int) -> list[int]:
-    """Return so many indices out of 0 to ``of``, evenly picked, first and last among them."""
+    """Return so many evenly spaced indices below ``of``, the first and the last included."""
     if count >= of:
         return list(range(of))
     if count <= 1:
@@ -230,7 +183,7 @@ def evenly(count: int, of: int) -> list[int]:
 
 
 def real(block: torch.Tensor) -> torch.Tensor:
-    """Return float32 or float64 numbers: what is not finite is 0, complex values are two."""
+    """Return float32 or float64: NaN and infinity become 0, a complex value is two."""
     return _without_others(_as_real(block))
 
 
@@ -244,6 +197,6 @@ def _as_real(block: torch.Tensor) -> torch.Tensor:
 
 
 def _without_others(block: torch.Tensor) -> torch.Tensor:
-    if not bool(block.sum().isfinite()):  # Or finite numbers whose sum is not: no harm.
+    if not bool(block.sum().isfinite()):  # Or finite values with an infinite sum: no harm.
         block = block.nan_to_num(0.0, 0.0, 0.0)
     return block

@@ -9,8 +9,6 @@
    up the viewer.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time
@@ -25,22 +23,21 @@ from tui_profiler.probe.process.own_socket import OwnSocket
 from tui_profiler.probe.process.yielding import pause
 
 _REPLACEABLE = (
-    *(
-        messages.Tick,
-        messages.OperatorTimes,
-        messages.WindowTimes,
-        messages.DeviceTimes,
-        messages.StepTimes,
-    ),
+    messages.Tick,
+    messages.OperatorTimes,
+    messages.WindowTimes,
+    messages.DeviceTimes,
+    messages.StepTimes,
     messages.ModeSeen,
-    *(
-        messages.Sample,
-        messages.Heartbeat,
-        messages.Overhead,
-        messages.LoopState,
-        messages.TrialProgress,
-        messages.ParametersProgress,
-    ),
+    messages.Compilations,
+    messages.TrainingStep,
+    messages.BackwardOperators,
+    messages.Sample,
+    messages.Heartbeat,
+    messages.Overhead,
+    messages.LoopState,
+    messages.TrialProgress,
+    messages.ParametersProgress,
 )
 MAX_REQUESTS = 1000
 READ_BYTES = 16384
@@ -62,6 +59,14 @@ class Channel(Protocol):
     def next_request(self, timeout: float | None = 0.0) -> messages.Request | None:
         """Take the oldest request, as ``Link.next_request``."""
         ...
+
+
+def drop_analyses(asked: deque[messages.Request]) -> None:
+    """Forget the analyses of weights among what was asked: they were stopped before they began."""
+    analyses = messages.AnalyseParameters | messages.MeasureSensitivity
+    kept = [one for one in asked if not isinstance(one, analyses)]
+    asked.clear()
+    asked.extend(kept)
 
 
 def _encoded(message: messages.Message) -> bytes:
@@ -89,7 +94,6 @@ def first_request(connected: socket.socket) -> messages.Request | None:
 
 
 def _exactly(connected: socket.socket, count: int) -> bytes:
-    """Read so many bytes; fewer where the viewer hung up."""
     received = b""
     while len(received) < count and (data := connected.recv(count - len(received))):
         received += data
@@ -152,7 +156,7 @@ class Link:
     def next_request(self, timeout: float | None = 0.0) -> messages.Request | None:
         """Take the oldest request; wait up to ``timeout`` seconds for one (None: until one comes).
 
-        Gives None when none came in time or the viewer is gone.
+        Return None when none came in time or the viewer is gone.
         """
         with self._changed:
             if not self._requests and not self.is_closed and timeout != 0.0:

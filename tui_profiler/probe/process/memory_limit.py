@@ -13,8 +13,6 @@
 Source: setrlimit(2), proc_pid_status(5); ``may_expand_vm`` in ``mm/mmap.c`` of Linux.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import resource
@@ -37,8 +35,6 @@ _MOST_LIFTS = 4
 
 
 class _Here:
-    """The limit of this process."""
-
     most_bytes: int | None = None
     resident_bytes = 0
     """What may be resident, of which ``most_bytes`` is what came after the limit was set."""
@@ -137,7 +133,6 @@ def with_limit(failed: Failed, error: BaseException) -> Failed:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what caused it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -180,7 +175,6 @@ def _lower(most_bytes: int) -> int | None:
 
 
 def _held_bytes() -> tuple[int, int]:
-    """Return the private writable memory of this process, and how much of it is resident."""
     found = {"VmData": 0, "RssAnon": 0}
     for line in _STATUS.read_text(encoding="utf-8").splitlines():
         name, _, rest = line.partition(":")

@@ -31,14 +31,10 @@ _COOKIE_BYTES = 8
 
 
 class OwnSocket:
-    """A socket of the probe; what is asked of it raises OSError once it is not ours any more."""
+    """A socket of the probe; its use raises OSError once it or the other end is gone."""
 
     def __init__(self, made: socket.socket) -> None:
-        """Take over a socket.
-
-        Args:
-            made: ours now; used and closed by nobody else from now on.
-        """
+        """Take over a socket, which nobody else uses or closes from now on."""
         made.setblocking(False)  # Rule 2, whatever default timeout the program has set.
         self._socket = made
         self._identity = _identity(made)
@@ -52,20 +48,11 @@ class OwnSocket:
             return False
 
     def send(self, content: bytes) -> int:
-        """Return how many bytes were written; never waits.
-
-        Raises:
-            BlockingIOError: there is no room.
-            OSError: the other end is gone, or the socket is.
-        """
+        """Return how many bytes were written; ``BlockingIOError`` where there is no room."""
         return self._send(ctypes.create_string_buffer(content, len(content)), 0)
 
     def send_all(self, content: bytes) -> None:
-        """Write everything, and wait for room.
-
-        Raises:
-            OSError: the other end is gone, or the socket is.
-        """
+        """Write everything, and wait for room."""
         whole = ctypes.create_string_buffer(content, len(content))
         written = 0
         while written < len(content):
@@ -75,33 +62,19 @@ class OwnSocket:
                 self._wait(select.POLLOUT)
 
     def receive(self, most: int) -> bytes:
-        """Wait for bytes; none where the other end has hung up.
-
-        Raises:
-            OSError: the other end is gone, or the socket is.
-        """
+        """Wait for bytes; none where the other end has hung up."""
         while True:
             self._wait(select.POLLIN)
             with contextlib.suppress(BlockingIOError):
                 return self.receive_at_once(most)
 
     def receive_at_once(self, most: int) -> bytes:
-        """Return the bytes that are there; none where the other end has hung up.
-
-        Raises:
-            BlockingIOError: there are none yet.
-            OSError: the other end is gone, or the socket is.
-        """
+        """Return the bytes that are there; ``BlockingIOError`` where there are none yet."""
         there = ctypes.create_string_buffer(most)
         return ctypes.string_at(there, self._use(_recv, there, most, socket.MSG_DONTWAIT))
 
     def accept(self) -> socket.socket:
-        """Return the next connection.
-
-        Raises:
-            BlockingIOError: nobody calls.
-            OSError: there are too many open files, or the socket is not ours any more.
-        """
+        """Return the next connection; ``BlockingIOError`` where nobody calls."""
         return socket.socket(fileno=self._use(_accept4, None, None, socket.SOCK_CLOEXEC))
 
     def hang_up(self) -> None:

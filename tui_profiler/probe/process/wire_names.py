@@ -1,7 +1,5 @@
 """Names as the wire can carry them: a stranger's module may be called anything."""
 
-from __future__ import annotations
-
 _MOST_CHARACTERS = 1 << 14
 """Longer than any path of real modules; what is longer is cut."""
 

@@ -5,8 +5,6 @@ interpreter: a forward of a hundred operators would stand still as long as we wo
 it away at once. Elsewhere, on a thread that was not told so, nothing rests.
 """
 
-from __future__ import annotations
-
 import select
 import threading
 import time

@@ -125,7 +125,6 @@ def _move_up(name: str, top: int) -> None:
 
 
 def _emptied(descriptor: int) -> list[str]:
-    """Remove what is no folder from a folder; returns the folders in it."""
     with os.scandir(descriptor) as entries:
         found = list(entries)
     folders = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
@@ -143,9 +142,6 @@ class Broker:
 
     def start_trial(self, wire: socket.socket) -> BrokeredTrial:
         """Start a confined worker for a trial.
-
-        Args:
-            wire: its end of the socket.
 
         Raises:
             OSError: it cannot be started.
@@ -278,20 +274,14 @@ def start(
         theirs.close()
         raise
     if number == 0:
-        _be_broker(
-            ours,
-            wire,
-            folder,
-            _Duties(theirs, delivery, trials_on, worker, folder, most_bytes, download),
-        )
+        duties = _Duties(theirs, delivery, trials_on, worker, folder, most_bytes, download)
+        _be_broker(ours, wire, duties)
     theirs.close()
     return Broker(ours, delivery)
 
 
 @dataclass(frozen=True)
 class _Duties:
-    """What a broker was started for."""
-
     orders: socket.socket
     delivery: Delivery | None
     trials_on: str | None
@@ -301,7 +291,7 @@ class _Duties:
     download: Download | None
 
 
-def _be_broker(others: socket.socket, wire: int, folder: Path, duties: _Duties) -> NoReturn:
+def _be_broker(others: socket.socket, wire: int, duties: _Duties) -> NoReturn:
     """Be the broker; never returns into the code of the worker."""
     delivery = duties.delivery
     desk: _Desk | None = None
@@ -318,8 +308,9 @@ def _be_broker(others: socket.socket, wire: int, folder: Path, duties: _Duties) 
         try:
             if desk is not None:
                 desk.close()
-            for place in (folder, *(() if delivery is None else (delivery.folder,))):
-                remove_folder(place)
+            remove_folder(duties.folder)
+            if delivery is not None:
+                remove_folder(delivery.folder)
         finally:
             os._exit(0)
 
@@ -329,8 +320,6 @@ class _Desk:
 
     def __init__(self, duties: _Duties) -> None:
         self._orders = duties.orders
-        self._delivery = duties.delivery
-        self._trials_on = duties.trials_on
         self._duties = duties
         self._trial: subprocess.Popen[bytes] | None = None
         self._calibrations = 0
@@ -382,18 +371,19 @@ class _Desk:
                 os.kill(self._duties.worker, signal.SIGKILL)
 
     def _answer(self, order: bytes, descriptors: list[int]) -> bytes:
-        if self._trials_on is None:
+        duties = self._duties
+        if duties.trials_on is None:
             raise ValueError("the broker of a trial takes no orders")
         if order == b"trial" and len(descriptors) == 1:
-            return self._start(descriptors[0], self._trials_on)
+            return self._start(descriptors[0], duties.trials_on)
         if order == b"end":
             return self._end()
         if order == b"wait":
             return self._waited()
-        if order == b"deliver" and self._delivery is not None:
-            return _deliver(self._delivery)
-        if order == b"download" and self._duties.download is not None:
-            return self._download(self._duties.download)
+        if order == b"deliver" and duties.delivery is not None:
+            return _deliver(duties.delivery)
+        if order == b"download" and duties.download is not None:
+            return self._download(duties.download)
         if (found := _CALIBRATION.fullmatch(order)) is not None:
             return self._calibrate(found[1].decode(), found[2].decode())
         raise ValueError("the sandbox broker does not know this request")

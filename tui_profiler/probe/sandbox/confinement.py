@@ -8,8 +8,6 @@
    file then stand alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -23,14 +21,6 @@ from tui_profiler.probe.load.common.downloads import Download
 from tui_profiler.probe.load.files.inspection import is_file
 from tui_profiler.probe.sandbox import broker, landlock, seccomp
 from tui_profiler.probe.sandbox.broker import Broker, Delivery
-from tui_profiler.probe.sandbox.landlock import (
-    DEVICE,
-    FOLDER,
-    READING,
-    Access,
-    CLibrary,
-    Kernel,
-)
 from tui_profiler.system.demos import PREFIX as DEMO
 
 SWITCH = "TUI_PROFILER_SANDBOX"
@@ -54,8 +44,8 @@ _READ_DEVICES = ("zero", "full", "random", "urandom", "shm")
 _FILESYSTEMS_OF_DEVICES = ("devpts", "devtmpfs")
 _CUDA_PLACES = {
     # The driver names its threads there, and keeps what processes share here.
-    "/proc/self/task": Access.WRITE_FILE,
-    "/dev/shm": FOLDER,
+    "/proc/self/task": landlock.Access.WRITE_FILE,
+    "/dev/shm": landlock.FOLDER,
 }
 
 
@@ -140,7 +130,7 @@ def confine(
     if switch == "off":
         return f"the sandbox was turned off by {SWITCH}=off"
     wanted = (switch,) if switch in _PARTS else _PARTS
-    kernel = CLibrary()
+    kernel = landlock.CLibrary()
     abi, why_no_landlock = landlock.version(kernel)
     if "landlock" not in wanted:
         abi, why_no_landlock = 0, f"Landlock was turned off by {SWITCH}={switch}"
@@ -207,18 +197,20 @@ def _use_folder(folder: Path) -> None:
     }
 
 
-def _granted(folders: tuple[Path, ...], device: str) -> dict[Path, Access]:
+def _granted(folders: tuple[Path, ...], device: str) -> dict[Path, landlock.Access]:
     """Return what is not denied: reading files, the folders, and what GPU drivers need."""
-    granted = {Path(os.sep): Access.READ_DIR}
+    granted = {Path(os.sep): landlock.Access.READ_DIR}
     closed = {_DEVICES, *_mounted_devices()}
-    granted |= dict.fromkeys(_outside(Path(os.sep), closed), READING)
-    granted |= dict.fromkeys((_DEVICES / name for name in _READ_DEVICES), READING)
-    granted |= dict.fromkeys(folders, FOLDER | READING)
-    granted[Path(os.devnull)] = DEVICE
+    granted |= dict.fromkeys(_outside(Path(os.sep), closed), landlock.READING)
+    granted |= dict.fromkeys((_DEVICES / name for name in _READ_DEVICES), landlock.READING)
+    granted |= dict.fromkeys(folders, landlock.FOLDER | landlock.READING)
+    granted[Path(os.devnull)] = landlock.DEVICE
     # Counters of the GPU are read through its device files, also where the model is on the CPU.
-    granted |= dict.fromkeys(_DEVICES.glob("nvidia*"), DEVICE)
+    granted |= dict.fromkeys(_DEVICES.glob("nvidia*"), landlock.DEVICE)
     if device.startswith("cuda"):
-        granted |= {Path(place): access | READING for place, access in _CUDA_PLACES.items()}
+        granted |= {
+            Path(place): access | landlock.READING for place, access in _CUDA_PLACES.items()
+        }
     return granted
 
 
@@ -256,7 +248,9 @@ def _outside(folder: Path, closed: Collection[Path]) -> Iterator[Path]:
             yield path
 
 
-def _restrict(kernel: Kernel, abi: int, granted: dict[Path, Access], *, filters: bool) -> None:
+def _restrict(
+    kernel: landlock.Kernel, abi: int, granted: dict[Path, landlock.Access], *, filters: bool
+) -> None:
     landlock.drop_privileges(kernel)
     if abi:
         landlock.restrict(kernel, abi, granted)

@@ -10,8 +10,6 @@ Source of numbers and structs: ``include/uapi/linux/landlock.h`` of Linux 6.18;
 https://docs.kernel.org/userspace-api/landlock.html for what each version denies.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -87,22 +85,14 @@ _LACKS = (
 
 
 class Kernel(Protocol):
-    """The two calls that are needed of the C library."""
+    """The two calls that are needed of the C library; ``OSError`` where one failed."""
 
     def syscall(self, number: int, *arguments: int | bytes | None) -> int:
-        """Make a system call.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Make a system call."""
         ...
 
     def prctl(self, option: int, *arguments: int) -> int:
-        """Change a property of this process.
-
-        Raises:
-            OSError: it failed.
-        """
+        """Change a property of this process."""
         ...
 
 
@@ -159,9 +149,6 @@ def drop_privileges(kernel: Kernel) -> None:
 
     As root a process may look into others whatever Landlock says (``CAP_PERFMON``, Linux 6.14).
     Files of other users must stay readable: in a container the user is often root.
-
-    Raises:
-        OSError: the kernel refused.
     """
     kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
     calls = _CAPABILITY_CALLS.get(platform.machine())

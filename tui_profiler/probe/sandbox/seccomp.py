@@ -16,8 +16,6 @@ Source: https://docs.kernel.org/userspace-api/seccomp_filter.html; numbers of
 ``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h`` of Linux 6.18.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -131,12 +129,7 @@ def why_not(kernel: Kernel) -> str:
 
 
 def program(architecture: Architecture, process: int) -> bytes:
-    """Return the filter as instructions of classic BPF.
-
-    Args:
-        architecture: whose numbers it compares.
-        process: the only one that may be sent signals.
-    """
+    """Return the filter as instructions of classic BPF."""
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture.audit),
@@ -193,9 +186,6 @@ def install(kernel: Kernel) -> None:
     """Filter the system calls of this thread, and of all that it starts later.
 
     ``no_new_privs`` is set already.
-
-    Raises:
-        OSError: the kernel refused.
     """
     code = program(ARCHITECTURES[platform.machine()], os.getpid())
     held = ctypes.create_string_buffer(code, len(code))

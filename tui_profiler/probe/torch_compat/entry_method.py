@@ -11,8 +11,6 @@ found on the stack of a part's call, and then stands for the model's forward.
    is one whose model is called as well, such as ``generate``.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

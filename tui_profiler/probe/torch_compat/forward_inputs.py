@@ -1,7 +1,5 @@
 """What is passed to ``forward``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias

@@ -9,8 +9,6 @@ batch, of another mode, or a step after a prefill: what is known of the one is n
 3. Values of numbers and of tensors are not looked at: a time step is another in every forward.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import torch

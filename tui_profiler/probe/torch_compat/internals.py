@@ -33,17 +33,24 @@ compiled for a code object | what passes through the clock costs 1 % instead of 
 run is left |
 | ``torch._dynamo.utils.counters["frames"]["total"]`` | frames that were compiled so far | a slow \
 forward is never said to have compiled anything |
+| ``torch.autograd._get_sequence_nr``, ``Node._sequence_nr``, ``Node._register_hook_dict``, \
+``Tensor._backward_hooks`` | which nodes of autograd's graph a call made, and when the backward \
+comes to them | modules have no backward of their own |
+| ``torch._dynamo.compiled_autograd.compiled_autograd_enabled``, ``.in_compiled_autograd_region`` \
+| taking marks off before a backward is compiled | they are compiled with it |
+| ``torch._C._cuda_attach_out_of_memory_observer`` | what a program does when a GPU's memory runs \
+out, before the error is raised | it is told where nothing catches the error |
+| ``Variable._execution_engine`` | what a mark on the graph costs | no step is recorded |
 """
-
-from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import CodeType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
+from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -52,41 +59,22 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     in_kernel_invocation_manager,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only, tree_unflatten
 
 __all__ = [
-    "DATA_DEPENDENT",
-    "DispatchKeys",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
-    "Operator",
     "TorchDispatchMode",
-    "buffers_of",
-    "children_of",
-    "convolution_backend",
-    "decomposition",
-    "dispatch_keys",
-    "fake_inputs",
-    "fake_like",
-    "fake_made",
-    "fake_on_cpu",
-    "frames_compiled",
-    "is_compiled",
-    "on_meta",
-    "parameters_of",
-    "passing",
-    "shape_of",
-    "storage_key",
     "tree_flatten",
     "tree_leaves",
     "tree_map",
     "tree_map_only",
     "tree_unflatten",
-    "without_address",
 ]
+"""Names of torch's that are passed on; its own are not listed: nothing imports ``*``."""
 
 Operator: TypeAlias = OpOverload | HigherOrderOperator
 """What a dispatch mode is called with."""
@@ -95,6 +83,26 @@ _T = TypeVar("_T")
 
 DATA_DEPENDENT = (DataDependentOutputException, DynamicOutputShapeException)
 """What a fake run raises where a shape or a number depends on the values."""
+
+
+def attach_memory_observer(observer: Callable[[int, int, int, int], None]) -> bool:
+    """Have an observer called whenever a GPU's memory has run out, as long as the process lives.
+
+    It cannot be taken off. It is called on the thread that allocates, without the allocator's lock,
+    and must not raise: torch/csrc/cuda/Module.cpp, ``THCPModule_attachOutOfMemoryObserver``.
+
+    Args:
+        observer: is given the device, what was asked for, the device's memory and what of it is
+            free, in bytes.
+
+    Returns:
+        Whether this torch has such observers; one without CUDA has none.
+    """
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach is None:
+        return False
+    attach(observer)
+    return True
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
@@ -173,18 +181,14 @@ def fake_on_cpu(mode: FakeTensorMode, tensor: torch.Tensor) -> torch.Tensor:
 _CPU = torch.device("cpu")
 
 
-class DispatchKeys(NamedTuple):
-    """Which layers of the dispatcher an operator passes in this thread."""
-
-    included: torch._C.DispatchKeySet
-    excluded: torch._C.DispatchKeySet
+DispatchKeys: TypeAlias = tuple[torch._C.DispatchKeySet, torch._C.DispatchKeySet]
+"""Layers of the dispatcher that an operator passes in this thread: included and excluded."""
 
 
 def dispatch_keys() -> DispatchKeys:
     """Return the present ones."""
-    return DispatchKeys(
-        torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-    )
+    included = torch._C._dispatch_tls_local_include_set()
+    return included, torch._C._dispatch_tls_local_exclude_set()
 
 
 def passing(keys: DispatchKeys) -> AbstractContextManager[object]:
@@ -204,7 +208,7 @@ def on_meta(
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> torch.Tensor:
-    """Run an operator's function for meta on fake tensors; gives one that says it is on ``device``.
+    """Run an operator's function for meta on fake tensors; return one that says ``device``.
 
     What an operator writes into is given back as it is.
     """
@@ -255,6 +259,45 @@ def is_compiled(code: CodeType) -> bool:
     return _compiled_of is None or bool(_compiled_of(code))
 
 
+def _no_number() -> int:
+    return 0
+
+
+sequence_number: Callable[[], int] = getattr(torch.autograd, "_get_sequence_nr", _no_number)
+"""Returns the number that the next node of this thread's graph has; where it is gone, always 0, and
+no call of a module has a backward of its own."""
+
+
+def run_engine(output: Tensor) -> None:
+    """Run the backward of a tensor of ours, past ``torch.autograd._engine_run_backward``."""
+    engine = torch.autograd.Variable._execution_engine
+    engine.run_backward((output,), (torch.ones_like(output),), False, False, (), True, True)
+
+
+# Made without what may be under way on the thread that imports this.
+with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.inference_mode(mode=False):
+    _PLAIN = torch.empty(0, device="cpu")
+
+
+def plain_tensor() -> torch.Tensor:
+    """Return an empty tensor, made without an operator that a mode or a tracer would be told of."""
+    with torch._C.DisableTorchFunction():
+        return _PLAIN.data
+
+
+def is_autograd_compiled() -> bool:
+    """Tell whether a backward pass that begins now goes through compiled autograd."""
+    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
+    return compiled is not None and bool(
+        getattr(compiled, "compiled_autograd_enabled", False)
+        or getattr(compiled, "in_compiled_autograd_region", False)
+    )
+
+
+current_node: Callable[[], Any] = getattr(torch._C, "_current_autograd_node", lambda: None)
+"""Returns the graph's node that the engine is at on this thread; None outside of a backward."""
+
+
 _select_conv_backend: Callable[..., Any] | None = getattr(torch._C, "_select_conv_backend", None)
 
 
@@ -272,8 +315,10 @@ def convolution_backend(args: tuple[object, ...]) -> str:
     return "MkldnnTranspose" if name == "???" else name
 
 
-def decomposition(operator: OpOverload) -> Callable[..., Any] | None:
+def decomposition(operator: Operator) -> Callable[..., Any] | None:
     """Return what runs an operator as other operators; None where it has a kernel of its own."""
+    if not isinstance(operator, OpOverload):
+        return None
     found: Callable[..., Any] | None = torch._decomp.decomposition_table.get(operator)
     if found is not None:
         return found
@@ -295,8 +340,12 @@ def without_address(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+COMPILER = "torch._dynamo.utils"
+"""The module that counts what Dynamo compiled."""
+
+
 def frames_compiled() -> int:
     """Return how many frames Dynamo compiled so far; 0 where nobody has imported it."""
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    counters = getattr(sys.modules.get(COMPILER), "counters", None)
     frames = counters.get("frames") if counters is not None else None
     return frames.get("total", 0) if frames else 0

@@ -12,6 +12,9 @@ that this needs is here; where one is gone, ``unavailable`` says so and operator
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +47,21 @@ class KinetoOperator(NamedTuple):
     start: float
     """Seconds of ``time.perf_counter``."""
     end: float
+
+
+class GraphOperator(NamedTuple):
+    """An operator or a node of autograd's graph that ran; those that it called follow."""
+
+    name: str
+    start: float
+    """Seconds of ``time.perf_counter``."""
+    end: float
+    number: int
+    """Sequence number of the node, or of the one that the operator makes; -1 where it has none."""
+    thread: int
+    """That ran it; threads are numbered by the profiler."""
+    forward_thread: int
+    """That made the node."""
 
 
 class Allocation(NamedTuple):
@@ -151,6 +169,37 @@ class Window:
                 one._replace(at=one.at + self._offset / 1e9) for one in allocations(result, "")
             ]
         return self.seen
+
+    def read_graph(self) -> list[GraphOperator]:
+        """Read what was seen on all threads, with nodes of autograd's graph, once."""
+        result, self._result = self._result, None
+        events = [] if result is None else result.events()
+        offset = self._offset
+        rows = [
+            GraphOperator(
+                e.name(),
+                (e.start_ns() + offset) / 1e9,
+                (e.start_ns() + e.duration_ns() + offset) / 1e9,
+                e.sequence_nr(),
+                e.start_thread_id(),
+                e.fwd_thread_id(),
+            )
+            for e in events
+        ]
+        return sorted(rows, key=lambda row: (row.start, -row.end))
+
+
+def operators_during(
+    seen: Sequence[GraphOperator], began: float, seconds: float
+) -> list[KinetoOperator]:
+    """Return what ran on the first thread in a time, in the order of ``seen``."""
+    first = bisect_left(seen, began, key=attrgetter("start"))
+    last = bisect_left(seen, began + seconds, key=attrgetter("start"))
+    return [
+        KinetoOperator(one.name, one.start, one.end)
+        for one in seen[first:last]
+        if one.thread == seen[0].thread
+    ]
 
 
 def unavailable() -> str:

@@ -4,8 +4,6 @@ A cache is any object that holds tensors, at any depth: Hugging Face's ``Dynamic
 layers, a list of pairs. A forward changes it, so that each call needs one of its own.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +13,10 @@ import torch
 from tui_profiler.probe.torch_compat.forward_inputs import TensorMaker
 
 NAMES = ("past_key_values", "cache_params", "state")
-"""Under which a forward gives its cache back, and takes it."""
+"""Under which a forward returns its cache, and takes it."""
 
 ENCODED = "encoder_last_hidden_state"
-"""Under which a forward gives back what its encoder made."""
+"""Under which a forward returns what its encoder made."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ An attribute that is not ours any more is left alone: ours stays below the other
 through for ever, and is peeled off when it surfaces again.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias

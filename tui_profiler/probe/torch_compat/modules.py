@@ -7,8 +7,6 @@ is inside runs without ``nn.Module.__call__``, so the clock sees one call and no
 operator window sees more: the operators that such a region still calls.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 
@@ -29,6 +27,24 @@ def each_module(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
             children = children_of(module)
             if children:
                 pending.extend(child for child in children.values() if child is not None)
+
+
+def modules_in_order(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yield (path, module) in registration order, each module once.
+
+    Without recursion: ``named_modules`` fails on models that are nested 1,000 deep.
+    """
+    seen: set[int] = set()
+    waiting: list[tuple[str, torch.nn.Module]] = [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield path, module
+        prefix = f"{path}." if path else ""
+        children = [(prefix + name, child) for name, child in module.named_children()]
+        waiting += reversed(children)
 
 
 def each_parameter(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
@@ -73,9 +89,5 @@ def _is_optimized(module: torch.nn.Module) -> bool:
 
 
 def part_of(path: str) -> str:
-    """Return the note for a module inside of an opaque one.
-
-    Args:
-        path: of the opaque one; empty for the model itself.
-    """
+    """Return the note for a module inside of the opaque one at a path."""
     return f"timed as a whole with {path or 'the model'}"

@@ -1,7 +1,7 @@
 """What is asked of TorchScript's own objects, in one place: most of it has no public name.
 
 Tried on torch 2.15. Where a name is gone, a module that needs it is run as a whole (rule 2 of
-``trace/torchscript/walk.py``).
+``trace/tree/torchscript.py``).
 """
 
 from __future__ import annotations

@@ -19,12 +19,14 @@ told from forwards |
 hold one slow forward |
 | ``torch._C.DisableTorchFunction`` | reading a shape without the code of a subclass or a mode | \
 that code is run |
+| ``torch._C._current_graph_task_id`` | telling a pass inside of another, on any thread | what is \
+run again by reentrant checkpointing has no backward |
+| ``torch._C._is_torch_function_mode_enabled`` | reading attributes of tensors past a mode | each \
+is read past one |
 | ``torch.cuda._initialized`` | whether a CUDA graph may be captured | the same |
 | ``torch.nn.Module._call_impl``, ``_wrapped_call_impl`` | which modules' calls a thread is in | \
 ``run`` stays with the first model that it met |
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -52,6 +54,34 @@ def push_mode(mode: TorchDispatchMode) -> None:
 def without_torch_function() -> AbstractContextManager[object]:
     """Read attributes of tensors without what a subclass or a mode does about it."""
     return _WITHOUT_TORCH_FUNCTION()
+
+
+has_function_mode: Callable[[], bool] = getattr(
+    torch._C, "_is_torch_function_mode_enabled", lambda: True
+)
+"""Tells whether a mode of this thread, a default device for example, is told of every attribute of
+tensors that is read."""
+
+
+def is_graph_kept() -> bool:
+    """Tell whether operators of this thread make nodes of a graph that outlives them.
+
+    Those of ``torch.func`` (``vmap``, ``grad``) make nodes of its own.
+    """
+    return torch.is_grad_enabled() and _interpreters() is None
+
+
+_graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+def is_in_backward() -> bool:
+    """Tell whether autograd's engine runs on this thread."""
+    return _graph_task() != -1
+
+
+_interpreters: Callable[[], object] = getattr(
+    getattr(torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None
+)
 
 
 def pop_mode() -> None:
@@ -99,18 +129,21 @@ _CALLS = frozenset(
 )
 
 
-def modules_called(frame: FrameType | None) -> Iterator[torch.nn.Module]:
-    """Yield the modules whose calls a thread is in, innermost first, some of them twice.
+def called_module(frame: FrameType) -> torch.nn.Module | None:
+    """Return the module whose call a frame of torch's is; None for other frames."""
+    # Only of these: reading the variables of a user's frame may keep them alive.
+    if frame.f_code not in _CALLS:
+        return None
+    module = frame.f_locals.get("self")
+    return module if isinstance(module, torch.nn.Module) else None
 
-    Args:
-        frame: innermost of the thread.
-    """
+
+def modules_called(frame: FrameType | None) -> Iterator[torch.nn.Module]:
+    """Yield the modules in whose calls a thread's innermost frame is, some of them twice."""
     while frame is not None:
-        # Only of these: reading the variables of a user's frame may keep them alive.
-        if frame.f_code in _CALLS:
-            module = frame.f_locals.get("self")
-            if isinstance(module, torch.nn.Module):
-                yield module
+        module = called_module(frame)
+        if module is not None:
+            yield module
         frame = frame.f_back
 
 

@@ -1,7 +1,5 @@
 """What is told of a model that its own program made."""
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -8,8 +8,6 @@
    already that it is loaded: others that import it do not ask for that lock.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -37,6 +35,11 @@ class FirstImport:
         """Stand before all that finds packages."""
         sys.meta_path.insert(0, self)
 
+    def leave(self) -> None:
+        """Hear no more. An import that is under way is still heard."""
+        # Another list: who goes through the present one, on another thread, misses none.
+        sys.meta_path = [one for one in sys.meta_path if one is not self]
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -62,8 +65,7 @@ class FirstImport:
         spec.__class__ = ModuleSpec
         is_there = getattr(sys.modules.get(self._name), "__spec__", None) is spec
         if is_there:
-            # Another list: who goes through the present one, on another thread, misses none.
-            sys.meta_path = [one for one in sys.meta_path if one is not self]
+            self.leave()
         self._ended(is_there)
 
 

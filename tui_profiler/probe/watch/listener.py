@@ -8,8 +8,6 @@
    the thread that ran it: a script of three forwards has ended before another thread could do so.
 """
 
-from __future__ import annotations
-
 import builtins
 import sys
 import threading
@@ -18,33 +16,28 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch.compiler import is_dynamo_compiling
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
+from tui_profiler.probe.torch_compat import module_call
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod, entry_above, holds
 from tui_profiler.probe.torch_compat.forward_kind import Kind
-from tui_profiler.probe.torch_compat.module_call import (
-    Call,
-    is_present,
-    present_call,
-    put_call,
-    take_off,
-)
 from tui_profiler.probe.torch_compat.modules import each_module
 from tui_profiler.probe.torch_compat.threads import modules_called, why_not_record
 from tui_profiler.probe.torch_compat.versions import COMPILES_PARTS_ALONE
-from tui_profiler.probe.trace.guarded_recorder import LOOP_SECONDS
-from tui_profiler.probe.trace.record_foreign_forward import ForeignForwardRecorder
+from tui_profiler.probe.trace.record_foreign_forward import LOOP_SECONDS, ForeignForwardRecorder
 
 MakesClock: TypeAlias = Callable[[torch.nn.Module, Kind | None, EntryMethod | None], ModuleClock]
 """Makes a clock for a model, for forwards like a recorded one, of a method where that ran."""
 
 LOOP_PARTS = 64
+LOOP_TIMES = 4
 ENTRY_SECONDS = 2.0
-"""A method that has called parts so often for so long, and was not called again, is a loop."""
+"""A method that has called parts so often, one of them so many times, for so long, and was not
+called again, is a loop. One step of a large model calls more parts and takes longer, each once."""
 LOOK_SECONDS = 0.01
 """Between two walks up the stack, which take about 0.05 ms, for parts of a watched model."""
 MOST_TRIES = 5
@@ -71,6 +64,24 @@ class Loop:
         self.goes_on = False
 
 
+class Methods(NamedTuple):
+    """Which methods are entries: they stand for the forward of a model."""
+
+    are_found: bool = False
+    """Whether a model is looked for above the one that is called
+    (``torch_compat/entry_method.py``)."""
+    watched: weakref.ref[torch.nn.Module] | None = None
+    """The one model that is waited for, whose methods are entries too where its program calls none
+    but its parts; None: ``are_found`` says whether any are."""
+    trained: weakref.ref[torch.nn.Module] | None = None
+    """A model of which only a method is taken that runs it in training mode."""
+    seconds: float = ENTRY_SECONDS
+    """How long a method that is not called again may call parts."""
+
+
+_NO_METHODS = Methods()
+
+
 class Listener:
     """One wait for one forward.
 
@@ -78,12 +89,9 @@ class Listener:
         wanted: tells whether a call is the beginning of a forward to record. It is asked at every
             call of a module, so it must be quick.
         name: of the root node; its class where empty.
-        heard: called once a forward was recorded, on the thread that ran it: must be quick.
+        heard: called when a forward was recorded, on the thread that ran it: must be quick.
         loop_seconds: how long a forward that runs one model again and again is recorded.
-        finds_entries: look for a model above the one that is called
-        (``torch_compat/entry_method.py``).
-        watched: the one model that is waited for, whose methods are entries too where its program
-            calls none but its parts; None: ``finds_entries`` says whether any are.
+        methods: that stand for the forward of a model.
         is_chosen: tells whether a model is one that the user wants to see.
         makes_clock: of forwards after the recorded one; None: no clock is put on here.
     """
@@ -95,8 +103,7 @@ class Listener:
         heard: Callable[[], None],
         loop_seconds: float = LOOP_SECONDS,
         *,
-        finds_entries: bool = False,
-        watched: weakref.ref[torch.nn.Module] | None = None,
+        methods: Methods = _NO_METHODS,
         is_chosen: Callable[[torch.nn.Module], bool] = lambda model: True,
         makes_clock: MakesClock | None = None,
     ) -> None:
@@ -104,17 +111,19 @@ class Listener:
         self._is_ended = False
         self._clock: ModuleClock | None = None
         self._is_chosen = is_chosen
-        self._finds_entries = finds_entries
-        self._watched = watched
-        model = watched() if watched is not None else None
+        self._methods = methods
+        self._watched, self._trained = methods.watched, methods.trained
+        model = methods.watched() if methods.watched is not None else None
         self._parts = frozenset(map(id, each_module(model))) if model is not None else frozenset()
         self._looks_at = 0.0
         """``time.perf_counter()`` before which no stack is walked for a call of a part."""
         self.entry_ran = False
         """Whether what was recorded is a call of ``entry``."""
         self._refused: set[tuple[int, str]] = set()
-        self._below = 0
-        """Calls of parts below the entry since it was found."""
+        self._below = self._again = 0
+        """Calls of parts below the entry since it was found, and of the one it was found by."""
+        self._found_by = 0
+        """``id`` of that one."""
         self._found_at = 0.0
         self.entry: EntryMethod | None = None
         """The method that stands for the forward of the root, where its program calls that."""
@@ -124,8 +133,8 @@ class Listener:
         self._loop_seconds = loop_seconds
         self._free = threading.Semaphore(1)
         self._tries = 0
-        self._replaced: Call | None = None
-        self._call: Call | None = None
+        self._replaced: module_call.Call | None = None
+        self._call: module_call.Call | None = None
         self._code = _listening_call.__code__.replace()
         self._passing: list[None] = []
         """One for each call that passes by."""
@@ -152,16 +161,16 @@ class Listener:
         return under_way is not None and not under_way.trouble
 
     @property
-    def nested(self) -> Call | None:
+    def nested(self) -> module_call.Call | None:
         """What calls go through while a forward is recorded; None at other times."""
         under_way = self._under_way
         return under_way.nested if under_way is not None else None
 
     def install(self) -> None:
         """Begin to wait."""
-        self._replaced = present_call()
+        self._replaced = module_call.present_call()
         self._call = _replacement(self, self._replaced)
-        put_call(self._call)
+        module_call.put_call(self._call)
 
     def uninstall(self) -> None:
         """Wait no longer; a forward that is being recorded goes on, and is forgotten.
@@ -180,7 +189,7 @@ class Listener:
         elif self.entry is not None:
             self.entry.take_off()
         if call is not None and self._replaced is not None:
-            take_off(call, self._replaced)
+            module_call.take_off(call, self._replaced)
         if self.hearing is None:
             self.gave_up = self.gave_up or "the request was cancelled"
 
@@ -193,7 +202,7 @@ class Listener:
 
     def pass_by(
         self,
-        forward: Call,
+        forward: module_call.Call,
         module: torch.nn.Module,
         args: tuple[object, ...],
         kwargs: dict[str, object],
@@ -216,9 +225,15 @@ class Listener:
         """Take a call as the one to record; no other is taken until it is over."""
         is_wanted = self._wanted(module)
         if self._watched is not None and id(module) in self._parts:
-            if self._is_below_entry(module) or not is_wanted:
+            watched = self._watched()
+            if self._is_below_entry(module, watched) or not is_wanted:
                 return False
-        elif not is_wanted or (self._finds_entries and self._is_below_entry(module)):
+        elif not is_wanted:
+            trained = self._trained() if self._trained is not None else None
+            if trained is not None and trained.training and holds(trained, module):
+                self._is_below_entry(module, trained)
+            return False
+        elif self._methods.are_found and self._is_below_entry(module):
             return False
         if not self._is_chosen(module) or not self._is_taken():
             return False
@@ -229,25 +244,32 @@ class Listener:
         self.waits_because = why_not_record()
         return not self.waits_because and self._free.acquire(blocking=False)
 
-    def _is_below_entry(self, module: torch.nn.Module) -> bool:
-        """Tell whether a call is one of a part whose model is run by a method of its own."""
+    def _is_below_entry(self, module: torch.nn.Module, of: torch.nn.Module | None = None) -> bool:
+        """Tell whether a call is one of a part whose model is run by a method of its own.
+
+        Args:
+            module: that is called.
+            of: the one model whose methods are looked for; None: of any.
+        """
         entry = self.entry
         if entry is None:
-            watched = self._watched() if self._watched is not None else None
-            if watched is not None and (module is watched or not self._is_time_to_look()):
+            if of is not None and (module is of or not self._is_time_to_look()):
                 return False
-            entry = entry_above(module, watched)
+            entry = entry_above(module, of)
             above = entry.model() if entry is not None else None
             if entry is None or above is None or entry.key in self._refused:
                 return False
             if not self._is_chosen(above):
                 return False
-            self.entry, self._below, self._found_at = entry, 0, time.perf_counter()
+            self.entry, self._found_at = entry, time.perf_counter()
+            self._below, self._again, self._found_by = 0, 0, id(module)
             entry.put(self._entered)
         model = entry.model()
         if model is not module and model is not None and holds(model, module):
             self._below += 1
-            if self._below < LOOP_PARTS or time.perf_counter() - self._found_at < ENTRY_SECONDS:
+            self._again += id(module) == self._found_by
+            is_often = self._below >= LOOP_PARTS and self._again >= LOOP_TIMES
+            if not is_often or time.perf_counter() - self._found_at < self._methods.seconds:
                 return True
         elif model is not None and model is not module:
             return False
@@ -267,21 +289,22 @@ class Listener:
 
     def _entered(
         self,
-        method: Call,
+        method: module_call.Call,
         module: torch.nn.Module,
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> object:
         """Run a method that stands for the forward of its model."""
         is_inside = next(modules_called(sys._getframe()), None) is not None
-        if self.is_over or is_inside or self.nested is not None or not self._is_taken():
+        is_other = self._trained is not None and not module.training
+        if is_other or self.is_over or is_inside or self.nested is not None or not self._is_taken():
             return method(module, *args, **kwargs)
         self.entry_ran = True
         return self.listen(method, module, args, kwargs)
 
     def listen(
         self,
-        forward: Call,
+        forward: module_call.Call,
         module: torch.nn.Module,
         args: tuple[object, ...],
         kwargs: dict[str, object],
@@ -312,7 +335,12 @@ class Listener:
     def _hand_over(self, module: torch.nn.Module, kind: Kind | None) -> None:
         """Put the clock in the place of the listener, unless another replacement lies above it."""
         call, replaced = self._call, self._replaced
-        if self._makes_clock is None or call is None or replaced is None or not is_present(call):
+        if (
+            self._makes_clock is None
+            or call is None
+            or replaced is None
+            or not module_call.is_present(call)
+        ):
             return
         try:
             if self.entry is not None:
@@ -336,7 +364,7 @@ class Listener:
 # of its own. With a closure, what was compiled while we listen would be compiled again afterwards.
 # ruff: noqa: F821 - they are defined there
 listener: Listener
-replaced: Call
+replaced: module_call.Call
 compiles_parts_alone: bool
 
 
@@ -352,7 +380,7 @@ def _listening_call(self: torch.nn.Module, /, *args: object, **kwargs: object) -
     return listener.listen(replaced, self, args, kwargs)
 
 
-def _replacement(owner: Listener, before: Call) -> Call:
+def _replacement(owner: Listener, before: module_call.Call) -> module_call.Call:
     names = {
         "__builtins__": builtins,  # which Dynamo wants to find here
         "listener": owner,

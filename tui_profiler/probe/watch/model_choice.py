@@ -6,8 +6,6 @@ for the next one and stay alive. A module whose forward is a whole loop around a
 one that trains, is no model: what it calls is.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -28,10 +26,9 @@ from tui_profiler.messages.live import RunModel
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.entry_method import locals_of
 from tui_profiler.probe.torch_compat.internals import children_of
-from tui_profiler.probe.torch_compat.modules import each_parameter, has_parameters
+from tui_profiler.probe.torch_compat.modules import each_module, each_parameter, has_parameters
 from tui_profiler.probe.torch_compat.threads import modules_called, without_torch_function
 from tui_profiler.probe.trace.tree.growing_tree import class_name
-from tui_profiler.probe.trace.tree.weights import all_modules
 from tui_profiler.probe.watch.listener import Loop
 
 _MOST_LOOKS = 8
@@ -159,7 +156,7 @@ class ModelChoice:
         Of models that are gone, those of one class, size and path count as one: a new one per fold.
         """
         met = [one for one in list(self._seen) if one.is_run or one.ref() is root]
-        own = {id(module) for module in all_modules(root)} if len(met) > 1 else {id(root)}
+        own = {id(module) for module in each_module(root)} if len(met) > 1 else {id(root)}
         found: dict[object, _CalledModel] = {}
         for one in sorted(met, key=lambda one: one.ref() is not root):
             model = one.ref()

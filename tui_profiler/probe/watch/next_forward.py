@@ -1,7 +1,5 @@
 """Which of a program's forwards a tree is made of: the next one, or one of another model."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import TypeAlias
@@ -10,10 +8,10 @@ import torch
 
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.torch_compat.entry_method import holds
-from tui_profiler.probe.trace.guarded_recorder import LOOP_SECONDS
+from tui_profiler.probe.trace.record_foreign_forward import LOOP_SECONDS
 from tui_profiler.probe.trace.tree.growing_tree import class_name
-from tui_profiler.probe.watch.listener import Listener, MakesClock
-from tui_profiler.probe.watch.model_choice import ModelChoice
+from tui_profiler.probe.watch.listener import Listener, MakesClock, Methods
+from tui_profiler.probe.watch.model_choice import SETTLED_SECONDS, ModelChoice
 
 Wanted: TypeAlias = Callable[[torch.nn.Module], bool]
 
@@ -24,7 +22,7 @@ class Search:
     Args:
         wanted: tells whether a call of a module is the beginning of a forward to record.
         name: of the root node; empty for its class.
-        wake: called once a forward was recorded, from any thread.
+        wake: called when a forward was recorded, from any thread.
         elsewhere: what tells that another model is run, or that one is none; None: there is one
             alone.
         loop_seconds: how long a forward that runs one model again and again is recorded.
@@ -82,13 +80,18 @@ class Search:
         return self._listener.waits_because if self._listener is not None else ""
 
     def begin(
-        self, but: weakref.ref[torch.nn.Module] | None = None, *, is_run_by_method: bool = False
+        self,
+        but: weakref.ref[torch.nn.Module] | None = None,
+        *,
+        is_run_by_method: bool = False,
+        trains: bool = False,
     ) -> None:
         """Wait for a forward.
 
         Args:
             but: not one of this model.
             is_run_by_method: nor one of its parts, which its program calls.
+            trains: but of a method that runs it in training mode, where there is one.
         """
 
         def is_wanted(module: torch.nn.Module) -> bool:
@@ -105,8 +108,11 @@ class Search:
             self._name,
             self._wake,
             seconds,
-            finds_entries=self._elsewhere is not None,
-            watched=self._watched,
+            methods=Methods(
+                are_found=self._elsewhere is not None,
+                watched=self._watched,
+                trained=but if trains else None,
+            ),
             is_chosen=self._elsewhere.is_chosen if self._elsewhere is not None else _any,
             makes_clock=self._makes_clock if but is None else None,
         )
@@ -141,6 +147,7 @@ class Search:
         idle_seconds: float,
         *,
         is_run_by_method: bool = False,
+        only_evaluates: bool = False,
     ) -> Listener | None:
         """Return the listener that recorded a forward of another model; polled now and then.
 
@@ -148,14 +155,19 @@ class Search:
             root: what is looked at.
             idle_seconds: since its last forward ended.
             is_run_by_method: whether its program calls its parts from one of its methods.
+            only_evaluates: whether that method runs it in evaluation mode, as Lightning does before
+                it trains: then another one that trains it is heard as another model is.
         """
         listener, elsewhere = self._listener, self._elsewhere
         model = root() if root is not None else None
-        if elsewhere is None or model is None:
+        trains = is_run_by_method and only_evaluates
+        if model is None or (elsewhere is None and not trains):
             return None
+        if elsewhere is None or (elsewhere.chosen and trains):
+            return self._heard_training(root, is_idle=idle_seconds >= SETTLED_SECONDS)
         if listener is None:
             if elsewhere.is_elsewhere(model, idle_seconds):
-                self.begin(but=root, is_run_by_method=is_run_by_method)
+                self.begin(but=root, is_run_by_method=is_run_by_method, trains=trains)
         elif listener.hearing is not None:
             self.end()
             return listener
@@ -163,6 +175,21 @@ class Search:
             self.end()
             if not self._passes_over(listener):
                 elsewhere.give_up()
+        return None
+
+    def _heard_training(
+        self, root: weakref.ref[torch.nn.Module] | None, *, is_idle: bool
+    ) -> Listener | None:
+        """Return the listener that recorded a method which trains the one model there is."""
+        listener = self._listener
+        if listener is None:
+            if is_idle:
+                self.begin(but=root, is_run_by_method=True, trains=True)
+        elif listener.hearing is not None:
+            self.end()
+            return listener
+        elif not listener.is_recording and (listener.gave_up or not is_idle):
+            self.end()
         return None
 
     def _passes_over(self, listener: Listener) -> bool:

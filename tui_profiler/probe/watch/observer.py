@@ -4,19 +4,19 @@
    times come from the module clock.
 2. While nobody looks, nothing is replaced in the program; some time after the last viewer has left,
    so that one that comes back finds its figures.
-3. Everything here runs on one thread of the probe's own (``server.py``), ``post`` apart. It never
-   holds up a forward: what is recorded waits in bounded queues, and what did not fit is counted.
+3. Everything here runs on one thread of the probe's own (``server.py``), but for ``post`` and
+   ``memory_ran_out``. It never holds up a forward: what is recorded waits in bounded queues, and
+   what did not fit is counted.
 4. Messages are made once and go to every viewer; a viewer that does not read loses ticks, and holds
    up no one. One that has not taken a tree when the next is made is hung up on.
 """
 
-from __future__ import annotations
-
+import math
 import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from msgspec.structs import replace
@@ -31,15 +31,18 @@ from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.yielding import in_small_steps
 from tui_profiler.probe.torch_compat.entry_method import EntryMethod
 from tui_profiler.probe.torch_compat.forward_kind import Kind
+from tui_profiler.probe.trace.out_of_memory import Frame
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.watch.facts import facts_of, greeting, say_tree
+from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.watch import out_of_memory
+from tui_profiler.probe.watch.facts import device_name, facts_of, greeting, say_tree
 from tui_profiler.probe.watch.listener import Listener
 from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.next_forward import Search, Wanted
 from tui_profiler.probe.watch.times import ProgramEnergy, ProgramTimes
 from tui_profiler.probe.watch.viewers import Viewers
 
-ACCEPTS = ("Observe", "TraceAgain")
+ACCEPTS = ("Observe", "TraceAgain", "ReadValues")
 REFUSAL = "attached read-only"
 GRACE_SECONDS = 10.0
 """How long after the last viewer the program stays as it is looked at."""
@@ -55,6 +58,8 @@ _OF_NOW = (
     messages.Sample,
     messages.StepTimes,
     messages.ModeSeen,
+    messages.TrainingStep,
+    messages.ModelValues,
 )
 """What tells of the present: a viewer that comes later must not take it for new."""
 
@@ -87,6 +92,7 @@ class Observer:
         watched: weakref.ref[torch.nn.Module] | None = None,
     ) -> None:
         self._name = name
+        self._watched = watched
         self.program = program
         self._began = time.monotonic() - (time.time() - program.started_at)
         # A program that is watched runs on; a script may have ended before we could put one on.
@@ -104,11 +110,14 @@ class Observer:
         self._grace_seconds = grace_seconds
         self._viewers = Viewers()
         self._posted: deque[messages.Sample] = deque(maxlen=1)
+        self._out_of_memory: deque[out_of_memory.Raised] = deque(maxlen=1)
         self._tree: Trace | None = None
         self._kind: Kind | None = None
         self._has_failed = False
         self._is_again_wanted = False
         self._next_trace = 0.0
+        self._values_wanted = 0
+        """How many viewers want values to be read."""
         self._root: weakref.ref[torch.nn.Module] | None = None
         self._entry: EntryMethod | None = None
         """The method that stands for the model's forward; None: the forward itself."""
@@ -138,11 +147,37 @@ class Observer:
     def admit(self, link: Link, role: str) -> None:
         """Take a new connection; it is told who this is, and nothing else before it asks."""
         # In a forked child it is another process.
-        program = replace(self.program, at=self.now(), role=role, pid=os.getpid())
+        model = self._model()
+        program = replace(
+            self.program,
+            at=self.now(),
+            role=role,
+            pid=os.getpid(),
+            model=class_name(model) if model is not None and not self._name else "",
+            device=device_name(model) if model is not None else "",
+            per_second=self._per_second(),
+        )
         accepts = ACCEPTS if self._elsewhere is None else (*ACCEPTS, "ShowModel")
         self._viewers.admit(
             link, messages.Hello(WIRE_VERSION, program.pid, accepts, REFUSAL, program)
         )
+
+    def _model(self) -> torch.nn.Module | None:
+        """Return the model that is looked at, or that is to be; None where none was seen yet."""
+        for one in (self._root, self._watched):
+            model = one() if one is not None else None
+            if model is not None:
+                return model
+        return None
+
+    def _per_second(self) -> messages.Figure:
+        step = self._viewers.last(messages.TrainingStep)
+        if isinstance(step, messages.TrainingStep) and isinstance(step.per_second, float):
+            return step.per_second
+        tick = self._viewers.last(messages.Tick)
+        if isinstance(tick, messages.Tick) and math.isfinite(tick.per_second):
+            return tick.per_second  # Of forwards: no batch is known.
+        return self.program.per_second
 
     def make_room(self) -> bool:
         """Close the longest idle connection; False where every one has sent a request."""
@@ -153,15 +188,30 @@ class Observer:
         self._posted.append(sample)
         self._wake()
 
+    def memory_ran_out(
+        self, frames: Sequence[Frame], device: str, wanted: messages.Figure, *, is_uncaught: bool
+    ) -> None:
+        """Have viewers told of what the program was doing; on the thread that it happened on."""
+        root = self._root() if self._root is not None else None
+        threads = self._times.threads if self._times is not None else set()
+        raised = out_of_memory.read_state(
+            frames, root, threads, device=device, wanted=wanted, is_uncaught=is_uncaught
+        )
+        self._out_of_memory.append(raised)
+        self._wake()
+
     def tell(self, message: messages.Message) -> None:
         """Send a message to every viewer, and to no later one."""
         self._viewers.tell(message)
 
     def step(self) -> float | None:
-        """Look after viewers and figures; gives in how many seconds to do so again, None: not."""
+        """Look after viewers and figures; return the seconds until the next step, or None."""
         self._viewers.requests(self._carry_out)
         if not self._viewers:
+            self._want_values(0)
             return self._rest()
+        # A script's errors are told by what runs it, whatever it has put for the hook.
+        out_of_memory.ERRORS.listen(self, hooks=not out_of_memory.ERRORS.is_in_script)
         is_due = self._is_again_wanted and time.monotonic() >= self._next_trace
         if is_due and not self._search.is_recording:
             self._forget_tree()
@@ -170,12 +220,16 @@ class Observer:
         elif self._times is not None:
             self._tick(self._times)
             listener = self._search.heard_elsewhere(
-                self._root, self._times.idle_seconds, is_run_by_method=self._entry is not None
+                self._root,
+                self._times.idle_seconds,
+                is_run_by_method=self._entry is not None,
+                only_evaluates=self._kind is not None and self._kind[:1] == (False,),
             )
             if listener is not None:  # It heard the model that is run instead.
                 self._look_at(listener)
         elif not self._has_failed:
             self._find_tree()
+        self._say_out_of_memory()
         while self._posted:
             self._viewers.say(self.energy.beside(self._posted.popleft()))
         self._viewers.beat(self.now())
@@ -190,6 +244,8 @@ class Observer:
             self._take_tree(heard)  # Of the program's only forward, it may be.
         if self._times is not None and self._viewers:
             self._tick(self._times, is_last=True)
+        self._say_out_of_memory()
+        out_of_memory.ERRORS.leave(self)
         self._let_go()
         if why:
             self._end(why)
@@ -197,6 +253,7 @@ class Observer:
 
     def forget(self) -> None:
         """Drop connections without a word: in a forked child they are the parent's."""
+        out_of_memory.ERRORS.leave(self)
         self._let_go()
         self._viewers.abandon()
 
@@ -206,8 +263,15 @@ class Observer:
             self._elsewhere.chosen = request.pattern
             if not self._search.is_recording:
                 self._forget_tree()
+        elif isinstance(request, messages.ReadValues):
+            self._want_values(self._values_wanted + (1 if request.wanted else -1))
         elif isinstance(request, messages.TraceAgain) and not self._search.is_on:
             self._is_again_wanted = True
+
+    def _want_values(self, viewers: int) -> None:
+        self._values_wanted = max(viewers, 0)
+        if self._times is not None:
+            self._times.read_values(wanted=self._values_wanted > 0)
 
     def _forget_tree(self) -> None:
         self._let_go()
@@ -226,8 +290,27 @@ class Observer:
             if self._times is not None:
                 self._times.take()  # Its queues are bounded, but full ones would drop.
             return min(TICK_SECONDS, self._grace_seconds - alone)
+        out_of_memory.ERRORS.leave(self)
         self._let_go()
         return self._viewers.seconds_to_silence()
+
+    def _say_out_of_memory(self) -> None:
+        """Tell of what memory ran out in; the figures of that step were taken before."""
+        while self._out_of_memory:
+            raised, times = self._out_of_memory.popleft(), self._times
+            found: torch.nn.Module | str = "no step was recorded yet"
+            if times is not None:
+                is_inside = not raised.is_uncaught
+                found = times.module_in_backward(raised.seconds, is_inside=is_inside)
+            self._viewers.say(
+                out_of_memory.message(
+                    raised,
+                    at=self.now() - max(time.monotonic() - raised.monotonic, 0.0),
+                    steps=times.steps if times is not None else 0,
+                    in_backward=found,
+                    root=self._root() if self._root is not None else None,
+                )
+            )
 
     def _let_go(self) -> None:
         self.energy.rest()
@@ -322,6 +405,7 @@ class Observer:
                 if clock is None:
                     clock = self._clock_on(model, self._kind, self._entry)
                 self._times = ProgramTimes(model, self._tree.nodes, self._budget, clock)
+                self._want_values(self._values_wanted)
 
     def _clock_on(
         self, model: torch.nn.Module, kind: Kind | None, entry: EntryMethod | None

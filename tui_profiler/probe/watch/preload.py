@@ -15,8 +15,6 @@ the process.
    in ``script_models.py``, ``rehearse`` is called instead.
 """
 
-from __future__ import annotations
-
 import gc
 import struct
 import sys
@@ -28,12 +26,12 @@ import torch
 
 from tui_profiler.connection.rendezvous import remove_stale
 from tui_profiler.connection.wire import encode, request_decoder
+from tui_profiler.gpus.nvml import import_library
 from tui_profiler.messages import Message, Sample
 from tui_profiler.probe.measure.clock.clock import Forward, ModuleClock
 from tui_profiler.probe.measure.clock.overhead import EstimatedCost
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.clock.warm_up import WARMUP_FORWARDS
-from tui_profiler.probe.measure.devices.nvml import import_library
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.operators.operators import OperatorClock
 from tui_profiler.probe.measure.sampler import Sampler
@@ -61,7 +59,7 @@ def warm_up() -> None:
 def rehearse() -> None:
     """Rehearse a visit on this thread."""
     try:
-        _visit()
+        visit()
         if gc.isenabled() and sys.getallocatedblocks() < MOST_BLOCKS:
             gc.collect()
     except (
@@ -70,7 +68,12 @@ def rehearse() -> None:
         warnings.warn(f"tui-profiler: {type(error).__name__}: {error}", stacklevel=1)
 
 
-def _visit() -> None:
+def visit() -> None:
+    """Do what a first viewer has done, on this thread.
+
+    Raises:
+        Exception: whatever fails; the program may continue.
+    """
     request_decoder()
     import_library()
     model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Flatten())

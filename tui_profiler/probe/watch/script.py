@@ -8,8 +8,6 @@
 4. The socket to the viewer is not inherited by programs that the script starts.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os
@@ -56,10 +54,11 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
     """
     os.set_inheritable(int(descriptor), False)
     link = Link(socket.socket(fileno=int(descriptor)), on_close=_nothing)
-    ScriptModels(link, _name(rest), float(started_at), float(budget)).listen()
+    models = ScriptModels(link, _name(rest), float(started_at), float(budget))
+    models.listen()
     process = os.getpid()
     try:
-        _run_shown(rest, link)
+        _run_shown(rest, link, models)
     except SystemExit as ended:
         if os.getpid() != process:
             _end_forked(ended.code)
@@ -68,7 +67,7 @@ def main(descriptor: str, started_at: str, budget: str, *rest: str) -> None:
         _end_forked(None)
 
 
-def _run_shown(rest: Sequence[str], link: Link) -> None:
+def _run_shown(rest: Sequence[str], link: Link, models: ScriptModels) -> None:
     process = os.getpid()
     try:
         _run(rest)
@@ -80,6 +79,7 @@ def _run_shown(rest: Sequence[str], link: Link) -> None:
         error = error.with_traceback(_without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         if os.getpid() == process:
+            models.raised(error)
             _report(link, _failed(error))
         if isinstance(error, KeyboardInterrupt) and os.getpid() == process:
             sys.excepthook = _shown

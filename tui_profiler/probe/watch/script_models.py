@@ -11,17 +11,18 @@
 5. In a child that it forks there is nothing of this.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from tui_profiler.messages import Failed, Hello, StageDone, StageStarted
 from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.probe.process.link import Link
+from tui_profiler.probe.watch import enabled
+from tui_profiler.probe.watch.enabled import BROUGHT
 from tui_profiler.probe.watch.first_import import FirstImport
 
 LISTEN_SECONDS = 2.0
@@ -29,9 +30,6 @@ LISTEN_SECONDS = 2.0
 FLUSH_SECONDS = 1.0
 UNSEEN = "torch was not loaded by Python's import; a plain import torch before it is observed"
 NO_MODEL_YET = "the script has called no model yet"
-BROUGHT = ("platformdirs", "psutil", "resource", "statistics")
-"""What we import and torch does not, whether at once or later. It is imported before the script's
-folder is on the path: a file of that name there is not ours to run."""
 _SILENT = ("KINETO_LOG_LEVEL", "99")
 """Keeps torch's profiler from printing: it is read when that is set up, and never again."""
 
@@ -55,9 +53,16 @@ class ScriptModels:
         self._import_began: float | None = None
         self._level_before: str | None = None
         self._is_looking = False
+        self._tell_raised: Callable[[BaseException], None] | None = None
+
+    def raised(self, error: BaseException) -> None:
+        """Take note of what the script failed by; before anything else is done about it."""
+        if self._tell_raised is not None:
+            self._tell_raised(error)
 
     def listen(self) -> None:
         """Wait for the script to import torch. Its folder is not to be on the path yet."""
+        enabled.dismiss()
         for name in BROUGHT:
             importlib.import_module(name)
         self._link.send(Hello(WIRE_VERSION, os.getpid(), (), NO_MODEL_YET))
@@ -111,7 +116,7 @@ class ScriptModels:
     def _look_on(self) -> None:
         from msgspec.structs import replace  # noqa: PLC0415 # rule 1
 
-        from tui_profiler.probe.watch import windows  # noqa: PLC0415
+        from tui_profiler.probe.watch import out_of_memory, windows  # noqa: PLC0415
         from tui_profiler.probe.watch.model_choice import ModelChoice  # noqa: PLC0415
         from tui_profiler.probe.watch.observer import Observer  # noqa: PLC0415
         from tui_profiler.probe.watch.preload import rehearse  # noqa: PLC0415
@@ -127,6 +132,8 @@ class ScriptModels:
         observer = Observer(who, "", where.is_model, self._budget, server.wake, elsewhere=where)
         server.add_called(observer, self._link)
         self._is_looking = True
+        out_of_memory.ERRORS.is_in_script = True
+        self._tell_raised = out_of_memory.ERRORS.raised
         deadline = time.monotonic() + LISTEN_SECONDS
         while not observer.is_active and not self._link.is_closed and time.monotonic() < deadline:
             time.sleep(0.005)

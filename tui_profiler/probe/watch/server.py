@@ -11,8 +11,6 @@
 6. When the program ends, the thread ends first: inside of torch it would be torn apart.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import itertools
@@ -29,13 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 
-from tui_profiler.connection.rendezvous import (
-    NoPlaceError,
-    directory,
-    is_same_user,
-    remove_stale,
-    socket_path,
-)
+from tui_profiler.connection import rendezvous
 from tui_profiler.connection.wire import encode
 from tui_profiler.messages import Failed, Remedy
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -146,10 +138,21 @@ class Server:
         try:
             calling = _calling_at(observer.program.name, next(_ORDINALS))
             self._begin_with(_Served(observer, calling, is_called_at=True))
-        except (OSError, NoPlaceError, RuntimeError) as error:  # Or there are too many threads.
+        except (
+            OSError,
+            rendezvous.NoPlaceError,
+            RuntimeError,
+        ) as error:  # Or there are too many threads.
             if calling is not None:
                 calling.close()
             warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=3)
+
+    def path_of(self, observer: Observer) -> str:
+        """Return the path of an observer's socket; why there is none, where there is none."""
+        served = self._watched.get(observer)
+        if served is None or served.calling is None:
+            return "no socket could be made, or no thread started"
+        return str(served.calling.path)
 
     def add_called(self, observer: Observer, link: Link) -> None:
         """Serve one viewer, who has called already."""
@@ -184,7 +187,7 @@ class Server:
             if not self._wake_reader.is_ours:
                 pause(wait_seconds)  # Who has closed every descriptor may run another program now.
         with contextlib.suppress(OSError):
-            remove_stale()
+            rendezvous.remove_stale()
         sampling: threading.Thread | None = None
         while not self._is_ending:
             try:
@@ -240,7 +243,7 @@ class Server:
                 served.calling = None
                 try:
                     served.calling = self._calling(served)
-                except (OSError, NoPlaceError) as error:
+                except (OSError, rendezvous.NoPlaceError) as error:
                     warnings.warn(f"tui-profiler: nobody can attach: {error}", stacklevel=1)
 
     def _ready(self, seconds: float | None) -> list[_Served | None]:
@@ -308,7 +311,7 @@ class Server:
         is_gone = _has_hung_up(connected)
         self._count_call(GONE_CALL if is_gone else 1.0)
         try:
-            if is_gone or not is_same_user(connected):
+            if is_gone or not rendezvous.is_same_user(connected):
                 connected.close()
             elif served.observer.connections >= MOST_VIEWERS and not served.observer.make_room():
                 with connected:
@@ -361,7 +364,7 @@ class Server:
 
     def _serve_in_child(self, served: _Served) -> None:
         # Where there is no place for a socket, the parent has said so.
-        with contextlib.suppress(OSError, NoPlaceError):
+        with contextlib.suppress(OSError, rendezvous.NoPlaceError):
             served.calling = self._calling(served)
         self._serve(served)
 
@@ -391,7 +394,7 @@ def _calling_at(name: str, ordinal: int) -> _Calling:
         NoPlaceError: there is no place for sockets.
         OSError: it cannot be made.
     """
-    path = socket_path(directory(), os.getpid(), ordinal, name)
+    path = rendezvous.socket_path(rendezvous.directory(), os.getpid(), ordinal, name)
     unnamed = path.with_suffix(".new")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

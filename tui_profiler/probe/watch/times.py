@@ -5,8 +5,6 @@
    forwards: nobody knows when the next one comes.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +16,7 @@ from msgspec.structs import replace
 from tui_profiler.messages import Message, Node, Sample, Unknown
 from tui_profiler.messages.hardware import Activity
 from tui_profiler.messages.live import State
+from tui_profiler.probe.measure.clock.backward import ENGINE
 from tui_profiler.probe.measure.clock.clock import ModuleClock
 from tui_profiler.probe.measure.clock.forward import Forward
 from tui_profiler.probe.measure.clock.overhead import (
@@ -28,10 +27,15 @@ from tui_profiler.probe.measure.clock.overhead import (
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.ranks.steps import Steps
+from tui_profiler.probe.measure.step.marks import MARKS
+from tui_profiler.probe.measure.step.recorder import StepRecorder
+from tui_profiler.probe.measure.step.steps import TrainingSteps
 from tui_profiler.probe.watch.windows import ProgramWindows
 
 MOST_CREDIT_SECONDS = 0.1
 """Of recording at once, where only a share of the time is recorded and nothing ran for a while."""
+MOST_IN_A_ROW = 15
+"""Steps of training that are recorded one after another."""
 MOST_APART_SECONDS = 1.0
 """Of two clocks in a quarter of a second: more than a hundredth, which one of them counts in."""
 NOT_ALL_COUNTED = Unknown(
@@ -54,6 +58,7 @@ class ProgramTimes:
     ) -> None:
         self._clock = clock
         self._asked_before = clock.asking_seconds
+        self._told_before = _telling_seconds()
         self._set_clock = _SetClock()
         self._misdated = 0
         """Forwards left out because the clock was set while they ran."""
@@ -74,7 +79,13 @@ class ProgramTimes:
         """Recorded so far."""
         self._windows = ProgramWindows(nodes, model, budget)
         self._steps = Steps(model)
+        self._governor = self._recorder.governor
+        self._in_a_row = 0
+        """Steps of training that were recorded."""
+        self._step_recorder = StepRecorder(clock, self._records_step)
+        self._training = TrainingSteps(nodes, model, clock, self._step_recorder, budget)
         self._recorder.start()
+        self._training.start()
 
     @property
     def model_seconds(self) -> dict[int, float]:
@@ -91,19 +102,47 @@ class ProgramTimes:
         """How long ago the last forward was, or the last time at which none would be seen."""
         return time.monotonic() - max(self._last_forward, self._waits_since)
 
+    @property
+    def steps(self) -> int:
+        """Training steps that have ended."""
+        return self._training.steps
+
+    @property
+    def threads(self) -> set[int]:
+        """That ran the model with autograd."""
+        return self._clock.passes.threads if self._clock.passes is not None else set()
+
+    def module_in_backward(self, at: float, *, is_inside: bool) -> torch.nn.Module | str:
+        """Return the module whose backward was under way; as ``TrainingSteps`` has it."""
+        if self._windows.is_under_way:
+            return "an operator window was open in this step"
+        return self._training.module_in_backward(at, is_inside=is_inside)
+
+    def read_values(self, *, wanted: bool) -> None:
+        """Read values in a step of training now and then, or no more."""
+        self._training.values.is_wanted = wanted
+
     def close(self) -> None:
         """Take the clock off."""
         self._windows.close()
+        self._training.close()
         self._steps.close()
         self._recorder.close()
 
     def take(self) -> float:
-        """Add up the forwards that finished; gives for how many seconds there was none."""
+        """Add up the forwards that finished; return for how many seconds there was none."""
         finished = self._finished()
         self.forwards += sum(one.began >= self._began for one in finished)
         self._steps.add(finished)
         self._recorder.look_at(finished)
         forwards = self._windows.without_windowed(finished)
+        if not self._training.decides:
+            self._windows.give_up_step()
+        if not self._windows.is_under_way:
+            kept = {id(one) for one in forwards}
+            windowed = [one for one in finished if one.used or id(one) not in kept]
+            self._training.take(finished, windowed, time.perf_counter())
+        forwards = [one for one in forwards if one.values is None]
         now = time.monotonic()
         if forwards:
             self._is_new = True
@@ -115,9 +154,13 @@ class ProgramTimes:
             self._is_cold_new = not self._recorder.is_warm
             self._note_cost(forwards, now - self._taken_at)
             self._taken_at = now
+        elif self._training.decides:
+            self._note_cost([], now - self._taken_at)
+            self._taken_at = now
         elif not self._is_new:
             self._recorder.let_go()  # A model that is not called may be gone.
-        if self._clock.is_busy or not self._clock.waits:
+        is_unseen = not self._clock.waits and not self._training.lacks_forwards
+        if self._clock.is_busy or is_unseen:
             self._waits_since = now
         self._credit.charge(finished)
         return self.idle_seconds
@@ -132,18 +175,37 @@ class ProgramTimes:
         return []
 
     def _note_cost(self, forwards: list[Forward], elapsed_seconds: float) -> None:
-        cpu, cpu_before = time.thread_time(), self._cpu_before
+        training = self._training
+        cpu, cpu_before = time.thread_time() + training.cpu_seconds, self._cpu_before
         asking, asked_before = self._clock.asking_seconds, self._asked_before
-        self._cpu_before, self._asked_before = cpu, asking
+        told, told_before = _telling_seconds(), self._told_before
+        self._cpu_before, self._asked_before, self._told_before = cpu, asking, told
         self.pause = seconds_to_next_tick(cpu - cpu_before, self._budget)
-        if forwards:  # Of early ones it is not known what passed between them.
+        calls = sum(forward.calls for forward in forwards)
+        running = sum(forward.seconds for forward in forwards)
+        asked, call = asking - asked_before, None
+        if training.decides and training.cost is not None:
+            calls, running = training.take_recorded()
+            asked, call = 0.0, training.cost.call  # Asking is in what is learned.
+        # Of early forwards it is not known what passed between them.
+        if forwards or training.decides:
             self._cost.add(
-                calls=sum(forward.calls for forward in forwards),
-                forward_seconds=sum(forward.seconds for forward in forwards),
-                thread_seconds=cpu - cpu_before,
+                calls=calls,
+                forward_seconds=running,
+                thread_seconds=cpu - cpu_before + told - told_before,
                 elapsed_seconds=elapsed_seconds,
-                asking_seconds=asking - asked_before,
+                asking_seconds=asked,
+                call=call,
             )
+
+    def _records_step(self) -> bool:
+        """Decide whether the next step of training is recorded; on the program's thread."""
+        self._in_a_row += 1
+        # Where all could be, one in so many is not: what recording costs is learned from it.
+        is_recorded = self._governor.records_next() and self._in_a_row <= MOST_IN_A_ROW
+        if not is_recorded:
+            self._in_a_row = 0
+        return is_recorded
 
     def record_next(self) -> None:
         """Record a share of the time from now on, where all of it would cost too much.
@@ -151,6 +213,8 @@ class ProgramTimes:
         Call it when all else is done: what this thread does meanwhile, forwards wait for, and where
         few are recorded it would be those.
         """
+        if self._training.decides:
+            return
         self._credit.grant(self._recorder.governor.share)
         # A forward in a window is laid onto what the clock records of it.
         self._clock.record_for(self._credit.seconds, one_at_least=self._windows.is_open)
@@ -164,6 +228,10 @@ class ProgramTimes:
             or_cold: give those of the warm-up where there are no others.
         """
         yield from self._steps.messages(at)
+        for message in self._training.messages(at, or_few=or_cold):
+            yield message
+            if (found := self._recorder.govern()) is not None:
+                yield found
         yield from self._recorder.modes(at)
         or_cold = or_cold and self._is_cold_new
         if not self._is_new and not or_cold:
@@ -175,8 +243,19 @@ class ProgramTimes:
         if found is not None:
             yield found
         if self._windows.is_due:
-            self._windows.open(self._clock)
+            self._open_window()
         yield from self._windows.messages(at)
+
+    def _open_window(self) -> None:
+        if self._training.decides and not self._windows.wants_memory_next:
+            self._windows.open_on_step(self._step_recorder)
+        else:
+            self._windows.open(self._clock)
+
+
+def _telling_seconds() -> float:
+    """Return what it took so far in this process to tell of backward passes and optimizers."""
+    return ENGINE.spent + MARKS.spent
 
 
 class _Credit:

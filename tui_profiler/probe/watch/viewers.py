@@ -1,7 +1,5 @@
 """Those who look at one model, and what one who comes later must be told."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 
@@ -111,7 +109,7 @@ class Viewers:
             link.send(message)
 
     def beat(self, at: float) -> None:
-        """Tell everyone once a second that the program's probe is alive, ``at`` its seconds."""
+        """Tell everyone once per second that the program's probe is alive, ``at`` its seconds."""
         if not 0.0 < self._next_beat - time.monotonic() <= HEARTBEAT_SECONDS:
             self._next_beat = time.monotonic() + HEARTBEAT_SECONDS
             self.tell(Heartbeat(at, 0.0))

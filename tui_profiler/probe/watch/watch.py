@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -15,15 +16,34 @@ import torch
 from tui_profiler.messages import Program
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.trace.tree.growing_tree import class_name
+from tui_profiler.probe.watch.model_choice import ModelChoice
 from tui_profiler.probe.watch.observer import GRACE_SECONDS, Observer
-from tui_profiler.probe.watch.preload import warm_up
+from tui_profiler.probe.watch.out_of_memory import ERRORS
+from tui_profiler.probe.watch.preload import rehearse, warm_up
 from tui_profiler.probe.watch.server import Server
+
+BUDGET = 0.02
+"""What being looked at may cost, as a share of the model's time, where nothing else is said."""
+
+
+_PROCESS: list[Observer] = []
+"""What looks at whichever model this process runs, once it is wanted."""
 
 
 @cache
 def _server() -> Server:
-    warm_up()
     return Server()
+
+
+def _server_after(prepare: Callable[[], None]) -> Server:
+    """Return the server of this process, started where it is not there.
+
+    Args:
+        prepare: what a viewer needs for the first time.
+    """
+    if not _server.cache_info().currsize:
+        prepare()
+    return _server()
 
 
 class Watched:
@@ -59,13 +79,15 @@ class Watched:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            ERRORS.raised(error)
         self.close()
 
 
 def watch(
     model: torch.nn.Module,
     name: str | None = None,
-    budget: float = 0.02,
+    budget: float = BUDGET,
     *,
     grace_seconds: float = GRACE_SECONDS,
 ) -> Watched:
@@ -93,7 +115,7 @@ def watch(
         raise TypeError(f"watch takes a torch.nn.Module, not {type(model).__name__}")
     if not budget > 0:
         raise ValueError(f"budget is a share above 0 (0.02 is 2 %), not {budget!r}")
-    server, root = _server(), weakref.ref(model)
+    server, root = _server_after(warm_up), weakref.ref(model)
     called = writable(name or class_name(model))
     observer = Observer(
         program(called),
@@ -106,6 +128,28 @@ def watch(
     )
     server.add(observer)
     return Watched(observer, server, model)
+
+
+def watch_process(prepare: Callable[[], None] = rehearse) -> str:
+    """Let ``tui-profiler attach`` look into this process, whichever model it runs.
+
+    No model is looked for before a viewer attaches: it is the outermost module with parameters that
+    is called then, as under ``tui-profiler run``. A second call changes nothing.
+
+    Args:
+        prepare: what a viewer needs for the first time, done on this thread.
+
+    Returns:
+        The path of the socket; why there is none, where nobody can attach.
+    """
+    server = _server_after(prepare)
+    if not _PROCESS:
+        where, name = ModelChoice(), _program_name()
+        _PROCESS.append(
+            Observer(program(name), "", where.is_model, BUDGET, server.wake, elsewhere=where)
+        )
+        server.add(_PROCESS[0])
+    return server.path_of(_PROCESS[0])
 
 
 def is_call_of(module: torch.nn.Module, model: torch.nn.Module | None) -> bool:
@@ -131,3 +175,12 @@ def program(name: str) -> Program:
         ranks=int(ranks) if is_rank else None,
         run=f"{run}@{host}:{port}" if is_rank else "",
     )
+
+
+def _program_name() -> str:
+    """Return what a process is called by whose model has no name: its script or module."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return writable(spec.name.removesuffix(".__main__"))
+    typed = Path(sys.argv[0]).name if sys.argv else ""
+    return writable(typed if typed not in ("", "-c", "-m") else "python")

@@ -1,15 +1,12 @@
-"""Other counters on the same model, each in a worker of its own: they change what they see.
+"""Cross-checks with other counters on the same model, each in a separate worker.
 
-1. The forward is real, on the inputs that our own trace takes, without gradients: what the counter
-   sees is what a user of it would see.
+1. The forward is real, on the traced inputs, without gradients: as a user of the counter runs it.
 2. Counters change models (training flags, hooks, statistics): the worker counts once and ends.
-3. On the CPU the process may not take more memory than the machine has: the counter gets an error
-   that can be told, rather than the whole machine a shortage.
-4. fvcore also counts norms, pooling and resizing, which are no multiply-accumulates, into the same
+3. On the CPU the process is limited to the machine's memory: the counter gets an error, instead of
+   the machine running out of memory.
+4. fvcore also counts norms, pooling and resizing, which are not multiply-accumulates, into the same
    total. Source: fvcore/nn/flop_count.py, ``_DEFAULT_SUPPORTED_OPS``.
 """
-
-from __future__ import annotations
 
 import importlib
 import importlib.metadata
@@ -27,15 +24,14 @@ from tui_profiler.probe.cost.call import tensors_in
 from tui_profiler.probe.load.load import load
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.versions import FlopCounter
-from tui_profiler.probe.trace.failure import one_line, wanted_memory
+from tui_profiler.probe.trace.failure import ForwardError, one_line, wanted_memory
 from tui_profiler.probe.trace.measured_peak import measured_peak
-from tui_profiler.probe.trace.record import ForwardError
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.trace.tree.weights import weight_storages
 
 
 def by_torch(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:
-    """Count a real forward with ``FlopCounterMode``, and the parameters that the model names."""
+    """Count a real forward with ``FlopCounterMode``, and the parameters."""
     with FlopCounter() as counter:
         model(*inputs.args, **inputs.kwargs)
     counted = counter.get_flop_counts().get("Global", {})
@@ -57,7 +53,7 @@ def by_torch(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:
 _MISSING = "fvcore is not installed: pip install 'tui-profiler[fvcore]'"
 
 _PRODUCTS = frozenset({"conv", "linear", "addmm", "bmm", "einsum", "matmul", "mm"})
-"""Its names of operators that are multiply-accumulates."""
+"""fvcore's operators that are multiply-accumulates."""
 
 
 def by_fvcore(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:
@@ -86,7 +82,7 @@ def by_fvcore(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:
 
 
 class _Flat(torch.nn.Module):
-    """The model with tensors alone as arguments and outputs: a jit trace takes nothing else."""
+    """The model with only tensors as arguments and outputs, for a jit trace."""
 
     def __init__(self, model: torch.nn.Module, inputs: Inputs) -> None:
         super().__init__()
@@ -100,7 +96,7 @@ class _Flat(torch.nn.Module):
         )  # Not train(): it would set the flags of the model's modules.
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Call the model with ``tensors`` in the places where its inputs have tensors."""
+        """Call the model with these tensors in its inputs."""
         given, others = iter(tensors), iter(self._others)
         values: list[Any] = [next(given if is_one else others) for is_one in self._is_tensor]
         args, kwargs = pytree.tree_unflatten(values, self._layout)
@@ -108,7 +104,7 @@ class _Flat(torch.nn.Module):
 
 
 def allocated(model: torch.nn.Module, inputs: Inputs) -> SecondOpinion:
-    """Measure a forward's peak, and add the bytes of the model's own parameters and buffers.
+    """Measure the peak of a forward, plus parameters and buffers.
 
     Raises:
         ForwardError: the model raised.
@@ -134,20 +130,11 @@ _COUNTERS: Mapping[Counter, Callable[[torch.nn.Module, Inputs], SecondOpinion]] 
 }
 
 
-def count_with(counter: Counter, spec: LoadSpec) -> SecondOpinion:
-    """Return what ``counter`` says, in a process that is there for nothing else.
-
-    Raises:
-        LoadError, TraceError: the model could not be had, or takes none of its inputs.
-    """
-    return count(counter, spec)
-
-
 def count(counter: Counter, spec: LoadSpec) -> SecondOpinion:
-    """Return what ``counter`` says; what it raises is in it.
+    """Return the figures of a counter, or its error.
 
     Raises:
-        LoadError, TraceError: the model could not be had, or takes none of its inputs.
+        LoadError, TraceError: the model cannot be loaded, or takes none of its inputs.
     """
     model, inputs = _model_with_values(spec)
     began = time.perf_counter()
@@ -155,7 +142,7 @@ def count(counter: Counter, spec: LoadSpec) -> SecondOpinion:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             opinion = _COUNTERS[counter](model, inputs)
-    # The counter is not ours, and what it raises is its result.
+    # A foreign counter: what it raises is its result.
     except (Exception, SystemExit) as error:
         opinion = SecondOpinion(counter, "", 0.0, error=_told(error))
     return replace(opinion, seconds=time.perf_counter() - began)

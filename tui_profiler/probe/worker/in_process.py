@@ -1,12 +1,12 @@
-"""A model profiled in the process that holds it: traced, run for a while, and left as it was.
+"""A model profiled in its own process: traced, run for a while, and restored.
 
-1. What is told are the messages that a worker of ours would send: who folds them gets one session.
-2. The model is as it was afterwards, also where it raises: flags, attributes, hooks, parameters,
-   buffers, random generators, ``nn.Module.__call__``. So are the inputs. A first forward runs under
-   a mode that sees what operators write into, and copies it before; buffers are copied beforehand.
-3. Layers that wait for their shapes would be made for good: of such a model a copy is profiled.
-4. Out of reach: what compiled or scripted code writes into parameters, and whatever the model's own
-   Python does outside of it (files, counters in closures).
+1. The result is the messages that a worker sends: together they are a session.
+2. The model is restored, also if it raises: flags, attributes, hooks, parameters, buffers, random
+   generators, ``nn.Module.__call__``. So are the inputs. The first forward runs under a mode that
+   copies tensors before operators write into them; buffers are copied beforehand.
+3. Lazy layers cannot be restored: a copy of such a model is profiled.
+4. Not restored: parameters that compiled or scripted code writes into, and effects of the model's
+   Python outside of it (files, counters in closures).
 """
 
 from __future__ import annotations
@@ -18,80 +18,73 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
-from tui_profiler.messages import (
-    InputSpec,
-    LoadSpec,
-    LoopState,
-    Message,
-    ModelFacts,
-    OperatorTimes,
-    Request,
-    StageDone,
-    StageStarted,
-)
+from tui_profiler import messages
 from tui_profiler.messages.live import Stage
 from tui_profiler.probe.cost.call import Call, signature_of, tensors_in
-from tui_profiler.probe.load.common.input_tensors import Candidates, specs_of
-from tui_profiler.probe.load.common.settings import Settings, as_the_model
-from tui_profiler.probe.load.common.signature import forward_parameters
+from tui_profiler.probe.load.common.loaded_model import Settings, as_the_model
 from tui_profiler.probe.load.inputs.guesses import guesses
+from tui_profiler.probe.load.inputs.input_tensors import Candidates, forward_parameters, specs_of
 from tui_profiler.probe.measure.ceilings.ceilings import kept_ceilings
 from tui_profiler.probe.measure.devices.environment import environment
 from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import Operator, TorchDispatchMode, storage_key
+from tui_profiler.probe.torch_compat.modules import each_module
+from tui_profiler.probe.trace import trace
 from tui_profiler.probe.trace.record import asks_for_compiler, waiting_for_shapes
 from tui_profiler.probe.trace.snapshot import Snapshot
-from tui_profiler.probe.trace.trace import messages, trace
 from tui_profiler.probe.trace.tree.growing_tree import class_name
-from tui_profiler.probe.trace.tree.weights import all_modules
 from tui_profiler.probe.watch.facts import device_name
 from tui_profiler.probe.watch.windows import why_no_windows
 from tui_profiler.probe.worker.loop import Loop
 
 GIVEN = "given"
-_NOT_MAIN = "only on the main thread: torch's profiler would print once elsewhere"
+if TYPE_CHECKING:
+    from tui_profiler.probe.trace.training.optimizers import Choice
+
+_NOT_MAIN = "only on the main thread: elsewhere torch's profiler prints a message"
 
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """How a model is profiled."""
+    """Options of ``profile``."""
 
     name: str = ""
-    """Of the model; its class where empty."""
+    """Name of the model; its class where empty."""
     seconds: float | None = None
-    """How long it runs, warmed up."""
+    """Seconds to run, after the warm-up."""
     forwards: int | None = None
-    """How often it runs, at most. Where both are None it is traced and never run."""
+    """Forwards to run at most. If both are None, it is only traced."""
     tracer: str = "auto"
+    train: messages.TrainSpec | None = None
+    """Run training steps; None: forwards, in the model's mode."""
+    optimizer: Choice | None = None
+    """Of training steps, in the place of that in ``train``."""
 
 
 @dataclass
 class _Talk:
-    """Takes what a loop says, and asks nothing."""
+    """Collects the messages of a loop; has no requests."""
 
-    said: list[Message] = field(default_factory=list)
+    said: list[messages.Message] = field(default_factory=list)
     is_closed: bool = False
     dropped: int = 0
 
-    def send(self, message: Message) -> None:
-        """Keep a message."""
+    def send(self, message: messages.Message) -> None:
+        """Collect a message."""
         self.said.append(message)
 
-    def next_request(self, timeout: float | None = 0.0) -> Request | None:
+    def next_request(self, timeout: float | None = 0.0) -> messages.Request | None:
         """Return none."""
         return None
 
 
 def require_module(model: object) -> None:
-    """Refuse what is no model.
-
-    Raises:
-        TypeError: it is not a ``torch.nn.Module``.
-    """
+    """Raise TypeError for anything but a ``torch.nn.Module``."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"profile takes a torch.nn.Module, not {type(model).__name__}")
 
@@ -101,38 +94,45 @@ def profiled(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     wanted: ProfileOptions,
-) -> list[Message]:
-    """Return what a worker would say of a model: facts, tree, times.
+) -> list[messages.Message]:
+    """Return the messages of a profiled model: facts, tree, times.
 
     Args:
-        model: left as it is.
-        args: what is passed to ``forward`` in order; where both are empty it is guessed.
-        kwargs: what is passed by name.
-        wanted: how it is profiled.
+        model: restored at the end.
+        args: positional arguments of ``forward``; inputs are guessed if both are empty.
+        kwargs: keyword arguments of ``forward``.
+        wanted: options.
 
     Raises:
-        TraceError: it could not be traced.
-        Exception: whatever the model raises when it is run.
+        TraceError: it cannot be traced.
+        Exception: whatever the model raises.
     """
     if waiting_for_shapes(model):
         model = copy.deepcopy(model)
     talk, started_at = _Talk(), time.time()
     talk.send(environment())
     candidates = _candidates(model, args, dict(kwargs))
-    with _left_as_it_was(model, (args, kwargs)) as keeping:
+    is_moved = wanted.train is not None and wanted.train.update
+    with _left_as_it_was(model, (args, kwargs), without_parameters=is_moved) as keeping:
         with _stage("trace", talk, started_at):
-            made = trace(model, candidates, wanted.tracer, name=wanted.name)
+            made, told = _traced(model, candidates, wanted)
         talk.send(_facts(model, made.inputs, wanted.name))
-        for message in messages(made):
+        for message in (*trace.messages(made), *told):
             talk.send(message)
         if wanted.seconds is None and wanted.forwards is None:
-            talk.send(LoopState("finished", time.time() - started_at, detail="not run, as asked"))
+            talk.send(
+                messages.LoopState("finished", time.time() - started_at, detail="not run, as asked")
+            )
             return talk.said
         threads = torch.get_num_threads()
         if (kept := kept_ceilings(device_name(model), threads)) is not None:
             talk.send(kept)
-        spec = LoadSpec(
-            wanted.name, forwards=wanted.forwards, seconds=wanted.seconds, started_at=started_at
+        spec = messages.LoadSpec(
+            wanted.name,
+            forwards=wanted.forwards,
+            seconds=wanted.seconds,
+            started_at=started_at,
+            train=wanted.train,
         )
         no_windows = _why_no_windows()
         sampler = Sampler(started_at)
@@ -144,6 +144,7 @@ def profiled(
             made,
             why_no_windows=no_windows,
         )
+        loop.optimizer = wanted.optimizer or loop.optimizer
         try:
             with _stage("first run", talk, started_at):
                 _first_run(loop, keeping)
@@ -155,26 +156,50 @@ def profiled(
         if no_windows:
             talk.send(_no_operators(no_windows, time.time() - started_at))
         at = time.time() - started_at
-        talk.send(LoopState("finished", at, made.inputs.batch, loop.why_finished))
+        talk.send(messages.LoopState("finished", at, made.inputs.batch, loop.why_finished))
     return talk.said
+
+
+def _traced(
+    model: torch.nn.Module, candidates: Sequence[Inputs], wanted: ProfileOptions
+) -> tuple[trace.Trace, tuple[messages.Message, ...]]:
+    """Return the trace, and what is told after it: the cost of a training step."""
+    if wanted.train is None:
+        return trace.trace(model, candidates, wanted.tracer, name=wanted.name), ()
+    from tui_profiler.probe.trace.training.record_step import trace_step  # noqa: PLC0415 # few train
+    from tui_profiler.probe.trace.training.targets import WithTargets  # noqa: PLC0415
+
+    model.train()
+    choice = wanted.optimizer or wanted.train.optimizer
+    given = WithTargets(model, candidates)
+    found = trace_step(model, given, wanted.train, choice, name=wanted.name)
+    return found.trace, (found.cost, found.memory)
 
 
 @contextmanager
 def _stage(stage: Stage, talk: _Talk, started_at: float) -> Iterator[None]:
     began = time.time()
-    talk.send(StageStarted(stage, began - started_at))
+    talk.send(messages.StageStarted(stage, began - started_at))
     yield
     ended = time.time()
-    talk.send(StageDone(stage, ended - started_at, ended - began))
+    talk.send(messages.StageDone(stage, ended - started_at, ended - began))
 
 
 @contextmanager
-def _left_as_it_was(model: torch.nn.Module, inputs: object) -> Iterator[_KeepsWritten]:
-    """Put everything back at the end; yields what keeps the values that a forward writes over."""
+def _left_as_it_was(
+    model: torch.nn.Module, inputs: object, *, without_parameters: bool = False
+) -> Iterator[_KeepsWritten]:
+    """Restore everything at the end; yield a mode that keeps values which a forward overwrites.
+
+    Args:
+        model: in any mode.
+        inputs: restored likewise.
+        without_parameters: training steps move them, and they keep their new values.
+    """
     snapshot = Snapshot(model)
-    modules = list(all_modules(model))
+    modules = list(each_module(model))
     snapshot.before_write(buffer for module in modules for buffer in module.buffers(recurse=False))
-    # Plain tensors among the attributes too: caches that are no buffers.
+    # Also tensors among the attributes: caches that are not buffers.
     held = [
         value
         for module in modules
@@ -182,6 +207,8 @@ def _left_as_it_was(model: torch.nn.Module, inputs: object) -> Iterator[_KeepsWr
         for value in values.values()
         if isinstance(value, torch.Tensor) and not torch.nn.parameter.is_lazy(value)
     ]
+    if without_parameters:
+        held = [value for value in held if not isinstance(value, torch.nn.Parameter)]
     try:
         yield _KeepsWritten(snapshot, [*held, *tensors_in(inputs)])
     finally:
@@ -189,7 +216,7 @@ def _left_as_it_was(model: torch.nn.Module, inputs: object) -> Iterator[_KeepsWr
 
 
 def _first_run(loop: Loop, keeping: _KeepsWritten) -> None:
-    """Run once, with what is written into kept; compiled code refuses to be looked at."""
+    """Run once under the mode; compiled code refuses a dispatch mode."""
     try:
         with keeping:
             loop.first_run()
@@ -200,7 +227,7 @@ def _first_run(loop: Loop, keeping: _KeepsWritten) -> None:
 
 
 class _KeepsWritten(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types here
-    """While it is on, copies what was there before and is about to be written into."""
+    """Copies existing tensors before an operator writes into them."""
 
     def __init__(self, snapshot: Snapshot, there: Sequence[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch has no types here
@@ -214,7 +241,7 @@ class _KeepsWritten(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        """Run an operator as it is."""
+        """Run an operator, unchanged."""
         keywords = kwargs or {}
         call = Call(signature_of(func), args, keywords, ())
         written = [one for name in call.signature.written for one in tensors_in(call.get(name))]
@@ -237,14 +264,14 @@ def _candidates(
     return (Inputs(args, kwargs, tuple(specs), _batch(specs)),)
 
 
-def _batch(specs: Sequence[InputSpec]) -> int | None:
+def _batch(specs: Sequence[messages.InputSpec]) -> int | None:
     """Return the first axis, where all inputs agree on it."""
     axes = {spec.shape[0] if spec.shape else None for spec in specs}
     return axes.pop() if len(axes) == 1 else None
 
 
-def _facts(model: torch.nn.Module, inputs: Inputs, name: str) -> ModelFacts:
-    return ModelFacts(
+def _facts(model: torch.nn.Module, inputs: Inputs, name: str) -> messages.ModelFacts:
+    return messages.ModelFacts(
         name=name or class_name(model),
         type=class_name(model),
         source=f"this process, pid {os.getpid()}",
@@ -262,5 +289,5 @@ def _why_no_windows() -> str:
     return why_no_windows()
 
 
-def _no_operators(why: str, at: float) -> OperatorTimes:
-    return OperatorTimes(at, 0, 0.0, 0, why, b"", b"", b"", b"")
+def _no_operators(why: str, at: float) -> messages.OperatorTimes:
+    return messages.OperatorTimes(at, 0, 0.0, 0, why, b"", b"", b"", b"")

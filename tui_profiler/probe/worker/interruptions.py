@@ -1,11 +1,9 @@
-"""What a live loop is held for: a node replayed, a change tried, a look at the parameters.
+"""Requests that pause a live loop: replaying a node, a trial, measuring sensitivity.
 
-Nothing of it is a figure of the live run. What else is asked meanwhile is carried out afterwards.
+They do not count in figures of the live run. Other requests meanwhile are carried out afterwards.
 
-1. What few ask for is imported when it is asked for: a worker starts without it.
+1. Rarely used modules are imported when requested: a worker starts without them.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,28 +13,25 @@ import torch
 from torch import nn
 
 from tui_profiler import messages
+from tui_profiler.gpus.nvml import Nvml
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.measure.devices.allocator import cuda_uuids
-from tui_profiler.probe.measure.devices.nvml import Nvml
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
 from tui_profiler.probe.measure.energy.replay import Captured, Pace, Replayer, captured, refused
 from tui_profiler.probe.process.link import Channel
 from tui_profiler.probe.trace.snapshot import Snapshot
 from tui_profiler.probe.trace.trace import Trace
-from tui_profiler.probe.worker.parameter_requests import ANALYSING, Analyst
-
-_REPLAYING = "replaying a node"
-"""What a live loop says meanwhile."""
+from tui_profiler.probe.worker.parameter_requests import measured, refuse
 
 
 class NodeReplay:
-    """What replays of one model's nodes need.
+    """Replays nodes of one model.
 
     Args:
-        model: the root; left as it is found.
+        model: the root; restored afterwards.
         nodes: its tree.
         energy: the counters.
-        pace: time; None for the real one.
+        pace: the clock; None for the real one.
     """
 
     def __init__(
@@ -54,15 +49,15 @@ class NodeReplay:
     def run(
         self, index: int, forward: Callable[[], object], is_over: Callable[[], bool]
     ) -> messages.Replayed:
-        """Replay a node; takes a quarter of a minute at least.
+        """Replay a node, for a quarter of a minute at least.
 
         Args:
-            index: of the node; one that is not in the tree is refused.
+            index: of the node.
             forward: runs the model once.
-            is_over: tells that something else is wanted.
+            is_over: returns whether to stop.
         """
         if not 0 <= index < len(self._nodes):
-            return refused(index, "there is no such node")
+            return refused(index, f"the tree has no node {index}")
         node = self._nodes[index]
         if node.kind == "op":
             return refused(index, "an operator cannot run alone: replay its module")
@@ -76,7 +71,7 @@ class NodeReplay:
                 return refused(index, found.reason)
             replayer = Replayer(self._energy, counter, is_over, self._pace)
             return replayer.run(index, _call_of(found), self._wait)
-        except Exception as error:  # The user's module: it may raise anything when run by itself.
+        except Exception as error:  # The user's module may raise anything when run alone.
             return refused(index, f"it fails when run alone: {type(error).__name__}: {error}")
         finally:
             snapshot.restore()
@@ -87,7 +82,7 @@ class NodeReplay:
         return torch.device("cpu") if first is None else first.device
 
     def _counter(self) -> messages.EnergyTotals | messages.Unknown:
-        """Return the counter of the device that the model is on."""
+        """Return the energy counter of the model's device."""
         counters, device = self._energy.totals(), self._device
         if isinstance(counters, messages.Unknown):
             return counters
@@ -118,7 +113,7 @@ def _call_of(found: Captured) -> Callable[[], None]:
 
 
 def _gpu_of(cuda_index: int) -> int | None:
-    """Return NVML's number of ``cuda:N``; None where it is not known, or is a slice of a GPU."""
+    """Return NVML's index of ``cuda:N``; None where unknown, or a MIG slice."""
     nvml = Nvml(cuda_uuids=cuda_uuids)
     gpus = nvml.gpus(0.0)
     nvml.close()
@@ -127,28 +122,28 @@ def _gpu_of(cuda_index: int) -> int | None:
     return next((gpu.index for gpu in gpus if gpu.cuda_index == cuda_index), None)
 
 
-Aside: TypeAlias = (
-    messages.ReplayNode | messages.Try | messages.AnalyseParameters | messages.MeasureSensitivity
-)
+WHY_NOT_IN_TRAINING = "outputs are compared in eval mode, and training steps run"
+"""Why no sensitivity is measured."""
+
+Aside: TypeAlias = messages.ReplayNode | messages.Try | messages.MeasureSensitivity
 WHY: dict[type[Aside], str] = {
-    messages.ReplayNode: _REPLAYING,
+    messages.ReplayNode: "replaying a node",
     messages.Try: "running a trial",
-    messages.AnalyseParameters: ANALYSING,
     messages.MeasureSensitivity: "measuring weight sensitivity",
 }
-"""What is said while the model is held."""
+"""Why the model is paused."""
 
 
 class Interruptions:
-    """Carries such requests out, on one model and the inputs of one trace.
+    """Carries out such requests, on one model and the inputs of one trace.
 
     Args:
-        link: where the answers go, and further requests come from.
-        spec: what was asked to be loaded.
-        now: gives seconds since the command was started.
-        model: with values, under no clock while this works.
-        traced: its tree, and the inputs that it runs on.
-        phase: which of its forwards that is, of a model that generates.
+        link: to the viewer.
+        spec: the load request.
+        now: returns seconds since the start of the command.
+        model: with values, and without its clock meanwhile.
+        traced: its tree and inputs.
+        phase: of a generating model.
         energy: the counters, for a replay.
     """
 
@@ -169,19 +164,17 @@ class Interruptions:
         self._traced = traced
         self._phase = phase
         self._energy = energy
-        self.analyst: Analyst | None = None
-        """Who looks at the parameters; None where they may not be looked at."""
         self.has_random_weights = False
 
     def carry_out(
         self, request: Aside, forward: Callable[[], object], asked: deque[messages.Request]
     ) -> None:
-        """Do what is asked, until it is done or anything else is wanted.
+        """Carry out a request, until it is done or another request stops it.
 
         Args:
-            request: what to do.
-            forward: runs the model once, in no figure.
-            asked: what is wanted besides; takes what else is asked meanwhile.
+            request: the request.
+            forward: runs the model once, without counting it.
+            asked: pending requests; others that come meanwhile are appended.
         """
         match request:
             case messages.ReplayNode(node=node):
@@ -192,18 +185,16 @@ class Interruptions:
                 traced = self._traced
                 of = self._spec, self._model, traced.nodes, traced.inputs, self._phase
                 Trials(self._link, *of).run(wish, asked)
-            case messages.AnalyseParameters():
-                asked.extend(self.analyst.run(request) if self.analyst is not None else ())
+            case messages.MeasureSensitivity() if self._spec.train is not None:
+                refuse(request, self._link, self._now, WHY_NOT_IN_TRAINING)
             case messages.MeasureSensitivity():
-                from tui_profiler.probe.worker.sensitivity_requests import measured  # noqa: PLC0415 # rule 1
-
                 of_it = request, self._link, self._now, self._model, self._traced
                 asked.extend(measured(*of_it, is_random=self.has_random_weights))
 
     def _replay(
         self, node: int, forward: Callable[[], object], asked: deque[messages.Request]
     ) -> None:
-        """Run one node by itself until its energy is known, or anything else is asked."""
+        """Run one node alone until its energy is known, or another request comes."""
 
         def is_interrupted() -> bool:
             request = self._link.next_request(0.0)

@@ -1,17 +1,18 @@
-"""The inference loop of our own worker: forwards in turn, requests between them, one tick at most.
+"""The loop of a worker: forwards, and between them requests and at most one tick.
 
-1. The model runs on the main thread and waits for no one: ``Link.send`` never blocks.
-2. Between two forwards nothing takes long: requests are looked at, and four times a second (less
-   often where that would cost too much) the events of the clock are added up and sent as running
-   totals.
-3. What watching costs is measured as it goes: now and then a pair of short batches runs, one
-   watched and one without the clock, in turn; bare forwards are in no figure. The clock is taken
-   off a bounded number of times (rule 2 of ``measure/clock/clock.py``), first often, then seldom.
+1. The model runs on the main thread and never waits: ``Link.send`` does not block.
+2. Nothing between two forwards takes long: requests are checked, and four times per second (less
+   often if that costs too much) the events of the clock are added up and sent as totals. Weights
+   are read in slices, within the rest of the budget (``slice_budget.py``); while the model is
+   paused, all the time.
+3. Profiler overhead is measured continuously: now and then a pair of short batches runs, one with
+   and one without the clock; forwards without the clock do not count. The clock is removed a
+   bounded number of times (rule 2 of ``measure/clock/clock.py``), first often, then rarely.
 4. Now and then a forward runs in an operator window.
-5. Where watching costs more than the budget, only a share of the forwards is recorded.
+5. If the overhead exceeds the budget, only a share of the forwards is recorded.
+6. If the model is trained, training steps run in the place of forwards: they are what is counted,
+   run in pairs, and recorded in part.
 """
-
-from __future__ import annotations
 
 import math
 import time
@@ -20,8 +21,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import torch
+from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.messages.live import State
@@ -33,6 +36,7 @@ from tui_profiler.probe.measure.clock.overhead import (
     TICK_SECONDS,
     MeasuredCost,
     seconds_to_next_tick,
+    total_overhead,
 )
 from tui_profiler.probe.measure.clock.time_recorder import TimeRecorder
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -44,19 +48,25 @@ from tui_profiler.probe.torch_compat.internals import storage_key
 from tui_profiler.probe.trace.trace import Trace
 from tui_profiler.probe.trace.tree.weights import held_bytes
 from tui_profiler.probe.worker.interruptions import WHY, Aside, Interruptions
+from tui_profiler.probe.worker.parameter_requests import WeightReader
+from tui_profiler.probe.worker.slice_budget import SLICE_SECONDS, SliceBudget, share_left
+
+if TYPE_CHECKING:
+    from tui_profiler.probe.trace.training.optimizers import Choice
+    from tui_profiler.probe.worker.training import OwnTraining
 
 FIRST_PAIRS = 30
 MOST_PAIRS = 300
 PAIR_EVERY_SECONDS = 0.5
 LATER_PAIR_EVERY_SECONDS = 30.0
 PAIR_BATCH_SECONDS = 0.05
-"""A batch of a pair holds as many forwards as fit in this, at least one."""
+"""Of a batch of a pair; at least one forward."""
 WINDOW_FORWARDS = 2
-"""The most that an operator window runs."""
+"""Most forwards of an operator window."""
 
 
 class Loop:
-    """Runs one model on one set of inputs until asked to stop."""
+    """Runs one model on one set of inputs until stopped."""
 
     def __init__(
         self,
@@ -74,6 +84,7 @@ class Loop:
         self._spec = spec
         self._now = now
         self._model = model
+        self._traced = traced
         self._inputs = traced.inputs
         self._phase = phase
         self._energy = energy or EnergyWatch(())
@@ -91,10 +102,14 @@ class Loop:
             batch=traced.inputs.batch or 1,
             device_warms_up=True,
         )
-        # When it is asked: the first forward may make caches that are kept.
+        # Computed when needed: the first forward may create caches that remain.
         held = None if self._clock.device is not None else partial(_held, model, traced.inputs)
         self._windows = OperatorWindows(traced.nodes, model, spec.budget, held=held)
         self._windows.why_none = why_no_windows
+        self.optimizer: Choice | None = None if spec.train is None else spec.train.optimizer
+        """Of training steps; None where there are none."""
+        self._training: OwnTraining | None = None
+        self._records_all = False
         self._pairs = 0
         self._since_tick_seconds = 0.0
         self._state: State = "starting"
@@ -106,36 +121,70 @@ class Loop:
         self._ran_seconds = 0.0
         self._not_asked = 0
         self.why_finished = ""
+        self.reader: WeightReader | None = None
+        """Reads the parameters between forwards; None where nobody can request it."""
+        self._slices = SliceBudget()
+        self._values_wanted = 0
+        """How often values were asked for, less how often no more."""
         self.on_tick: Callable[[messages.Tick], object] | None = None
-        """Is given every tick after it was sent."""
+        """Called with every tick after it was sent."""
         self._times.start()
 
     def close(self) -> None:
-        """Take the clock off."""
+        """Remove the clock."""
         self._energy.become("other")
+        if self._training is not None:
+            self._training.close()
         self._times.close()
 
     def forward_seconds(self) -> float:
-        """Return how long the forward that is running now has taken; called from another thread."""
+        """Return the seconds of the running forward so far; called from another thread."""
         began = self._forward_began
         return 0.0 if began is None else time.perf_counter() - began
 
     def work(self) -> float:
-        """Return the forwards so far; one under way counts for its part; from any thread."""
+        """Return the forwards so far, with the part of a running one; from any thread."""
         done, usual = self._forwards_done, self._last_seconds
         under_way = min(self.forward_seconds() / usual, 1.0) if usual else 0.0
         return done + under_way
 
     def first_run(self) -> float:
-        """Run one forward, in no figure; gives its seconds."""
+        """Run one forward without counting it; return its seconds."""
         self._clock.recording = False
-        return self._forward()
+        train = self._spec.train
+        if train is None or self.optimizer is None:
+            return self._forward()
+        from tui_profiler.probe.worker.training import OwnTraining  # noqa: PLC0415 # few train
+
+        model, budget = self._model, self._spec.budget
+        self._training = OwnTraining(
+            model, self._traced, train, self.optimizer, self._clock, self._records_next, budget
+        )
+        self._training.read_values(wanted=self._values_wanted > 0)
+        began = self._forward_began = time.perf_counter()
+        try:
+            self._training.first_step()
+        finally:
+            self._forward_began = None
+            self._forwards_done += 1
+        return time.perf_counter() - began
+
+    @property
+    def values_wanted(self) -> int:
+        """How many want values of training steps to be read; each may ask for it, and say so."""
+        return self._values_wanted
+
+    @values_wanted.setter
+    def values_wanted(self, viewers: int) -> None:
+        self._values_wanted = max(viewers, 0)
+        if self._training is not None:
+            self._training.read_values(wanted=viewers > 0)
 
     def run(self) -> messages.Request | None:
         """Run forwards until stopped or enough were run.
 
         Returns:
-            the request that ended it (``Stop``, ``SetBatch`` or ``SetPhase``), None when enough was
+            the request that ended it (``Stop``, ``SetBatch`` or ``SetPhase``); None if enough were
             run.
         """
         self._clock.recording = True
@@ -152,7 +201,7 @@ class Loop:
                 continue
             self._steps = max(self._steps - 1, 0)
             if self._state == "paused":
-                self._energy.become("other")  # A single step is no idle power.
+                self._energy.become("other")  # A step is not idle.
             self._one_forward()
             if self._state == "paused":
                 self._energy.become("idle")
@@ -160,7 +209,7 @@ class Loop:
         return None
 
     def _one_forward(self) -> None:
-        if self._times.governor.share < 1.0:
+        if self._training is None and self._times.governor.share < 1.0:
             self._clock.recording = self._times.governor.records_next()
         self._last_seconds = self._forward()
         if self._times.is_warm:
@@ -174,13 +223,43 @@ class Loop:
         is_due = self._windows.is_due and self._times.is_warm and self._state == "running"
         if is_due and self._left() >= WINDOW_FORWARDS:
             self._operator_window()
+        if self.reader is not None and self.reader.is_reading and self._state == "running":
+            self._read_weights(self.reader)
+
+    def _share_left(self) -> float:
+        """Return the share of the time for reading weights."""
+        watching = total_overhead(self._cost, self._times.governor.share)
+        return share_left(self._spec.budget, None if watching is None else watching.ratio)
+
+    def _read_weights(self, reader: WeightReader) -> None:
+        """Read a slice, if it is due."""
+        share = self._share_left()
+        self._slices.forward(self._last_seconds, share)
+        if self._slices.is_due:
+            began = time.perf_counter()
+            reader.advance(SLICE_SECONDS, share)
+            self._slices.slice(time.perf_counter() - began)
+            if (found := total_overhead(self._cost, self._times.governor.share)) is not None:
+                self._tell_overhead(found)
+
+    def _tell_overhead(self, found: messages.Overhead) -> None:
+        """Send the profiler overhead, reading weights included."""
+        if self.reader is not None and self.reader.is_reading:
+            cost = self._slices.cost
+            found = replace(
+                found, ratio=found.ratio + cost, low=found.low + cost, high=found.high + cost
+            )
+        self._link.send(found)
 
     def _forward(self) -> float:
         keywords = self._inputs.keywords()
         began = self._forward_began = time.perf_counter()
         try:
-            with torch.no_grad():
-                self._model(*self._inputs.args, **keywords)
+            if self._training is not None:
+                self._training.step()
+            else:
+                with torch.no_grad():
+                    self._model(*self._inputs.args, **keywords)
         finally:
             self._forward_began = None
             self._forwards_done += 1
@@ -189,19 +268,20 @@ class Loop:
     def _is_enough(self) -> bool:
         forwards, seconds = self._spec.forwards, self._spec.seconds
         if forwards is not None and self._left() <= 0:
-            self.why_finished = f"{forwards} forwards were asked for"
+            what = "forwards" if self._training is None else "steps"
+            self.why_finished = f"{forwards} {what} were asked for"
         elif seconds is not None and self._ran_seconds >= seconds:
             self.why_finished = f"{seconds:g} s were asked for"
         return bool(self.why_finished)
 
     def _left(self) -> float:
-        """Return how many forwards may still run, whether they are timed or not."""
+        """Return how many forwards may still run, timed or not."""
         if self._spec.forwards is None:
             return math.inf
         return self._spec.forwards - (self._forwards_done - self._not_asked)
 
     def _requests(self) -> messages.Request | None:
-        """Carry out what was asked; gives the request that ends this loop."""
+        """Carry out requests; return one that ends this loop."""
         wait = None if self._state == "paused" and not self._steps else 0.0
         if wait is None:
             self._clock.note_gap()
@@ -209,30 +289,39 @@ class Loop:
             wait = 0.0
             match request:
                 case messages.Pause():
-                    self._tick()  # Nothing waits for it, and all that ran is known while paused.
+                    self._tick()  # While paused, all forwards that ran are counted.
                     self._become("paused")
                 case messages.Resume():
                     self._become("running")
+                    if self.reader is not None:
+                        self.reader.tell(self._share_left())
                 case messages.Step():
                     self._steps += 1
-                case (
-                    messages.ReplayNode()
-                    | messages.Try()
-                    | messages.AnalyseParameters()
-                    | messages.MeasureSensitivity()
-                ):
+                case messages.ReplayNode() | messages.Try() | messages.MeasureSensitivity():
                     self._set_aside(request)
+                case messages.ReadValues():
+                    self.values_wanted += 1 if request.wanted else -1
+                case messages.AnalyseParameters() if self.reader is not None:
+                    self._slices = SliceBudget()
+                    self.reader.begin(request)
+                    self.reader.tell(self._share_left())
+                case messages.StopAnalysing() if self.reader is not None:
+                    self.reader.stop()
                 case messages.SetBatch() | messages.SetPhase() | messages.Stop():
                     return request
                 case _:
-                    pass  # Start and ListModels come once, before there is a loop.
+                    pass  # Start and ListModels come once, before the loop.
         return messages.Stop() if self._link.is_closed else None
 
     def _next_request(self, wait: float | None) -> messages.Request | None:
-        return self._asked.popleft() if self._asked else self._link.next_request(wait)
+        if self._asked:
+            return self._asked.popleft()
+        if wait is None and self.reader is not None:
+            return self.reader.next_request()
+        return self._link.next_request(wait)
 
     def _set_aside(self, request: Aside) -> None:
-        """Hold the model, and do with it what is no figure of this run."""
+        """Pause the model, and carry out a request that does not count in its figures."""
         self._energy.become("other")
         why, batch, before = WHY[type(request)], self._inputs.batch, self._forwards_done
         self._link.send(messages.LoopState("paused", self._now(), batch, why, self._phase))
@@ -240,7 +329,7 @@ class Loop:
         with self._clock.removed() if runs_here else nullcontext():
             self.asides.carry_out(request, self._forward, self._asked)
         if self._state == "running":
-            self._bare(1)  # The caches hold what was looked at, and not what a forward leaves.
+            self._bare(1)  # Refills the caches.
         self._not_asked += self._forwards_done - before
         self._become(self._state)
 
@@ -255,7 +344,8 @@ class Loop:
         began = time.perf_counter()
         self._add_up()
         at, dropped = self._now(), self._link.dropped
-        for message in chain(self._times.modes(at), self._times.figures(at, dropped)):
+        steps = () if self._training is None else self._training.messages(at)
+        for message in chain(self._times.modes(at), self._times.figures(at, dropped), steps):
             self._link.send(message)
             if isinstance(message, messages.Tick) and self.on_tick is not None:
                 self.on_tick(message)
@@ -267,8 +357,11 @@ class Loop:
 
     def _add_up(self) -> None:
         taken = self._clock.take()
-        # Nothing passes between our forwards, after a gap neither.
+        # Nothing runs between these forwards, nor after a gap.
         taken = [one if one.since is not None else one._replace(since=one.began) for one in taken]
+        if self._training is not None:
+            self._training.add_up(taken)
+            taken = [one for one in taken if one.values is None]  # They take longer.
         self._times.add(taken)
         self._times.look_at(taken)
 
@@ -281,17 +374,24 @@ class Loop:
         if self._windows.memory is not None:
             self._link.send(self._windows.memory)
         self._cost.windows_share = self._windows.share
+        if self._training is not None:
+            self._training.skip()
 
     def _pair(self) -> None:
-        """Run a watched and a bare batch in turn, and tell what watching costs."""
+        """Run a batch with and one without the clock, and send the overhead."""
         forwards = max(1, min(200, int(PAIR_BATCH_SECONDS / max(self._last_seconds, 1e-6))))
         if 2 * forwards > self._left():
             return
         self._pairs += 1
-        # Which of the two goes first changes with each pair, so that a drift falls on both.
+        # The order alternates, so that drift affects both alike.
         bare = self._bare(forwards) if self._pairs % 2 else 0.0
-        self._clock.recording = True
+        if self._training is None:
+            self._clock.recording = True
+        else:
+            self._training.record_next()
+        self._records_all = True
         watched = sum(self._forward() for _ in range(forwards))
+        self._records_all = False
         bare = bare or self._bare(forwards)
         if self._times.is_warm:
             self._ran_seconds += watched
@@ -299,7 +399,7 @@ class Loop:
         self._cost.add(watched, bare)
         found = self._times.govern()
         if found is not None:
-            self._link.send(found)
+            self._tell_overhead(found)
         often = self._pairs < FIRST_PAIRS
         pause = PAIR_EVERY_SECONDS if often else LATER_PAIR_EVERY_SECONDS
         if self._pairs >= MOST_PAIRS:
@@ -307,12 +407,20 @@ class Loop:
         self._next_pair = time.perf_counter() + max(pause, 4 * (watched + bare))
 
     def _bare(self, forwards: int) -> float:
-        with self._clock.removed():
+        if self._training is None:
+            with self._clock.removed():
+                return sum(self._forward() for _ in range(forwards))
+        self._add_up()
+        with self._clock.removed(), self._training.unwatched():
             return sum(self._forward() for _ in range(forwards))
+
+    def _records_next(self) -> bool:
+        """Return whether the next training step is recorded."""
+        return self._records_all or self._times.governor.records_next()
 
 
 def _held(model: torch.nn.Module, inputs: Inputs) -> PermanentBytes:
-    """Return the bytes of the storages that live before a forward and after it."""
+    """Return the bytes of the storages that exist before and after a forward."""
     storages = {
         key: tensor.untyped_storage().nbytes()
         for tensor in tensors_in((inputs.args, inputs.kwargs))

@@ -1,6 +1,6 @@
-"""What a worker is started for when it is not to run a model: one request, and its end.
+"""One request of a worker that does not run a model.
 
-1. Nothing here imports torch before the request asks for it: names of models need none.
+1. Nothing here imports torch before the request needs it: listing models does not.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from tui_profiler.probe.process.memory_limit import lift, with_limit
 from tui_profiler.probe.process.wire_names import writable
 
 if TYPE_CHECKING:
-    from tui_profiler.probe.worker.run import Stages
+    from tui_profiler.probe.worker.stages import Stages
 
 Errand: TypeAlias = (
     messages.ListModels
     | messages.MeasureCeilings
     | messages.CountWith
     | messages.TryAlone
+    | messages.TryOptimizer
     | messages.ExportOnnx
 )
 
@@ -28,19 +29,12 @@ Errand: TypeAlias = (
 def carry_out(
     errand: Errand, stages: Stages, link: Link, import_torch: Callable[[messages.LoadSpec], None]
 ) -> None:
-    """Do what was asked, and tell what came of it.
-
-    Args:
-        errand: what to do.
-        stages: tells the viewer where it is.
-        link: where the answer goes.
-        import_torch: imports torch, and tells so.
-    """
+    """Carry out a request, and send the answer."""
     try:
         if not isinstance(errand, messages.ListModels):
             import_torch(errand.spec)
         link.send(_answer(errand, stages, link))
-    # The border of the probe: nothing may go by unsaid, nor end the worker.
+    # The border of the probe: every error is reported.
     except (Exception, SystemExit) as error:
         link.send(
             failed(error, "load model" if isinstance(errand, messages.CountWith) else "worker")
@@ -56,13 +50,17 @@ def _answer(errand: Errand, stages: Stages, link: Link) -> messages.Message:
         case messages.MeasureCeilings(spec=spec, again=again):
             return _ceilings(spec, stages, again=again)
         case messages.CountWith(spec=spec, counter=counter):
-            from tui_profiler.probe.worker.counters import count_with  # noqa: PLC0415
+            from tui_profiler.probe.worker.counters import count  # noqa: PLC0415
 
-            return count_with(counter, spec)
+            return count(counter, spec)
         case messages.TryAlone():
             from tui_profiler.probe.trials.experiment import try_alone  # noqa: PLC0415
 
-            return try_alone(errand, link.send)
+            return try_alone(errand, link.send, link.next_request)
+        case messages.TryOptimizer():
+            from tui_profiler.probe.trials.experiment import try_optimizer  # noqa: PLC0415
+
+            return try_optimizer(errand, link.send, link.next_request)
         case messages.ExportOnnx():
             from tui_profiler.probe.worker.onnx import export_onnx  # noqa: PLC0415
 
@@ -84,13 +82,13 @@ def _ceilings(spec: messages.LoadSpec, stages: Stages, *, again: bool) -> messag
 
 
 def failed(error: BaseException, stage: str = "worker") -> messages.Failed:
-    """Return the message for what went wrong; what says so itself needs no torch for it."""
+    """Return the message for an error; one that carries a message needs no torch."""
     lift()
     carried = getattr(error, "failed", None)
     if not isinstance(carried, messages.Failed):
         try:
             from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
-        except Exception:  # torch itself cannot be imported, and that is what there is to tell.
+        except Exception:  # torch itself cannot be imported.
             carried = messages.Failed(stage, writable(f"{type(error).__name__}: {error}")[:500])
         else:
             carried = failure(error, stage)

@@ -1,12 +1,10 @@
 """A model as an ONNX file, by ``torch.onnx``.
 
-1. The file is made beside the one that was asked for and takes its place when it is whole and has
-   passed ``onnx.checker``: what was there before is not lost to a failure.
-2. Parameters are compared before the exporter folds constants, by their names: after that a
-   convolution may hold its batch norm, and no name says so.
+1. The file is written beside the requested one and replaces it when it is complete and has passed
+   ``onnx.checker``: a failure does not lose the previous file.
+2. Parameters are compared by name before the exporter folds constants: later a convolution may
+   contain its batch norm, without a trace in its name.
 """
-
-from __future__ import annotations
 
 import os
 import tempfile
@@ -26,16 +24,16 @@ from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.trace.failure import one_line
 from tui_profiler.probe.trace.trace import trace
 from tui_profiler.probe.worker.failures import StageError, failure
-from tui_profiler.probe.worker.run import Stages
+from tui_profiler.probe.worker.stages import Stages
 
 _MOST_MISSING = 100
 
 
 def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
-    """Write the file and tell what it holds.
+    """Write the file and return what it contains.
 
     Raises:
-        StageError, LoadError, TraceError: each with a message of its own.
+        StageError, LoadError, TraceError: a stage failed.
     """
     onnx = library("onnx", "ONNX files", "onnx")
     library("onnxscript", "ONNX files", "onnx")
@@ -48,7 +46,7 @@ def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
             program.optimize()
             _require_opset(request.opset, program)
             files = _saved(program, path, onnx)
-        # The exporter is not ours: whatever it raises is told in one sentence.
+        # A foreign exporter: whatever it raises becomes one sentence.
         except (Exception, SystemExit) as error:
             raise StageError(_failed(error, model)) from error
         details.append(f"opset {_opset(program)}, checked")
@@ -69,7 +67,6 @@ def export_onnx(request: ExportOnnx, stages: Stages) -> Exported:
 
 
 def _model(spec: LoadSpec, stages: Stages) -> tuple[torch.nn.Module, Inputs]:
-    """Return the model with its values, and the inputs that it takes."""
     with stages.stage("load model"):
         loaded = load(spec)
         model = loaded.model
@@ -93,16 +90,12 @@ def _program(model: torch.nn.Module, inputs: Inputs, opset: int | None) -> Any:
             optimize=False,
             verbose=False,
         )
-    assert program is not None  # As documented, where dynamo is asked for.
+    assert program is not None  # As documented, with dynamo=True.
     return program
 
 
 def _require_opset(asked: int | None, program: Any) -> None:
-    """Refuse another version than the one asked for: torch.onnx only warns where it has none.
-
-    Raises:
-        StageError: it is another.
-    """
+    """Raise StageError for another opset than the requested: torch.onnx only warns."""
     written = _opset(program)
     if asked is not None and written != asked:
         what = f"torch.onnx has no opset {asked} for this model: it wrote {written}"
@@ -111,7 +104,7 @@ def _require_opset(asked: int | None, program: Any) -> None:
 
 
 def _compared(model: torch.nn.Module, program: Any) -> tuple[int, tuple[str, ...]]:
-    """Return how many of the model's parameters the graph holds, and the names of the others."""
+    """Return how many parameters of the model are in the graph, and the names of the others."""
     there = program.model.graph.initializers
     names: dict[int, list[str]] = {}
     sizes: dict[int, int] = {}
@@ -129,14 +122,14 @@ def _compared(model: torch.nn.Module, program: Any) -> tuple[int, tuple[str, ...
 
 
 def _saved(program: Any, path: Path, onnx: ModuleType) -> tuple[Path, ...]:
-    """Write and check the files in a folder of their own, then put them in their place."""
+    """Write and check the files in a temporary folder, then move them to their place."""
     confined = confinement()
     if confined is not None and confined.broker.delivery is not None:
         _save_checked(program, confined.broker.delivery.folder / path.name, onnx)
         return confined.broker.deliver()
     with tempfile.TemporaryDirectory(prefix=".onnx-", dir=path.parent) as folder:
         _save_checked(program, Path(folder, path.name), onnx)
-        # Values first: a model without them could not be read.
+        # Values first: the model cannot be read without them.
         made = sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name)
         placed = []
         for file in made:
@@ -160,7 +153,7 @@ def _opset(program: Any) -> int:
 
 
 def _failed(error: BaseException, model: torch.nn.Module) -> Failed:
-    """Return the first cause: what torch.onnx raises itself only says in which step it was."""
+    """Return the message of the root cause: torch.onnx's own error only names a step."""
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,8 +1,10 @@
-"""Who looks at the parameters when a viewer asks: an analysis, and what is asked meanwhile.
+"""Requests about parameters: reading their values, and measuring sensitivity.
 
-Nothing of the model runs while reading weights, so that neither disturbs the other;
-the heartbeat goes on. Whatever else is asked is kept for whoever comes after, and ends the analysis
-where it cannot wait.
+1. Values are read in slices of time: between forwards within the profiling budget, and all the time
+   where nothing runs. In a worker nothing else writes to the parameters; buffers that a forward
+   writes to are read again (``parameters/analysis.py``).
+2. Sensitivity is measured while the model is paused: it runs the model with changed weights.
+3. No torch here: a file of parameters is shown without.
 """
 
 from __future__ import annotations
@@ -12,25 +14,29 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_profiler import messages
-from tui_profiler.probe.process.link import Channel, Link
-from tui_profiler.probe.process.queued_analyses import without_looks
+from tui_profiler.probe.process.link import Channel, drop_analyses
 from tui_profiler.probe.process.wire_names import writable
 
 if TYPE_CHECKING:
-    from tui_profiler.probe.parameters.values import Subject
+    from torch import nn
 
-ANALYSING = "reading weights"
+    from tui_profiler.probe.parameters.analysis import Analysis
+    from tui_profiler.probe.parameters.subjects import Subject
+    from tui_profiler.probe.trace.trace import Trace
+
+IDLE_SLICE_SECONDS = 0.05
+"""Between two checks for requests, where nothing runs."""
 _MOST_REASON = 300
 
 
-class Analyst:
-    """Looks at the tensors of one model or file.
+class WeightReader:
+    """Reads the tensors of one model or file.
 
     Args:
-        link: where the answers go, and further requests come from.
-        now: gives seconds since the command was started.
-        subjects: gives the tensors, when they are first asked for.
-        weights: where the values came from.
+        link: to the viewer.
+        now: returns seconds since the start of the command.
+        subjects: returns the tensors.
+        weights: source of the values.
     """
 
     def __init__(
@@ -44,42 +50,96 @@ class Analyst:
         self._now = now
         self._subjects = subjects
         self._weights = weights
+        self._analysis: Analysis | None = None
 
-    def run(self, request: messages.AnalyseParameters) -> list[messages.Request]:
-        """Look at the parameters; gives what else was asked meanwhile, oldest first."""
-        asked: deque[messages.Request] = deque()
+    @property
+    def is_reading(self) -> bool:
+        """Whether an analysis is under way."""
+        return self._analysis is not None
 
-        def is_over() -> bool:
-            over = self._link.is_closed
-            while (other := self._link.next_request(0.0)) is not None:
-                if isinstance(other, messages.StopAnalysing):
-                    without_looks(asked)
-                    over = True
-                    continue
-                asked.append(other)
-                over = over or not isinstance(
-                    other,
-                    messages.Pause | messages.Resume | messages.Step | messages.MeasureSensitivity,
-                )
-            return over
-
+    def begin(self, request: messages.AnalyseParameters) -> None:
+        """Start an analysis, instead of a running one."""
+        self.stop()
         try:
             subjects = self._subjects()
-            # Of a file, torch is only imported by now.
+            # For a file, torch was imported just now.
             from tui_profiler.probe.parameters.analysis import Analysis  # noqa: PLC0415
 
-            analysis = Analysis(subjects, self._weights, self._link.send, self._now)
-            analysis.run(request, is_over)
-        except Exception as error:  # The border: building the model anew may raise anything.
+            analysis = Analysis(subjects, self._weights, self._link.send, self._now, request)
+        except Exception as error:  # The border: building the model again may raise anything.
             why = writable(f"{type(error).__name__}: {error}"[:_MOST_REASON])
             self._link.send(messages.ParametersDone(self._now(), 0.0, 0, 0, why=why))
-        return list(asked)
+            return
+        self._analysis = analysis
+
+    def advance(self, seconds: float, share: float = 1.0) -> None:
+        """Read for so long; ``share`` of the time goes to such slices."""
+        if self._analysis is not None and self._analysis.advance(seconds, share):
+            self._analysis = None
+
+    def tell(self, share: float) -> None:
+        """Report progress, with the share of the time that goes to reading from now on."""
+        if self._analysis is not None:
+            self._analysis.tell(share)
+
+    def stop(self) -> None:
+        """Stop the analysis; its results so far remain."""
+        if self._analysis is not None:
+            self._analysis.stop()
+            self._analysis = None
+
+    def next_request(self) -> messages.Request | None:
+        """Return the next request, reading meanwhile; None: the viewer disconnected."""
+        while self._analysis is not None and not self._link.is_closed:
+            if (request := self._link.next_request(0.0)) is not None:
+                return request
+            self.advance(IDLE_SLICE_SECONDS)
+        return self._link.next_request(None)
+
+
+def measured(
+    request: messages.MeasureSensitivity,
+    link: Channel,
+    now: Callable[[], float],
+    model: nn.Module,
+    traced: Trace,
+    *,
+    is_random: bool,
+) -> list[messages.Request]:
+    """Measure sensitivity; return other requests that came meanwhile, oldest first.
+
+    Args:
+        request: which weights, and how they are changed.
+        link: to the viewer.
+        now: returns seconds since the start of the command.
+        model: with values.
+        traced: its tree and inputs.
+        is_random: whether its weights are randomly initialised.
+    """
+    from tui_profiler.probe.parameters.sensitivity import Meter  # noqa: PLC0415 # rule 3
+
+    asked: deque[messages.Request] = deque()
+    was_stopped = False
+
+    def is_over() -> bool:
+        nonlocal was_stopped
+        while (other := link.next_request(0.0)) is not None:
+            if isinstance(other, messages.StopAnalysing):
+                drop_analyses(asked)
+            asked.append(other)
+            # Reading values can wait; any other request stops the measurement.
+            was_stopped = was_stopped or not isinstance(other, messages.AnalyseParameters)
+        return was_stopped or link.is_closed
+
+    meter = Meter(model, traced.nodes, traced.inputs, is_random=is_random, tell=link.send, now=now)
+    meter.run(request, is_over)
+    return list(asked)
 
 
 def refuse(
-    request: messages.MeasureSensitivity, link: Link, now: Callable[[], float], reason: str
+    request: messages.MeasureSensitivity, link: Channel, now: Callable[[], float], reason: str
 ) -> None:
-    """Say why nothing is measured."""
+    """Answer that nothing is measured."""
     at, none = now(), messages.Unknown("no forward was run")
     link.send(
         messages.SensitivityStarted(at, request.scheme, 0, is_random=False, under=request.under)

@@ -1,114 +1,70 @@
-"""A file of parameters as a tree: their dotted names, what each part weighs, nothing that is run.
+"""A file of parameters as a tree of their dotted names and sizes, without a forward.
 
-No torch here: names and shapes come from the look into the file. What needs a forward pass (MACs,
-FLOPs, bytes moved) is 0 in the costs on the wire and not known to any reader: the method of the
-trace, ``parameters``, says that there was none.
+No torch here: names and shapes come from the file's headers. Costs that need a forward (MACs,
+FLOPs, bytes moved) are 0 on the wire and unavailable to readers: the trace's method is
+``parameters``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
+from tui_profiler import messages
 from tui_profiler.archive import Found
-from tui_profiler.messages import (
-    NO_FORWARD,
-    Cost,
-    LoadSpec,
-    LoopState,
-    ModelFacts,
-    Node,
-    Nodes,
-    PeakMemory,
-    TraceDone,
-    TraceStarted,
-    Unknown,
-)
-from tui_profiler.messages.live import Stage
-from tui_profiler.probe.load.files.inspection import (
-    checked,
-    damaged,
-    is_file,
-    looked_into,
-    refusal,
-    told_facts,
-)
+from tui_profiler.probe.load.files import inspection
 from tui_profiler.probe.load.files.parameters_tree import Part, is_buffer, parts_of
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.process.wire_names import writable
+from tui_profiler.probe.worker.stages import Stages
 
 _NODES_PER_MESSAGE = 2_000
 _CHARACTERS_PER_MESSAGE = 1 << 19
 _MOST_LISTED = 100
 
 
-class Stages(Protocol):
-    """Tells the viewer where we are."""
+class ParametersShown(NamedTuple):
+    """A file of parameters that is shown, and its request."""
 
-    def now(self) -> float:
-        """Return seconds since the command was started."""
-        ...
-
-    def stage(self, stage: Stage, detail: str = "") -> AbstractContextManager[list[str]]:
-        """Tell that a stage begins and ends."""
-        ...
+    found: Found
+    spec: messages.LoadSpec
 
 
-class ParametersShown:
-    """Parameters that are shown: there is nothing to run, nor to stop.
-
-    Args:
-        found: what the look told.
-        spec: what was asked for.
-    """
-
-    def __init__(self, found: Found, spec: LoadSpec) -> None:
-        self.found = found
-        self.spec = spec
-
-    was_stopped = False
-
-
-def open_file(spec: LoadSpec, stages: Stages, link: Link) -> ParametersShown | None:
-    """Look into a file that the user named, and show it where a look is all there is to it.
-
-    Gives None where there is more: no file was named, or its model is to be loaded.
+def open_file(spec: messages.LoadSpec, stages: Stages, link: Link) -> ParametersShown | None:
+    """Show a file of parameters; return None where the request names no file, or one with a model.
 
     Raises:
-        LoadError: The file cannot be opened, or not without trust.
+        LoadError: the file cannot be opened, or not without trust.
     """
-    if not is_file(spec):
+    if not inspection.is_file(spec):
         return None
-    found = looked_into(spec)
-    link.send(told_facts(found, spec))
-    refused = refusal(found, spec)
+    found = inspection.looked_into(spec)
+    link.send(inspection.told_facts(found, spec))
+    refused = inspection.refusal(found, spec)
     if refused is not None:
         raise refused
     if found.content != "parameters":
-        verdict = checked(found, lambda: link.is_closed)
-        link.send(told_facts(verdict, spec))
+        verdict = inspection.checked(found, lambda: link.is_closed)
+        link.send(inspection.told_facts(verdict, spec))
         if verdict.checksum == "failed":
-            raise damaged(verdict, spec.model)
+            raise inspection.damaged(verdict, spec.model)
         return None
     with stages.stage("load model", "looking into the file") as details:
         details.append(f"{len(found.tensors):,} tensors, {found.parameters:,} parameters")
     with stages.stage("trace", "names of parameters as a tree") as details:
         link.send(facts(found, spec.model))
-        for message in messages(found, spec.model):
+        for message in tree_messages(found, spec.model):
             link.send(message)
-        # The tree is on screen by now; comparing every byte can take seconds.
-        link.send(told_facts(checked(found, lambda: link.is_closed), spec))
+        # The tree is on screen by now; checksums can take seconds.
+        link.send(inspection.told_facts(inspection.checked(found, lambda: link.is_closed), spec))
         details.append("from the names of the parameters")
-    link.send(LoopState("finished", stages.now(), None, f"not run: {NO_FORWARD}"))
+    link.send(messages.LoopState("finished", stages.now(), None, f"not run: {messages.NO_FORWARD}"))
     return ParametersShown(found, spec)
 
 
-def facts(found: Found, name: str) -> ModelFacts:
-    """Return what is known of the model: no inputs, no class beyond what the file names."""
+def facts(found: Found, name: str) -> messages.ModelFacts:
+    """Return the facts of the model: no inputs, and a class only if the file names it."""
     top = next((module.class_name for module in found.modules if not module.path), "")
-    return ModelFacts(
+    return messages.ModelFacts(
         name=name,
         type=writable(top.rpartition(".")[2]) or "parameters",
         source=f"{found.kind} file"
@@ -122,13 +78,15 @@ def facts(found: Found, name: str) -> ModelFacts:
     )
 
 
-def messages(found: Found, name: str) -> Iterator[TraceStarted | Nodes | TraceDone]:
-    """Yield the tree in parts that fit into frames of the wire."""
+def tree_messages(
+    found: Found, name: str
+) -> Iterator[messages.TraceStarted | messages.Nodes | messages.TraceDone]:
+    """Yield the tree in messages that fit into a frame of the wire."""
     parts = parts_of(found, Path(name).name or name)
-    yield TraceStarted(nodes=len(parts), method="parameters")
+    yield messages.TraceStarted(nodes=len(parts), method="parameters")
     types = {module.path: module.class_name.rpartition(".")[2] for module in found.modules}
-    nodes: list[Node] = []
-    costs: list[Cost] = []
+    nodes: list[messages.Node] = []
+    costs: list[messages.Cost] = []
     characters = 0
     for part in parts:
         node = _node(part, types, found)
@@ -141,21 +99,21 @@ def messages(found: Found, name: str) -> Iterator[TraceStarted | Nodes | TraceDo
         if nodes and (
             len(nodes) == _NODES_PER_MESSAGE or characters + size > _CHARACTERS_PER_MESSAGE
         ):
-            yield Nodes(tuple(nodes), tuple(costs))
+            yield messages.Nodes(tuple(nodes), tuple(costs))
             nodes, costs, characters = [], [], 0
         nodes.append(node)
         costs.append(_cost(part))
         characters += size
-    yield Nodes(tuple(nodes), tuple(costs))
-    unknown = Unknown(NO_FORWARD)
+    yield messages.Nodes(tuple(nodes), tuple(costs))
+    unknown = messages.Unknown(messages.NO_FORWARD)
     sizes = _sizes(found)
-    peak = PeakMemory(*sizes, unknown, unknown, at=-1, tensors=0, sized=0)
-    yield TraceDone(attempts=(), uncosted=(), bounded=(), peak_memory=peak)
+    peak = messages.PeakMemory(*sizes, unknown, unknown, at=-1, tensors=0, sized=0)
+    yield messages.TraceDone(attempts=(), uncosted=(), bounded=(), peak_memory=peak)
 
 
-def _node(part: Part, types: dict[str, str], found: Found) -> Node:
+def _node(part: Part, types: dict[str, str], found: Found) -> messages.Node:
     is_root = part.parent is None
-    return Node(
+    return messages.Node(
         parent=-1 if part.parent is None else part.parent.index,
         kind="module",
         name=writable(part.name),
@@ -173,8 +131,7 @@ def _node(part: Part, types: dict[str, str], found: Found) -> Node:
 
 
 def _note(found: Found) -> str:
-    """Return what the reader must know of the whole file."""
-    notes = [NO_FORWARD]
+    notes = [messages.NO_FORWARD]
     if found.problems:
         first = found.problems[0]
         place = f" at {first.where}" if first.where else ""
@@ -183,8 +140,8 @@ def _note(found: Found) -> str:
     return writable("; ".join(notes))
 
 
-def _cost(part: Part) -> Cost:
-    return Cost(part.parameters, part.bytes, 0, 0, 0, 0, 0, 0, 0)
+def _cost(part: Part) -> messages.Cost:
+    return messages.Cost(part.parameters, part.bytes, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _sizes(found: Found) -> tuple[float, float]:

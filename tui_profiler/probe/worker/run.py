@@ -1,167 +1,123 @@
-"""One model in the worker: loaded, traced, first run, ceilings, then the loop."""
-
-from __future__ import annotations
+"""One model in the worker: loaded, traced, run once, roofline calibrated, then the loop."""
 
 import gc
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
 
 import torch
 from msgspec.structs import replace
 
+from tui_profiler import messages
 from tui_profiler.archive import Found
-from tui_profiler.messages import (
-    Ceilings,
-    LoadSpec,
-    LoopState,
-    MeasureSensitivity,
-    ModelFacts,
-    NoDecode,
-    Request,
-    SetBatch,
-    SetPhase,
-    Stop,
-    Tick,
-    TrialResult,
-    Wish,
-)
-from tui_profiler.messages.live import Stage
 from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.common.loaded_model import Loaded
 from tui_profiler.probe.load.files.inspection import told_facts
 from tui_profiler.probe.load.load import load
-from tui_profiler.probe.measure.energy.meter import EnergyWatch
-from tui_profiler.probe.parameters.model_subjects import subjects_of_model
-from tui_profiler.probe.parameters.values import Subject
+from tui_profiler.probe.parameters.subjects import Subject, subjects_of_model
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.sandbox.confinement import confinement
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
-from tui_profiler.probe.trace.trace import Trace, TraceError, messages, real_cost, trace
+from tui_profiler.probe.trace import trace
+from tui_profiler.probe.trace.failure import refused
 from tui_profiler.probe.trace.tree.growing_tree import class_name
 from tui_profiler.probe.worker.failures import StageError, failure
+from tui_profiler.probe.worker.interruptions import WHY_NOT_IN_TRAINING
 from tui_profiler.probe.worker.loop import Loop
-from tui_profiler.probe.worker.parameter_requests import Analyst, refuse
-from tui_profiler.probe.worker.sensitivity_requests import measured
-
-_Details: TypeAlias = list[str]
-
-
-class Stages(Protocol):
-    """Tells the viewer where we are."""
-
-    def now(self) -> float:
-        """Return seconds since the command was started."""
-        ...
-
-    def stage(self, stage: Stage, detail: str = "") -> AbstractContextManager[_Details]:
-        """Tell that a stage begins and ends."""
-        ...
-
-    @property
-    def energy(self) -> EnergyWatch:
-        """What counts this machine's energy."""
-        ...
-
-    def rest(self) -> None:
-        """Do nothing for a while, where that tells the power of an idle machine."""
-        ...
+from tui_profiler.probe.worker.parameter_requests import WeightReader, measured, refuse
+from tui_profiler.probe.worker.stages import Stages
 
 
 class Run:
-    """A model under way."""
+    """A model of the worker."""
 
-    def __init__(self, stages: Stages, link: Link, spec: LoadSpec) -> None:
+    def __init__(self, stages: Stages, link: Link, spec: messages.LoadSpec) -> None:
         self._stages = stages
         self._link = link
         self._spec = spec
         self._loaded: Loaded | None = None
         self._model: torch.nn.Module | None = None
         self._loop: Loop | None = None
-        self._analyst: Analyst | None = None
-        self._traces: dict[Phase, Trace] = {}
+        self.reader: WeightReader | None = None
+        """None before the model is loaded."""
+        self._traces: dict[Phase, trace.Trace] = {}
         self._phase: Phase = ""
         self._has_rested = False
+        self._values_wanted = 0
         self.was_stopped = False
-        """The viewer said stop, as against: enough was run."""
+        """The viewer sent Stop; otherwise enough was run."""
 
     def forward_seconds(self) -> float:
-        """Return how long the forward that is running now has taken; 0 between forwards."""
+        """Return the seconds of the running forward so far; 0 between forwards."""
         return self._loop.forward_seconds() if self._loop is not None else 0.0
 
     def go(self) -> None:
-        """Load, trace and run until the viewer says stop, is gone, or enough was run.
+        """Load, trace and run until the viewer sends Stop or disconnects, or enough was run.
 
         Raises:
-            StageError: a stage failed; its message says which and what to try.
-            LoadError, TraceError: likewise, with a message of their own.
+            StageError, LoadError, TraceError: a stage failed; its message says which.
         """
         with self._stages.stage("load model") as details:
             self._loaded = loaded = load(self._spec, self._tell)
-            self._model = loaded.model
+            self._model = self._in_mode(loaded.model)
+            now, weights = self._stages.now, loaded.weights
+            self.reader = WeightReader(self._link, now, self._subjects, weights)
             details.append(f"{self._spec.model}, {loaded.weights} weights")
         self._trace(loaded.model, loaded)
         if not self._why_not_run() and loaded.initialise is not None:
             with self._stages.stage("initialise", "the same model, with values"):
-                self._model = loaded.initialise()
+                self._model = self._in_mode(loaded.initialise())
         self._run_or_tell()
+
+    def _in_mode(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return a model in train mode if it is trained; it was loaded in eval mode."""
+        return model if self._spec.train is None else model.train()
 
     def _tell(self, found: Found) -> None:
         self._link.send(told_facts(found, self._spec))
 
     def retry(self, batch: int) -> None:
-        """Run again with another batch size, after a failure or when enough was run."""
+        """Run with another batch size, after a failure or when enough was run."""
         if self._model is not None:
             self._with_batch(batch)
             self._run_or_tell()
 
     def show(self, phase: Phase) -> None:
-        """Run the other phase, after a failure or when enough was run; or say that it is shown."""
+        """Run the other phase, after a failure or when enough was run."""
         if phase in self._traces:
             self._phase = phase
             self._run_or_tell()
 
-    def try_change(self, wish: Wish, asked: deque[Request]) -> None:
-        """Try a change after enough was run; takes down what else is asked meanwhile."""
+    def try_change(self, wish: messages.Wish, asked: deque[messages.Request]) -> None:
+        """Run a trial after enough was run; append other requests to ``asked``."""
         from tui_profiler.probe.trials.trials import Trials  # noqa: PLC0415
 
         if self._model is None or self._phase not in self._traces or self._why_not_run():
             why = "the model was not run"
             if self._loaded is not None and self._traces:
                 why = self._why_not_run() or why
-            self._link.send(TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
+            self._link.send(messages.TrialResult(wish.kind, wish.node, "impossible", 0.0, why))
             return
         traced = self._traces[self._phase]
         Trials(self._link, self._spec, self._model, traced.nodes, traced.inputs, self._phase).run(
             wish, asked
         )
 
-    @property
-    def analyst(self) -> Analyst | None:
-        """Who looks at the parameters; None where no model was loaded."""
-        if self._analyst is None and self._loaded is not None:
-            now, weights = self._stages.now, self._loaded.weights
-            self._analyst = Analyst(self._link, now, self._subjects, weights)
-        return self._analyst
-
     def _subjects(self) -> list[Subject]:
-        """Return the tensors of the model, with their values."""
         assert self._loaded is not None
         assert self._model is not None
         if self._loaded.initialise is not None and self._model is self._loaded.model:
             with self._stages.stage("initialise", "the same model, with values"):
-                self._model = self._loaded.initialise()
+                self._model = self._in_mode(self._loaded.initialise())
         return subjects_of_model(self._model)
 
-    def measure_sensitivity(self, request: MeasureSensitivity) -> list[Request]:
-        """Change one weight after another, when nothing runs; gives what else was asked."""
+    def measure_sensitivity(self, request: messages.MeasureSensitivity) -> list[messages.Request]:
+        """Measure sensitivity when nothing runs; return other requests that came meanwhile."""
         traced = self._traces.get(self._phase)
         if self._model is None or traced is None:
             refuse(request, self._link, self._stages.now, "no forward is known")
             return []
-        if why := self._why_not_run():
+        if why := self._why_not_run() or WHY_NOT_IN_TRAINING * (self._spec.train is not None):
             refuse(request, self._link, self._stages.now, why)
             return []
         of = self._model, traced
@@ -191,10 +147,13 @@ class Run:
 
     def _trace(self, model: torch.nn.Module, loaded: Loaded, batch: int | None = None) -> None:
         candidates = loaded.candidates if batch is None else loaded.remake(model, batch)
+        if self._spec.train is not None:
+            self._trace_training(model, loaded, candidates, self._spec.train)
+            return
         with self._stages.stage("trace", "build the tree") as details:
             try:
-                traced = trace(model, candidates, self._spec.tracer, name=self._spec.model)
-            except TraceError as error:
+                traced = trace.trace(model, candidates, self._spec.tracer, name=self._spec.model)
+            except trace.TraceError as error:
                 if error.partial is not None:
                     self._link.send(error.partial)
                 raise
@@ -211,24 +170,49 @@ class Run:
         if self._phase not in self._traces:
             self._phase = first
 
+    def _trace_training(
+        self,
+        model: torch.nn.Module,
+        loaded: Loaded,
+        candidates: Sequence[Inputs],
+        spec: messages.TrainSpec,
+    ) -> None:
+        """Record a training step; the tree is that of its forward."""
+        from tui_profiler.probe.trace.training.record_step import trace_step  # noqa: PLC0415
+        from tui_profiler.probe.trace.training.targets import WithTargets  # noqa: PLC0415
+
+        if self._spec.tracer not in ("auto", "dispatch"):
+            what = f"a training step cannot be traced with {self._spec.tracer}"
+            remedy = messages.Remedy("--tracer dispatch", "records it as it runs")
+            raise refused(what, remedy)
+        with self._stages.stage("trace", "build the tree") as details:
+            given = WithTargets(model, candidates)
+            found = trace_step(model, given, spec, spec.optimizer, name=self._spec.model)
+            self._link.send(self._facts(model, loaded, found.trace.inputs))
+            self._take(found.trace, "")
+            self._link.send(found.cost)
+            self._link.send(found.memory)
+            details.append(f"{found.trace.counted}, by {found.trace.method}, a training step")
+        self._phase = ""
+
     def _trace_step(self, model: torch.nn.Module, step: Inputs) -> str:
-        """Trace the forward of the next token; gives what is to be told of it."""
+        """Trace the decode step; return a detail of the stage."""
         try:
-            traced = trace(model, (step,), self._spec.tracer, name=self._spec.model)
-        except TraceError as error:  # The tree of all tokens stands.
+            traced = trace.trace(model, (step,), self._spec.tracer, name=self._spec.model)
+        except trace.TraceError as error:  # The tree of the prefill stays.
             return self._without_step(f"passed its cache and one more token, {error.failed.what}")
         self._take(traced, "decode")
         return f"and {len(traced.nodes):,} of a decode step"
 
     def _without_step(self, why: str) -> str:
-        self._link.send(NoDecode(why))
+        self._link.send(messages.NoDecode(why))
         return f"and without a decode step: {why}"
 
-    def _take(self, traced: Trace, phase: Phase) -> None:
+    def _take(self, traced: trace.Trace, phase: Phase) -> None:
         if phase != "decode":
             self._traces.clear()
         self._traces[phase] = traced
-        for message in messages(traced, phase):
+        for message in trace.messages(traced, phase):
             self._link.send(message)
 
     def _with_batch(self, batch: int) -> None:
@@ -237,8 +221,8 @@ class Run:
         self._trace(self._model, self._loaded, batch)
         self._spec = replace(self._spec, batch=batch)
 
-    def _facts(self, model: torch.nn.Module, loaded: Loaded, inputs: Inputs) -> ModelFacts:
-        return ModelFacts(
+    def _facts(self, model: torch.nn.Module, loaded: Loaded, inputs: Inputs) -> messages.ModelFacts:
+        return messages.ModelFacts(
             name=self._spec.model,
             type=class_name(model),
             source=loaded.facts_source,
@@ -256,17 +240,18 @@ class Run:
         while self._measure_until_changed(self._model, self._traces[self._phase]):
             pass
 
-    def _measure_until_changed(self, model: torch.nn.Module, traced: Trace) -> bool:
-        """Run one trace's inputs; true when the batch size or the phase was changed."""
+    def _measure_until_changed(self, model: torch.nn.Module, traced: trace.Trace) -> bool:
+        """Run on one trace's inputs; return whether the batch size or the phase was changed."""
         link, now = self._link, self._stages.now
-        if (real := real_cost(model, traced)) is not None:
+        if (real := trace.real_cost(model, traced)) is not None:
             link.send(real)
         if not self._has_rested:
             self._stages.rest()
             self._has_rested = True
         energy = self._stages.energy
         self._loop = loop = Loop(link, self._spec, now, model, traced, self._phase, energy)
-        loop.asides.analyst = self.analyst
+        loop.reader = self.reader
+        loop.values_wanted = self._values_wanted
         loop.asides.has_random_weights = self._has_random_weights()
         try:
             try:
@@ -277,8 +262,7 @@ class Run:
                 raise StageError(failure(error, "first run", model)) from error
             if self._spec.ceilings:
                 loop.on_tick = self._checking(traced, self._ceilings())
-            # What was made before lives on: to look at all of it is a pause of 0.2 s in a forward
-            # that only our own objects cause.
+            # The profiler's objects live on: collecting them pauses a forward for 0.2 s.
             gc.freeze()
             try:
                 request = loop.run()
@@ -286,38 +270,41 @@ class Run:
                 raise StageError(failure(error, "run", model)) from error
         finally:
             gc.unfreeze()
+            self._values_wanted = loop.values_wanted
             loop.close()
-        if isinstance(request, SetBatch):
+        if isinstance(request, messages.SetBatch):
             self._with_batch(request.batch)
             return True
-        if isinstance(request, SetPhase):
+        if isinstance(request, messages.SetPhase):
             self._phase = request.phase if request.phase in self._traces else self._phase
             return True
-        self.was_stopped = isinstance(request, Stop)
+        self.was_stopped = isinstance(request, messages.Stop)
         if request is None:
             self._finish(loop.why_finished)
         return False
 
-    def _checking(self, traced: Trace, found: Ceilings) -> Callable[[Tick], None]:
-        """Return what holds the roofs against each tick, and tells and keeps those it raised."""
+    def _checking(
+        self, traced: trace.Trace, found: messages.Ceilings
+    ) -> Callable[[messages.Tick], None]:
+        """Return a function that checks the roofs against each tick, and raises and caches them."""
         from tui_profiler.probe.measure.ceilings.ceilings import keep_raised  # noqa: PLC0415
         from tui_profiler.probe.measure.ceilings.roof_check import RoofCheck  # noqa: PLC0415
 
         check = RoofCheck(traced.nodes, traced.costs)
 
-        def look(tick: Tick) -> None:
+        def look(tick: messages.Tick) -> None:
             nonlocal found
             checked = check.check(found, tick)
             if checked is not found:
                 found = checked
                 self._link.send(found)
-                # A confined process cannot write the cache, and what it says must not be cached.
+                # A confined process cannot write the cache, and its figures must not be cached.
                 if confinement() is None:
                     keep_raised(found)
 
         return look
 
-    def _ceilings(self) -> Ceilings:
+    def _ceilings(self) -> messages.Ceilings:
         from tui_profiler.probe.measure.ceilings.ceilings import (  # noqa: PLC0415
             are_due,
             ceilings,
@@ -330,7 +317,7 @@ class Run:
             confined, is_calibrated = confinement(), False
             refused: list[str] = []
             if confined is not None and are_due(device, threads):
-                # A confined process cannot write the cache, and what it says must not be cached.
+                # A confined process cannot write the cache, and its figures must not be cached.
                 refused += filter(None, [confined.broker.calibrate(device, threads)])
                 is_calibrated = not refused
             cached = None if confined is None else kept_ceilings(device, threads)
@@ -340,7 +327,7 @@ class Run:
             if is_calibrated and cached is not None:
                 kept = "measured outside the sandbox, cached for this host"
             if found.seconds > 0:
-                # The first reason is the broker's: the sandbox itself may never write there.
+                # The first reason is the broker's: the sandbox itself cannot write there.
                 cached_or_why = f"not cached: {refused[0]}" if refused else "cached for this host"
                 kept = f"measured, {cached_or_why}"
             if doubted := [name for name, why in reasons(found).items() if why]:
@@ -352,5 +339,5 @@ class Run:
 
     def _finish(self, why: str) -> None:
         batch = self._traces[self._phase].inputs.batch
-        state = LoopState("finished", self._stages.now(), batch, why, self._phase)
+        state = messages.LoopState("finished", self._stages.now(), batch, why, self._phase)
         self._link.send(state)

@@ -1,8 +1,8 @@
-"""The worker: load, trace, run in a loop; each step told as soon as it is known.
+"""The worker: load, trace, run in a loop; each step reported as soon as it is known.
 
-Failures are values: whatever goes wrong at this border becomes a ``Failed`` message, and the worker
-waits for what the viewer says. Its module imports no torch, so that the first message comes at once
-and the machine's counters are live while torch is imported.
+Failures become ``Failed`` messages at this border, and the worker waits for the viewer. This module
+imports no torch, so that the first message comes at once and the machine's counters are live while
+torch is imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.messages.live import WIRE_VERSION, Stage
-from tui_profiler.messages.model import Phase
 from tui_profiler.probe.load.files.inspection import is_file
 from tui_profiler.probe.measure.devices.machine import allowed_cores, caches
 from tui_profiler.probe.measure.energy.meter import EnergyWatch
@@ -30,12 +29,11 @@ from tui_profiler.probe.measure.sampler import Sampler
 from tui_profiler.probe.process import memory_limit
 from tui_profiler.probe.process.link import Link
 from tui_profiler.probe.worker.one_request import carry_out, failed
-from tui_profiler.probe.worker.parameter_requests import Analyst, refuse
+from tui_profiler.probe.worker.parameter_requests import WeightReader, refuse
 from tui_profiler.probe.worker.parameters_only import ParametersShown, open_file
 
 if TYPE_CHECKING:
-    from tui_profiler.probe.parameters.file_subjects import FileSubjects
-    from tui_profiler.probe.parameters.values import Subject
+    from tui_profiler.probe.parameters.subjects import FileSubjects, Subject
     from tui_profiler.probe.worker.run import Run
 
 ACCEPTS = (
@@ -52,44 +50,47 @@ ACCEPTS = (
     "ReplayNode",
     "Try",
     "StopTrial",
+    "ProlongTrial",
     "TryAlone",
+    "TryOptimizer",
     "AnalyseParameters",
     "StopAnalysing",
     "MeasureSensitivity",
+    "ReadValues",
     "Stop",
 )
 SAMPLE_SECONDS = 1.0
 TOLD_SECONDS = 1.0
-"""How long a stage waits, at most, until the viewer was told that it begins."""
+"""A stage waits at most so long until the viewer knows that it starts."""
 MOST_IDLE_SECONDS = 4.0
-"""How long the machine is left alone before the first forward, where its energy is counted."""
+"""Idle time before the first forward, where energy is counted."""
 
 
 class Worker:
-    """One worker's life, from the first request to the last."""
+    """Serves one viewer, from the first request to the last.
+
+    Args:
+        link: to the viewer.
+        sandbox: how this process is confined, or why it is not.
+    """
 
     def __init__(self, link: Link, sandbox: messages.Sandbox | str = "") -> None:
-        """Begin.
-
-        Args:
-            link: to the viewer.
-            sandbox: how this process is confined, or why it is not.
-        """
         self._link = link
         self._sandbox = sandbox
         self._count_from(time.time())
         self._run: Run | None = None
         self._shown: ParametersShown | None = None
         self._file: FileSubjects | None = None
+        self._file_reader = WeightReader(link, self.now, self._in_file, "its own")
         self._asked: deque[messages.Request] = deque()
         self._cores = allowed_cores()
         self.energy = EnergyWatch()
 
     def serve(self, refused: messages.Failed | None = None) -> None:
-        """Carry out the first request, then others until the viewer is gone or says stop.
+        """Serve requests until the viewer disconnects or sends Stop.
 
         Args:
-            refused: why it is not carried out.
+            refused: why the first one is refused.
         """
         self._link.send(self._hello())
         if refused is not None:
@@ -107,14 +108,15 @@ class Worker:
                 messages.ListModels()
                 | messages.MeasureCeilings()
                 | messages.CountWith()
-                | messages.TryAlone() as errand
+                | messages.TryAlone()
+                | messages.TryOptimizer() as errand
             ):
                 carry_out(errand, self, self._link, self._import_torch)
             case _:
-                pass  # Stopped, or hung up, before it was told what to do.
+                pass  # Stopped or disconnected before the first request.
 
     def _hello(self) -> messages.Hello:
-        """Introduce this worker; what is not denied to it goes to the log as well."""
+        """Return the first message; a gap of the sandbox is logged as well."""
         match self._sandbox:
             case messages.Sandbox(lacks=lacks) if lacks:
                 print(f"tui-profiler: sandbox incomplete: {'; '.join(lacks)}", flush=True)
@@ -130,19 +132,19 @@ class Worker:
         self._began = time.monotonic() - (time.time() - started_at)
 
     def now(self) -> float:
-        """Return seconds since the command was started."""
+        """Return seconds since the start of the command."""
         return time.monotonic() - self._began
 
     @contextmanager
     def stage(self, stage: Stage, detail: str = "") -> Iterator[list[str]]:
-        """Tell that a stage begins and, unless it raises, that it is done.
+        """Report the start of a stage and, unless it raises, its end.
 
         Yields:
-            a list: what is appended to it is the detail of the stage when it is done.
+            a list; what is appended to it is the detail of the stage at its end.
         """
         began = time.perf_counter()
         self._link.send(messages.StageStarted(stage, self.now(), detail))
-        # A model may end the process at its first line: then this is what is known of where.
+        # A model may end the process at once: then this message shows where.
         self._link.flush(TOLD_SECONDS)
         details: list[str] = []
         yield details
@@ -150,7 +152,7 @@ class Worker:
         self._link.send(messages.StageDone(stage, self.now(), seconds, " ".join(details) or detail))
 
     def rest(self) -> None:
-        """Do nothing for a while where energy is counted: idle power of the machine."""
+        """Idle for a while, if energy is counted: the idle power of the machine."""
         if isinstance(self.energy.totals(), messages.Unknown):
             return
         with self.stage("idle", "idle power of the machine") as details:
@@ -167,11 +169,14 @@ class Worker:
         self._link.send(messages.StageDone("worker", self.now(), self.now(), self._process()))
         self.energy.start()
         threading.Thread(target=self._sample, name="tui-profiler-sample", daemon=True).start()
-        if not self._attempt(lambda: self._first_attempt(spec)):
-            self._wait_for_stop()
+        try:
+            if not self._attempt(partial(self._load_and_run, spec)):
+                self._wait_for_stop()
+        finally:
+            self._reader.stop()
 
     def _process(self) -> str:
-        """Return the process and what it may do, in words."""
+        """Return the process ID and its limits."""
         process = ", ".join(filter(None, (f"pid {os.getpid()}", memory_limit.told())))
         match self._sandbox:
             case messages.Sandbox(kind=kind, lacks=lacks):
@@ -181,26 +186,25 @@ class Worker:
             case why:
                 return f"{process}, no sandbox: {why}"
 
-    def _first_attempt(self, spec: messages.LoadSpec) -> Run | ParametersShown:
-        shown = open_file(spec, self, self._link)
-        if shown is not None:
-            self._shown = shown
-            return shown
+    def _load_and_run(self, spec: messages.LoadSpec) -> None:
+        self._shown = open_file(spec, self, self._link)
+        if self._shown is not None:
+            return
         self._import_torch(spec)
         from tui_profiler.probe.worker.run import Run  # noqa: PLC0415
 
-        self._run = run = Run(self, self._link, spec)
-        run.go()
-        return run
+        self._run = Run(self, self._link, spec)
+        self._run.go()
 
-    def _attempt(self, attempt: Callable[[], Run | ParametersShown]) -> bool:
-        """Run a model, and say what failed; True when the viewer said stop."""
+    def _attempt(self, run: Callable[[], None]) -> bool:
+        """Run, and report a failure; return whether the viewer sent Stop."""
         try:
-            return attempt().was_stopped
-        # The border of the probe: nothing may go by unsaid, nor end the worker.
+            run()
+        # The border of the probe: every error is reported, and none ends the worker.
         except (Exception, SystemExit) as error:
             self._link.send(failed(error))
             return False
+        return self._run is not None and self._run.was_stopped
 
     def _import_torch(self, spec: messages.LoadSpec) -> None:
         with self.stage("import torch") as details:
@@ -232,15 +236,15 @@ class Worker:
             try:
                 self._link.send(messages.Heartbeat(self.now(), running))
                 self._link.send(sampler.sample())
-            except MemoryError:  # The model took all that is allowed; the viewer must still hear.
+            except MemoryError:  # The model used the whole limit; samples must go on.
                 memory_limit.lift()
         sampler.close()
         self.energy.close()
 
     def _wait_for_stop(self) -> None:
-        """Stay, so that what is known can be looked at."""
+        """Serve requests when nothing runs."""
         while not self._link.is_closed:
-            match self._asked.popleft() if self._asked else self._link.next_request(None):
+            match self._asked.popleft() if self._asked else self._reader.next_request():
                 case messages.Stop() | None:
                     return
                 case messages.Try(wish=wish) if self._run is not None:
@@ -255,27 +259,27 @@ class Worker:
                     why = ran if self._run is not None else self._why_no_model
                     self._link.send(messages.Replayed(node, "", "counter", (), None, 0.0, why))
                 case messages.SetBatch(batch=batch) if self._run is not None:
-                    if self._attempt(partial(self._again, self._run, batch)):
+                    if self._attempt(partial(self._run.retry, batch)):
                         return
                 case messages.SetPhase(phase=phase) if self._run is not None:
-                    if self._attempt(partial(self._show, self._run, phase)):
+                    if self._attempt(partial(self._run.show, phase)):
                         return
                 case messages.MeasureSensitivity() as request:
                     self._measure_sensitivity(request)
                 case messages.AnalyseParameters() as request:
-                    self._analyse(request)
+                    self._reader.begin(request)
+                case messages.StopAnalysing():
+                    self._reader.stop()
                 case _:
-                    pass  # There is nothing to pause, resume or step.
+                    pass  # Nothing to pause, resume or step.
 
-    def _analyse(self, request: messages.AnalyseParameters) -> None:
-        """Look at the parameters of what was loaded."""
-        analyst = self._run.analyst if self._run is not None else None
-        if analyst is None:
-            analyst = Analyst(self._link, self.now, self._in_file, "its own")
-        self._asked.extend(analyst.run(request))
+    @property
+    def _reader(self) -> WeightReader:
+        """Reader of the model's or the file's parameters."""
+        reader = self._run.reader if self._run is not None else None
+        return self._file_reader if reader is None else reader
 
     def _measure_sensitivity(self, request: messages.MeasureSensitivity) -> None:
-        """Change weights of what was loaded, or say why there is nothing to run."""
         if self._run is None:
             refuse(request, self._link, self.now, self._why_no_model)
         else:
@@ -283,7 +287,7 @@ class Worker:
 
     @property
     def _why_no_model(self) -> str:
-        """Why nothing can run, where there is no ``_run``."""
+        """Why nothing can run, without a ``_run``."""
         return messages.NO_FORWARD if self._shown is not None else "nothing was loaded"
 
     def _in_file(self) -> list[Subject]:
@@ -291,16 +295,8 @@ class Worker:
             return []
         if "torch" not in sys.modules:
             self._import_torch(self._shown.spec)
-        from tui_profiler.probe.parameters.file_subjects import FileSubjects  # noqa: PLC0415
+        from tui_profiler.probe.parameters.subjects import FileSubjects  # noqa: PLC0415
 
         if self._file is None:
             self._file = FileSubjects(self._shown.found)
         return self._file.subjects
-
-    def _again(self, run: Run, batch: int) -> Run:
-        run.retry(batch)
-        return run
-
-    def _show(self, run: Run, phase: Phase) -> Run:
-        run.show(phase)
-        return run

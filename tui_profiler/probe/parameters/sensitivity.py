@@ -1,15 +1,15 @@
-"""What the model's output loses when the weights of one layer change: measured, weight by weight.
+"""Sensitivity: error of the model's output if one weight changes, measured weight by weight.
 
-1. A weight is changed by giving it other memory (``changed_weights.py``), one forward runs on the
-   inputs of the live run, and it gets its own memory back.
-2. Each forward begins from the same state of the model and of the random generators.
-3. It ends after a bounded time, and at once when anything else is asked; nothing but the state of
-   the model before is left, also after an exception.
-4. What is predicted to cost most is measured first, so that a bounded time is well spent.
+1. A weight is changed by giving it other memory (``replaced``); one forward runs on the inputs of
+   the live run, and it gets its memory back.
+2. Each forward starts from the same state of the model and of the random generators.
+3. It ends after a limited time, and at once on another request; the model is restored, also after
+   an exception.
+4. Weights with the largest predicted error are measured first.
 
 First order: y′ − y = J·Δw. For a vector v of random signs the mean of (v·J·Δw)² is ‖J·Δw‖²
-(Hutchinson 1990, doi 10.1080/03610919008812866), and v·J is one pass backwards: it gives the figure
-of every weight at once. Over ``_PROBES`` passes the estimate of the norm is right to about a fifth.
+(Hutchinson 1990, doi 10.1080/03610919008812866), and v·J is one backward pass, for all weights at
+once. With ``_PROBES`` passes the standard error of the norm is about a fifth.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from tui_profiler import messages
 from tui_profiler.messages import Figure, Message, Node, Unknown, known
-from tui_profiler.messages.parameters import (
-    MeasureSensitivity,
-    Scheme,
-    Sensitivity,
-    SensitivityDone,
-    SensitivityStarted,
-)
+from tui_profiler.messages.parameters import Format, Scheme
+from tui_profiler.probe.parameters.storage import LARGEST, stored
 from tui_profiler.probe.process.wire_names import writable
 from tui_profiler.probe.torch_compat.forward_inputs import Inputs
 from tui_profiler.probe.torch_compat.internals import parameters_of, storage_key
@@ -47,13 +43,13 @@ def _predicted_errors(
     change_of: Callable[[int], torch.Tensor],
     is_over: Callable[[], bool],
 ) -> list[Figure]:
-    """Estimate ‖J·Δw‖₂ of each weight; nothing is changed.
+    """Estimate ‖J·Δw‖₂ of each weight, without changing any.
 
     Args:
-        run: gives the output of one forward, on the same inputs each time.
-        weights: those that could be changed.
-        change_of: gives Δw of the weight of that index.
-        is_over: tells that something else is wanted.
+        run: returns the output of one forward, on the same inputs each time.
+        weights: the weights.
+        change_of: returns Δw of the weight at an index.
+        is_over: returns whether to stop.
     """
     squares = [0.0] * len(weights)
     chance = torch.Generator().manual_seed(_SEED)
@@ -99,16 +95,16 @@ def _product(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 MOST_SAVED_BYTES = 2 << 30
-"""Of what operators write in one forward: about what a pass backwards needs to be kept."""
+"""Bytes that operators write per forward: about what a backward pass keeps."""
 MOST_KEPT_BYTES = 1 << 29
-"""Of changes of weights, kept so that they are computed once for all passes backwards."""
+"""Of changes of weights, kept for all backward passes."""
 MOST_SECONDS = 600.0
 _MOST_REASON = 200
 _NOT_YET = Unknown("not measured yet")
 
 
 class Target(NamedTuple):
-    """A weight that can be changed, or why not."""
+    """A weight, and the tensors that share its memory, or why it cannot be changed."""
 
     owner: str
     name: str
@@ -121,12 +117,12 @@ class Meter:
     """Measures the sensitivity of one model.
 
     Args:
-        model: the root; left as it is found.
+        model: the root; restored afterwards.
         nodes: its tree.
-        inputs: what it is run on.
-        is_random: whether its weights are those of an initialisation.
-        tell: takes each message.
-        now: gives seconds since the command was started.
+        inputs: of its forwards.
+        is_random: whether its weights are randomly initialised.
+        tell: sends a message.
+        now: returns seconds since the start of the command.
     """
 
     def __init__(
@@ -149,29 +145,31 @@ class Meter:
         self._noise: Figure = Unknown("no forward was run")
         self._output_largest: Figure = Unknown("no forward was run")
 
-    def run(self, request: MeasureSensitivity, is_over: Callable[[], bool]) -> None:
-        """Measure what was asked, and tell it weight by weight.
+    def run(self, request: messages.MeasureSensitivity, is_over: Callable[[], bool]) -> None:
+        """Measure, and report weight by weight.
 
         Args:
             request: which weights, and how they are changed.
-            is_over: tells that something else is wanted.
+            is_over: returns whether to stop.
         """
         began = time.perf_counter()
         scheme, under = request.scheme, request.under
         until = began + min(request.most_seconds, MOST_SECONDS)
         targets = list(self._targets(under))
-        self._tell(SensitivityStarted(self._now(), scheme, len(targets), self._is_random, under))
-        why = "no weight of two axes or more here" if not targets else ""
+        self._tell(
+            messages.SensitivityStarted(self._now(), scheme, len(targets), self._is_random, under)
+        )
+        why = "no weights with two or more axes" if not targets else ""
         if targets:
             outputs = Outputs(self._model, self._inputs)
             try:
                 why = self._measure(outputs, targets, scheme, is_over, until)
-            except Exception as error:  # The user's model: it may raise anything.
+            except Exception as error:  # The user's model may raise anything.
                 why = f"the forward fails: {type(error).__name__}: {error}"
             finally:
                 outputs.restore()
         self._tell(
-            SensitivityDone(
+            messages.SensitivityDone(
                 self._now(),
                 scheme,
                 time.perf_counter() - began,
@@ -190,11 +188,11 @@ class Meter:
         is_over: Callable[[], bool],
         until: float,
     ) -> str:
-        """Measure; gives why it ended before its time."""
+        """Measure; return why it ended early."""
         with torch.no_grad():
             reference = [tensor.clone() for tensor in outputs.run()]
             if not reference:
-                return "the output holds no floating-point numbers"
+                return "the output has no floating-point values"
             noise = distance(reference, outputs.run())
             if isinstance(noise, Unknown):
                 return noise.reason
@@ -240,8 +238,8 @@ class Meter:
         weight_error: Figure,
         predicted: Figure,
         found: Distance | Unknown,
-    ) -> Sensitivity:
-        return Sensitivity(
+    ) -> messages.Sensitivity:
+        return messages.Sensitivity(
             owner=writable(target.owner),
             name=writable(target.name),
             scheme=scheme,
@@ -261,12 +259,12 @@ class Meter:
         norm: float,
         is_over: Callable[[], bool],
     ) -> list[Figure]:
-        """Return what each weight would cost, as a share of the output's norm."""
+        """Return the predicted error of each weight, as a share of the output's norm."""
         written = sum(
             one.bytes for node in self._nodes if node.kind == "op" for one in node.outputs
         )
         if written > MOST_SAVED_BYTES:
-            return [Unknown("its derivatives would keep over 2 GiB")] * len(targets)
+            return [Unknown("its gradients would keep over 2 GiB")] * len(targets)
         kept: dict[int, torch.Tensor] = {}
         kept_bytes = 0
 
@@ -285,22 +283,22 @@ class Meter:
         weights = [target.weight for target in targets]
         try:
             found = _predicted_errors(outputs.run, weights, change_of, is_over)
-        except Exception as error:  # No derivative of one operator is no reason not to measure.
-            reason = f"no derivatives: {type(error).__name__}: {error}"[:_MOST_REASON]
+        except Exception as error:  # Measuring needs no gradients.
+            reason = f"no gradients: {type(error).__name__}: {error}"[:_MOST_REASON]
             return [Unknown(writable(reason))] * len(targets)
         return [one if isinstance(one, Unknown) else _figure(one / norm) for one in found]
 
     def _weight_error(self, target: Target, scheme: Scheme) -> Figure:
         with torch.no_grad():
             if not bool(torch.isfinite(target.weight.float()).all()):
-                return Unknown("NaN or infinite values in it")
+                return Unknown("it has NaN or infinite values")
             found = distance([target.weight], [changed(target.weight, scheme, target.channel_axis)])
         if isinstance(found, Unknown):
-            return Unknown("nothing but zeros in it")
+            return Unknown("it is all zeros")
         return found.relative
 
     def _targets(self, under: str) -> Iterator[Target]:
-        """Yield the weights that were asked for, each once, in the order of the tree."""
+        """Yield the requested weights, each once, in the order of the tree."""
         storages = Storages([*self._model.parameters(), *self._model.buffers()])
         seen: set[int] = set()
         for node in self._nodes:
@@ -308,7 +306,7 @@ class Meter:
                 continue
             try:
                 module = self._model.get_submodule(node.path)
-            except AttributeError:  # The tree speaks of a part that is not there any more.
+            except AttributeError:  # The module was removed after the trace.
                 continue
             for name, weight in parameters_of(module).items():
                 full = f"{node.path}.{name}" if node.path else name
@@ -321,24 +319,24 @@ class Meter:
 
 
 def _is_weight(tensor: torch.Tensor) -> bool:
-    """Tell a plain parameter of two axes or more from biases, factors, and stored bits."""
+    """Return whether a tensor is a plain weight with two or more axes."""
     is_plain = type(tensor) in (nn.Parameter, torch.Tensor) and tensor.layout is torch.strided
     is_there = tensor.device.type != "meta" and tensor.numel() > 0
     return is_plain and is_there and tensor.is_floating_point() and tensor.dim() >= 2
 
 
 def _figure(value: float) -> Figure:
-    return value if math.isfinite(value) else Unknown("its derivatives are not finite")
+    return value if math.isfinite(value) else Unknown("its gradients are not finite")
 
 
 _CHUNK = 1 << 20
 """Values compared at once, in float64."""
 MOST_BUFFER_BYTES = 1 << 30
-"""Of buffers, that are copied so that each forward finds them as the first one did."""
+"""Of buffers, which are copied and restored before each forward."""
 
 
 class Distance(NamedTuple):
-    """How far one output is from another."""
+    """Difference of two outputs."""
 
     relative: float
     """‖y′ − y‖₂ / ‖y‖₂."""
@@ -350,8 +348,8 @@ class Outputs:
     """Runs a model from the same state, with copies of the same inputs.
 
     Args:
-        model: its state is put back before each forward, and by ``restore``.
-        inputs: what it is given.
+        model: its state is restored before each forward, and by ``restore``.
+        inputs: of each forward.
     """
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
@@ -363,14 +361,11 @@ class Outputs:
             self._snapshot.before_write(buffers)
 
     def restore(self) -> None:
-        """Make the model what it was, and the random generators."""
+        """Restore the model and the random generators."""
         self._snapshot.restore()
 
     def run(self) -> list[torch.Tensor]:
-        """Return the tensors of numbers that one forward gives, in order.
-
-        What it keeps for the next forward is not among them.
-        """
+        """Return the floating-point outputs of one forward, in order, without KV caches."""
         self._snapshot.restore()
         copies = remade((self._inputs.args, self._inputs.keywords()), torch.clone)
         assert isinstance(copies, tuple)
@@ -384,9 +379,9 @@ class Outputs:
 def distance(
     reference: Sequence[torch.Tensor], found: Sequence[torch.Tensor]
 ) -> Distance | Unknown:
-    """Compare two outputs, all their tensors together, in float64."""
+    """Return the difference of two outputs, over all their tensors, in float64."""
     if [one.shape for one in reference] != [one.shape for one in found]:
-        return Unknown("the output has a different shape with the change")
+        return Unknown("the change alters the shape of the output")
     squares, squared_errors, largest = 0.0, 0.0, 0.0
     for one, other in zip(reference, found, strict=True):
         for before, after in zip(_parts(one), _parts(other), strict=True):
@@ -396,7 +391,7 @@ def distance(
             squared_errors += float(error.square().sum())
             largest = max(largest, float(error.abs().max()))
     if not math.isfinite(squares) or not math.isfinite(squared_errors):
-        return Unknown("the output holds NaN or infinite values")
+        return Unknown("the output has NaN or infinite values")
     if not squares:
         return Unknown("the output is all zeros")
     return Distance(math.sqrt(squared_errors / squares), largest)
@@ -430,16 +425,12 @@ def _is_of_numbers(tensor: torch.Tensor) -> bool:
     return is_plain and (tensor.is_floating_point() or tensor.is_complex())
 
 
-_LARGEST = {"int8": 127.0, "int4": 7.0}
-_FLOATS = {"float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2": torch.float8_e5m2}
-
-
 def changed(weight: torch.Tensor, scheme: Scheme, channel_axis: int = 0) -> torch.Tensor:
-    """Return the weight as a scheme makes it.
+    """Return a weight changed by a scheme.
 
     Args:
-        weight: of two axes or more, all of its values finite.
-        scheme: what is done to it.
+        weight: with two or more axes, and finite values.
+        scheme: the change.
         channel_axis: its axis of output channels.
     """
     exact = weight.detach().to(torch.promote_types(weight.dtype, torch.float32))
@@ -453,27 +444,23 @@ def changed(weight: torch.Tensor, scheme: Scheme, channel_axis: int = 0) -> torc
     return found.to(weight.dtype)
 
 
-def quantised(exact: torch.Tensor, stored: str, axes: list[int] | None) -> torch.Tensor:
-    """Return values as they come back from a narrower format.
+def quantised(exact: torch.Tensor, form: Format, axes: list[int] | None) -> torch.Tensor:
+    """Return values quantised and dequantised.
 
     Args:
         exact: float32 or float64.
-        stored: ``int8``, ``int4``, ``float8_e4m3fn``, ``float8_e5m2``.
+        form: the format.
         axes: those that share a scale; None: all.
     """
     magnitude = exact.abs()
     top = magnitude.amax() if axes is None else magnitude.amax(dim=axes, keepdim=True)
     top = torch.where(top > 0, top, torch.ones_like(top))
-    if stored in _LARGEST:
-        scale = top / _LARGEST[stored]
-        return (exact / scale).round_().mul_(scale)
-    dtype = _FLOATS[stored]
-    scale = top / torch.finfo(dtype).max
-    return (exact / scale).to(dtype).to(exact.dtype).mul_(scale)
+    scale = top / LARGEST[form]
+    return stored(exact / scale, form, LARGEST[form]).mul_(scale)
 
 
 def without_values(exact: torch.Tensor, share: float) -> torch.Tensor:
-    """Return a copy whose smallest values are zero: exactly that share of them, rounded."""
+    """Return a copy with the smallest values set to 0: exactly this share, rounded."""
     count = round(exact.numel() * min(max(share, 0.0), 1.0))
     found = exact.clone()
     if not count:
@@ -481,14 +468,14 @@ def without_values(exact: torch.Tensor, share: float) -> torch.Tensor:
     magnitude = exact.abs().flatten()
     limit = magnitude.kthvalue(count).values
     goes = magnitude < limit
-    # Of equal magnitudes those that come first go, so that it is that many and no more.
+    # Of equal magnitudes the first are set to 0, so that the count is exact.
     equal = (magnitude == limit).nonzero().flatten()
     goes[equal[: count - int(goes.sum())]] = True
     return found.masked_fill_(goes.view(exact.shape), 0.0)
 
 
 def without_channels(exact: torch.Tensor, share: float, axis: int) -> torch.Tensor:
-    """Return a copy whose weakest output channels are zero; at least one channel stays."""
+    """Return a copy with the weakest output channels set to 0; at least one channel stays."""
     channels = exact.shape[axis]
     count = min(round(channels * min(max(share, 0.0), 1.0)), channels - 1)
     axes = [other for other in range(exact.dim()) if other != axis]
@@ -507,13 +494,13 @@ class Aliases(NamedTuple):
 
     tensors: tuple[torch.Tensor, ...]
     low: int
-    """Where the first value of any of them lies in the storage, in values."""
+    """Index of their first value in the storage."""
     high: int
-    """Behind the last one."""
+    """Index behind their last value."""
 
 
 class Storages:
-    """Which parameters and buffers of a model lie in which storage."""
+    """Parameters and buffers of a model by storage."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._tensors: dict[int, list[torch.Tensor]] = {}
@@ -523,28 +510,28 @@ class Storages:
                 self._tensors.setdefault(key, []).append(tensor)
 
     def beside(self, weight: torch.Tensor) -> list[torch.Tensor]:
-        """Return those in the storage of one tensor."""
+        """Return the tensors in the storage of one of them."""
         key = storage_key(weight)
         return [] if key is None else self._tensors.get(key, [])
 
 
 def aliases_of(weight: torch.Tensor, beside: Iterable[torch.Tensor]) -> Aliases | Unknown:
-    """Find what shares memory with a weight; gives the reason where it cannot be replaced.
+    """Return the tensors that share memory with a weight, or why it cannot be replaced.
 
     Args:
         weight: strided, not empty.
-        beside: what lies in the same storage, the weight among them or not.
+        beside: tensors in the same storage.
     """
     if any(
         size > 1 and step == 0 for size, step in zip(weight.shape, weight.stride(), strict=True)
     ):
-        return Unknown("one value of it stands for many: it is expanded")
+        return Unknown("it is expanded: one value stands for many")
     found = {id(weight): weight}
     low, high = _span(weight)
     for tensor in beside:
         first, last = _span(tensor)
         if tensor.dtype != weight.dtype:
-            return Unknown("a tensor of another type lies in the same storage")
+            return Unknown("a tensor of another dtype shares its storage")
         if first < high and low < last:
             found[id(tensor)] = tensor
             low, high = min(low, first), max(high, last)
@@ -553,12 +540,7 @@ def aliases_of(weight: torch.Tensor, beside: Iterable[torch.Tensor]) -> Aliases 
 
 @contextmanager
 def replaced(aliases: Aliases, values: torch.Tensor) -> Iterator[None]:
-    """Let a weight, and what lies on the same memory, have other values.
-
-    Args:
-        aliases: the weight first.
-        values: of its shape and dtype.
-    """
+    """Give a weight, and the tensors that share its memory, other values meanwhile."""
     weight, low = aliases.tensors[0], aliases.low
     with torch.no_grad():
         memory = weight.detach().as_strided((aliases.high - low,), (1,), low).clone()
@@ -577,7 +559,7 @@ def replaced(aliases: Aliases, values: torch.Tensor) -> Iterator[None]:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the first value of a tensor in its storage, and what is behind its last one."""
+    """Return the indices of a tensor's first value in its storage, and behind its last."""
     first = int(tensor.storage_offset())
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return first, first + sum((size - 1) * step for size, step in pairs) + 1

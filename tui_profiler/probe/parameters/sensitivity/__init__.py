@@ -1,1 +1,0 @@
-"""How much the output depends on each weight."""
