@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import session_of, ticked
+from tests.training_session import column, step_parts, training_step
 from tui_profiler.messages import Ended, Figure, Heartbeat, LoopState, Program, StepTimes, Unknown
 from tui_profiler.queries.ranks import (
     in_order,
@@ -15,6 +18,7 @@ from tui_profiler.queries.ranks import (
     reference,
     verdict,
 )
+from tui_profiler.session import Session, apply
 from tui_profiler.session.workspace import NO_RANKS, Workspace, joined, told
 
 NET = """
@@ -183,7 +187,28 @@ def test_the_module_that_is_slow_comes_first_and_not_those_that_hold_it() -> Non
     assert [one.path for one in found][:2] == ["block.second", "first"]
     assert found[0].difference == pytest.approx(0.020)
     assert found[1].difference == pytest.approx(-0.001)
-    assert found[0].first_whole == pytest.approx(0.024)
+
+
+def test_a_module_whose_backward_is_slow_comes_first_too() -> None:
+    seconds = {"": 0.030, "first": 0.004, "block": 0.025, "block.second": 0.024}
+    usual = ticked(session_of(NET), seconds)
+    assert usual.tree is not None
+    nodes = [usual.tree.find(path) for path in ("", "first", "block", "block.second")]
+
+    def with_backward(*own: float) -> Session:
+        step = training_step(step_parts(forward=0.03, backward=0.05), seconds=0.08)
+        zeros = column(*[0.0] * 4)
+        figures = dict.fromkeys(("forward", "own_forward", "recomputed", "own_recomputed"), zeros)
+        figures |= dict.fromkeys(("backward", "own_backward"), column(*own))
+        return apply(usual, replace(step, nodes=array("I", nodes).tobytes(), **figures))
+
+    found = module_differences(
+        with_backward(0.0, 0.009, 0.0, 0.002), with_backward(0.0, 0.001, 0.0, 0.002)
+    )
+    assert found[0].path == "first"
+    assert found[0].difference == 0
+    assert found[0].backward_difference == pytest.approx(0.008)
+    assert module_differences(usual, usual)[0].backward_difference is None
 
 
 def test_a_module_of_one_rank_alone_has_no_difference() -> None:

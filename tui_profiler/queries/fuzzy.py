@@ -6,8 +6,6 @@ inside one, then where they are equal but for what separates their parts (``mobi
 ``resnet50``), then in what else is said of it, and least where only its letters come in that order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -45,7 +43,7 @@ def best_first(
     Args:
         typed: words.
         items: to choose from.
-        texts: gives the name of an item, and what else is said of it.
+        texts: returns the name of an item, and what else is said of it.
     """
     found = [(fit(typed, *texts(item)), item) for item in items]
     fitting = [(score, item) for score, item in found if score is not None]

@@ -4,8 +4,6 @@ Ranks that meet in a collective all take as long as the slowest: their steps tel
 late waits least, because the others are there already; everyone else waits for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Literal, TypeAlias
@@ -16,6 +14,7 @@ from tui_profiler.figures.units import duration, share
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import StepTimes, Unknown, known
 from tui_profiler.queries.panel.state import is_stale, state
+from tui_profiler.queries.training.step import timed_backward
 from tui_profiler.session import Session
 from tui_profiler.session.workspace import Rank, Workspace
 
@@ -271,23 +270,30 @@ def _seconds(rank: Rank, part: str) -> float | None:
 
 
 class ModuleDifference(Struct, frozen=True):
-    """One module in two ranks; seconds of one forward, without modules called inside."""
+    """One module in two ranks; seconds without modules called inside."""
 
     path: str
     type: str
     first: float | None
-    """None where the rank has no such module, or it was not called."""
+    """Of one forward; None where the rank has no such module, or it was not called."""
     second: float | None
-    first_whole: float | None
-    """With modules called inside."""
-    second_whole: float | None
+    first_backward: float | None = None
+    """Its backward in a step; None also where that is not timed by module."""
+    second_backward: float | None = None
 
     @property
     def difference(self) -> float | None:
         """Seconds that the first rank spends more."""
-        if self.first is None or self.second is None:
-            return None
-        return self.first - self.second
+        return _more(self.first, self.second)
+
+    @property
+    def backward_difference(self) -> float | None:
+        """The same in the backward of a step."""
+        return _more(self.first_backward, self.second_backward)
+
+
+def _more(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second
 
 
 def module_differences(first: Session, second: Session) -> tuple[ModuleDifference, ...]:
@@ -297,6 +303,7 @@ def module_differences(first: Session, second: Session) -> tuple[ModuleDifferenc
     that was called from several places is one line.
     """
     left, right = _modules(first), _modules(second)
+    backward, their_backward = _backwards(first), _backwards(second)
     found = []
     for path in [*left, *(path for path in right if path not in left)]:
         mine, theirs = left.get(path), right.get(path)
@@ -308,28 +315,42 @@ def module_differences(first: Session, second: Session) -> tuple[ModuleDifferenc
                 type=safe(shown[0]),
                 first=mine[1] if mine else None,
                 second=theirs[1] if theirs else None,
-                first_whole=mine[2] if mine else None,
-                second_whole=theirs[2] if theirs else None,
+                first_backward=backward.get(path),
+                second_backward=their_backward.get(path),
             )
         )
     return tuple(sorted(found, key=_distance))
 
 
 def _distance(one: ModuleDifference) -> tuple[bool, float]:
-    difference = one.difference
-    return (difference is None, -abs(difference or 0.0))
+    more, more_backward = one.difference, one.backward_difference
+    apart = max(abs(more or 0.0), abs(more_backward or 0.0))
+    return (more is None and more_backward is None, -apart)
 
 
-def _modules(session: Session) -> dict[str, tuple[str, float, float]]:
-    """Return type, own and whole seconds of a forward, by path, of the modules with times."""
-    found: dict[str, tuple[str, float, float]] = {}
+def _backwards(session: Session) -> dict[str, float]:
+    """Return seconds of the own backward in a step, by path; none where that is not timed."""
+    found: dict[str, float] = {}
+    tree, training = session.tree, session.training
+    if tree is None or training is None or timed_backward(session, 0) is None:
+        return found
+    for index, node in enumerate(tree.nodes):
+        step = training.of(index)
+        if node.kind == "module" and step is not None:
+            found[node.path] = found.get(node.path, 0.0) + step.own_backward
+    return found
+
+
+def _modules(session: Session) -> dict[str, tuple[str, float]]:
+    """Return type and self time of a forward in seconds, by path, of the modules with times."""
+    found: dict[str, tuple[str, float]] = {}
     if session.tree is None or session.timings is None:
         return found
     for index, node in enumerate(session.tree.nodes):
         if node.kind != "module":
             continue
-        own, whole = session.timings.own_per_forward(index), session.timings.per_forward(index)
-        if own is not None and whole is not None:
-            _, before, whole_before = found.get(node.path, ("", 0.0, 0.0))
-            found[node.path] = (node.type, before + own, whole_before + whole)
+        own = session.timings.own_per_forward(index)
+        if own is not None:
+            _, before = found.get(node.path, ("", 0.0))
+            found[node.path] = (node.type, before + own)
     return found

@@ -9,8 +9,6 @@
 4. Where the times do not carry it there is no exponent but a reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """What can be opened where no model was named: offers by section, those that fit what is typed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -61,6 +59,8 @@ class Offer(Struct, frozen=True):
     """Of a running program."""
     is_live: bool = True
     """False for a program that does not answer: it cannot be opened."""
+    asks: str = ""
+    """What is asked before it is opened."""
 
 
 def matching(

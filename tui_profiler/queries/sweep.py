@@ -5,13 +5,12 @@
 3. Of a visit only plain figures are kept, never the session: a sweep may hold hundreds.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from statistics import median
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.messages import Environment, Figure, InputSpec, ModelFacts, Unknown, known
 from tui_profiler.messages.model import Kind
@@ -20,6 +19,7 @@ from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.memory_compared import comparison
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.queries.training import paper
 from tui_profiler.session import Session
 
 AxisName: TypeAlias = Literal["batch", "sequence", "threads", "dtype"]
@@ -146,7 +146,7 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
     few = Unknown(f"{tick.forwards if tick else 0} forwards, {LEAST_FOR_P95} needed")
     energy = forward_energy(session) if measured else why
     has_items = model is not None and model.batch is not None
-    return Visit(
+    found = Visit(
         place=place,
         round=turn,
         took_seconds=took_seconds,
@@ -166,6 +166,34 @@ def visit_of(session: Session, *, place: int, turn: int, took_seconds: float) ->
         items=model.batch if model is not None else None,
         inputs=model.inputs if model is not None else (),
         nodes=_nodes(session),
+    )
+    return found if session.training_cost is None else _in_training(found, session)
+
+
+def _in_training(visit: Visit, session: Session) -> Visit:
+    """Return a visit whose figures are of training steps, in the place of forwards."""
+    none = Unknown("its steps are not measured")
+    visit = replace(
+        visit,
+        paper_bytes=paper.peak_bytes(session),
+        is_least=False,
+        allocator_bytes=none,
+        joules=none,
+        latency_p50=none,
+        latency_p95=none,
+        items_per_second=none,
+        forwards=0,
+    )
+    if session.training is None:
+        return visit
+    step = session.training.step
+    items, rate = known(step.items), known(step.per_second)
+    return replace(
+        visit,
+        latency_p50=step.p50,
+        latency_p95=step.p95 if step.steps >= LEAST_FOR_P95 else none,
+        items_per_second=_NO_ITEMS if items is None or rate is None else items * rate,
+        forwards=step.steps,
     )
 
 

@@ -260,7 +260,7 @@ def test_a_model_without_a_tree_says_why_there_is_none() -> None:
     compared = comparison(Side("a"), side_of("b", latter()))
 
     assert compared.alignment is None
-    assert compared.why_no_alignment == "A has no tree: it was not traced"
+    assert compared.why_no_alignment == "A has no tree: not traced"
     assert visible(compared, first_view(compared, "macs")) == ()
 
 
@@ -319,7 +319,7 @@ def test_a_stretch_that_stalled_decides_no_comparison() -> None:
 
     assert stalled.seconds(0) == pytest.approx(0.01)
     assert stalled.own_seconds(0) == pytest.approx(0.0025)
-    assert stalled.statistic == "mean of 11 stretches"
+    assert stalled.statistic == "mean of 11 segments"
 
 
 def test_noise_between_calls_is_the_error_of_the_median_by_simulation() -> None:
@@ -504,6 +504,7 @@ def test_the_view_unfolds_what_differs_sorts_and_filters() -> None:
     assert paths(replace(view, order="difference"))[:3] == ["", "body", "body.new"]
     assert paths(replace(view, filter="moved")) == ["", "body", "body.neck", "tail"]
     assert paths(replace(view, filter="linear !same !moved")) == ["", "body", "body.new"]
+    assert paths(replace(view, filter="added linear")) == ["", "body", "body.new"]
     assert paths(folded_to(view, compared, 1)) == ["", "stem", "body", "head", "tail"]
     assert "stem/0" in paths(replace(folded_to(view, compared, 9), operators=True))
     assert next_worst(view, compared) == paths(folded_to(view, compared, 9)).index("body") + 3
@@ -521,6 +522,64 @@ def test_the_next_figure_is_one_that_both_sides_have() -> None:
 
     assert seen == ["flops", "memory", "parameters", "macs", "flops"]
     assert next_figure(first_view(pair(), "parameters"), pair()).figure == "seconds"
+
+
+def run_of(p50s: list[float], forwards_between: int) -> Side:
+    """Return the side of a run whose ticks have these medians, 100 forwards in each."""
+    session = session_of(STAGES)
+    for at, p50 in enumerate(p50s, 1):
+        ran = ticked(session, {"": 0.01}, at=float(at), forwards=100 + (at - 1) * forwards_between)
+        assert ran.tick is not None
+        session = apply(session, replace(ran.tick, latency_p50=p50, latency_p95=2 * p50))
+    return side_of("a", session)
+
+
+def test_the_p50_is_of_the_whole_run_not_of_its_last_turn() -> None:
+    # Windows of 100 forwards, a tick each 50: every second one overlaps with none before.
+    side = run_of([0.010, 9.0, 0.012, 9.0, 0.050], 50)
+    assert side.totals["latency.p50_s"] == 0.012
+    assert side.totals["latency.p95_s"] == 0.024
+    # Of few forwards the last window has them all.
+    assert run_of([0.010, 0.012, 0.050], 0).totals["latency.p50_s"] == 0.050
+
+
+def test_the_error_of_the_p50_has_the_drift_between_segments() -> None:
+    def error(*, drifts: bool) -> float:
+        session = session_of(STAGES)
+        total = 0.0
+        for at in range(1, 10):
+            total += 1.0 if not drifts or at % 2 else 3.0
+            spent = {"": 0.01}
+            session = ticked(session, spent, at=at, forwards=100 * at, totals={"": total})
+        return side_of("a", session).total_errors["latency.p50_s"]
+
+    # Calls vary as little in both; 1 and 3 s in turn are a deviation of half the mean.
+    assert error(drifts=False) < 1e-9
+    assert error(drifts=True) == pytest.approx(0.01 * 0.5 / sqrt(8), rel=0.2)
+
+
+def test_a_total_is_judged_by_its_direction_and_its_uncertainty() -> None:
+    def verdict(name: str, a: float, b: float, error: float | None = 0.1) -> str:
+        errors = {} if error is None else {name: error}
+        first, second = side_of("a", former()), side_of("b", former())
+        sides = [
+            replace(side, totals={name: value}, total_errors=errors)
+            for side, value in ((first, a), (second, b))
+        ]
+        [row] = total_rows(comparison(*sides))
+        return row.verdict
+
+    assert verdict("latency.p50_s", 1.0, 2.0) == "worse"
+    assert verdict("latency.p50_s", 2.0, 1.0) == "better"
+    assert verdict("throughput.per_s", 2.0, 1.0) == "worse"
+    assert verdict("energy.forward.joules", 2.0, 1.0) == "better"
+    # Two errors of 0.1 together are 0.14: 1.96 of them are 0.28.
+    assert verdict("latency.p50_s", 2.0, 2.27) == ""
+    assert verdict("latency.p50_s", 2.0, 2.29) == "worse"
+    assert verdict("latency.p50_s", 1.0, 2.0, error=None) == ""
+    assert verdict("peak_memory.total", 1.0, 2.0, error=None) == "worse"
+    assert verdict("total_flops", 1.0, 2.0) == ""
+    assert verdict("total_parameters", 1.0, 2.0) == ""
 
 
 def test_times_are_those_of_the_session() -> None:

@@ -30,8 +30,8 @@ def test_another_dtype() -> None:
     forms = difference(run(0.0365), run(0.0212, dtype="bfloat16"))
     # 21.2 / 36.5 is 0.58.
     assert forms == (
-        "1×3×224×224 f32 → 1×3×224×224 bf16: p50 36.5 → 21.2 ms (−42 %), MAC the same",
-        "p50 36.5 → 21.2 ms (−42 %), MAC the same",
+        "1×3×224×224 f32 → 1×3×224×224 bf16: p50 36.5 → 21.2 ms (−42 %), same MAC",
+        "p50 36.5 → 21.2 ms (−42 %), same MAC",
         "p50 36.5 → 21.2 ms (−42 %)",
     )
 

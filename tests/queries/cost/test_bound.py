@@ -5,6 +5,7 @@ The ceilings are 10 GFLOP/s, 1 GB/s and 10 µs an operator.
 
 from __future__ import annotations
 
+import json
 from array import array
 
 import pytest
@@ -65,6 +66,7 @@ from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.ceilings import usable_roofs
 from tui_profiler.queries.panel.provenance import why
 from tui_profiler.queries.time.node_seconds import node_seconds
+from tui_profiler.reports.json.report import json_report
 
 
 def test_bytes_are_inputs_weights_and_outputs() -> None:
@@ -110,7 +112,8 @@ def test_an_operator_of_unknown_flops_is_not_said_to_be_memory_bound() -> None:
     assert many == "its FLOPs are not known: 2 of 3 operators have no formula"
     session = folded(TRACED)
     assert bound(session, STRANGE_OP) is None
-    assert "bound: its FLOPs are not known: the operator" in why(session, STRANGE_OP)
+    told = dict(why(session, STRANGE_OP))["bound"]
+    assert told.startswith("its FLOPs are not known: the operator")
     # Where what is counted exceeds 10 FLOP/B, more cannot make it less.
     above = on_paper(cost(flops=1001, input_bytes=100, ops=2, uncosted=1))
     assert above is not None
@@ -327,11 +330,23 @@ def test_only_modules_that_a_doubtful_roof_can_decide_are_on_paper(
         assert found == on_paper(session.tree.costs[each]) or found.kind == before.kind
         assert bool(sum(node_mix(session, each))) is not is_open
         assert why_not_decided(session, each).startswith(f"the {name}") is is_open
-        assert ("bound: on paper, the " in why(session, each).replace(found.reason + "; ", "")) == (
-            is_open
-        )
+        told = dict(why(session, each))["bound"].removeprefix(f"{found.reason}; ")
+        assert told.startswith("on paper, the ") is is_open
     assert not_decided_modules(session) == (len(on_paper_are), 3)
     assert bool(why_not_decided(session, ROOT)) == bool(on_paper_are)
+
+
+def test_a_share_of_time_is_not_0_where_no_good_roof_decides() -> None:
+    """Only fc is bound by memory: without that roof its 20 of 37.5 µs are of no class."""
+    shares = bound_shares(folded((*TRACED, CEILINGS, tick(NEAR))))
+    assert shares["memory"].time_share == pytest.approx(20 / 37.5)
+    assert shares["compute"].time_share == 0
+    session = folded((*TRACED, replace(CEILINGS, memory_quality=DOUBTED), tick(NEAR)))
+    shares = bound_shares(session)
+    assert (shares["memory"].time_share, shares["compute"].time_share) == (None, None)
+    assert shares["overhead"].time_share == pytest.approx(17.5 / 37.5)
+    reasons = json.loads(json_report(session))["unavailable"]
+    assert reasons["bottlenecks.memory.time_share"].startswith("the memory roof is not good enough")
 
 
 def test_a_doubtful_roof_is_not_shown_as_a_share_and_its_most_is_said() -> None:

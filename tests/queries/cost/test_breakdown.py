@@ -8,17 +8,7 @@ from msgspec.structs import replace
 from tests.queries.sessions import cost_of, node_of, traced
 from tests.small_model import ACT, CEILINGS, CONV, FC, NODES, ROOT, TRACED, folded, node, tick
 from tui_profiler.messages import Node, Tensor
-from tui_profiler.queries.cost.breakdown import (
-    Architecture,
-    BoundShare,
-    OpType,
-    TypeShare,
-    architecture,
-    bound_shares,
-    breakdown,
-    has_attention,
-    op_type,
-)
+from tui_profiler.queries.cost import breakdown
 
 
 @pytest.mark.parametrize(
@@ -53,23 +43,25 @@ from tui_profiler.queries.cost.breakdown import (
         ("aten::__and__", "other"),
     ],
 )
-def test_an_operator_has_a_type_by_its_name(name: str, kind: OpType) -> None:
-    assert op_type(node(0, name, "0", name)) == kind
+def test_an_operator_has_a_type_by_its_name(name: str, kind: breakdown.OpType) -> None:
+    assert breakdown.op_type(node(0, name, "0", name)) == kind
 
 
 @pytest.mark.parametrize(
     ("shape", "kind"),
     [((1, 3, 8), "Conv1d"), ((1, 3, 8, 8), "Conv2d"), ((1, 3, 8, 8, 8), "Conv3d")],
 )
-def test_a_convolution_has_the_axes_of_its_input(shape: tuple[int, ...], kind: OpType) -> None:
+def test_a_convolution_has_the_axes_of_its_input(
+    shape: tuple[int, ...], kind: breakdown.OpType
+) -> None:
     convolution = replace(NODES[2], inputs=(Tensor(shape, "float32", 4),))
-    assert op_type(convolution) == kind
+    assert breakdown.op_type(convolution) == kind
 
 
 def test_types_are_ordered_by_flops_and_their_shares_add_up() -> None:
     tree = folded(TRACED).tree
     assert tree is not None
-    found = breakdown(tree)
+    found = breakdown.breakdown(tree)
     assert [(part.type, part.count, part.flops) for part in found] == [
         ("Conv2d", 1, 13824),
         ("Linear", 1, 5130),
@@ -94,10 +86,12 @@ def test_types_are_ordered_by_flops_and_their_shares_add_up() -> None:
     ],
 )
 def test_the_architecture_is_where_the_flops_are(
-    shares: dict[OpType, float], name: Architecture
+    shares: dict[breakdown.OpType, float], name: breakdown.Architecture
 ) -> None:
-    parts = tuple(TypeShare(kind, 1, int(share * 1000), share) for kind, share in shares.items())
-    assert architecture(parts, has_attention="attention" in shares) == name
+    parts = tuple(
+        breakdown.TypeShare(kind, 1, int(share * 1000), share) for kind, share in shares.items()
+    )
+    assert breakdown.architecture(parts, has_attention="attention" in shares) == name
 
 
 @pytest.mark.parametrize(
@@ -122,24 +116,24 @@ def test_attention_is_fused_or_a_softmax_between_two_products(names: str, expect
         nodes.append(node_of(0, f"aten::{name}", f"aten.{name}.default", nodes))
     session = traced(nodes, [cost_of(0, 10) for _ in nodes])
     assert session.tree is not None
-    assert has_attention(session.tree) is expected
+    assert breakdown.has_attention(session.tree) is expected
 
 
 def test_on_paper_operators_are_compute_or_memory_bound() -> None:
     # Three operators have fewer than 10 FLOPs per byte, of the fourth they are not known.
-    shares = bound_shares(folded(TRACED))
+    shares = breakdown.bound_shares(folded(TRACED))
     assert shares == {
-        "compute": BoundShare(0, 0.0, None),
-        "memory": BoundShare(3, 1.0, None),
-        "overhead": BoundShare(None, None, None),
-        "unexplained": BoundShare(None, None, None),
-        "waiting": BoundShare(None, None, None),
+        "compute": breakdown.BoundShare(0, 0.0, None),
+        "memory": breakdown.BoundShare(3, 1.0, None),
+        "overhead": breakdown.BoundShare(None, None, None),
+        "unexplained": breakdown.BoundShare(None, None, None),
+        "waiting": breakdown.BoundShare(None, None, None),
     }
 
 
 def test_once_measured_each_class_has_its_share_of_the_time() -> None:
     times = {ROOT: (40e-6, 0.0), FC: (20e-6, 20e-6), ACT: (12e-6, 12e-6), CONV: (8e-6, 8e-6)}
-    shares = bound_shares(folded((*TRACED, CEILINGS, tick(times))))
+    shares = breakdown.bound_shares(folded((*TRACED, CEILINGS, tick(times))))
     # conv: one operator takes 10 µs at least, more than its 8 µs: overhead, as act is.
     assert [shares[kind].time_share for kind in ("compute", "memory", "overhead")] == [
         0.0,

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.small_model import TRACED, folded
-from tui_profiler.queries.cost.distribution import (
-    BANDS,
-    Band,
-    BandShare,
-    LayerType,
-    band_of,
-    intensity_bands,
-    layer_types,
-)
+from tui_profiler.queries.cost import distribution
 from tui_profiler.session import Tree
 
 
@@ -25,23 +17,23 @@ def tree() -> Tree:
 
 
 def test_layers_are_counted_by_class_with_what_they_own(tree: Tree) -> None:
-    found = layer_types(tree)
+    found = distribution.layer_types(tree)
 
     whole = tree.costs[0].flops
     by_class = {part.type: part for part in found}
     assert list(by_class) == ["Conv2d", "Linear", "ReLU", "Net"]
-    assert by_class["Conv2d"] == LayerType("Conv2d", 1, 108, 13824, 13824 / whole)
+    assert by_class["Conv2d"] == distribution.LayerType("Conv2d", 1, 108, 13824, 13824 / whole)
     assert (by_class["Linear"].parameters, by_class["ReLU"].parameters) == (2570, 0)
     assert sum(part.flops for part in found) == whole
 
 
 def test_bands_hold_every_operator_that_moves_bytes(tree: Tree) -> None:
-    found = {part.band: part for part in intensity_bands(tree)}
+    found = {part.band: part for part in distribution.intensity_bands(tree)}
 
-    assert tuple(found) == BANDS
+    assert tuple(found) == distribution.BANDS
     assert sum(part.ops for part in found.values()) == 4
     assert sum(part.flops for part in found.values()) == tree.costs[0].flops
-    assert found["above 100"] == BandShare("above 100", 0, 0, 0.0)
+    assert found["above 100"] == distribution.BandShare("above 100", 0, 0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -56,5 +48,5 @@ def test_bands_hold_every_operator_that_moves_bytes(tree: Tree) -> None:
         (100.1, "above 100"),
     ],
 )
-def test_where_a_band_begins_and_ends(ratio: float, band: Band) -> None:
-    assert band_of(ratio) == band
+def test_where_a_band_begins_and_ends(ratio: float, band: distribution.Band) -> None:
+    assert distribution.band_of(ratio) == band

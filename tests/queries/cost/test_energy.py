@@ -12,12 +12,13 @@ from tui_profiler.messages.hardware import Replay
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
     NodeEnergy,
+    PaperEnergy,
     closure,
     device_totals,
+    energy_on_paper,
     forward_energy,
     node_energy,
 )
-from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
 from tui_profiler.session import Session, apply
 
 

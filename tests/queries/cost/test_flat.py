@@ -8,18 +8,36 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import cost_of, node_of, traced
-from tests.small_model import ACT, CONV, FC, MEASURED, ROOT, TRACED, folded, operator_times, tick
+from tests.small_model import (
+    ACT,
+    ACT_OP,
+    CONV,
+    FC,
+    MEASURED,
+    ROOT,
+    TRACED,
+    WITH_OWN,
+    folded,
+    operator_times,
+    tick,
+)
 from tests.small_model import CONV_OP as SMALL_CONV_OP
 from tests.small_model import FC_OP as SMALL_FC_OP
-from tui_profiler.messages import Node, Unknown, Weight
+from tui_profiler.messages import DeviceTimes, MemoryWindow, Node, Unknown, Weight
+from tui_profiler.queries.cost.flat import (
+    CALLED as CALLED_WORK,
+)
 from tui_profiler.queries.cost.flat import (
     NO_SELF_TIME,
     NO_WINDOW,
     NOT_CALLED,
+    columns_of,
     flat_table,
     in_order,
     interrupted_words,
+    usual_columns,
 )
+from tui_profiler.queries.time.node_seconds import CPU_OF_CALLS
 from tui_profiler.session import Session, apply
 
 TREE = """
@@ -163,7 +181,8 @@ def test_figures_of_modules_are_those_of_their_own_operators() -> None:
     assert (rows[ROOT,].flops, rows[ROOT,].bytes_moved, rows[ROOT,].parameters) == (0, 80, 0)
     assert (rows[CONV,].macs, rows[CONV,].flops, rows[CONV,].parameters) == (6912, 13824, 108)
     assert rows[CONV,].bytes_moved == 768 + 432 + 1024
-    assert rows[CONV,].shape == (1, 4, 8, 8)
+    assert rows[CONV,].input == (1, 3, 8, 8)
+    assert rows[CONV,].output == (1, 4, 8, 8)
     assert sum(row.parameters for row in rows.values()) == 2678
     assert rows[CONV,].share == pytest.approx(0.5)
 
@@ -179,6 +198,71 @@ def test_operators_of_one_name_are_one_row() -> None:
     assert convolution.share == pytest.approx(2 / 3)
     assert convolution.own == Unknown(NO_SELF_TIME)
     assert rows["aten::relu_"].total == Unknown("not seen in any operator window")
+
+
+def test_operators_have_self_times_and_those_that_they_call_are_rows() -> None:
+    table = flat_table(apply(folded(MEASURED), WITH_OWN), "operator")
+    rows = {row.name: row for row in table.rows}
+
+    assert [row.name for row in table.rows[:3]] == [
+        "aten::mkldnn_convolution",
+        "aten::addmm",
+        "aten::relu_",
+    ]
+    assert table.seconds == pytest.approx(750e-6)
+    own = [row.own for row in table.rows if not isinstance(row.own, Unknown)]
+    assert sum(own) == pytest.approx(750e-6)
+    convolution, relu, inner = (
+        rows[f"aten::{name}"] for name in ("convolution", "relu_", "mkldnn_convolution")
+    )
+    assert (convolution.total, convolution.own) == pytest.approx((400e-6, 100e-6))
+    assert convolution.share == pytest.approx(100 / 750)
+    # One of the tree, and two that addmm calls.
+    assert (relu.calls, relu.nodes, relu.callers) == (3, (ACT_OP,), (SMALL_FC_OP,))
+    assert (relu.total, relu.own) == pytest.approx((120e-6, 120e-6))
+    assert (inner.nodes, inner.callers, inner.calls) == ((), (SMALL_CONV_OP,), 1)
+    assert inner.flops == inner.allocated == Unknown(CALLED_WORK)
+    assert (inner.input, inner.output, inner.key) == (None, None, (inner.name, SMALL_CONV_OP))
+
+
+def test_in_another_root_only_what_it_calls_is_a_row() -> None:
+    session = apply(folded(MEASURED), WITH_OWN)
+    names = {row.name for row in flat_table(session, "operator", FC).rows}
+    assert names == {"aten::addmm", "aten::relu_"}
+    names = {row.name for row in flat_table(session, "operator", CONV).rows}
+    assert names == {"aten::convolution", "aten::_convolution", "aten::mkldnn_convolution"}
+
+
+def test_allocated_bytes_and_gpu_times_are_of_the_outermost_nodes() -> None:
+    session = nested()
+    assert session.tree is not None
+    at = {path: session.tree.find(path) or 0 for path in SECONDS}
+    blocks = [at[path] for path in ("blocks.0", "blocks.0.inner", "blocks.1", "blocks.1.inner")]
+    nodes, bytes_ = array("I", blocks).tobytes(), array("Q", [100, 90, 30, 20]).tobytes()
+    window = MemoryWindow(1.0, 0, 0, 100, 4, nodes, bytes_, bytes_)
+    seconds = array("f", [0.5, 0.25, 0.125, 0.0625]).tobytes()
+    totals = array("d", [1.0] * 4).tobytes()
+    device = DeviceTimes(1.0, 4, 0, 0, "", nodes, bytes_, totals, seconds, seconds)
+    session = apply(apply(session, window), device)
+
+    [block] = [row for row in flat_table(session, "class").rows if row.name == "Block"]
+    assert (block.allocated, block.gpu) == (130, pytest.approx(0.625))
+    [embed] = [row for row in flat_table(session, "class").rows if row.name == "Table"]
+    assert embed.allocated == Unknown("not seen in the window")
+    assert embed.gpu == Unknown("not timed on the GPU")
+    assert {"allocated", "gpu"} <= {*usual_columns(flat_table(session, "class"))}
+
+
+def test_what_has_no_figure_has_a_reason_and_no_column_until_it_is_chosen() -> None:
+    table = flat_table(apply(folded(MEASURED), WITH_OWN), "operator")
+    modules = flat_table(folded(MEASURED), "module")
+
+    assert {row.cpu for row in table.rows} == {Unknown(CPU_OF_CALLS)}
+    assert {row.gpu for row in modules.rows} == {Unknown("the model does not run on a GPU")}
+    assert "no operator window" in str({row.allocated for row in modules.rows})
+    for one in (table, modules):
+        assert {"cpu", "gpu", "allocated"} <= {*columns_of(one.by)}
+        assert {"cpu", "gpu", "allocated"}.isdisjoint(usual_columns(one))
 
 
 def test_windows_that_took_far_longer_than_forwards_are_said_to_be_interrupted() -> None:

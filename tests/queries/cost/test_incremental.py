@@ -8,12 +8,11 @@ from itertools import accumulate
 
 import pytest
 
-from benchmarks.tree import messages
+from benchmarks.terminal.tree import messages
 from tui_profiler.connection import wire
 from tui_profiler.queries.cost.bound import limits, mixes
 from tui_profiler.queries.cost.incremental import STEP, Incremental, sums_in_steps
-from tui_profiler.queries.forward.precomputed import prepared
-from tui_profiler.queries.forward.strip import own_sums
+from tui_profiler.queries.forward.strip import own_sums, prepared
 from tui_profiler.session import EMPTY, Session, apply
 
 NODES = 3 * STEP

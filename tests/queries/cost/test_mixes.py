@@ -18,16 +18,7 @@ from tests.queries.sessions import (
     traced,
 )
 from tui_profiler.messages import Ceiling, Ceilings, Cost, Node, Unknown
-from tui_profiler.queries.cost.bound import (
-    KINDS,
-    NOT_DECIDED,
-    ClassSeconds,
-    bound,
-    certain_cost,
-    limits,
-    mixes,
-    mixes_of,
-)
+from tui_profiler.queries.cost import bound
 from tui_profiler.queries.tree.cells import Figures
 from tui_profiler.session import Session, apply
 
@@ -42,11 +33,11 @@ MACHINES = [
 ]
 
 
-def sums_of(session: Session) -> ClassSeconds:
+def sums_of(session: Session) -> bound.ClassSeconds:
     assert session.tree is not None
     assert session.ceilings is not None
     assert session.timings is not None
-    return mixes(session.tree, limits(session.tree, session.ceilings), session.timings)
+    return bound.mixes(session.tree, bound.limits(session.tree, session.ceilings), session.timings)
 
 
 def judged(cost: Cost, seconds: float, machine: Ceilings) -> int:
@@ -72,7 +63,7 @@ def judged(cost: Cost, seconds: float, machine: Ceilings) -> int:
             and not isinstance(bytes_roof, float)
         )
     ):
-        return NOT_DECIDED
+        return bound.NOT_DECIDED
     largest = max(floors)
     return floors.index(largest) if largest > 0 and largest >= 0.1 * seconds else 3
 
@@ -82,11 +73,11 @@ def walked(session: Session, node: int) -> tuple[float, ...]:
     assert session.tree is not None
     assert session.timings is not None
     assert session.ceilings is not None
-    tree, seconds = session.tree, [0.0] * (NOT_DECIDED + 1)
+    tree, seconds = session.tree, [0.0] * (bound.NOT_DECIDED + 1)
     for index in range(node, tree.ends[node]):
         own = session.timings.own_per_forward(index)
         if tree.nodes[index].kind == "module" and own:
-            seconds[judged(certain_cost(tree, index), own, session.ceilings)] += own
+            seconds[judged(bound.certain_cost(tree, index), own, session.ceilings)] += own
     return tuple(seconds)
 
 
@@ -159,7 +150,7 @@ def made(seed: int) -> Session:
 def test_the_class_is_the_largest_part_of_the_mix_and_of_the_bar(seed: int) -> None:
     session = made(seed)
     assert session.tree is not None
-    found = mixes_of(session)
+    found = bound.mixes_of(session)
     assert found is not None
     figures = Figures()
     figures.update(session)
@@ -168,19 +159,19 @@ def test_the_class_is_the_largest_part_of_the_mix_and_of_the_bar(seed: int) -> N
             continue
         parts = walked(session, node)
         assert found.of(node) == pytest.approx(parts, rel=1e-9, abs=1e-12)
-        limit, cells = bound(session, node), figures.cells(node, 40)
-        most, second, *_ = sorted(parts[:NOT_DECIDED], reverse=True)
-        if not most or most < second + parts[NOT_DECIDED]:
+        limit, cells = bound.bound(session, node), figures.cells(node, 40)
+        most, second, *_ = sorted(parts[: bound.NOT_DECIDED], reverse=True)
+        if not most or most < second + parts[bound.NOT_DECIDED]:
             assert limit is None or not limit.measured
             assert cells.bar.mix == ()
             continue
         assert limit is not None
         assert limit.measured
-        assert parts[KINDS.index(limit.kind)] == pytest.approx(max(parts))
+        assert parts[bound.KINDS.index(limit.kind)] == pytest.approx(max(parts))
         assert sum(limit.mix) + limit.not_decided == pytest.approx(1.0)
         assert cells.bound == limit.kind
         drawn = cells.bar.mix
-        assert not drawn or drawn[KINDS.index(limit.kind)] == max(drawn)
+        assert not drawn or drawn[bound.KINDS.index(limit.kind)] == max(drawn)
 
 
 def test_a_bar_follows_the_letter_beside_it_at_once() -> None:
@@ -194,5 +185,5 @@ def test_a_bar_follows_the_letter_beside_it_at_once() -> None:
         session = ticked(session, {"": seconds, "0": seconds}, at=at)
         figures.update(session)
         cells = figures.cells(1, 40)
-        assert cells.bound == KINDS[kind]
+        assert cells.bound == bound.KINDS[kind]
         assert cells.bar.mix[kind] == max(cells.bar.mix) > 0

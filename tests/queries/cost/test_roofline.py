@@ -17,8 +17,14 @@ from tests.queries.sessions import ticked, traced, with_ceilings
 from tests.small_model import cost, node, operator_times
 from tui_profiler.formatting.plot import Axis
 from tui_profiler.queries.cost.bound import bound
-from tui_profiler.queries.cost.roofline import part_nodes, parts, reached, roofs
-from tui_profiler.queries.cost.roofline_node import name_of, node_roofline
+from tui_profiler.queries.cost.roofline import (
+    name_of,
+    node_roofline,
+    part_nodes,
+    parts,
+    reached,
+    roofs,
+)
 from tui_profiler.queries.cost.roofline_view import RooflineView
 from tui_profiler.session import EMPTY, Session, apply
 

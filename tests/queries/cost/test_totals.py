@@ -18,53 +18,32 @@ from tui_profiler.messages import (
     StageDone,
     Unknown,
 )
-from tui_profiler.queries.cost.totals import (
-    ESTIMATED_RATE,
-    NONE_IN_A_ROW,
-    Column,
-    counted_rate,
-    hottest,
-    known_peak_bytes,
-    peak_bytes,
-    throughput,
-    top_modules,
-    totals,
-    why_no_times,
-)
-from tui_profiler.session import EMPTY, Session, Tree, apply
+from tui_profiler.queries.cost import totals
+from tui_profiler.queries.cost.bound import bytes_moved, intensity
+from tui_profiler.session import EMPTY, Session, apply
 
 
 def test_totals_are_those_of_the_root() -> None:
     tree = folded(TRACED).tree
     assert tree is not None
-    found = totals(tree)
-    assert found is not None
-    assert (found.parameters, found.macs, found.flops, found.memory_bytes, found.uncosted) == (
-        2678,
-        9472,
-        18964,
-        13728,
-        1,
-    )
-    assert found.intensity == pytest.approx(18964 / 13728)
-
-
-def test_a_tree_without_nodes_has_no_totals() -> None:
-    assert totals(Tree("fx", 0)) is None
+    found = tree.costs[0]
+    assert (found.parameters, found.macs, found.flops, found.uncosted) == (2678, 9472, 18964, 1)
+    assert bytes_moved(found) == 13728
+    assert intensity(found) == pytest.approx(18964 / 13728)
 
 
 def test_the_peak_is_the_sum_of_its_parts() -> None:
-    assert peak_bytes(DONE.peak_memory) == 13272.0
+    assert totals.peak_bytes(DONE.peak_memory) == 13272.0
 
 
 def test_a_peak_with_an_unknown_part_is_unknown() -> None:
     peak = PeakMemory(1.0, 2.0, 3.0, Unknown("not modelled on cuda"), 0, 1, 1)
-    assert peak_bytes(peak) == Unknown("not modelled on cuda")
+    assert totals.peak_bytes(peak) == Unknown("not modelled on cuda")
 
 
 def test_a_peak_with_an_unknown_part_is_at_least_the_others() -> None:
     peak = PeakMemory(1.0, 2.0, 3.0, Unknown("not modelled on cuda"), 0, 1, 1)
-    assert known_peak_bytes(peak) == 6.0
+    assert totals.known_peak_bytes(peak) == 6.0
 
 
 @pytest.mark.parametrize(
@@ -77,8 +56,8 @@ def test_a_peak_with_an_unknown_part_is_at_least_the_others() -> None:
         ("seconds", (CONV, FC, ACT, ROOT)),
     ],
 )
-def test_the_most_expensive_come_first(column: Column, first: tuple[int, ...]) -> None:
-    found = top_modules(folded(MEASURED), column, 10)
+def test_the_most_expensive_come_first(column: totals.Column, first: tuple[int, ...]) -> None:
+    found = totals.top_modules(folded(MEASURED), column, 10)
     assert set(found) == set(first)
     assert found[:2] == first[:2]
 
@@ -128,37 +107,39 @@ def test_the_hottest_has_the_most_self_time_of_all_modules(
     }
     session = ticked(traced, {outer: s for outer, s in spent.items() if s})
 
-    assert hottest(session) == nodes[path]
+    assert totals.hottest(session) == nodes[path]
     # The report names the same one.
-    assert top_modules(session, "seconds", 1) == (nodes[path],)
+    assert totals.top_modules(session, "seconds", 1) == (nodes[path],)
 
 
 def test_the_hottest_lies_in_the_root_of_the_view() -> None:
     session = resnet()
-    assert hottest(session) == at(session, "layer2.0")
+    assert totals.hottest(session) == at(session, "layer2.0")
     layer1 = at(session, "layer1")
-    assert hottest(session, layer1) == at(session, "layer1.1.conv1")
+    assert totals.hottest(session, layer1) == at(session, "layer1.1.conv1")
 
 
 def test_before_times_the_hottest_has_the_most_macs_of_its_own() -> None:
     session = session_of(FUSED)
-    assert hottest(session) == at(session, "encoder")
-    assert hottest(session, at(session, "block")) == at(session, "block")
+    assert totals.hottest(session) == at(session, "encoder")
+    assert totals.hottest(session, at(session, "block")) == at(session, "block")
     # Without any figure it is the node itself.
-    assert hottest(session, at(session, "encoder.attention")) == at(session, "encoder.attention")
-    assert hottest(EMPTY, 0) == 0
+    assert totals.hottest(session, at(session, "encoder.attention")) == at(
+        session, "encoder.attention"
+    )
+    assert totals.hottest(EMPTY, 0) == 0
 
 
 def test_only_so_many_are_given() -> None:
-    assert top_modules(folded(MEASURED), "flops", 1) == (CONV,)
+    assert totals.top_modules(folded(MEASURED), "flops", 1) == (CONV,)
 
 
 def test_before_times_none_is_slowest() -> None:
-    assert top_modules(folded(TRACED), "seconds", 3) == ()
+    assert totals.top_modules(folded(TRACED), "seconds", 3) == ()
 
 
 def test_without_a_tree_there_is_none() -> None:
-    assert top_modules(folded((Failed("load model", "no"),)), "flops", 3) == ()
+    assert totals.top_modules(folded((Failed("load model", "no"),)), "flops", 3) == ()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +162,7 @@ def test_without_a_tree_there_is_none() -> None:
     ],
 )
 def test_a_session_without_times_says_why(messages: tuple[Message, ...], why: str) -> None:
-    assert why_no_times(folded(messages)) == why
+    assert totals.why_no_times(folded(messages)) == why
 
 
 def test_a_throughput_counts_forwards_where_the_batch_is_not_known() -> None:
@@ -189,9 +170,9 @@ def test_a_throughput_counts_forwards_where_the_batch_is_not_known() -> None:
     assert known.model is not None
     own_program = apply(known, replace(known.model, batch=None))
 
-    assert throughput(known) == "800 items/s"
-    assert throughput(own_program) == "800 it/s"
-    assert throughput(folded(TRACED)) == "–"
+    assert totals.throughput(known) == "800 items/s"
+    assert totals.throughput(own_program) == "800 it/s"
+    assert totals.throughput(folded(TRACED)) == "–"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +184,7 @@ def test_a_throughput_of_a_share_of_a_programs_forwards_is_an_estimate(
 ) -> None:
     session = apply(folded(MEASURED), Overhead(0.01, 0.0, 0.02, pairs, share))
 
-    assert throughput(session) == text
+    assert totals.throughput(session) == text
 
 
 def test_a_throughput_with_forwards_unseen_is_an_estimate_whatever_is_recorded_by_now() -> None:
@@ -212,7 +193,7 @@ def test_a_throughput_with_forwards_unseen_is_an_estimate_whatever_is_recorded_b
     with_gap = apply(all_by_now, replace(all_by_now.timings.tick, gaps=1))
     never_in_a_row = apply(all_by_now, replace(all_by_now.timings.tick, per_second=nan))
 
-    assert throughput(with_gap) == "~800 items/s"
-    assert counted_rate(with_gap) == Unknown(ESTIMATED_RATE)
-    assert throughput(never_in_a_row) == "–"
-    assert counted_rate(never_in_a_row) == Unknown(NONE_IN_A_ROW)
+    assert totals.throughput(with_gap) == "~800 items/s"
+    assert totals.counted_rate(with_gap) == Unknown(totals.ESTIMATED_RATE)
+    assert totals.throughput(never_in_a_row) == "–"
+    assert totals.counted_rate(never_in_a_row) == Unknown(totals.NONE_IN_A_ROW)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.queries.cost.test_bound import CEILINGS, FC, ROOT, TRACED, folded, tick
+from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick, with_cpu_times
 from tui_profiler.messages import Figure, ThreadTime, Tick, Unknown
 from tui_profiler.queries.cost.bound import KINDS, bound, kinds_of
 from tui_profiler.queries.cost.breakdown import bound_shares
-from tui_profiler.reports.conclusions import wants
-from tui_profiler.session import Session
+from tui_profiler.queries.cost.roofline import parts, reached
+from tui_profiler.queries.time.time_parts import time_parts
+from tui_profiler.reports.text.sections.summary import wants
+from tui_profiler.session import Session, apply
 
 SECONDS = 42.5e-6
-TIMES = {ROOT: (SECONDS, 0.0), FC: (30e-6, 30e-6), 2: (12.5e-6, 12.5e-6)}
+TIMES = {ROOT: (SECONDS, 0.0), FC: (30e-6, 30e-6), ACT: (12.5e-6, 12.5e-6)}
 
 
 def waited(waiting: Figure) -> Session:
@@ -33,7 +35,7 @@ def test_waiting_is_said_before_any_bound_with_its_figure() -> None:
     assert "a forward waits for a core 62 % of its time" in found.reason
     assert "% is " in found.reason
     assert {kinds_of(session)(node) for node in (ROOT, FC)} == {"waiting"}
-    assert wants(session).startswith("waiting for a core overall, 62 % of its time")
+    assert wants(session).startswith("waiting for a core overall, 62 % of the time")
 
 
 def test_what_is_left_is_held_against_the_roofs_without_the_waiting() -> None:
@@ -77,3 +79,61 @@ def test_shares_of_time_by_class_say_what_was_waited() -> None:
     assert shares["waiting"].time_share == pytest.approx(0.5)
     assert shares["waiting"].ops is None
     assert sum(one.time_share or 0.0 for one in shares.values()) == pytest.approx(1.0)
+
+
+OWN_UNWAITED = {ROOT: 0.0, FC: 10e-6, ACT: 12e-6}
+
+
+def read_by_node(session: Session, unwaited: dict[int, float]) -> Session:
+    """Return the same where calls read what they waited: own seconds without it, by node."""
+    assert session.tick is not None
+    cpu = {node: (seconds, seconds) for node, seconds in unwaited.items()}
+    return apply(session, with_cpu_times(session.tick, cpu))
+
+
+def test_each_node_waits_by_what_it_took_longer_than_without_waiting() -> None:
+    session = read_by_node(waited(0.5 * SECONDS), OWN_UNWAITED)
+    found = {node: bound(session, node) for node in (ROOT, FC, ACT)}
+    waits = {}
+    for node, each in found.items():
+        assert each is not None
+        waits[node] = each.mix[KINDS.index("waiting")]
+    # 20 and 0.5 us longer, and 21.25 waited in all.
+    assert waits[FC] * 30e-6 == pytest.approx(20e-6 * 21.25 / 20.5, rel=1e-5)
+    assert waits[ACT] * 12.5e-6 == pytest.approx(0.5e-6 * 21.25 / 20.5, rel=1e-5)
+    assert waits[ROOT] == pytest.approx(0.5)
+    kinds = kinds_of(session)
+    assert (kinds(FC), kinds(ACT)) == ("waiting", kinds_of(waited(0.0))(ACT))
+    assert found[FC] is not None
+    assert "waits for a core 69 % of its time (schedstat)" in found[FC].reason
+
+
+@pytest.mark.parametrize(
+    "unwaited",
+    [{}, {ROOT: 0.0, FC: 40e-6, ACT: 20e-6}],
+    ids=["none read", "none took longer"],
+)
+def test_it_is_shared_out_evenly_where_no_node_says_more(unwaited: dict[int, float]) -> None:
+    session = read_by_node(waited(0.5 * SECONDS), unwaited)
+    for node in (ROOT, FC, ACT):
+        found = bound(session, node)
+        assert found is not None
+        assert found.mix[KINDS.index("waiting")] == pytest.approx(0.5)
+
+
+def test_an_operator_and_its_roofline_part_wait_as_their_module_does() -> None:
+    session = read_by_node(waited(0.5 * SECONDS), OWN_UNWAITED)
+    timings, tree = session.timings, session.tree
+    assert timings is not None
+    assert tree is not None
+    left = 30e-6 - 20e-6 * 21.25 / 20.5
+    assert timings.on_core(FC, 15e-6) == pytest.approx(left / 2, rel=1e-5)
+    found = parts(tree, CEILINGS)
+    now = reached(session, found)
+    by_node = dict(zip(found.nodes, now.on_core, strict=True))
+    assert by_node[FC] == pytest.approx(left, rel=1e-5)
+    assert now.seconds[found.places[FC]] == pytest.approx(30e-6)
+    divided = time_parts(session, FC)
+    assert divided is not None
+    waiting = {part.kind: part.seconds for part in divided.parts}["waiting"]
+    assert waiting == pytest.approx(30e-6 - left, rel=1e-5)

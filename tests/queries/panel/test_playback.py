@@ -1,4 +1,4 @@
-"""A recording in words, and what can be asked of it."""
+"""A recording in words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from tui_profiler.messages import Hello, Playback, Skipped
-from tui_profiler.queries.panel.accepted_requests import refusal
+from tui_profiler.messages import Playback, Skipped
 from tui_profiler.queries.panel.playback import damage, origin, place, speed
-from tui_profiler.session import EMPTY, Session
 
 WHOLE = Playback(2.0, True, begins=1.5, ends=61.5, recorded_at=1_795_000_000.0, host="tower")
-LIVE = Hello(1, 1, ("Start", "Pause", "Step"))
-PLAYED = Hello(1, 1, ("Play", "Halt", "Seek"), "nothing runs")
 
 
 def test_a_place_is_told_from_the_beginning() -> None:
@@ -70,22 +66,3 @@ def test_a_splice_is_one_sentence_with_its_time_and_not_counted_as_damage() -> N
         "spliced at 1.0 s: frames were cut out, and 1 more places",
         "damaged: 1 frame skipped after 7.5 s",
     )
-
-
-@pytest.mark.parametrize(
-    ("hello", "request_name", "said"),
-    [
-        (LIVE, "Pause", ""),
-        (LIVE, "Seek", "only a recording is played"),
-        (LIVE, "SetBatch", "this probe does not accept SetBatch"),
-        (PLAYED, "Seek", ""),
-        (PLAYED, "Pause", "nothing runs"),
-        (PLAYED, "", ""),
-        (None, "Pause", ""),
-    ],
-)
-def test_why_a_request_is_not_carried_out(
-    hello: Hello | None, request_name: str, said: str
-) -> None:
-    session: Session = replace(EMPTY, hello=hello)
-    assert refusal(session, request_name) == said

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.probe.parameters.test_analysis import analysed, session_of, tree_of
-from tui_profiler.archive import look
-from tui_profiler.probe.parameters.file_subjects import FileSubjects
+from tui_profiler.archive import structure_of
+from tui_profiler.probe.parameters.subjects import FileSubjects
 from tui_profiler.queries.parameters.rollup import rolled_up
 
 
@@ -25,7 +25,7 @@ def test_every_node_has_the_figures_of_all_values_in_and_below_it(tmp_path: Path
         "b.running_mean": torch.full((9,), 1e6),
     }
     torch.save(state, tmp_path / "w.pt")
-    subjects = FileSubjects(look(tmp_path / "w.pt"))
+    subjects = FileSubjects(structure_of(tmp_path / "w.pt"))
     session = session_of(analysed(subjects.subjects), tree_of(tmp_path / "w.pt"))
     subjects.close()
     tree = session.tree

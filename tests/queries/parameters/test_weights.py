@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from screens.views.weights.analysis_state import has_random_weights
 from tests.fixtures.record_weights import recorded_weights
 from tests.recording.files import fold
 from tests.small_model import TRACED, folded
@@ -20,7 +21,6 @@ from tui_profiler.messages import (
     known,
 )
 from tui_profiler.messages.parameters import Moments, Pruned, Quantised, Scheme, Width
-from tui_profiler.queries.panel.state import has_random_weights
 from tui_profiler.queries.parameters.weights import (
     COLUMNS,
     SCHEMES,
@@ -35,8 +35,7 @@ from tui_profiler.queries.parameters.weights import (
     rows_of,
     scheme_words,
 )
-from tui_profiler.reports.csv.weights import COLUMNS as CSV_COLUMNS
-from tui_profiler.reports.csv.weights import csv_weights
+from tui_profiler.reports.csv import WEIGHT_COLUMNS, csv_weights
 from tui_profiler.session import Session, apply
 
 DECODER = fold(recorded_weights())
@@ -101,7 +100,7 @@ def test_a_figure_that_is_missing_has_its_reason() -> None:
     assert isinstance(figure(conv, "prune"), Unknown)
     tied = replace(CONV, shared_with="fc.weight")
     conv = rows_of(folded((*TRACED, started, tied)))[0]
-    assert figure(conv, "std") == Unknown("the same values as fc.weight")
+    assert figure(conv, "std") == Unknown("shared with fc.weight")
 
 
 def test_a_measurement_is_kept_per_weight_until_it_is_measured_again() -> None:
@@ -170,7 +169,7 @@ def test_the_cursor_follows_the_node_and_keeps_to_its_row() -> None:
     shown = len(view.rows)
     view.shows_buffers = True
     view.arrange()
-    assert len(view.rows) == shown + view.buffers > shown
+    assert len(view.rows) == shown + sum(row.is_buffer for row in view.all) > shown
 
 
 def test_sorting_goes_through_the_columns_that_have_figures() -> None:
@@ -196,8 +195,8 @@ def test_schemes_are_named_and_go_round() -> None:
 
 def test_csv_has_a_line_for_each_row_and_is_no_formula() -> None:
     lines = csv_weights(rows_of(measured(sensitivity("conv.weight", 0.25)))).splitlines()
-    assert lines[0].split(",") == list(CSV_COLUMNS)
-    conv = dict(zip(CSV_COLUMNS, lines[1].split(","), strict=True))
+    assert lines[0].split(",") == list(WEIGHT_COLUMNS)
+    conv = dict(zip(WEIGHT_COLUMNS, lines[1].split(","), strict=True))
     assert (conv["shape"], conv["nans"], conv["zeros"]) == ("4x3x3x3", "5", "0.2")
     assert (conv["output_error"], conv["change"]) == ("0.25", "int8 per channel")
     assert lines[2].count(",") == lines[0].count(",")

@@ -13,19 +13,11 @@ from tui_profiler.queries.cost import roofline
 from tui_profiler.queries.cost.bound import bound, mixes_of, node_mix
 from tui_profiler.queries.cost.breakdown import bound_shares
 from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy, node_energy
-from tui_profiler.queries.cost.roofline_node import node_roofline
+from tui_profiler.queries.cost.roofline import node_roofline
 from tui_profiler.queries.cost.totals import counted_rate
 from tui_profiler.queries.panel.phrases import last_events
 from tui_profiler.queries.panel.state import state
-from tui_profiler.queries.time.forward_kinds import (
-    COLD_TIMES,
-    MIXED,
-    OTHER_TIMES,
-    children_words,
-    forwards_words,
-    models_words,
-    next_model,
-)
+from tui_profiler.queries.time import forward_kinds
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
@@ -65,7 +57,7 @@ def test_no_roofline_is_drawn_of_other_times(other: Session) -> None:
         None,
         None,
         None,
-        OTHER_TIMES,
+        forward_kinds.OTHER_TIMES,
     )
 
 
@@ -82,9 +74,9 @@ def test_energy_of_an_average_forward_is_no_energy_of_the_traced_one(as_traced: 
     found = forward_energy(session)
     assert isinstance(found, ForwardEnergy)
     assert isinstance(found.flops_per_joule, Unknown)
-    assert MIXED in found.flops_per_joule.reason
+    assert forward_kinds.MIXED in found.flops_per_joule.reason
     assert isinstance(node_energy(session, 1), Unknown)
-    assert counted_rate(session) == Unknown(MIXED)
+    assert counted_rate(session) == Unknown(forward_kinds.MIXED)
 
 
 def test_the_json_report_says_which_forwards_and_derives_nothing(other: Session) -> None:
@@ -98,24 +90,27 @@ def test_the_json_report_says_which_forwards_and_derives_nothing(other: Session)
     assert not any(layer["bottleneck_measured"] for layer in layers)
     unavailable = report["unavailable"]
     assert isinstance(unavailable, dict)
-    assert unavailable["bottlenecks.compute.time_share"] == OTHER_TIMES
+    assert unavailable["bottlenecks.compute.time_share"] == forward_kinds.OTHER_TIMES
 
 
 def test_what_times_leave_out_is_said_with_room_and_without(other: Session) -> None:
     mixed = of_others(resnet(), as_traced=True)
-    assert forwards_words(resnet()) == ()
-    assert forwards_words(mixed)[-1] == "times leave out 7 other forwards, 4.0 % of the time"
-    assert forwards_words(other)[-1] == "times of other inputs than the costs"
+    assert forward_kinds.forwards_words(resnet()) == ()
+    assert (
+        forward_kinds.forwards_words(mixed)[-1]
+        == "times leave out 7 other forwards, 4.0 % of the time"
+    )
+    assert forward_kinds.forwards_words(other)[-1] == "times of other inputs than the costs"
     assert last_events(other)[-1] == "times of other inputs than the costs"
     for session in (mixed, other):
         lines = [line.strip() for line in table(session, columns=120)]
-        assert any(line.startswith("of  ") for line in lines)
+        assert any(line.startswith("times of  ") for line in lines)
 
 
 def test_other_models_are_said_with_how_to_see_them() -> None:
     names = ("Head", "\x1b[2J", "C", "D", "E", "F")
     session = apply(resnet(), LoopState("running", 1.0, others=names))
-    words = models_words(session)
+    words = forward_kinds.models_words(session)
     assert words.startswith("also ran Head, ")
     assert words.endswith(", C, D and 2 more, not shown")
     assert "\x1b" not in words
@@ -123,12 +118,12 @@ def test_other_models_are_said_with_how_to_see_them() -> None:
     assert as_json(session)["other_models"] == list(names)
     text = " ".join(" ".join(table(session, columns=120)).split())
     assert "run --model NAME shows another" in text
-    assert models_words(resnet()) == ""
+    assert forward_kinds.models_words(resnet()) == ""
 
 
 def test_children_that_run_torch_are_told_of_wherever_there_is_room() -> None:
     session = apply(resnet(), TorchChildren(tuple(range(11, 17)), 6))
-    long, middle, short = children_words(session)
+    long, middle, short = forward_kinds.children_words(session)
     assert long.startswith("6 child processes have torch loaded (pids 11, 12, 13, 14, …)")
     assert "tui_profiler.watch(model)" in long
     assert len(middle) < 80
@@ -151,7 +146,7 @@ def test_a_script_that_failed_says_so_and_not_that_a_worker_waits() -> None:
 def test_models_are_told_with_their_shares_and_come_in_turn() -> None:
     loop = LoopState("running", 1.0, others=("Head", "Zoom"), others_shares=(0.3, 0.1))
     session = apply(resnet(), loop)
-    assert models_words(session) == "also ran Head 30 %, Zoom 10 %, not shown"
+    assert forward_kinds.models_words(session) == "also ran Head 30 %, Zoom 10 %, not shown"
     models = as_json(session)["models"]
     assert isinstance(models, list)
     assert [(one["type"], one["shown"]) for one in models] == [
@@ -160,7 +155,7 @@ def test_models_are_told_with_their_shares_and_come_in_turn() -> None:
         ("Zoom", False),
     ]
     assert [one["share"] for one in models] == pytest.approx([0.6, 0.3, 0.1])
-    assert getattr(next_model(session), "type", None) == "Head"
+    assert getattr(forward_kinds.next_model(session), "type", None) == "Head"
     untimed = as_json(apply(session, LoopState("running", 1.0, others=("Head",))))
     reasons = untimed["unavailable"]
     assert isinstance(reasons, dict)
@@ -170,7 +165,7 @@ def test_models_are_told_with_their_shares_and_come_in_turn() -> None:
 def test_cold_times_say_so_and_nothing_is_derived_from_them() -> None:
     assert resnet().tick is not None
     session = apply(resnet(), replace(resnet().tick, cold=True, forwards=2, warmup_forwards=0))
-    assert forwards_words(session) == ("cold: 2 forwards, no warm-up",)
+    assert forward_kinds.forwards_words(session) == ("cold: 2 forwards, no warm-up",)
     assert last_events(session)[0] == "cold: 2 forwards, no warm-up"
     assert session.tree is not None
     assert not any((found := bound(session, at)) and found.measured for at in range(9))
@@ -179,10 +174,10 @@ def test_cold_times_say_so_and_nothing_is_derived_from_them() -> None:
     assert isinstance(latency, dict)
     assert isinstance(unavailable, dict)
     assert (latency["cold"], latency["forwards"]) == (True, 2)
-    assert unavailable["bottlenecks.compute.time_share"] == COLD_TIMES
-    assert counted_rate(session) == Unknown(COLD_TIMES)
+    assert unavailable["bottlenecks.compute.time_share"] == forward_kinds.COLD_TIMES
+    assert counted_rate(session) == Unknown(forward_kinds.COLD_TIMES)
     lines = [" ".join(line.split()) for line in table(session, columns=120)]
-    assert "of cold: 2 forwards, no warm-up" in lines
+    assert "times of cold: 2 forwards, no warm-up" in lines
     assert "forwards 2" in lines
 
 
@@ -192,5 +187,5 @@ def test_the_steady_state_is_set_against_no_cold_times() -> None:
     cold = apply(resnet(), replace(tick, cold=True, forwards=5))
     warm = apply(cold, replace(tick, forwards=3))
     assert warm.tick is not None
-    assert (warm.tick.forwards, forwards_words(warm)) == (3, ())
+    assert (warm.tick.forwards, forward_kinds.forwards_words(warm)) == (3, ())
     assert [one.tick.forwards for one in warm.history.ticks] == [3]

@@ -71,8 +71,8 @@ def test_medians_of_parts_that_do_not_add_up_are_told() -> None:
     assert parts_share(uneven, 2) == 0.5
     assert parts_share(uneven, 3) is None
     assert parts_share(session_of(LIST), 0) is None
-    assert why(uneven, 2).split(" · ")[0].endswith("its children's medians add up to 50 % of it")
-    assert "parts" not in why(even, 2)
+    assert dict(why(uneven, 2))["time"].endswith("its children's medians add up to 50 % of it")
+    assert "children" not in dict(why(even, 2))["time"]
 
 
 @pytest.mark.parametrize(

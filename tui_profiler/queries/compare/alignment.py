@@ -1,19 +1,19 @@
-"""Two trees laid onto each other: which node of one is which of the other.
+"""Alignment of two trees: which node of one corresponds to which of the other.
 
-1. Under two nodes that belong together, modules belong together by their path, operators by their
-   type, the first with the first: an operator that was added moves no other.
-2. What has no partner then has appeared or vanished, or has moved: a module with parameters or
-   multiply-accumulates, of the same type, shape, cost and inside under another path. Of several
-   that could be it, those of the same name come first, then the first in order.
-3. The result is a tree in preorder, in the order of the second side, what vanished where it was.
-4. The same two trees always give the same result, in time that grows with their nodes.
+1. Below two corresponding nodes, modules correspond by path, operators by type and order: an added
+   operator does not shift the others.
+2. The rest is added, removed or moved. Moved: a module with parameters or multiply-accumulates
+   that has the same type, shape, cost and content under another path; candidates with the same name
+   come first, then the first in order.
+3. The result is a tree in preorder, in the order of the second side, with removed nodes in place.
+4. It is deterministic, in time linear in the nodes.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -22,7 +22,14 @@ from msgspec import Struct
 from tui_profiler.queries.compare.side import SideNode, SideTree
 
 Change: TypeAlias = Literal["same", "changed", "moved", "appeared", "vanished"]
-CHANGE_NAMES: tuple[Change, ...] = ("changed", "moved", "appeared", "vanished", "same")
+CHANGE_WORDS: Mapping[Change, str] = {
+    "changed": "changed",
+    "moved": "moved",
+    "appeared": "added",
+    "vanished": "removed",
+    "same": "same",
+}
+"""Text of a change; JSON has the names."""
 Nodes: TypeAlias = tuple[SideNode, ...]
 Signature: TypeAlias = tuple[object, ...]
 
@@ -34,7 +41,7 @@ class AlignedNode(Struct, frozen=True, gc=False):
     """Index in the alignment; -1 for the root."""
     depth: int
     a: int
-    """Index in the first side's nodes; -1 where it has no such node."""
+    """Index in the first side's nodes; -1 if it has no such node."""
     b: int
     change: Change
 
@@ -56,7 +63,7 @@ class Alignment(Struct, frozen=True, eq=False):
 
 @lru_cache(maxsize=2)
 def align(first: SideTree, second: SideTree) -> Alignment:
-    """Lay two trees onto each other; neither is empty."""
+    """Align two trees, neither empty."""
     pairs = _Pairs(first.nodes, second.nodes)
     pairs.match(0, 0)
     pairs.match_moved()
@@ -64,7 +71,7 @@ def align(first: SideTree, second: SideTree) -> Alignment:
 
 
 class _Pairs:
-    """What belongs to what, while it is found out."""
+    """Correspondences, while they are computed."""
 
     def __init__(self, first: Nodes, second: Nodes) -> None:
         self._sides = (first, second)
@@ -72,10 +79,10 @@ class _Pairs:
         self._of_a = array("i", [-1]) * len(first)
         self._of_b = array("i", [-1]) * len(second)
         self._moved: set[int] = set()
-        """Of the second side: those found under another path."""
+        """Of the second side."""
 
     def match(self, a: int, b: int) -> None:
-        """Let two nodes belong together, and what is below them as far as it does."""
+        """Pair two nodes, and their descendants where they correspond."""
         pending = [(a, b)]
         while pending:
             a, b = pending.pop()
@@ -87,7 +94,7 @@ class _Pairs:
                     pending.append((child, other))
 
     def match_moved(self) -> None:
-        """Look for what has no partner under other paths, the outermost modules first."""
+        """Find unpaired modules under other paths, outermost first."""
         numbers: dict[Signature, int] = {}
         mine, theirs = (
             _signatures(nodes, children, numbers)
@@ -111,7 +118,7 @@ class _Pairs:
         return self._of_a[self._sides[0][a].parent] >= 0
 
     def _move(self, a: int, candidates: deque[int]) -> None:
-        """Let a node belong to the first of these that has no partner yet."""
+        """Pair a node with the first unpaired candidate."""
         if self._of_a[a] >= 0:
             return
         while candidates:
@@ -122,7 +129,7 @@ class _Pairs:
                 return
 
     def merged(self) -> Alignment:
-        """Return both as one tree."""
+        """Return both trees as one."""
         nodes: list[AlignedNode] = []
         pending = [(0, 0, -1, 0)]
         while pending:
@@ -138,7 +145,7 @@ class _Pairs:
         return Alignment(tuple(nodes), ends)
 
     def _children_of(self, a: int, b: int) -> list[tuple[int, int]]:
-        """Return the children of a pair: the second side's, and what vanished before each."""
+        """Return the children of a pair: the second side's, and those removed before each."""
         lost = list(self._children[0][a]) if a >= 0 else []
         found: list[tuple[int, int]] = []
         taken = 0
@@ -177,7 +184,7 @@ def _children(nodes: Nodes) -> tuple[Sequence[int], ...]:
 def _keyed(
     nodes: Nodes, children: Sequence[int], parent: str
 ) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """Yield what tells each child from its siblings, here and on the other side."""
+    """Yield a key for each child, unique among siblings and equal on both sides."""
     met: dict[tuple[str, str], int] = defaultdict(int)
     for child in children:
         node = nodes[child]
@@ -188,7 +195,7 @@ def _keyed(
 
 
 def _below(path: str, parent: str) -> str:
-    """Return a path as seen from its parent; a shared module is elsewhere, and keeps its own."""
+    """Return a path relative to its parent; a shared module elsewhere keeps its own."""
     inside = f"{parent}."
     return path.removeprefix(inside) if parent and path.startswith(inside) else path
 
@@ -203,19 +210,19 @@ def _figures(node: SideNode) -> Signature:
 
 
 def _is_known_again(node: SideNode) -> bool:
-    """Tell whether a node costs enough to say of another one that it is the same."""
+    """Return whether a node has enough cost to be recognised under another path."""
     return node.kind == "module" and bool(node.parameters or node.macs)
 
 
 def _signatures(
     nodes: Nodes, children: tuple[Sequence[int], ...], numbers: dict[Signature, int]
 ) -> list[int]:
-    """Return what a node is and what is in it, names apart, as a number: one for each that differs.
+    """Return a number per node, equal for nodes with equal figures and content, names aside.
 
     Args:
         nodes: of one side.
         children: of each.
-        numbers: that were given so far; equal nodes of both sides get the same one.
+        numbers: assigned so far, for both sides.
     """
     found = [0] * len(nodes)
     for index in range(len(nodes) - 1, -1, -1):

@@ -1,13 +1,11 @@
-"""Two sides held against each other: totals, settings, nodes, and the worst differences.
+"""Comparison of two sides: totals, settings, nodes, and the largest differences.
 
-1. A difference is the second side less the first; a ratio is the second over the first.
-2. A node that only one side has differs by all of it; it has no ratio.
-3. A figure that is not known on one side has no difference: it is never taken for 0.
-4. Worst are the differences of what a module does by itself, without modules inside: else all that
-   hold a slow one would be as far apart. What has appeared or vanished counts whole, once.
+1. A difference is B − A; a ratio is B / A.
+2. A node of only one side differs by its whole figure; it has no ratio.
+3. A figure that is missing on one side has no difference: it does not count as 0.
+4. The largest differences are of self figures, without child modules: otherwise all ancestors of a
+   slow module would differ as much. Added and removed modules count whole, once.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,10 +14,11 @@ from math import isfinite
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.queries.compare.alignment import (
-    CHANGE_NAMES,
+    CHANGE_WORDS,
     AlignedNode,
     Alignment,
     Change,
@@ -27,9 +26,14 @@ from tui_profiler.queries.compare.alignment import (
 )
 from tui_profiler.queries.compare.side import Side, SideNode, SideTree
 from tui_profiler.queries.time.standard_error import doubt, is_noise
+from tui_profiler.queries.training.step import PARTS
 
 FigureName: TypeAlias = Literal["seconds", "flops", "macs", "memory", "parameters"]
-Unit: TypeAlias = Literal["seconds", "bytes", "count", "rate", "ratio"]
+Unit: TypeAlias = Literal["seconds", "bytes", "count", "rate", "ratio", "share", "joules"]
+Verdict: TypeAlias = Literal["", "better", "worse"]
+"""Empty where no figure is better, or the difference is within its uncertainty."""
+Best: TypeAlias = Literal["", "least", "most"]
+"""Which figure is better; empty where neither is."""
 
 FIGURES: tuple[FigureName, ...] = ("seconds", "macs", "flops", "memory", "parameters")
 UNITS: Mapping[FigureName, Unit] = {
@@ -39,23 +43,38 @@ UNITS: Mapping[FigureName, Unit] = {
     "memory": "bytes",
     "parameters": "count",
 }
-TOTALS: tuple[tuple[str, str, Unit], ...] = (
-    ("latency.p50_s", "latency p50", "seconds"),
-    ("latency_per_item.p50_s", "per item", "seconds"),
-    ("latency.p95_s", "latency p95", "seconds"),
-    ("throughput.per_s", "throughput", "rate"),
-    ("total_parameters", "parameters", "count"),
-    ("total_parameter_bytes", "weights", "bytes"),
-    ("total_macs", "MAC", "count"),
-    ("total_flops", "FLOP", "count"),
-    ("total_memory", "bytes moved", "bytes"),
-    ("arithmetic_intensity", "FLOP per byte", "ratio"),
-    ("peak_memory.activations", "activations", "bytes"),
-    ("peak_memory.total", "peak memory", "bytes"),
-    ("coverage.ops", "operators", "count"),
+PER_ITEM = "latency_per_item.p50_s"
+STEP = "step.mean_s"
+"""The same as ``train.step_s``, which only steps on paper have."""
+TOTALS: tuple[tuple[str, str, Unit, Best], ...] = (
+    ("latency.p50_s", "latency p50", "seconds", "least"),
+    (PER_ITEM, "p50 per item", "seconds", "least"),
+    ("latency.p95_s", "latency p95", "seconds", "least"),
+    ("throughput.per_s", "throughput", "rate", "most"),
+    ("train.step_s", "training step", "seconds", "least"),
+    (STEP, "step mean", "seconds", "least"),
+    ("step.p50_s", "step p50", "seconds", "least"),
+    *((f"step.parts.{name}.mean_s", f"step {name}", "seconds", "least") for name in PARTS),
+    ("train.mfu", "MFU", "share", "most"),
+    ("energy.forward.joules", "energy", "joules", "least"),
+    ("total_parameters", "parameters", "count", ""),
+    ("total_parameter_bytes", "weights", "bytes", ""),
+    ("total_macs", "MAC", "count", ""),
+    ("total_flops", "FLOP", "count", ""),
+    ("total_memory", "bytes moved", "bytes", ""),
+    ("arithmetic_intensity", "FLOP per byte", "ratio", ""),
+    ("peak_memory.activations", "activations", "bytes", "least"),
+    ("peak_memory.total", "peak memory", "bytes", "least"),
+    ("train.backward_flops", "backward FLOP", "count", ""),
+    ("train.memory.saved_activations", "saved activations", "bytes", "least"),
+    ("train.memory.peak", "peak of a step", "bytes", "least"),
+    ("coverage.ops", "operators", "count", ""),
 )
-"""Path in the JSON report, name, unit."""
-MEASURED = ("latency.", "latency_per_item.", "throughput.")
+"""Path in the JSON report, name, unit, and which is better."""
+MEASURED = (
+    *("latency.", "latency_per_item.", "throughput.", "energy."),
+    *("train.step_s", "train.mfu", "step."),
+)
 
 
 class Pair(Struct, frozen=True):
@@ -64,24 +83,24 @@ class Pair(Struct, frozen=True):
     a: Figure
     b: Figure
     noise: bool | None = None
-    """Whether the difference is no more than noise; None where that is not known."""
+    """Whether the difference is within noise; None where not known."""
     doubt: str = ""
-    """Why the times are not ranked: they do not add up, or vary too much; empty where sound."""
+    """Why the times are not ranked: they do not add up, or vary too much."""
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the difference says which of two rows is worse."""
+        """Whether the difference can be ranked."""
         return self.noise is not True and not self.doubt
 
     @property
     def difference(self) -> float | None:
-        """The second less the first."""
+        """B − A."""
         a, b = known(self.a), known(self.b)
         return None if a is None or b is None else b - a
 
     @property
     def ratio(self) -> float | None:
-        """The second over the first."""
+        """B / A."""
         a, b = known(self.a), known(self.b)
         found = None if a is None or b is None or not a else b / a
         return found if found is not None and isfinite(found) else None
@@ -94,12 +113,19 @@ class TotalRow(Struct, frozen=True):
     """Its path in the JSON report."""
     words: str
     unit: Unit
+    best: Best
     pair: Pair
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is no figure on paper."""
+        """Whether it was measured, not computed."""
         return self.name.startswith(MEASURED)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether B is better; computed figures have no uncertainty."""
+        pair = self.pair if self.is_measured else replace(self.pair, noise=False)
+        return judged(pair.difference, pair, self.best)
 
 
 class Comparison(Struct, frozen=True, eq=False):
@@ -113,18 +139,18 @@ class Comparison(Struct, frozen=True, eq=False):
 
 
 class Worst(Struct, frozen=True):
-    """A module that differs by itself."""
+    """A module with a different self figure."""
 
     index: int
     """In the alignment."""
     pair: Pair
     is_whole: bool
-    """It is only on one side, and all that is in it counts."""
+    """It is only on one side, and counts with its content."""
     difference: float
 
 
 def comparison(a: Side, b: Side) -> Comparison:
-    """Hold two sides against each other."""
+    """Compare two sides."""
     for which, side in (("A", a), ("B", b)):
         if side.tree is None:
             return Comparison(a, b, None, f"{which} has no tree: {side.why_no_tree}")
@@ -134,29 +160,43 @@ def comparison(a: Side, b: Side) -> Comparison:
 
 
 def total_rows(compared: Comparison) -> tuple[TotalRow, ...]:
-    """Return the figures of the whole that at least one side has, measured ones first."""
-    a, b = _with_items(compared.a), _with_items(compared.b)
-    batches = {dict(side.settings).get("batch", "") for side in (compared.a, compared.b)}
+    """Return the totals that at least one side has, measured ones first."""
+    sides = _with_items(compared.a), _with_items(compared.b)
+    batches = {dict(side.settings).get("batch", "") for side in sides}
     found = []
-    for name, words, unit in TOTALS:
-        pair = Pair(_total(a, name), _total(b, name), _total_noise(compared, name))
-        is_item_of_one = name.startswith("latency_per_item.") and len(batches) < 2
-        if not is_item_of_one and not (isinstance(pair.a, Unknown) and isinstance(pair.b, Unknown)):
-            found.append(TotalRow(name, words, unit, pair))
+    for name, words, unit, best in TOTALS:
+        a, b = (_total(side, name) for side in sides)
+        is_missing = isinstance(a, Unknown) and isinstance(b, Unknown)
+        is_repeated = name == STEP and not any(
+            isinstance(_total(side, "train.step_s"), Unknown) for side in sides
+        )
+        if is_missing or is_repeated or (name == PER_ITEM and len(batches) < 2):
+            continue
+        difference = Pair(a, b).difference
+        errors = (side.total_errors.get(name) for side in sides)
+        noise = None if difference is None else is_noise(difference, *errors)
+        found.append(TotalRow(name, words, unit, best, Pair(a, b, noise)))
     return tuple(found)
 
 
+def judged(difference: float | None, pair: Pair, best: Best) -> Verdict:
+    """Return whether B is better or worse; empty within the uncertainty, or where neither is."""
+    if not difference or not best or pair.noise is not False or pair.doubt:
+        return ""
+    return "better" if (difference < 0) == (best == "least") else "worse"
+
+
 def why_no_times(compared: Comparison) -> str:
-    """Say which side has no measured times and why; empty where both have some."""
+    """Return which side has no measured times, and why; empty where both have some."""
     for which, side in (("A", compared.a), ("B", compared.b)):
-        figure = _total(side.totals, "latency.p50_s")
+        figure = _total(side, "latency.p50_s")
         if isinstance(figure, Unknown):
             return f"{which}: {figure.reason}"
     return ""
 
 
 def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]:
-    """Return the settings that are not the same, by name; empty texts where a side does not say."""
+    """Return (name, A, B) of the settings that differ; empty where a side has none."""
     a, b = dict(compared.a.settings), dict(compared.b.settings)
     names = list(dict.fromkeys([*a, *b]))
     rows = ((name, a.get(name, ""), b.get(name, "")) for name in names)
@@ -164,7 +204,7 @@ def different_settings(compared: Comparison) -> tuple[tuple[str, str, str], ...]
 
 
 def change_counts(compared: Comparison) -> dict[Change, int]:
-    """Count modules by what happened to them; of what appeared or vanished, all that is in it."""
+    """Count modules by change; added and removed ones with their content."""
     alignment, a, b = compared.alignment, compared.a.tree, compared.b.tree
     return {} if alignment is None or a is None or b is None else _counts(alignment, a, b)
 
@@ -176,24 +216,24 @@ def _counts(alignment: Alignment, a: SideTree, b: SideTree) -> dict[Change, int]
         for one in alignment.nodes
         if (b.nodes[one.b] if one.b >= 0 else a.nodes[one.a]).kind == "module"
     )
-    return {change: counted[change] for change in CHANGE_NAMES}
+    return {change: counted[change] for change in CHANGE_WORDS}
 
 
 def node_of(compared: Comparison, one: AlignedNode) -> SideNode:
-    """Return the node that names a row: the second side's where that has one."""
+    """Return B's node of a row, or A's where B has none."""
     side, index = (compared.b, one.b) if one.b >= 0 else (compared.a, one.a)
     assert side.tree is not None
     return side.tree.nodes[index]
 
 
 def former_path(compared: Comparison, one: AlignedNode) -> str:
-    """Return the path that a moved node had on the first side."""
+    """Return the path of a moved node on side A."""
     assert compared.a.tree is not None
     return compared.a.tree.nodes[one.a].path
 
 
 def default_figure(compared: Comparison) -> FigureName:
-    """Return the figure that says the most: times where both sides have some."""
+    """Return time where both sides have some, otherwise FLOPs or parameters."""
     if compared.a.is_timed and compared.b.is_timed:
         return "seconds"
     roots = [side.tree.nodes[0] for side in (compared.a, compared.b) if side.tree is not None]
@@ -201,13 +241,13 @@ def default_figure(compared: Comparison) -> FigureName:
 
 
 def figure_pair(compared: Comparison, one: AlignedNode, name: FigureName) -> Pair:
-    """Return one figure of a row, all that is inside included."""
+    """Return one figure of a row, with its content."""
     a, b = _whole(compared.a, one.a, name), _whole(compared.b, one.b, name)
     return _timed_pair(compared, one, a, b) if name == "seconds" else Pair(a, b)
 
 
 def row_difference(one: AlignedNode, pair: Pair) -> float | None:
-    """Return how far a row is apart: by all of it where only one side has it."""
+    """Return the difference of a row; its whole figure where only one side has it."""
     a, b = known(pair.a), known(pair.b)
     if one.a < 0:
         return b
@@ -217,15 +257,10 @@ def row_difference(one: AlignedNode, pair: Pair) -> float | None:
 
 
 def worst(compared: Comparison, name: FigureName, count: int) -> tuple[Worst, ...]:
-    """Return the modules that differ most by themselves, worst first.
+    """Return the modules with the largest self differences, largest first.
 
-    What is no more than noise, and times that do not add up or vary too much, come after the rest
-    and are not ranked: they stand in the order of the model.
-
-    Args:
-        compared: two sides.
-        name: what is compared.
-        count: how many at most.
+    Differences within noise, and times that do not add up or vary too much, come last, in the order
+    of the model.
     """
     alignment = compared.alignment
     if alignment is None:
@@ -251,7 +286,7 @@ def _rank(one: Worst) -> tuple[bool, float, int]:
 
 
 def _is_below_lone(alignment: Alignment, one: AlignedNode) -> bool:
-    """Tell whether a lone node is inside of one on the same side only, which counts for it."""
+    """Return whether a one-sided node is inside another one, which counts it."""
     above = alignment.nodes[one.parent]
     return (above.a < 0) == (one.a < 0) and (above.b < 0) == (one.b < 0)
 
@@ -268,20 +303,20 @@ def _timed_pair(compared: Comparison, one: AlignedNode, a: Figure, b: Figure) ->
 
 
 def _doubt(side: Side, index: int) -> str:
-    """Return why a side's time of a module is not ranked, empty where it is sound."""
+    """Return why a side's time of a module is not ranked; empty where it is."""
     tree = side.tree
     if index < 0 or tree is None or tree.nodes[index].kind != "module":
         return ""
     seconds, own = side.seconds(index), side.own_seconds(index)
     parts = [each for child in _modules_in(tree)[index] if (each := side.seconds(child))]
     made = (sum(parts) + own) / seconds if parts and own is not None and seconds else None
-    # What is never called itself takes what is inside: it has no calls to vary.
+    # A module that is never called takes the time of its children: it has no calls to vary.
     return doubt(seconds if own is not None else None, made, side.error(index))
 
 
 @lru_cache(maxsize=4)
 def _modules_in(tree: SideTree) -> tuple[tuple[int, ...], ...]:
-    """Return the modules right inside of each node."""
+    """Return the child modules of each node."""
     found: list[list[int]] = [[] for _ in tree.nodes]
     for index, node in enumerate(tree.nodes):
         if node.parent >= 0 and node.kind == "module":
@@ -304,9 +339,10 @@ def _or_no_time(seconds: float | None) -> Figure:
     return _NO_TIME if seconds is None else seconds
 
 
-_NO_NODE = Unknown("this side has no such node")
-_NO_TIME = Unknown("it has no times")
-_NO_COST = Unknown("there are only parameters")
+NOT_THERE = Unknown("not traced")
+_NO_NODE = Unknown("no such node on this side")
+_NO_TIME = Unknown("no times")
+_NO_COST = Unknown("parameters only")
 
 
 def _whole(side: Side, index: int, name: FigureName) -> Figure:
@@ -329,7 +365,7 @@ def _own(side: Side, index: int, name: FigureName) -> Figure:
 
 @lru_cache(maxsize=16)
 def _own_costs(tree: SideTree, name: FigureName) -> tuple[int | None, ...]:
-    """Return what each node costs without the modules in it."""
+    """Return the self cost of each node, without child modules."""
     found = [_cost(node, name) for node in tree.nodes]
     for node in tree.nodes:
         if node.parent >= 0 and node.kind == "module":
@@ -351,23 +387,17 @@ def _cost(node: SideNode, name: FigureName) -> int | None:
     return _COSTS[name](node)
 
 
-def _total(totals: Mapping[str, Figure] | Side, name: str) -> Figure:
-    found = totals.totals if isinstance(totals, Side) else totals
-    return found.get(name, Unknown("not in this report"))
+def _total(side: Side, name: str) -> Figure:
+    return side.totals.get(name, NOT_THERE)
 
 
-def _with_items(side: Side) -> Mapping[str, Figure]:
-    """Add the time of one item of the batch."""
+def _with_items(side: Side) -> Side:
+    """Add the time per item, and its error."""
     batch = dict(side.settings).get("batch", "")
     whole = _total(side, "latency.p50_s")
     if isinstance(whole, Unknown) or not batch.isdecimal() or not int(batch):
-        return side.totals
-    return {**side.totals, "latency_per_item.p50_s": whole / int(batch)}
-
-
-def _total_noise(compared: Comparison, name: str) -> bool | None:
-    """Tell it of the latency: by the time of the whole in the whole of both runs."""
-    alignment = compared.alignment
-    if name != "latency.p50_s" or alignment is None:
-        return None
-    return figure_pair(compared, alignment.nodes[0], "seconds").noise
+        return side
+    errors = side.total_errors
+    if (error := errors.get("latency.p50_s")) is not None:
+        errors = {**errors, PER_ITEM: error / int(batch)}
+    return replace(side, totals={**side.totals, PER_ITEM: whole / int(batch)}, total_errors=errors)

@@ -1,6 +1,4 @@
-"""What another batch, input, device or dtype changed: two sessions of one model, in a sentence."""
-
-from __future__ import annotations
+"""Effect of another batch size, input, device or dtype on one model, in a sentence."""
 
 from msgspec.structs import replace
 
@@ -10,21 +8,16 @@ from tui_profiler.session import Session
 from tui_profiler.session.state import History, Log
 
 SETTLED_FORWARDS = 10
-"""Fewer than that and the median is of the first forwards alone."""
+"""With fewer, the median is of the first forwards only."""
 
 
 def kept(session: Session) -> Session:
-    """Return what is needed of a session to compare others with it later."""
+    """Return the parts of a session that a later comparison needs."""
     return replace(session, history=History(), log=Log(), arriving=None)
 
 
 def difference(before: Session, after: Session) -> tuple[str, ...]:
-    """Return the difference in one sentence, the longest form first; none until it is measured.
-
-    Args:
-        before: as it was when the change was asked for.
-        after: as it is now.
-    """
+    """Return the difference in a sentence, the longest form first; none until it is measured."""
     former, latter = before.tick, after.tick
     if former is None or latter is None or latter.forwards < SETTLED_FORWARDS:
         return ()
@@ -40,13 +33,12 @@ def difference(before: Session, after: Session) -> tuple[str, ...]:
 
 
 def _what(before: Session, after: Session) -> str:
-    """Return what was asked to be different."""
     pairs = ((input_text(before), input_text(after)), (device_text(before), device_text(after)))
     return ", ".join(f"{old} → {new}" for old, new in pairs if old != new)
 
 
 def _item(before: Session, after: Session) -> str:
-    """Return the time of one item of the batch, where the batches differ."""
+    """Return the change of the time per item, where the batch sizes differ."""
     models, ticks = (before.model, after.model), (before.tick, after.tick)
     batches = [model.batch for model in models if model is not None and model.batch]
     times = [tick.latency_p50 for tick in ticks if tick is not None]
@@ -65,7 +57,7 @@ def _changed(old: float, new: float) -> str:
 
 def _percent(old: float, new: float) -> str:
     if not old:
-        return "from nothing"
+        return "from 0"
     if new >= 10 * old:
         return f"×{new / old:.0f}"
     percent = round((new / old - 1) * 100)
@@ -74,5 +66,5 @@ def _percent(old: float, new: float) -> str:
 
 def _work(old: int, new: int) -> str:
     if old == new:
-        return "MAC the same"
+        return "same MAC"
     return f"MAC {count(old)} → {count(new)}"

@@ -1,6 +1,4 @@
-"""Figures of a comparison as text: values, differences with their sign, ratios, what happened."""
-
-from __future__ import annotations
+"""Figures of a comparison as text: values, differences, ratios, changes."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +11,7 @@ from tui_profiler.queries.time.standard_error import DOUBT
 
 EQUAL = "="
 NOISE = "≈"
-"""Stands before a difference that is no more than noise."""
+"""Before a difference within noise."""
 MARKS: Mapping[Change, str] = {
     "same": " ",
     "changed": "~",
@@ -27,19 +25,19 @@ _MOST_SECONDS = 1e7
 
 
 def value_text(value: Figure, unit: comparison.Unit) -> str:
-    """Return a figure; a dash where it is not known."""
+    """Return a figure; a dash where unavailable."""
     if isinstance(value, Unknown):
         return units.UNAVAILABLE
     return ("−" if value < 0 else "") + _written(abs(value), unit)
 
 
 def mark_of(pair: comparison.Pair) -> str:
-    """Return the sign before a difference that is not ranked, empty where it is."""
+    """Return the mark of a difference that is not ranked; empty where it is."""
     return DOUBT if pair.doubt else NOISE if pair.noise else ""
 
 
 def difference_text(difference: float | None, unit: comparison.Unit, mark: str = "") -> str:
-    """Return a difference with its sign; before it what ``mark_of`` gives."""
+    """Return a difference with its mark and sign."""
     if difference is None:
         return units.UNAVAILABLE
     if difference == 0:
@@ -49,9 +47,9 @@ def difference_text(difference: float | None, unit: comparison.Unit, mark: str =
 
 
 def ratio_text(pair: comparison.Pair) -> str:
-    """Return how many times the first figure the second is: ``×1.50``; ``=`` where equal.
+    """Return B / A: ``×1.50``, ``=`` where equal.
 
-    Of times that do not add up there is none: ``×37`` of a stage may be one that was interrupted.
+    Times that do not add up have none: ``×37`` may be an interrupted stage.
     """
     ratio = pair.ratio
     if pair.difference == 0:
@@ -64,7 +62,7 @@ def ratio_text(pair: comparison.Pair) -> str:
 
 
 def path_text(compared: comparison.Comparison, one: AlignedNode) -> str:
-    """Return the path of a row and, where it has moved, where it was."""
+    """Return the path of a row, and the former path of a moved one."""
     path = safe(comparison.node_of(compared, one).path) or NO_PATH
     if one.change == "moved":
         return f"{path} (was {safe(comparison.former_path(compared, one)) or NO_PATH})"
@@ -72,7 +70,7 @@ def path_text(compared: comparison.Comparison, one: AlignedNode) -> str:
 
 
 def what_changed(compared: comparison.Comparison, one: AlignedNode) -> str:
-    """Say what is not the same of a node that both have, besides its cost: ``type, shape``."""
+    """Return the differences in type, calls and shape of a node of both sides."""
     if one.a < 0 or one.b < 0 or compared.a.tree is None or compared.b.tree is None:
         return ""
     a, b = compared.a.tree.nodes[one.a], compared.b.tree.nodes[one.b]
@@ -87,7 +85,7 @@ def what_changed(compared: comparison.Comparison, one: AlignedNode) -> str:
 
 
 def statistic_text(compared: comparison.Comparison) -> str:
-    """Say what the times of nodes are; of each side where they are not the same."""
+    """Return what the times of nodes are, of each side where they differ."""
     a, b = compared.a.statistic, compared.b.statistic
     if a == b or not (a and b):
         return a or b
@@ -106,7 +104,7 @@ def total_texts(row: comparison.TotalRow) -> tuple[str, str, str, str]:
 
 
 def written_time(difference: float, column: units.TimeColumn, mark: str = "") -> str:
-    """Return a difference of times, in a column of them, with its sign and ``mark_of``."""
+    """Return a difference of times in a column, with its mark and sign."""
     if difference == 0:
         return EQUAL
     sign = "+" if difference > 0 else "−"
@@ -120,7 +118,7 @@ def _shape(axes: tuple[int, ...] | None) -> str:
 
 
 def _written(value: float, unit: comparison.Unit) -> str:
-    """Return a figure that is not negative; what no model has is told by the most there is."""
+    """Return a figure of 0 or more; one beyond all models as ``>999E``."""
     most = _MOST_SECONDS if unit == "seconds" else _MOST
     return f">{_WRITTEN[unit](most)}" if value > most else _WRITTEN[unit](value)
 
@@ -139,4 +137,6 @@ _WRITTEN: Mapping[comparison.Unit, Callable[[float], str]] = {
     "count": _count,
     "rate": _rate,
     "ratio": units.intensity,
+    "share": units.share,
+    "joules": units.energy,
 }

@@ -1,6 +1,4 @@
-"""Which rows of two aligned trees are seen, and in which order: folds, filter, sort."""
-
-from __future__ import annotations
+"""Visible rows of two aligned trees: folds, filter, order."""
 
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -9,15 +7,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler.queries.compare import comparison
-from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode, Alignment
+from tui_profiler.queries.compare.alignment import (
+    CHANGE_WORDS,
+    AlignedNode,
+    Alignment,
+)
 
 Order: TypeAlias = Literal["tree", "difference"]
+_CHANGES = {name: name for name in CHANGE_WORDS} | {
+    word: change for change, word in CHANGE_WORDS.items()
+}
+"""Filter terms for changes: their words, and their names in JSON."""
 OPEN_DEPTH = 2
-"""Down to it, what differs is unfolded at first."""
+"""Differing nodes up to this depth are unfolded at first."""
 
 
 class View(Struct, frozen=True):
-    """How a comparison is looked at."""
+    """View of a comparison."""
 
     figure: comparison.FigureName
     order: Order = "tree"
@@ -30,7 +36,7 @@ class View(Struct, frozen=True):
 
 
 def first_view(compared: comparison.Comparison, figure: comparison.FigureName) -> View:
-    """Look at a comparison for the first time: unfolded where something differs."""
+    """Return the initial view: unfolded where something differs."""
     alignment = compared.alignment
     if alignment is None:
         return View(figure)
@@ -43,13 +49,13 @@ def first_view(compared: comparison.Comparison, figure: comparison.FigureName) -
 
 
 def _differs_inside(alignment: Alignment, index: int) -> bool:
-    """Tell whether some of what is inside is another kind of difference than the rest."""
+    """Return whether the children have different changes."""
     inside = {alignment.nodes[child].change for child in alignment.children(index)}
     return len(inside) > 1
 
 
 def next_figure(view: View, compared: comparison.Comparison) -> View:
-    """Compare the next figure that both sides have."""
+    """Return the view of the next figure that both sides have."""
     there = [name for name in comparison.FIGURES if _is_there(compared, name)] or [view.figure]
     place = there.index(view.figure) + 1 if view.figure in there else 0
     return replace(view, figure=there[place % len(there)])
@@ -66,7 +72,7 @@ def _is_there(compared: comparison.Comparison, name: comparison.FigureName) -> b
 
 
 def visible(compared: comparison.Comparison, view: View) -> tuple[int, ...]:
-    """Return the nodes of the alignment that are seen, from the top."""
+    """Return the visible nodes of the alignment, in order."""
     return _visible(compared, replace(view, selected=0))
 
 
@@ -105,7 +111,7 @@ def _distance(compared: comparison.Comparison, one: AlignedNode, view: View) -> 
 
 
 def has_children(compared: comparison.Comparison, view: View, index: int) -> bool:
-    """Tell whether a row can be unfolded."""
+    """Return whether a row can be unfolded."""
     alignment = compared.alignment
     if alignment is None:
         return False
@@ -117,7 +123,7 @@ def has_children(compared: comparison.Comparison, view: View, index: int) -> boo
 
 @lru_cache(maxsize=2)
 def _passing(compared: comparison.Comparison, text: str, operators: bool) -> frozenset[int]:
-    """Return the nodes that a filter lets through, and those above them."""
+    """Return the nodes that match a filter, and their ancestors."""
     alignment = compared.alignment
     assert alignment is not None
     found: set[int] = set()
@@ -138,11 +144,13 @@ def _passing(compared: comparison.Comparison, text: str, operators: bool) -> fro
 def _passes(term: str, said: str, one: AlignedNode) -> bool:
     if term.startswith("!") and len(term) > 1:
         return not _passes(term[1:], said, one)
-    return one.change == term if term in CHANGE_NAMES else term in said
+    if term in _CHANGES:
+        return one.change == _CHANGES[term]
+    return term in said
 
 
 def folded(view: View, compared: comparison.Comparison, index: int, *, unfold: bool) -> View:
-    """Fold a node, or unfold it."""
+    """Fold or unfold a node."""
     if not unfold:
         return replace(view, unfolded=view.unfolded - {index})
     is_open = has_children(compared, view, index)
@@ -150,7 +158,7 @@ def folded(view: View, compared: comparison.Comparison, index: int, *, unfold: b
 
 
 def folded_to(view: View, compared: comparison.Comparison, depth: int) -> View:
-    """Unfold every node down to a depth, and fold what is deeper; the selection stays in sight."""
+    """Unfold nodes down to a depth, and fold deeper ones; the selection stays visible."""
     alignment = compared.alignment
     if alignment is None:
         return view
@@ -163,7 +171,7 @@ def folded_to(view: View, compared: comparison.Comparison, depth: int) -> View:
 
 
 def in_sight(view: View, compared: comparison.Comparison) -> View:
-    """Select the nearest row above the cursor that is seen, where its own is not."""
+    """Select the nearest visible ancestor, if the selected row is hidden."""
     alignment, rows = compared.alignment, frozenset(visible(compared, view))
     selected = view.selected
     while alignment is not None and selected > 0 and selected not in rows:
@@ -172,7 +180,7 @@ def in_sight(view: View, compared: comparison.Comparison) -> View:
 
 
 def revealed(view: View, compared: comparison.Comparison, index: int) -> View:
-    """Go to a node, and unfold what is above it."""
+    """Select a node, and unfold its ancestors."""
     alignment = compared.alignment
     if alignment is None:
         return view
@@ -185,7 +193,7 @@ def revealed(view: View, compared: comparison.Comparison, index: int) -> View:
 
 
 def next_worst(view: View, compared: comparison.Comparison) -> int:
-    """Return the node that differs most by itself; from that one on, the next."""
+    """Return the node with the largest self difference after the selected one, cyclically."""
     found = [one.index for one in comparison.worst(compared, view.figure, 100)]
     if not found:
         return view.selected

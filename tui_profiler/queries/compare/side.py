@@ -1,33 +1,41 @@
-"""One side of a comparison: what is compared of a session, or of a report that was written of one.
+"""One side of a comparison: the compared figures of a session, a recording or a report.
 
-1. A side is plain figures: whether they came from a session, a recording or a file makes no
-   difference to what is done with them.
-2. What it costs on paper is made once for each tree; its times are asked for node by node.
-3. Nodes lie in preorder, as in a tree. A side without nodes says why.
+1. A side is plain figures, whatever their source.
+2. Costs are computed once per tree; times are looked up node by node.
+3. Nodes are in preorder. A side without nodes has a reason.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import hypot, sqrt
+from statistics import median, stdev
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from tui_profiler.figures.units import dtype, shape
-from tui_profiler.messages import Figure, InputSpec, Unknown
+from tui_profiler.messages import Figure, InputSpec, Tick, Unknown
 from tui_profiler.messages.model import Kind
 from tui_profiler.queries.cost import bound
+from tui_profiler.queries.cost.energy import forward_energy
 from tui_profiler.queries.cost.totals import counted_rate, peak_bytes, why_no_times
-from tui_profiler.queries.time.standard_error import WholeRun
+from tui_profiler.queries.time.standard_error import (
+    LEAST_BLOCKS,
+    MEDIAN_ERROR,
+    WholeRun,
+    call_error,
+)
+from tui_profiler.queries.training import paper
+from tui_profiler.queries.training.step import PARTS, why_no_step
 from tui_profiler.session import Session, Tree
 
-NOT_TRACED = "it was not traced"
+NOT_TRACED = "not traced"
 NOTHING_MOVED = "no bytes moved"
-
+RATE_SECONDS = 5.0
+"""Window of a throughput (``Tick.per_second``)."""
 
 OfNode: TypeAlias = Callable[[int], float | None]
-"""Returns a figure of a node by its index; asked for those alone that are looked at."""
+"""Returns a figure of a node by its index."""
 
 
 def _none(node: int) -> None:
@@ -35,7 +43,7 @@ def _none(node: int) -> None:
 
 
 class SideNode(Struct, frozen=True, gc=False):
-    """A node with what it costs on paper; None where there is no such figure."""
+    """A node with its costs; None where a figure is not known."""
 
     parent: int
     """Index of the parent; -1 for the root."""
@@ -45,7 +53,7 @@ class SideNode(Struct, frozen=True, gc=False):
     type: str
     calls: int | None
     shape: tuple[int, ...] | None
-    """Of its first output, every axis."""
+    """Of its first output."""
     parameters: int
     macs: int | None
     flops: int | None
@@ -54,46 +62,48 @@ class SideNode(Struct, frozen=True, gc=False):
 
 
 class SideTree(Struct, frozen=True, eq=False):
-    """The nodes of a side; compared by identity, as a tree is."""
+    """The nodes of a side, in preorder; compared by identity."""
 
     nodes: tuple[SideNode, ...]
-    """In preorder."""
 
 
 class Side(Struct, frozen=True, eq=False):
-    """One of the two that are compared."""
+    """One of two compared models."""
 
     label: str
     """As typed."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What it is and how it is run, by name; not safe yet."""
+    """Facts and settings by name; not safe yet."""
     totals: Mapping[str, Figure] = {}
-    """By the path of the figure in the JSON report; seconds, bytes, counts."""
+    """By path in the JSON report; seconds, bytes, counts."""
     tree: SideTree | None = None
     why_no_tree: str = NOT_TRACED
     """Empty where there is one."""
     is_timed: bool = False
-    """Whether anything was measured."""
+    """Whether it has measured times."""
     seconds: OfNode = _none
     """Seconds of a forward in a node, over the whole run."""
     own_seconds: OfNode = _none
-    """The same without modules called inside, of modules."""
+    """Self time of a module."""
     error: OfNode = _none
-    """Standard error of these, where it is known."""
+    """Standard error of these."""
     statistic: str = ""
-    """What they are: ``median of 12 stretches``, ``p50 of 214 forwards``; empty without any."""
+    """Which times: ``mean of 12 segments``, ``p50 of 214 forwards``."""
+    total_errors: Mapping[str, float] = {}
+    """Standard errors of measured totals, by path."""
 
 
 def side_of(label: str, session: Session) -> Side:
-    """Return the side that a session is, as far as it is known now."""
+    """Return the side of a session."""
     tree = session.tree
     if tree is None or tree.done is None or not len(tree):
         return Side(label, _settings(session))
     run = WholeRun(session)
+    measured, errors = _measured_totals(session, run)
     return Side(
         label=label,
         settings=_settings(session),
-        totals=_totals(session, tree),
+        totals={**_totals(session, tree), **measured},
         tree=_side_tree(tree),
         why_no_tree="",
         is_timed=session.timings is not None,
@@ -101,6 +111,7 @@ def side_of(label: str, session: Session) -> Side:
         own_seconds=run.own_seconds,
         error=run.error,
         statistic=run.statistic,
+        total_errors=errors,
     )
 
 
@@ -140,14 +151,90 @@ def _totals(session: Session, tree: Tree) -> dict[str, Figure]:
         "peak_memory.activations": peak.activations,
         "peak_memory.total": peak_bytes(peak),
     }
+    if session.training_cost is not None:
+        found |= _of_training(session)
+    found |= _of_step(session)
     if not tree.has_forward:
         reason = Unknown(why_no_times(session))
         kept = ("total_parameters", "total_parameter_bytes")
         found = {name: value if name in kept else reason for name, value in found.items()}
-    tick, reason = session.tick, Unknown(why_no_times(session))
-    found["latency.p50_s"] = reason if tick is None else tick.latency_p50
-    found["latency.p95_s"] = reason if tick is None else tick.latency_p95
-    found["throughput.per_s"] = counted_rate(session)
+    return found
+
+
+def _of_training(session: Session) -> dict[str, Figure]:
+    """Return the figures of a training step."""
+    assert session.training_cost is not None
+    cost, memory = session.training_cost.cost, session.training_memory
+    why = Unknown(cost.why) if cost.why else None
+    return {
+        "train.backward_flops": why or cost.backward.flops,
+        "train.memory.saved_activations": paper.NOT_RECORDED
+        if memory is None
+        else memory.memory.saved,
+        "train.memory.peak": paper.peak_bytes(session),
+        "train.step_s": paper.step_seconds(session),
+        "train.mfu": paper.utilisation(session).mfu,
+    }
+
+
+def _of_step(session: Session) -> dict[str, Figure]:
+    """Return the mean seconds of a measured step, and of its parts."""
+    names = {name: f"step.parts.{name}.mean_s" for name in PARTS}
+    if session.training is None:
+        why = Unknown(why_no_step(session))
+        return dict.fromkeys(("step.mean_s", "step.p50_s", *names.values()), why)
+    step = session.training.step
+    parts: dict[str, Figure] = {
+        path: step.seconds if isinstance(step.seconds, Unknown) else getattr(step.parts, name)
+        for name, path in names.items()
+    }
+    return {"step.mean_s": step.seconds, "step.p50_s": step.p50, **parts}
+
+
+def _measured_totals(session: Session, run: WholeRun) -> tuple[dict[str, Figure], dict[str, float]]:
+    """Return the measured totals, and their standard errors where known.
+
+    Percentiles are medians over windows that do not overlap: of the whole run, as the times of
+    nodes are. The last window of a fast model is only its last turn.
+    """
+    energy, rate = forward_energy(session), counted_rate(session)
+    found: dict[str, Figure] = {"throughput.per_s": rate}
+    found["energy.forward.joules"] = energy if isinstance(energy, Unknown) else energy.joules
+    windows = _windows(session)
+    if not windows:
+        reason = Unknown(why_no_times(session))
+        return {**found, "latency.p50_s": reason, "latency.p95_s": reason}, {}
+    p50s, p95s = [one.latency_p50 for one in windows], [one.latency_p95 for one in windows]
+    p50, p95 = median(p50s), median(p95s)
+    errors: dict[str, float] = {}
+    found |= {"latency.p50_s": p50, "latency.p95_s": p95}
+    # Drift from segment to segment does not show in the spread of single calls.
+    seconds, error = run.seconds(0), run.error(0)
+    drift = error / seconds if error is not None and seconds else None
+    calls = sum(min(one.forwards, one.window) for one in windows)
+    of_calls = call_error(p50, p95, calls)
+    if of_calls is not None:
+        errors["latency.p50_s"] = max(of_calls, p50 * (drift or 0.0))
+    if len(windows) >= LEAST_BLOCKS:
+        errors["latency.p95_s"] = MEDIAN_ERROR * stdev(p95s) / sqrt(len(windows))
+    if drift is not None and not isinstance(rate, Unknown):
+        part = min(RATE_SECONDS / (windows[0].forwards * p50), 1.0) if p50 else 1.0
+        errors["throughput.per_s"] = rate * drift / sqrt(part)
+    if drift is not None and not isinstance(energy, Unknown):
+        errors["energy.forward.joules"] = energy.joules * hypot(1 / energy.steps, drift)
+    return found, errors
+
+
+def _windows(session: Session) -> list[Tick]:
+    """Return the ticks whose last forwards do not overlap, newest first."""
+    found: list[Tick] = []
+    for one in (session.tick, *(timed.tick for timed in reversed(session.history.ticks))):
+        if one is None or (
+            found and (one.cold, one.as_traced) != (found[0].cold, found[0].as_traced)
+        ):
+            continue
+        if not found or 0 < one.forwards <= found[-1].forwards - found[-1].window:
+            found.append(one)
     return found
 
 
@@ -156,7 +243,7 @@ def _or_unknown(value: float | None, reason: str) -> Figure:
 
 
 def _settings(session: Session) -> tuple[tuple[str, str], ...]:
-    """Return what could explain a difference."""
+    """Return the facts that could explain a difference."""
     model, machine, tree = session.model, session.environment, session.tree
     found: list[tuple[str, str]] = []
     if model is not None:

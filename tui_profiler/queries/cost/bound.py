@@ -18,8 +18,9 @@ The work of a module's own operators (of an operator, its own) has three least t
    *mix*. The class of a container is the largest part of its mix, if what is not decided cannot
    make another part the largest; else it is estimated on paper.
 5. Time in which the thread that runs forwards waited for a core is no work of the node's: it is
-   taken off before a time is held against a roof, evenly of all nodes, because it is known of whole
-   forwards alone. Where it is a quarter of the time, the class is *waiting*, whatever the rest is.
+   taken off before a time is held against a roof. How much of it each node waited follows from
+   forwards in which every call read it; before there are any it is taken off evenly. Where it is a
+   quarter of the time, the class is *waiting*, whatever the rest is.
 6. On paper, before anything is measured and where rule 2 or 4 says so, the class is that of the
    intensity: at most 10 FLOPs per byte is memory, above it compute. None where no operator of it
    has a formula.
@@ -267,7 +268,7 @@ def why_not_counted(tree: Tree) -> str:
 
 
 def intensity(cost: Cost) -> float | None:
-    """Return FLOPs a byte, None where nothing is moved."""
+    """Return FLOPs per byte, None where nothing is moved."""
     moved = bytes_moved(cost)
     return cost.flops / moved if moved else None
 
@@ -284,7 +285,7 @@ def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
     if tree is None or not tree.has_forward:
         return None
     parts = node_parts(session, node, steps)
-    kind = _largest(parts)
+    kind = largest(parts)
     if kind is None:
         return on_paper(tree.costs[node])
     *shares, open_share = (each / sum(parts) for each in parts)
@@ -295,7 +296,7 @@ def bound(session: Session, node: int, steps: Steps = ()) -> Bound | None:
     return _with_figures(session, tree, node, kind, (tuple(shares), open_share))
 
 
-def _largest(parts: tuple[float, ...]) -> BoundKind | None:
+def largest(parts: tuple[float, ...]) -> BoundKind | None:
     """Return the class of most of the time; None where what is not decided could be another."""
     *seconds, not_decided = parts
     most = max(seconds, default=0.0)
@@ -309,14 +310,14 @@ def _largest(parts: tuple[float, ...]) -> BoundKind | None:
 
 
 def kinds_of(session: Session) -> Callable[[int], BoundKind | None]:
-    """Return the function that gives the class of a node as ``bound`` does, for many nodes."""
+    """Return a function that returns the class of a node as ``bound`` does, for many nodes."""
     tree, found = session.tree, mixes_of(session)
 
     def kind_of(node: int) -> BoundKind | None:
         if tree is None or not tree.has_forward:
             return None
         is_module = tree.nodes[node].kind == "module"
-        kind = _largest(found.of(node) if found and is_module else node_parts(session, node))
+        kind = largest(found.of(node) if found and is_module else node_parts(session, node))
         if kind is not None:
             return kind
         paper = on_paper(tree.costs[node])
@@ -381,7 +382,9 @@ def node_parts(session: Session, node: int, steps: Steps = ()) -> tuple[float, .
             held = floors(tree, session.ceilings)
             dtype, moved = node_dtype(tree, each), held.moved(each, each + 1)
             explains = explained(tree.costs[each], held.roofs, dtype, moved)
-            judged = spent if session.timings is None else session.timings.on_core(spent)
+            module, judged = tree.nodes[each].parent, spent
+            if session.timings is not None:
+                judged = session.timings.on_core(module, spent)
             seconds[_code(explains, judged)] += judged
             seconds[WAITING] += spent - judged
     return tuple(seconds)
@@ -438,7 +441,7 @@ def memory_level(session: Session) -> str:
         return MEMORY
     found, roofs = limits(tree, ceilings), usable_roofs(ceilings)
     for node, code in enumerate(found.codes):
-        own = timings.on_core(timings.own_per_forward(node) or 0.0)
+        own = timings.on_core(node, timings.own_per_forward(node) or 0.0)
         if KINDS[code : code + 1] != ("memory",) or not 0 < own <= found.seconds[node]:
             continue
         levels: dict[str, float] = {}
@@ -539,13 +542,13 @@ def mixes(tree: Tree, limits: Limits, timings: Timings) -> Generator[None, None,
     """Return the mixes of a tick."""
     own = tuple(array("d", bytes(8 * (len(tree) + 1))) for _ in (*KINDS, NOT_DECIDED))
     nodes = memoryview(timings.tick.nodes).cast("I")
-    seconds, on_core = timings.own, timings.on_core(1.0)
+    seconds, on_core = timings.own, timings.own_on_core
     codes, limit, count = limits.codes, limits.seconds, len(tree)
     for start in range(0, len(nodes), STEP):
         part = slice(start, start + STEP)
-        for node, spent in zip(nodes[part], seconds[part], strict=True):
+        columns = nodes[part], seconds[part], on_core[part]
+        for node, spent, judged in zip(*columns, strict=True):
             if node < count:
-                judged = spent * on_core
                 code = codes[node] if judged <= limit[node] else UNEXPLAINED
                 own[code][node + 1] = judged
                 own[WAITING][node + 1] += spent - judged
@@ -751,7 +754,7 @@ def _with_figures(
     cost, seconds, ceilings = tree.costs[node], node_seconds(session, node), session.ceilings
     assert ceilings is not None
     mix, not_decided = parts
-    is_container = _holds_work(tree, node)
+    is_container = holds_work(tree, node)
     held, dtype = floors(tree, ceilings), node_dtype(tree, node)
     certain = certain_cost(tree, node) if tree.nodes[node].is_opaque else cost
     moved = bytes_moved(certain)
@@ -803,15 +806,18 @@ def kinds_seen(session: Session) -> tuple[BoundKind, ...]:
 
 
 def _waiting_reason(session: Session, mix: tuple[float, ...]) -> str:
-    """Say how long a forward waits for a core, and what most of the rest is."""
-    first = f"a forward waits for a core {share_text(mix[WAITING])} of its time"
+    """Say how long a node waits for a core, and what most of the rest is."""
+    timings = session.timings
+    is_own = timings is not None and timings.waits_by_node
+    waited = f"{share_text(mix[WAITING])} of its time"
+    first = f"waits for a core {waited} (schedstat)"
+    if not is_own:
+        first = f"a forward waits for a core {waited} (schedstat, divided evenly)"
     part, kind = max(zip(mix, OF_WORK, strict=False))
-    if not part:
-        return first
-    return f"{first} (of the thread, schedstat); {share_text(part)} is {phrase(kind)}"
+    return f"{first}; {share_text(part)} is {phrase(kind)}" if part else first
 
 
-def _holds_work(tree: Tree, node: int) -> bool:
+def holds_work(tree: Tree, node: int) -> bool:
     """Return whether modules inside are called: they have times of their own."""
     if tree.nodes[node].kind == "op" or tree.nodes[node].is_opaque:
         return False

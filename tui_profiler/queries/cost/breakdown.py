@@ -1,7 +1,5 @@
 """A model's operators by type, what architecture that makes it, and what bounds them."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -113,7 +111,8 @@ class BoundShare(Struct, frozen=True):
     flops_share: float | None
     """Of all FLOPs, likewise."""
     time_share: float | None
-    """Of a forward's measured time; None before it is measured against this machine."""
+    """Of a forward's measured time; None before it is measured against this machine, and where the
+    roofs that would decide are not good enough."""
 
 
 def op_type(node: Node) -> OpType:
@@ -211,11 +210,16 @@ def bound_shares(session: Session) -> dict[BoundKind, BoundShare]:
     has_nodes = tree is not None and len(tree) > 0
     parts = node_parts(session, 0) if has_nodes else ()
     seconds, running = dict(zip(KINDS, parts, strict=False)), sum(parts)
+    # Time whose class no good roof decides may be of these classes: no share of it is not 0.
+    is_open = any(parts[len(KINDS) :])
+    may_be = {kind for kind in (*PAPER_KINDS, "overhead") if is_open and not seconds[kind]}
     return {
         kind: BoundShare(
             ops=ops[kind] if kind in PAPER_KINDS else None,
             flops_share=flops[kind] / whole if whole and kind in PAPER_KINDS else None,
-            time_share=seconds[kind] / running if any(seconds.values()) else None,
+            time_share=seconds[kind] / running
+            if any(seconds.values()) and kind not in may_be
+            else None,
         )
         for kind in KINDS
     }

@@ -1,7 +1,5 @@
 """How a model's layers and operators are distributed: by class of layer, by band of intensity."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -12,7 +10,7 @@ from tui_profiler.session import Tree
 Band: TypeAlias = Literal["below 10", "10 to 50", "50 to 100", "above 100"]
 
 BANDS: tuple[Band, ...] = ("below 10", "10 to 50", "50 to 100", "above 100")
-"""FLOPs a byte: the product's own classes. 10 and 50 are in the band that they begin, 100 in the
+"""FLOPs per byte: the product's own classes. 10 and 50 are in the band that they begin, 100 in the
 one that it ends."""
 
 
@@ -60,7 +58,7 @@ def layer_types(tree: Tree) -> tuple[LayerType, ...]:
 
 
 def intensity_bands(tree: Tree) -> tuple[BandShare, ...]:
-    """Return every band, with the operators whose FLOPs a byte are in it."""
+    """Return every band, with the operators whose FLOPs per byte are in it."""
     ops, flops = dict.fromkeys(BANDS, 0), dict.fromkeys(BANDS, 0)
     for node, cost in zip(tree.nodes, tree.costs, strict=True):
         ratio = intensity(cost)

@@ -1,7 +1,5 @@
 """What the machine's counters say about the model: its use of threads, which cache holds it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """What a forward was predicted to take beside what was measured, and why something was not."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from tui_profiler.messages import NO_FORWARD, Allocator, Figure, Unknown

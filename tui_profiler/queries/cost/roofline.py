@@ -5,24 +5,29 @@
 2. A part's roof is the lower one of its dtype's ceiling and of intensity times the copy bandwidth
    (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009). So the time at its roof is the
    larger one of the least times of ``bound``, and the share that it reaches is that over its time.
-3. What depends on the tree and the ceilings alone is found once; a tick only adds the seconds.
+3. A block is measured against all parts inside, each at its own roof: their least times together,
+   over the time of the block.
+4. What depends on the tree and the ceilings alone is found once; a tick only adds the seconds.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tui_profiler.figures.units import dtype as short_dtype
-from tui_profiler.messages import Ceilings
+from tui_profiler.formatting.text import safe
+from tui_profiler.messages import Ceilings, Cost
 from tui_profiler.queries.cost import bound
-from tui_profiler.queries.cost.ceilings import usable_roofs
-from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.cost.ceilings import UsableRoofs, usable_roofs
+from tui_profiler.queries.time.forward_kinds import times_fit_costs, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
-from tui_profiler.session import Session, Tree
+from tui_profiler.session import Bounded, Session, Tree
 
 UNJUDGED = bound.NOT_DECIDED
 """In place of a position in ``KINDS``: no roof, or none good enough, says what limits a part."""
@@ -52,7 +57,7 @@ class Roofs(Struct, frozen=True):
 
     @property
     def ridge(self) -> float | None:
-        """FLOPs a byte at which the roof of most of the model becomes flat."""
+        """FLOPs per byte at which the roof of most of the model becomes flat."""
         if not self.compute or not self.bytes_per_second:
             return None
         return self.compute[0].flops_per_second / self.bytes_per_second
@@ -66,7 +71,7 @@ class Parts(Struct, frozen=True, eq=False):
     """Of a node: its place in the columns."""
     flops: list[float]
     intensities: list[float]
-    """FLOPs a byte; 0 for a part without FLOPs, which has no place in the plot."""
+    """FLOPs per byte; 0 for a part without FLOPs, which has no place in the plot."""
     least: list[float]
     """Seconds at the roof; 0 where no roof is known for it."""
     dtypes: list[str]
@@ -89,8 +94,8 @@ class Achieved(Struct, frozen=True, eq=False):
 
     seconds: list[float]
     """Of one forward, by place; 0 where nothing was measured."""
-    on_core: float
-    """Share of a forward that its thread did not wait for a core."""
+    on_core: list[float]
+    """The same without what was waited for a core."""
     whole: float | None
     """Seconds of one forward, None before the first times."""
     judged: int
@@ -100,7 +105,7 @@ class Achieved(Struct, frozen=True, eq=False):
     below_seconds: float
     """Of one forward, spent in those."""
     rates: tuple[float, float] | None
-    """The least and the greatest FLOP a second of all parts, None where none is known."""
+    """The least and the greatest FLOP per second of all parts, None where none is known."""
 
 
 def part_nodes(tree: Tree) -> list[int]:
@@ -126,23 +131,40 @@ def part_nodes(tree: Tree) -> list[int]:
 def parts(tree: Tree, ceilings: Ceilings | None) -> Parts:
     """Return the parts of a tree and what each could reach."""
     nodes = [i for i in part_nodes(tree) if tree.costs[i].flops or bound.bytes_moved(tree.costs[i])]
+    if ceilings is None or not bound.has_roofs(ceilings):
+        return parts_of(tree, nodes, [tree.costs[node] for node in nodes], None, [])
+    held = bound.floors(tree, ceilings)
+    moved = [held.moved(node, tree.ends[node]) for node in nodes]
+    return parts_of(tree, nodes, [tree.costs[node] for node in nodes], held.roofs, moved)
+
+
+def parts_of(
+    tree: Tree,
+    nodes: list[int],
+    costs: list[Cost],
+    usable: UsableRoofs | None,
+    moved: list[bound.MoveSeconds],
+) -> Parts:
+    """Return what some nodes could reach.
+
+    Args:
+        tree: that they are of.
+        nodes: in preorder.
+        costs: of each, its work.
+        usable: the roofs; None where none is known.
+        moved: of each, the least time of moving its bytes; empty without roofs.
+    """
     flops, intensities, least, limits = [], [], [], []
     dtypes = _dtypes(tree, nodes)
     kinds = bytearray()
-    held = (
-        bound.floors(tree, ceilings) if ceilings is not None and bound.has_roofs(ceilings) else None
-    )
-    for node, dtype in zip(nodes, dtypes, strict=True):
-        cost = tree.costs[node]
-        moved = bound.bytes_moved(cost)
+    for at, (cost, dtype) in enumerate(zip(costs, dtypes, strict=True)):
         flops.append(float(cost.flops))
-        intensities.append(cost.flops / moved if moved else 0.0)
+        intensities.append(bound.intensity(cost) or 0.0)
         times: dict[bound.BoundKind, float] = {}
         code, limit = UNJUDGED, math.inf
-        if held is not None:
-            moved_seconds = held.moved(node, tree.ends[node])
-            times = bound.least_seconds(cost, held.roofs, dtype, moved_seconds.seconds)
-            code, limit = bound.explained(cost, held.roofs, dtype, moved_seconds)
+        if usable is not None:
+            times = bound.least_seconds(cost, usable, dtype, moved[at].seconds)
+            code, limit = bound.explained(cost, usable, dtype, moved[at])
         if code == UNJUDGED:
             times = {}
         least.append(max(times.get("compute", 0.0), times.get("memory", 0.0)))
@@ -189,7 +211,14 @@ def roofs(found: Parts, ceilings: Ceilings | None) -> Roofs:
 
 def reached(session: Session, found: Parts) -> Achieved:
     """Return what the parts take now."""
-    seconds = _seconds(session, found)
+    seconds, on_core = _seconds(session, found)
+    return achieved(found, seconds, on_core, root_seconds(session))
+
+
+def achieved(
+    found: Parts, seconds: list[float], on_core: list[float], whole: float | None
+) -> Achieved:
+    """Return what the parts reach that take so many seconds; arguments as the fields."""
     judged = below = 0
     below_seconds, slowest, fastest = 0.0, math.inf, 0.0
     for spent, least, flops in zip(seconds, found.least, found.flops, strict=True):
@@ -205,26 +234,39 @@ def reached(session: Session, found: Parts) -> Achieved:
             slowest = rate if rate < slowest else slowest
             fastest = rate if rate > fastest else fastest
     rates = (slowest, fastest) if fastest else None
-    on_core = 1.0 if session.timings is None else session.timings.on_core(1.0)
-    return Achieved(seconds, on_core, root_seconds(session), judged, below, below_seconds, rates)
+    return Achieved(seconds, on_core, whole, judged, below, below_seconds, rates)
 
 
-def _seconds(session: Session, found: Parts) -> list[float]:
-    """Return ``node_seconds`` of all parts; a part is timed itself or not at all."""
+def _seconds(session: Session, found: Parts) -> tuple[list[float], list[float]]:
+    """Return ``node_seconds`` of all parts, and the same without waiting for a core.
+
+    A part is timed itself or not at all.
+    """
     tree, timings, operators = session.tree, session.timings, session.operators
-    seconds = [0.0] * len(found.nodes)
+    none = [0.0] * len(found.nodes)
     if not times_fit_costs(session):
-        return seconds
+        return none, none
+    seconds, on_core = none, none
     if tree is not None and timings is not None:
-        spent: list[float] = list(timings.whole)
-        spent.append(0.0)  # Of parts without a position.
-        seconds = [spent[position] for position in _positions(timings.tick.nodes, found)]
+        positions = _positions(timings.tick.nodes, found)
+        # The last one is of parts without a position.
+        whole, own, on = [*timings.whole, 0.0], timings.own, timings.own_on_core
+        seconds = on_core = [whole[position] for position in positions]
+        if timings.waiting:
+            waited = [*(spent - left for spent, left in zip(own, on, strict=True)), 0.0]
+            on_core = [
+                max(spent - waited[position], 0.0)
+                for spent, position in zip(seconds, positions, strict=True)
+            ]
     if tree is not None and operators is not None:
+        seconds, on_core = [*seconds], [*on_core]
         for node in memoryview(operators.times.nodes).cast("I"):
             place = found.places.get(node)
             if place is not None and tree.nodes[node].kind == "op":
-                seconds[place] = node_seconds(session, node) or 0.0
-    return seconds
+                spent = seconds[place] = on_core[place] = node_seconds(session, node) or 0.0
+                if timings is not None:
+                    on_core[place] = timings.on_core(tree.nodes[node].parent, spent)
+    return seconds, on_core
 
 
 @lru_cache(maxsize=2)
@@ -245,8 +287,139 @@ def by_time(now: Achieved) -> list[int]:
 
 
 def by_intensity(found: Parts, now: Achieved) -> list[int]:
-    """Return the places of all parts that are in the plot, the fewest FLOPs a byte first."""
+    """Return the places of all parts that are in the plot, the fewest FLOPs per byte first."""
     drawn = [
         place for place, spent in enumerate(now.seconds) if spent > 0 and found.intensities[place]
     ]
     return sorted(drawn, key=found.intensities.__getitem__)
+
+
+class NodeRoofline(Struct, frozen=True):
+    """Figures of one node; None where there is none, and ``why`` says the reason."""
+
+    name: str
+    """Safe to show."""
+    is_part: bool
+    """False: a block, of which the figures are its parts' together."""
+    kind: bound.BoundKind | None = None
+    """What holds it back, where that was measured."""
+    seconds: float | None = None
+    """Of one forward."""
+    intensity: float | None = None
+    """FLOPs per byte, None for a node without FLOPs: it has no place in the plot."""
+    achieved: float | None = None
+    """A second: of FLOPs, or of bytes where it has no FLOPs."""
+    unit: str = "FLOP/s"
+    """Of ``achieved`` and ``roof``; ``B/s`` for a node without FLOPs."""
+    bounded: Bounded | None = None
+    """Whether the FLOPs depend on the data."""
+    is_least: bool = False
+    """Operators without a formula are not in the FLOPs."""
+    roof: float | None = None
+    """The highest rate here."""
+    roof_name: str = ""
+    """Which roof is the lower one here: the dtype of a compute ceiling, ``memory``, ``mixed``."""
+    least_seconds: float | None = None
+    """Of one forward, at the roof."""
+    gain: float | None = None
+    """Share of the whole forward that would be saved at the roof; None where it is there."""
+    why: str = ""
+    """What decided the class, or why figures are missing."""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the roof that is reached."""
+        if not self.seconds or self.least_seconds is None:
+            return None
+        return self.least_seconds / self.seconds
+
+
+def name_of(tree: Tree, node: int) -> str:
+    """Return a node's path as it is shown; of an operator its module's, and what it does."""
+    found = tree.nodes[node]
+    if found.kind == "op" and found.parent >= 0:
+        operator = found.name.partition("::")[2] or found.name
+        module = tree.nodes[found.parent].path
+        return safe(f"{module}/{operator}" if module else operator)
+    return safe(found.path or found.name)
+
+
+def node_roofline(session: Session, found: Parts, now: Achieved, node: int) -> NodeRoofline:
+    """Return the figures of one node of the tree."""
+    tree = session.tree
+    assert tree is not None
+    why_not = why_times_do_not_fit(session)
+    seconds = None if why_not else (node_seconds(session, node) or None)
+    judged = bound.bound(session, node) if seconds else None
+    measured = judged if judged is not None and judged.measured else None
+    figures = figures_of(tree, (found, now), node, tree.costs[node], (seconds, measured))
+    figures = replace(figures, bounded=tree.bounded.get(node))
+    return replace(figures, why=why_not) if why_not else figures
+
+
+def figures_of(
+    tree: Tree,
+    known: tuple[Parts, Achieved],
+    node: int,
+    cost: Cost,
+    measured: tuple[float | None, bound.Bound | None],
+) -> NodeRoofline:
+    """Return the figures of a node.
+
+    Args:
+        tree: that it is of.
+        known: all parts, and what they reach.
+        node: its index.
+        cost: its work.
+        measured: its seconds and its class, where they are known.
+    """
+    (found, now), (seconds, judged) = known, measured
+    rates = cost.flops or bound.bytes_moved(cost)
+    least = _least(tree, found, now, node)
+    is_part = node in found.places
+    return NodeRoofline(
+        name=name_of(tree, node),
+        is_part=is_part,
+        kind=judged.kind if judged is not None else None,
+        seconds=seconds,
+        intensity=bound.intensity(cost) or None,
+        achieved=rates / seconds if seconds and rates else None,
+        unit="FLOP/s" if cost.flops else "B/s",
+        is_least=cost.uncosted > 0,
+        roof=rates / least if least and rates else None,
+        roof_name=_roof_name(judged) if is_part else "mixed",
+        least_seconds=least,
+        gain=_gain(seconds, least, now.whole),
+        why=_why(judged, seconds, rates),
+    )
+
+
+def _least(tree: Tree, found: Parts, now: Achieved, node: int) -> float | None:
+    place = found.places.get(node)
+    if place is not None:
+        return found.least[place] or None
+    first = bisect_left(found.nodes, node)
+    stop = bisect_left(found.nodes, tree.ends[node])
+    timed = (place for place in range(first, stop) if now.seconds[place] > 0)
+    return sum(found.least[place] for place in timed) or None
+
+
+def _roof_name(measured: bound.Bound | None) -> str:
+    if measured is None:
+        return ""
+    compute, memory = measured.compute_share or 0.0, measured.memory_share or 0.0
+    return measured.dtype if compute > memory else "memory"
+
+
+def _gain(seconds: float | None, least: float | None, whole: float | None) -> float | None:
+    if not seconds or least is None or not whole or least >= seconds:
+        return None
+    return (seconds - least) / whole
+
+
+def _why(measured: bound.Bound | None, seconds: float | None, rates: float) -> str:
+    if not rates:
+        return "no FLOPs and no bytes"
+    if seconds is None:
+        return "not timed"
+    return measured.reason if measured is not None else ""

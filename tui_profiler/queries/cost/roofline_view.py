@@ -5,26 +5,15 @@
 2. Many points fall into one cell: they are added up there, so that drawing asks for cells alone.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from tui_profiler.figures.units import TimeUnit, keep_time_unit
+from tui_profiler.figures.units import TimeColumn, fitted_times
 from tui_profiler.formatting.plot import Axis, axis_for, keep_axis
+from tui_profiler.queries.cost import roofline
 from tui_profiler.queries.cost.bound import KINDS, UNEXPLAINED, BoundKind
-from tui_profiler.queries.cost.roofline import (
-    UNJUDGED,
-    Achieved,
-    Parts,
-    Roofs,
-    by_intensity,
-    by_time,
-    parts,
-    reached,
-    roofs,
-)
 from tui_profiler.queries.time.node_seconds import part_of
 from tui_profiler.session import Session, Tree
 
@@ -60,28 +49,66 @@ class PlotPoints(Struct, frozen=True, eq=False):
     """Parts that lie outside the axes."""
 
 
+class Work(Struct, frozen=True):
+    """What the points of a roofline are: forwards, or backwards."""
+
+    parts: Callable[[Session], roofline.Parts | None]
+    """What there is to reach; None where nothing is known."""
+    parts_from: Callable[[Session], tuple[object, ...]]
+    """What the parts follow from; they are the same where it is identical."""
+    reached: Callable[[Session, roofline.Parts], roofline.Achieved]
+    times_from: Callable[[Session], tuple[object, ...]]
+    """What the times follow from."""
+    at: Callable[[Session], float]
+    """When they were taken."""
+    node: Callable[
+        [Session, roofline.Parts, roofline.Achieved, int],
+        roofline.NodeRoofline,
+    ]
+    """Figures of one node."""
+
+
+def _parts(session: Session) -> roofline.Parts | None:
+    tree = session.tree
+    if tree is None or not tree.has_forward or not len(tree):
+        return None
+    return roofline.parts(tree, session.ceilings)
+
+
+FORWARD = Work(
+    parts=_parts,
+    parts_from=lambda session: (session.tree, session.ceilings),
+    reached=roofline.reached,
+    times_from=lambda session: (session.timings, session.operators),
+    at=lambda session: -math.inf if session.timings is None else session.timings.tick.at,
+    node=roofline.node_roofline,
+)
+
+
 class RooflineView:
     """What is known of a session's parts, kept steady from tick to tick."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work = FORWARD) -> None:
+        self.work = work
         self.session = Session()
-        self.parts: Parts | None = None
+        self.parts: roofline.Parts | None = None
         """None without a tree of a forward."""
-        self.now: Achieved | None = None
-        self.roofs = Roofs()
+        self.now: roofline.Achieved | None = None
+        self.roofs = roofline.Roofs()
         self.order: list[int] = []
         """Places by time, rule 1."""
-        self.unit: TimeUnit = "ms"
-        """Of the column of times."""
+        self.times = TimeColumn("ms", 2)
+        """How the column of times is written."""
         self.x = self.y = Axis(-1.0, 1.0)
         self._axes: tuple[Axis, Axis] | None = None
         self._across: tuple[float, ...] = ()
+        self._rates: tuple[float, ...] = ()
         self._ranks: dict[int, int] = {}
         self._top, self._kept = 0, (-1, 0)
         self._by_intensity: list[int] = []
         self._read_at = self._sorted_at = -math.inf
         self._touched_at = -math.inf
-        self._columns: tuple[Parts | None, Axis, int, list[int]] = (None, self.x, 0, [])
+        self._columns: tuple[roofline.Parts | None, Axis, int, list[int]] = (None, self.x, 0, [])
         self._spots: tuple[object, ...] = ()
         self._found_spots = PlotPoints()
 
@@ -94,31 +121,42 @@ class RooflineView:
         """Remember that the reader did something at ``at``."""
         self._touched_at = at
 
-    def update(self, session: Session, at: float) -> None:
-        """Take the session as it is at ``at``, seconds on a clock that also touches are told by."""
+    def update(self, session: Session, at: float, beside: Sequence["RooflineView"] = ()) -> None:
+        """Take a session.
+
+        Args:
+            session: as it is.
+            at: when, seconds on a clock that also touches are told by.
+            beside: views whose points are in the same plot: their axes are the same.
+        """
         before, self.session = self.session, session
-        tree = session.tree
-        if tree is not before.tree or session.ceilings is not before.ceilings:
-            self._begin(session, tree)
-        elif session.timings is before.timings and session.operators is before.operators:
+        work = self.work
+        if not _are_same(work.parts_from(before), work.parts_from(session)):
+            self._begin(session)
+        elif _are_same(work.times_from(before), work.times_from(session)):
             self._sort_when_rested(at)
             return
         if self.parts is None or not self._is_due(session):
             return
-        self.now = now = reached(session, self.parts)
+        self.now = now = work.reached(session, self.parts)
         if now.whole is not None:
-            self.unit = keep_time_unit(self.unit if self.order else None, now.whole)
+            self.times = fitted_times(now.whole, self.times if self.order else None)
         if sum(map(bool, now.seconds)) != len(self.order):
             self._sort(at)
         self._sort_when_rested(at)
-        self._stretch(now)
+        self._stretch(now, beside)
 
-    def _begin(self, session: Session, tree: Tree | None) -> None:
-        has_forward = tree is not None and tree.has_forward and len(tree) > 0
-        self.parts = parts(tree, session.ceilings) if tree is not None and has_forward else None
-        self.roofs, self._across = Roofs(), ()
-        if tree is not None and self.parts is not None:
-            self.roofs = roofs(self.parts, session.ceilings)
+    def node(self, node: int) -> roofline.NodeRoofline | None:
+        """Return the figures of a node; None without parts."""
+        if self.parts is None or self.now is None:
+            return None
+        return self.work.node(self.session, self.parts, self.now, node)
+
+    def _begin(self, session: Session) -> None:
+        self.parts = self.work.parts(session)
+        self.roofs, self._across, self._rates = roofline.Roofs(), (), ()
+        if self.parts is not None:
+            self.roofs = roofline.roofs(self.parts, session.ceilings)
             drawn = [each for each in self.parts.intensities if each > 0]
             self._across = (min(drawn), max(drawn)) if drawn else ()
         self.now, self.order, self._ranks, self._by_intensity = None, [], {}, []
@@ -126,7 +164,7 @@ class RooflineView:
 
     def _is_due(self, session: Session) -> bool:
         assert self.parts is not None
-        at = session.timings.tick.at if session.timings is not None else -math.inf
+        at = self.work.at(session)
         soon = 0 <= at - self._read_at < REFRESH_SECONDS
         if self.now is not None and soon and len(self.parts.nodes) > MANY:
             return False
@@ -142,14 +180,17 @@ class RooflineView:
         if self.parts is None or self.now is None:
             return
         self._sorted_at = at
-        self.order = by_time(self.now)
+        self.order = roofline.by_time(self.now)
         self._ranks = {place: rank for rank, place in enumerate(self.order)}
-        self._by_intensity = by_intensity(self.parts, self.now)
+        self._by_intensity = roofline.by_intensity(self.parts, self.now)
 
-    def _stretch(self, now: Achieved) -> None:
+    def _stretch(self, now: roofline.Achieved, beside: Sequence["RooflineView"]) -> None:
         """Choose axes that hold the points, the roofs and the ridge."""
-        across = [*self._across]
-        rates = [*(now.rates or ()), *(roof.flops_per_second for roof in self.roofs.compute)]
+        self._rates = now.rates or ()
+        views = (self, *beside)
+        across = [each for view in views for each in view._across]
+        rates = [each for view in views for each in view._rates]
+        rates += (roof.flops_per_second for roof in self.roofs.compute)
         if self.roofs.ridge:
             across.append(self.roofs.ridge * ABOVE)
         if not across or not rates:
@@ -157,7 +198,9 @@ class RooflineView:
         x = axis_for(min(across), max(across))
         y = axis_for(min(rates), max(rates) * ABOVE)
         before_x, before_y = self._axes if self._axes is not None else (None, None)
-        self.x, self.y = self._axes = (keep_axis(before_x, x), keep_axis(before_y, y))
+        axes = (keep_axis(before_x, x), keep_axis(before_y, y))
+        for view in views:
+            view.x, view.y = view._axes = axes
 
     @property
     def is_placed(self) -> bool:
@@ -195,7 +238,7 @@ class RooflineView:
         return self.parts.nodes[self.order[rank]]
 
     def crossed(self, node: int, steps: int) -> int:
-        """Return the node so many steps to the right: with more FLOPs a byte."""
+        """Return the node so many steps to the right: with more FLOPs per byte."""
         found, places = self.parts, self._by_intensity
         if found is None or not places:
             return node
@@ -237,14 +280,15 @@ class RooflineView:
         found, now = self.parts, self.now
         if found is None or now is None or not self.is_placed:
             return PlotPoints()
-        sums = [[0.0] * (columns * rows) for _ in range(UNJUDGED + 1)]
+        sums = [[0.0] * (columns * rows) for _ in range(roofline.UNJUDGED + 1)]
         scale = rows / (self.y.high - self.y.low)
         top = self.y.high
-        log10, beyond, on_core = math.log10, 0, now.on_core
-        for column, flops, spent, kind, limit in zip(
+        log10, beyond = math.log10, 0
+        for column, flops, spent, on_core, kind, limit in zip(
             self._column_of(columns),
             found.flops,
             now.seconds,
+            now.on_core,
             found.kinds,
             found.limits,
             strict=True,
@@ -254,9 +298,13 @@ class RooflineView:
                 if column < 0 or not 0 <= height < rows:
                     beyond += 1
                     continue
-                code = kind if spent * on_core <= limit or kind == UNJUDGED else UNEXPLAINED
+                code = kind if on_core <= limit or kind == roofline.UNJUDGED else UNEXPLAINED
                 sums[code][int(height) * columns + column] += spent
         return PlotPoints(tuple(_spots(sums, columns, now.whole)), beyond)
+
+
+def _are_same(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
+    return all(one is other for one, other in zip(some, others, strict=True))
 
 
 def _spots(sums: list[list[float]], columns: int, whole: float | None) -> list[Spot]:
@@ -268,5 +316,5 @@ def _spots(sums: list[list[float]], columns: int, whole: float | None) -> list[S
             share = part_of(spent, whole) or 0.0
             size = (share >= SMALL_SHARE) + (share >= LARGE_SHARE)
             row, column = divmod(cell, columns)
-            spots.append(Spot(column, row, size, KINDS[code] if code < UNJUDGED else None))
+            spots.append(Spot(column, row, size, KINDS[code] if code < roofline.UNJUDGED else None))
     return spots

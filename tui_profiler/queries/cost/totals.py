@@ -1,17 +1,13 @@
 """What a whole model costs, and its most expensive nodes."""
 
-from __future__ import annotations
-
 from heapq import nlargest
 from math import isnan
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
-
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate
-from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown, known
+from tui_profiler.messages import NO_FORWARD, Cost, PeakMemory, Unknown, known
 from tui_profiler.messages.base import Figure
-from tui_profiler.queries.cost.bound import bytes_moved, intensity, is_counted
+from tui_profiler.queries.cost.bound import bytes_moved
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, MIXED, is_mixed
 from tui_profiler.queries.time.node_seconds import root_seconds
 from tui_profiler.queries.time.standard_error import why_doubtful
@@ -20,11 +16,12 @@ from tui_profiler.session import Session, Tree
 Column: TypeAlias = Literal["parameters", "macs", "flops", "memory", "seconds"]
 
 NONE_IN_A_ROW = "no two consecutive forwards"
+NOT_TOLD = Unknown("neither files nor recordings of earlier versions have requires_grad")
 ESTIMATED_RATE = "an estimate: a share of the forwards was recorded"
 
 
 def throughput(session: Session) -> str:
-    """Return items a second with its unit, or iterations per second where the batch is unknown."""
+    """Return items/s, or iterations per second where the batch is unknown, with the unit."""
     per_second = known(any_rate(session))
     if per_second is None:
         return UNAVAILABLE
@@ -45,7 +42,7 @@ def is_estimated_rate(session: Session) -> bool:
 
 
 def any_rate(session: Session) -> Figure:
-    """Return items a second, whether counted or estimated."""
+    """Return items per second, whether counted or estimated."""
     if session.tick is None:
         return Unknown(why_no_times(session))
     if session.tick.cold:
@@ -55,7 +52,7 @@ def any_rate(session: Session) -> Figure:
 
 
 def counted_rate(session: Session) -> Figure:
-    """Return items a second if they were counted: what is set against another run, or a bound."""
+    """Return items/s if they were counted: for comparison with another run, or a bound."""
     found = any_rate(session)
     if isinstance(found, Unknown):
         return found
@@ -64,49 +61,13 @@ def counted_rate(session: Session) -> Figure:
     return Unknown(ESTIMATED_RATE) if is_estimated_rate(session) else found
 
 
-class Totals(Struct, frozen=True):
-    """A model in one forward."""
+def why_no_times(session: Session, nothing: str = "") -> str:
+    """Return the reason why a session has no measured times, empty where it has some.
 
-    parameters: int
-    parameter_bytes: int
-    macs: int
-    flops: int
-    input_bytes: int
-    weight_bytes: int
-    output_bytes: int
-    memory_bytes: int
-    """Read and written by all operators: inputs, weights and outputs."""
-    intensity: float | None
-    """FLOPs a byte; None where nothing is moved."""
-    ops: int
-    uncosted: int
-    is_counted: bool
-    """Whether the work is known, if only as a lower bound: else 0 is no figure."""
-
-
-def totals(tree: Tree) -> Totals | None:
-    """Return the figures of the root, None for a tree without nodes."""
-    if not len(tree):
-        return None
-    cost = tree.costs[0]
-    return Totals(
-        parameters=cost.parameters,
-        parameter_bytes=cost.parameter_bytes,
-        macs=cost.macs,
-        flops=cost.flops,
-        input_bytes=cost.input_bytes,
-        weight_bytes=cost.weight_bytes,
-        output_bytes=cost.output_bytes,
-        memory_bytes=bytes_moved(cost),
-        intensity=intensity(cost),
-        ops=cost.ops,
-        uncosted=cost.uncosted,
-        is_counted=is_counted(cost),
-    )
-
-
-def why_no_times(session: Session) -> str:
-    """Return the reason why a session has no measured times, empty where it has some."""
+    Args:
+        session: of a model.
+        nothing: says that what is asked for was not measured; empty: that no forward was.
+    """
     if session.timings is not None:
         return ""
     if session.tree is not None and not session.tree.has_forward:
@@ -119,7 +80,7 @@ def why_no_times(session: Session) -> str:
     if was_run(session):
         return "no forward after the warm-up was finished; measure for longer"
     if session.loop is not None and session.loop.state == "finished":
-        return f"{_only_recorded(session)}: {session.loop.detail}"
+        return f"{nothing or _only_recorded(session)}: {session.loop.detail}"
     return "not measured; --measure SECONDS does"
 
 
@@ -233,3 +194,13 @@ def _figure(session: Session, tree: Tree, index: int, column: Column) -> float:
             return cost.flops
         case "memory":
             return bytes_moved(cost)
+
+
+def trainable(cost: Cost) -> int | Unknown:
+    """Return the scalars with ``requires_grad``; one that is shared inside counts once."""
+    return NOT_TOLD if cost.trainable is None else cost.trainable
+
+
+def frozen(cost: Cost) -> int | Unknown:
+    """Return the scalars without ``requires_grad``, counted likewise."""
+    return NOT_TOLD if cost.trainable is None else cost.parameters - cost.trainable

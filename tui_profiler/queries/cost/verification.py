@@ -10,8 +10,6 @@
 5. Where figures depend on the data, ours are bounds: the others are at most as high.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -80,9 +78,9 @@ class Check(Struct, frozen=True):
     ours: int | None = None
     theirs: float | None = None
     left_out: tuple[Part, ...] = ()
-    """Taken from ours before it is compared."""
+    """Subtracted from tui-profiler's figure before it is compared."""
     why: str = ""
-    """How far they are apart, or why nothing can be compared; empty where they are equal."""
+    """The difference, or why nothing can be compared; empty where they are equal."""
 
 
 def verify_verdict(made: Verification) -> Verdict:
@@ -123,11 +121,13 @@ def _published(session: Session, tree: Tree) -> list[Check]:
             Check(
                 against="published",
                 figure="macs",
-                tolerance=f"GMACs of one item equal to {PUBLISHED_DECIMALS} decimals",
+                tolerance=f"GMACs per item equal to {PUBLISHED_DECIMALS} decimals",
                 verdict="holds" if is_equal else "fails",
                 ours=tree.costs[0].macs,
                 theirs=theirs * batch * 1e9,
-                why="" if is_equal else f"ours are {ours:.{PUBLISHED_DECIMALS}f}, not {theirs:.3f}",
+                why=""
+                if is_equal
+                else f"{ours:.{PUBLISHED_DECIMALS}f} here, {theirs:.3f} published",
             )
         )
     return found
@@ -179,7 +179,7 @@ def _macs(opinion: SecondOpinion, theirs: int, tree: Tree) -> Check:
     if abs(theirs - rest) <= share * max(theirs, rest) or (_is_bound(tree) and theirs <= rest):
         return replace(check, why="" if theirs == rest else _apart(rest, theirs))
     if hidden and theirs < rest:
-        why = f"it skips {hidden}, which is several of our operators"
+        why = f"it skips {hidden}, which stands for several operators here"
         return replace(check, verdict="not compared", why=why)
     return replace(check, verdict="fails", why=_apart(rest, theirs) + _where(opinion, by_name))
 
@@ -192,17 +192,17 @@ def _peak(opinion: SecondOpinion, theirs: int, tree: Tree) -> Check:
         return replace(check, verdict="not compared", why=why)
     off = (ours - theirs) / theirs
     holds = abs(off) <= MEMORY_SHARE or (_is_bound(tree) and ours >= theirs)
-    why = "" if ours == theirs else f"ours is {abs(off):.1%} {'more' if off > 0 else 'less'}"
+    why = "" if ours == theirs else f"predicted {abs(off):.1%} too {'high' if off > 0 else 'low'}"
     return replace(check, verdict="holds" if holds else "fails", why=why)
 
 
 def _tolerance(opinion: SecondOpinion, tree: Tree) -> str:
     if opinion.counter == "measured":
-        least = "at most ours, or " if _is_bound(tree) else ""
+        least = "at most the prediction, or " if _is_bound(tree) else ""
         return f"peak memory {least}within {MEMORY_SHARE:.0%}"
     figure = "its FLOPs / 2" if opinion.counter == "flop_counter" else "what it calls FLOPs"
     equal = "equal" if opinion.counter == "flop_counter" else f"within {FVCORE_SHARE:.1%}"
-    return f"MACs ({figure}) {'at most ours, a bound' if _is_bound(tree) else equal}"
+    return f"MACs ({figure}) {'at most the upper bound here' if _is_bound(tree) else equal}"
 
 
 def _is_bound(tree: Tree) -> bool:
@@ -268,11 +268,13 @@ def _where(opinion: SecondOpinion, by_name: dict[str, int]) -> str:
     theirs = {counted.name: counted.amount for counted in opinion.operators}
     apart = {n: by_name.get(n, 0) - theirs.get(n, 0) for n in (*by_name, *theirs)}
     name = max(apart, key=lambda name: abs(apart[name]), default="")
-    return f", most in {name}: {_apart(by_name.get(name, 0), theirs.get(name, 0))}" if name else ""
+    return (
+        f", largest in {name}: {_apart(by_name.get(name, 0), theirs.get(name, 0))}" if name else ""
+    )
 
 
 def _apart(ours: int, theirs: int) -> str:
-    return f"{ours:,} and {theirs:,}"
+    return f"{ours:,} here, {theirs:,} there"
 
 
 def no_opinion(counter: Counter, error: str, seconds: float = 0.0) -> SecondOpinion:

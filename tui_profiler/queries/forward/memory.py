@@ -5,10 +5,8 @@
    peak is the step with the most of these together, where the last is known.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from functools import lru_cache
 from heapq import nlargest
 
@@ -127,7 +125,7 @@ def columns(memory: Memory, cells: int) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def place(memory: Memory, step: int, cells: int) -> tuple[int, int]:
+def place(memory: Sized, step: int, cells: int) -> tuple[int, int]:
     """Return the first and the last of ``cells`` columns that a step is in."""
     count = len(memory)
     last = ((step + 1) * cells - 1) // count

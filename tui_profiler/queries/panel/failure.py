@@ -1,7 +1,5 @@
 """A failure in words: what, where, why, what to try, and what is known nevertheless."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Sequence
 
@@ -9,9 +7,10 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import size, thousands
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Ended, Failed, Remedy
+from tui_profiler.messages import SCRIPT, Ended, Failed, OutOfMemory, Remedy
+from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.panel.provenance import bounds_told
-from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text
+from tui_profiler.queries.panel.state import ended_text, running_stage, seconds_text, stage_name
 from tui_profiler.queries.time.forward_kinds import why_times_do_not_fit
 from tui_profiler.session import Session
 
@@ -53,12 +52,16 @@ def _failed(session: Session) -> FailureText | None:
     failure = session.failure
     if failure is None:
         return None
+    ran_out = out_of_memory.uncaught(session)
+    if ran_out is not None and failure.stage == SCRIPT:
+        title, at = f"{safe(stage_name(failure.stage))} failed", safe(failure.at)
+        return _ran_out(session, ran_out, title, at=at, remedies=_remedies(failure, session))
     kind = ""
     if session.tree is not None and failure.where:
         found = session.tree.find(failure.where)
         kind = session.tree.nodes[found].type if found is not None else ""
     return FailureText(
-        title=f"{safe(failure.stage)} failed",
+        title=f"{safe(stage_name(failure.stage))} failed",
         after="",
         what=safe(failure.what),
         where=safe(failure.where),
@@ -67,6 +70,23 @@ def _failed(session: Session) -> FailureText | None:
         why=safe(failure.why),
         likely="" if failure.why else safe(failure.likely),
         remedies=_remedies(failure, session),
+    )
+
+
+def _ran_out(
+    session: Session, found: OutOfMemory, title: str, *, at: str, remedies: tuple[Remedy, ...]
+) -> FailureText:
+    where, kind = out_of_memory.where(session, found)
+    return FailureText(
+        title=title,
+        after="",
+        what=out_of_memory.what(session, found),
+        where=where,
+        type=kind,
+        at=at,
+        why=out_of_memory.alive_words(session, found),
+        likely=out_of_memory.why_no_where(found),
+        remedies=remedies,
     )
 
 
@@ -111,9 +131,13 @@ def _gone(session: Session) -> FailureText | None:
     ended = session.ended
     if ended is None:
         return None
+    ran_out = out_of_memory.uncaught(session)
+    if ran_out is not None and ended.attached:
+        remedies, at = _of_gone(ended, session), safe(ran_out.line)
+        return _ran_out(session, ran_out, "program gone", at=at, remedies=remedies)
     by_itself = "something in the model called exit" if ended.code >= 0 else ""
     stage = running_stage(session)
-    during = f"during {stage.stage}" if stage is not None else "while the model ran"
+    during = f"during {stage_name(stage.stage)}" if stage is not None else "while the model ran"
     is_killed = ended.code == -signal.SIGKILL
     likely = safe(ended.last_line) or by_itself
     if is_killed:

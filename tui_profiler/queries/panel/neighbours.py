@@ -1,7 +1,5 @@
 """Where a node's tensors come from and go to, which nodes are like it, and what is inside it."""
 
-from __future__ import annotations
-
 from heapq import nlargest
 
 from msgspec import Struct

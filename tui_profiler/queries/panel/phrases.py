@@ -1,7 +1,5 @@
 """A session in short phrases: what the model is, what happened last, what watching costs."""
 
-from __future__ import annotations
-
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Overhead
@@ -14,6 +12,7 @@ from tui_profiler.queries.panel.state import (
     has_failed,
     running_stage,
     seconds_text,
+    stage_name,
 )
 from tui_profiler.queries.time.forward_kinds import inputs, notes, phase
 from tui_profiler.queries.time.modes import is_training
@@ -90,17 +89,26 @@ def last_events(session: Session) -> tuple[str, ...]:
         short = long.partition(",")[0]
         return (f"{long}  ctrl+r restarts it", f"{short}  ctrl+r restarts it", short)
     if is_remembered(session) and session.failure is None:
-        since = f"cached {age(session)}"
-        return (f"{since}  {until_replaced(session)}", since)
+        return cached_events(age(session), until_replaced(session))
     # What figures leave out matters more than what happened last.
     has_failed_before = session.failure is not None
     return (() if has_failed_before else notes(session)) or (_last_event(session),)
 
 
+def cached_events(since: str, until: str) -> tuple[str, ...]:
+    """Return what is said of a cached tree, the longest form first.
+
+    Args:
+        since: how old it is.
+        until: when the worker's own is to be expected.
+    """
+    return (f"cached {since}  {until}", f"cached {since}")
+
+
 def _last_event(session: Session) -> str:
     failure = session.failure
     if failure is not None and not failure.fatal:
-        return f"{safe(failure.stage)} failed: {safe(failure.what)}"
+        return f"{safe(stage_name(failure.stage))} failed: {safe(failure.what)}"
     if failure is not None and failure.stage == SCRIPT:
         return f"{safe(failure.what)}  L shows the output of the script"
     if failure is not None:
@@ -128,14 +136,14 @@ def _last_stage(session: Session) -> str:
     stage = running_stage(session)
     if stage is not None and not has_failed(session):
         detail = f"  {safe(stage.detail)}" if stage.detail else ""
-        return f"{stage.stage}{detail}"
+        return f"{stage_name(stage.stage)}{detail}"
     if not session.stages:
         return "waiting for the worker"
     done = session.stages[-1]
     detail = f"  {safe(done.detail)}" if done.detail else ""
     # What was kept from before took no time worth its cells.
     seconds = f"  {seconds_text(done.seconds)}" if done.seconds and done.seconds > 0.005 else ""
-    return f"{done.stage}{detail}{seconds}"
+    return f"{stage_name(done.stage)}{detail}{seconds}"
 
 
 def overhead_text(session: Session) -> str:

@@ -1,7 +1,5 @@
 """A recording in words: where it stands, where it comes from, what is damaged in it."""
 
-from __future__ import annotations
-
 import time
 
 from tui_profiler.figures.units import thousands

@@ -1,7 +1,8 @@
-"""Where the figures of a node come from, or why one is missing: one sentence."""
+"""Where the figures of a node come from, or why one is missing: a sentence for each."""
 
-from __future__ import annotations
+from collections import Counter
 
+from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Ceilings, Tick, Unknown
 from tui_profiler.messages.live import OPERATOR_WINDOWS as WINDOWS
@@ -11,56 +12,83 @@ from tui_profiler.queries.cost.memory_compared import why_no_window
 from tui_profiler.queries.panel.remembered_tree import age, is_remembered
 from tui_profiler.queries.time.forward_kinds import COLD_TIMES, why_times_do_not_fit
 from tui_profiler.queries.time.node_seconds import UNEVEN, parts_share
+from tui_profiler.queries.training.step import node_share, timed_backward
 from tui_profiler.queries.tree.columns import ColumnName
 from tui_profiler.session import Session, Tree
 
+_NO_NODE = "operators that were not seen"
 
-def why(session: Session, node: int, columns: tuple[ColumnName, ...] = ()) -> str:
-    """Say how a node's time, work and bound were had, and its energy where a column shows it."""
+
+def why(
+    session: Session, node: int, columns: tuple[ColumnName, ...] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Return (figure, where it comes from) of a node's time, work, bound and memory.
+
+    Operators without a formula are named. Energy is among the figures where a column shows it.
+    """
     if session.tree is None:
-        return "nothing is known yet: the model is not traced"
+        return (("node", "nothing is known yet: the model is not traced"),)
     if not session.tree.has_forward:
-        return f"time, work and bound: unavailable, {NO_FORWARD}"
-    since = f"cached {age(session)}" if is_remembered(session) else ""
-    energy = _energy(session, node) if "energy" in columns else ""
-    told = (_time, _work, _bound, _memory)
-    parts = [since, energy, *(each(session, node) for each in told)]
-    return " · ".join(part for part in parts if part)
+        return tuple((label, f"unavailable, {NO_FORWARD}") for label in ("time", "work", "bound"))
+    told = (
+        ("tree", f"cached {age(session)}" if is_remembered(session) else ""),
+        ("time", _time(session, node)),
+        ("work", _work(session, node)),
+        ("no formula", _without_formula(session.tree, node)),
+        ("bound", _bound(session, node)),
+        ("memory", _memory(session, node)),
+        ("step", _step(session, node)),
+        ("energy", _energy(session, node) if "energy" in columns else ""),
+    )
+    return tuple((label, sentence) for label, sentence in told if sentence)
+
+
+def _step(session: Session, node: int) -> str:
+    if session.training is None or session.tree is None:
+        return ""
+    step = session.training.step
+    if session.tree.nodes[node].kind == "op":
+        return "unavailable, operators have no figures per step"
+    if node_share(session, node) is None:
+        return "unavailable, not called in recorded steps"
+    left_out = f", {thousands(step.outliers)} outliers left out" if step.outliers else ""
+    said = f"measured, mean of {thousands(step.recorded)} recorded steps{left_out}"
+    if timed_backward(session, node) is None:
+        return f"{said}; no backward: {safe(step.why_no_backward)}"
+    return said
 
 
 def _energy(session: Session, node: int) -> str:
     found = node_energy(session, node)
     if isinstance(found, Unknown):
-        return f"energy: unavailable, {safe(found.reason)}"
+        return f"unavailable, {safe(found.reason)}"
     if found.counts:
-        return f"energy: measured, {found.counts} replays"
-    return "energy: estimated by its share of the time"
+        return f"measured, {found.counts} replays"
+    return "estimated by its share of the time"
 
 
 def _time(session: Session, node: int) -> str:
     assert session.tree is not None
     if session.tree.nodes[node].kind == "op":
-        return f"time: {operator_time_words(session, node)}"
+        return operator_time_words(session, node)
     found = session.timings.of(node) if session.timings is not None else None
     if found is not None and session.tick is not None:
         if found.is_mean:
             forwards = f"{session.tick.mean_forwards:,} forwards{outliers(session.tick)}"
-            return f"time: measured, mean of {forwards}"
+            return f"measured, mean of {forwards}"
         calls = min(found.calls, session.tick.window)
-        words = f"time: measured, median of a forward over the last {calls:,} calls"
+        words = f"measured, median of a forward over the last {calls:,} calls"
         made = parts_share(session, node)
         if made is None or made >= UNEVEN:
             return words
         return f"{words}; its children's medians add up to {made * 100:.0f} % of it"
     if session.timings is None:
-        return "time: needs times, no forward has finished"
+        return "needs times, no forward has finished"
     if session.tree.nodes[node].calls == 0:
-        return "time: not called itself; what is shown is the sum of what is inside"
+        return "not called itself; the sum of its children"
     if session.tick is not None and session.tick.left_out:
-        return (
-            f"time: not called, or one of {session.tick.left_out:,} with the least time, left out"
-        )
-    return "time: not called so far"
+        return f"not called, or one of {session.tick.left_out:,} with the least time, left out"
+    return "not called so far"
 
 
 def outliers(tick: Tick) -> str:
@@ -93,26 +121,43 @@ def _work(session: Session, node: int) -> str:
     assert session.tree is not None
     cost = session.tree.costs[node]
     if cost.uncosted:
-        return f"work: a lower bound, {cost.uncosted} of {cost.ops} operators have no formula"
+        without, every = thousands(cost.uncosted), thousands(cost.ops)
+        return f"a lower bound, {without} of {every} operators have no formula"
     match session.tree.bounded.get(node):
         case "at most":
-            return f"work: at most, it follows on {_asked(session.tree)}, which depends on the data"
+            return (
+                f"at most, it depends on {_asked(session.tree)}, whose output depends on the data"
+            )
         case "about":
-            return f"work: about, {_asked(session.tree)} gave a constant in place of the data"
-    return f"work: counted on paper by {session.tree.method}"
+            return f"estimated, {_asked(session.tree)} returned a constant instead of the data"
+    return f"counted on paper by {session.tree.method}"
+
+
+def _without_formula(tree: Tree, node: int) -> str:
+    """Name the operators in a node that have no formula, most calls first; empty without one."""
+    calls = Counter[str]()
+    waiting = [node]
+    while waiting:
+        at = waiting.pop()
+        inside = [child for child in tree.children(at) if tree.costs[child].uncosted]
+        own = tree.costs[at].uncosted - sum(tree.costs[child].uncosted for child in inside)
+        found = tree.nodes[at]
+        calls[found.name if found.kind == "op" else found.note or _NO_NODE] += max(own, 0)
+        waiting += inside
+    named = ((name, number) for name, number in calls.most_common() if number)
+    return ", ".join(f"{safe(name)} ×{thousands(number)}" for name, number in named)
 
 
 def _memory(session: Session, node: int) -> str:
-    """Say where the memory of a module comes from, or why it was not measured."""
-    assert session.tree is not None
-    if session.tree.nodes[node].kind == "op" or session.timings is None:
+    """Say where the memory of a node comes from, or why it was not measured."""
+    if session.timings is None:
         return ""
     found = session.memory_window
     if found is None:
-        return f"memory: unavailable, {safe(why_no_window(session).reason)}"
+        return f"unavailable, {safe(why_no_window(session).reason)}"
     if found.peak(node) is None:
-        return "memory: unavailable, not called in the operator window"
-    return "memory: measured in one operator window"
+        return "unavailable, not seen in the operator window"
+    return "measured in one operator window"
 
 
 def _asked(tree: Tree) -> str:
@@ -125,19 +170,19 @@ def _bound(session: Session, node: int) -> str:
     found = bound.bound(session, node)
     why = bound.why_not_decided(session, node)
     if found is None:
-        return f"bound: {no_class(session, node)}"
+        return no_class(session, node)
     if found.measured:
-        return f"bound: {found.reason}" + (f": {safe(why)}" if found.not_decided else "")
+        return f"{found.reason}: {safe(why)}" if found.not_decided else found.reason
     if why:
-        return f"bound: {found.reason}; on paper, {safe(why)}"
+        return f"{found.reason}; on paper, {safe(why)}"
     if why := why_times_do_not_fit(session):
-        return f"bound: {found.reason}; {why}"
+        return f"{found.reason}; {why}"
     ceilings = session.ceilings
     if ceilings is not None and not bound.has_roofs(ceilings):
-        return f"bound: {found.reason}; {no_roof(ceilings)}"
+        return f"{found.reason}; {no_roof(ceilings)}"
     if ceilings is not None:
-        return f"bound: {found.reason}; it has no time to compare with the ceilings"
-    return f"bound: {found.reason}; ceilings are not measured yet"
+        return f"{found.reason}; no time to compare with the roofs"
+    return f"{found.reason}; the roofline is not calibrated yet"
 
 
 def no_class(session: Session, node: int) -> str:
@@ -147,7 +192,7 @@ def no_class(session: Session, node: int) -> str:
 
 
 def no_roof(ceilings: Ceilings) -> str:
-    """Return why there is no figure to hold times against."""
+    """Return why there is no roof to compare times with."""
     figures = (ceilings.bytes_per_second, ceilings.op_seconds)
     reasons = [figure.reason for figure in figures if isinstance(figure, Unknown)]
     return safe(reasons[0]) if reasons else "no roof was measured"

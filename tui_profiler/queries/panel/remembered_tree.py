@@ -3,8 +3,6 @@
 Times of nodes are never remembered: only the tree on paper, and how long each stage took.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tui_profiler.figures.units import count, quantity, thousands

@@ -1,7 +1,5 @@
 """What the process does now, in words: the header's right end, and whether figures are stale."""
 
-from __future__ import annotations
-
 import signal
 from typing import Literal, TypeAlias
 
@@ -9,8 +7,7 @@ from msgspec import Struct
 
 from tui_profiler.figures.units import clock, three_digits
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import NO_FORWARD, Ended, SensitivityStarted
-from tui_profiler.queries.panel.accepted_requests import refusal
+from tui_profiler.messages import Ended
 from tui_profiler.session import Session, StageRecord
 
 StateKind: TypeAlias = Literal[
@@ -36,6 +33,11 @@ class State(Struct, frozen=True):
     """``live``, ``loading``, ``first run failed``, ``no data``."""
     detail: str = ""
     """What follows, such as how long: ``3.42 s``."""
+
+
+def stage_name(stage: str) -> str:
+    """Return what a stage is called on screen."""
+    return "roofline" if stage == "ceilings" else stage
 
 
 def running_stage(session: Session) -> StageRecord | None:
@@ -68,7 +70,7 @@ def state(session: Session, now: float, paused_at: float | None = None) -> State
             return _script_gone(session.ended)
         return State("gone", "program gone" if session.ended.attached else "worker gone")
     if failure is not None and failure.fatal:
-        return State("failed", f"{safe(failure.stage)} failed")
+        return State("failed", f"{safe(stage_name(failure.stage))} failed")
     if paused_at is not None:
         return State("paused", "paused", whole_seconds(now - paused_at))
     if session.ended is not None:
@@ -103,7 +105,7 @@ def _working(session: Session, now: float) -> State:
     stage = running_stage(session)
     if session.timings is None or (stage is not None and loop is None):
         if session.tree is not None and stage is not None:
-            return State("loading", stage.stage, seconds_text(now - stage.started_at))
+            return State("loading", stage_name(stage.stage), seconds_text(now - stage.started_at))
         if loop is not None and loop.state == "running":
             return State("loading", "warming up")
         if session.hello is not None and session.hello.program is not None:
@@ -118,6 +120,14 @@ def whole_seconds(seconds: float) -> str:
     """Return how long something lasts: ``12 s``, ``16m 40s``."""
     seconds = max(seconds, 0.0)
     return f"{seconds:.0f} s" if seconds < 999.5 else clock(seconds)
+
+
+def about_time(seconds: float) -> str:
+    """Return an estimated time, two digits: ``8 s``, ``6 min``, ``2.1 h``."""
+    for unit, of in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * of:
+            return f"{seconds / of:.{1 if seconds < 10 * of and unit == 'h' else 0}f} {unit}"
+    return f"{max(seconds, 1.0):.0f} s"
 
 
 def seconds_text(seconds: float) -> str:
@@ -156,52 +166,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def is_reading(session: Session) -> bool:
-    """Tell whether values are looked at now; nobody does where the worker is gone."""
-    known_of = session.parameters
-    return known_of is not None and known_of.done is None and session.ended is None
-
-
-def why_not_read(session: Session) -> str:
-    """Say why nobody looks at the values; empty where that can be asked for."""
-    return refusal(session, "AnalyseParameters") if session.parameters is None else ""
-
-
-def is_measuring(session: Session) -> bool:
-    """Tell whether sensitivity is measured now."""
-    measured = session.sensitivity
-    return measured is not None and measured.done is None and session.ended is None
-
-
-def has_sensitivities(session: Session) -> bool:
-    """Tell whether there are figures of sensitivity, or will be."""
-    measured = session.sensitivity
-    return measured is not None and (bool(measured.weights) or is_measuring(session))
-
-
-def why_not_measured(session: Session) -> str:
-    """Say why sensitivity is measured of no weight; empty where it is, or was not asked for."""
-    measured = session.sensitivity
-    if session.tree is not None and not session.tree.has_forward:
-        return NO_FORWARD
-    if measured is None and (why := refusal(session, "MeasureSensitivity")):
-        return why
-    if measured is None or measured.weights or measured.done is None or measured.started.under:
-        return ""
-    return measured.done.why
-
-
-def has_random_weights(session: Session) -> bool:
-    """Tell whether the values are those of an initialisation, as far as that is known."""
-    model = session.model
-    started: SensitivityStarted | None = (
-        session.sensitivity.started if session.sensitivity is not None else None
-    )
-    of_parameters = session.parameters is not None and session.parameters.started.is_random
-    return (
-        of_parameters
-        or (started is not None and started.is_random)
-        or (model is not None and model.weights == "random")
-    )

@@ -1,1 +1,1 @@
-"""The values of parameters: one by one, and rolled up."""
+"""Statistics of parameters: per tensor, and summed per node."""

@@ -1,12 +1,10 @@
-"""The values of parameters rolled up: what is known of each tensor as one figure for each node.
+"""Statistics of parameters summed per node.
 
-1. A node's figures are of the parameters in and below it; buffers are in none. Values that have
-   several names are counted once in every node.
-2. Means, deviations and norms are those of all values together, not means of figures.
-3. Where a tensor has no figures its node says so: ``looked_at`` is less than ``tensors``.
+1. A node's figures include all parameters in and below it, without buffers. Shared values count
+   once per node.
+2. Means, standard deviations and norms are of all values together, not means of figures.
+3. Where a tensor has no figures, or not all yet, ``looked_at`` is less than ``tensors``.
 """
-
-from __future__ import annotations
 
 import math
 from collections import Counter
@@ -22,7 +20,7 @@ from tui_profiler.session import Session, Tree
 from tui_profiler.session.parameters import Parameters
 
 PRUNING_LOSS = 0.1
-"""Of the norm of each tensor: what the share of prunable values speaks of."""
+"""Error of the norm of a tensor, for the share of prunable values."""
 
 
 class ParameterSums(Struct, frozen=True):
@@ -31,27 +29,27 @@ class ParameterSums(Struct, frozen=True):
     sums: Sums = Sums()
     tensors: int = 0
     looked_at: int = 0
-    """Of them, those whose moments are known."""
+    """Of them, with moments."""
     bytes: int = 0
     near_zeros: int = 0
     prunable: float = 0.0
-    """Values that could be 0 for the loss, tensor by tensor."""
+    """Prunable values, tensor by tensor."""
     norm: float = 0.0
     """Largest spectral norm of a tensor."""
     recommended_bytes: float = 0.0
     """With every tensor at its recommended width."""
     entropy_bytes: float = 0.0
-    """That the entropy of bytes needs."""
+    """Entropy bound."""
     pressed_bytes: float = 0.0
-    """That the codec needed, the better of its two ways."""
+    """Compressed, by the better of two byte orders."""
     dead: int = 0
     outliers: int = 0
     near_duplicates: int = 0
-    """Rows of zeros, rows with outliers, rows that are like others: of all tensors together."""
+    """Dead, outlier and near-duplicate channels of all tensors together."""
 
     @property
     def std(self) -> Figure:
-        """Of the population."""
+        """Standard deviation of the population."""
         if not self.sums.count:
             return Unknown("no value is known")
         return math.sqrt(self.sums.second / self.sums.count)
@@ -74,7 +72,7 @@ class ParameterSums(Struct, frozen=True):
 
 
 def rolled_up(session: Session) -> dict[int, ParameterSums]:
-    """Return the figures of every node that has parameters, by its index in the tree looked at."""
+    """Return the sums of every node with parameters, by its index in the tree."""
     tree, found = session.tree, session.parameters
     return _rolled_up(tree, found) if tree is not None and found is not None else {}
 
@@ -87,7 +85,7 @@ def _rolled_up(tree: Tree, found: Parameters) -> dict[int, ParameterSums]:
     for index, one in owned:
         if times[one.name] == 1:
             nodes[index] = _together(nodes.get(index, ParameterSums()), _of(one))
-    # Each node once into its parent: a hostile tree is deep, and has many tensors at its end.
+    # Each node once into its parent: a hostile tree is deep, with many tensors in its leaves.
     for index in range(len(tree) - 1, 0, -1):
         if index in nodes:
             above = tree.nodes[index].parent
@@ -107,7 +105,7 @@ def _rolled_up(tree: Tree, found: Parameters) -> dict[int, ParameterSums]:
 def _owned(
     tree: Tree, figures: dict[str, TensorStatistics]
 ) -> Iterator[tuple[int, TensorStatistics]]:
-    """Yield (node, tensor) of every parameter, under each of its names."""
+    """Yield (node, tensor) of every parameter, for each of its names."""
     for index, node in enumerate(tree.nodes):
         for weight in node.weights:
             own = f"{node.path}.{weight.name}" if node.path else weight.name
@@ -117,7 +115,7 @@ def _owned(
 
 
 def sums_of(moments: Moments) -> Sums:
-    """Return the sums that a tensor's moments stand for."""
+    """Return the sums of a tensor's moments."""
     count, std = moments.count, moments.std
     if not count:
         return Sums(nans=moments.nans, infinities=moments.infinities)
@@ -126,7 +124,7 @@ def sums_of(moments: Moments) -> Sums:
         count=count,
         mean=moments.mean,
         second=count * std**2,
-        # Products become infinite where powers raise.
+        # Products overflow to infinity, where powers raise.
         third=count * (third or 0.0) * std * std * std,
         fourth=0.0 if fourth is None else count * (fourth + 3) * std * std * std * std,
         magnitudes=moments.l1,
@@ -138,15 +136,14 @@ def sums_of(moments: Moments) -> Sums:
     )
 
 
-def prunable(one: TensorStatistics, loss: float = PRUNING_LOSS) -> float | None:
-    """Return the share of a tensor's values that could be 0; None where it is not known."""
-    return next((part.sparsity for part in one.pruned if part.loss == loss), None)
+def prunable(one: TensorStatistics) -> float | None:
+    """Return the share of prunable values of a tensor; None where not known."""
+    return next((part.sparsity for part in one.pruned if part.loss == PRUNING_LOSS), None)
 
 
 def _of(one: TensorStatistics) -> ParameterSums:
-    """Return the figures of one tensor."""
     alone = ParameterSums(tensors=1, bytes=one.bytes, recommended_bytes=_recommended(one))
-    if one.moments is None:
+    if one.moments is None or one.pending:
         return alone
     norm = known(one.spectral.norm) if one.spectral is not None else None
     rows, pressed = one.channels, one.compression

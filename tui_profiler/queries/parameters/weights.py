@@ -1,35 +1,26 @@
-"""The parameters one by one: what is known of the values of each, as rows that can be sorted.
+"""Parameters and their statistics as rows that can be sorted.
 
-1. The rows are those of the tree, in its order: they are there before any value was looked at, and
-   figures come to them. A tensor under a second name is a row that says where its figures are.
-2. A figure is a number, ``Unknown`` with the reason, or None where it is not known yet.
+1. The rows are those of the tree, in its order, also before values are read. A tensor with a second
+   name is a row that names the first.
+2. A figure is a number, ``Unknown`` with the reason, or None while pending.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 from tui_profiler import messages
 from tui_profiler.messages.parameters import ALL_ZERO, NOTHING_LOST, Scheme
+from tui_profiler.queries.parameters.rollup import prunable
 from tui_profiler.session import Session, Tree
 
 Column: TypeAlias = Literal[
     "values", "std", "zeros", "int8", "width", "prune", "predicted", "error"
 ]
 Sort: TypeAlias = Literal["order", "name"] | Column
-COLUMNS: tuple[Column, ...] = (
-    "values",
-    "std",
-    "zeros",
-    "int8",
-    "width",
-    "prune",
-    "predicted",
-    "error",
-)
+COLUMNS: tuple[Column, ...] = get_args(Column)
+_NOT_FINITE = messages.Unknown("no value is finite")
 SORTS: tuple[Sort, ...] = ("order", *COLUMNS, "name")
 SORT_WORDS: dict[Sort, str] = {
     "order": "in order",
@@ -43,9 +34,6 @@ SORT_WORDS: dict[Sort, str] = {
     "predicted": "by predicted error",
     "error": "by measured error",
 }
-PRUNE_LOSS = 0.1
-"""Of the norm: what the column of prunable values speaks of."""
-NOT_LOOKED_AT = "its values were not analysed"
 
 
 class WeightRow(Struct, frozen=True, eq=False):
@@ -61,12 +49,12 @@ class WeightRow(Struct, frozen=True, eq=False):
     is_buffer: bool
     shared_with: str
     statistics: messages.TensorStatistics | None
-    """None while its values were not looked at."""
+    """None before its values are read."""
     sensitivity: messages.Sensitivity | None
 
     @property
     def values(self) -> int:
-        """How many values it has."""
+        """Number of values."""
         return math.prod(self.shape)
 
 
@@ -104,7 +92,7 @@ def rows_of(session: Session) -> tuple[WeightRow, ...]:
 
 
 def figure(row: WeightRow, column: Column) -> messages.Figure | None:
-    """Return what a row has in a column; shares and errors are of 1, noise is in dB."""
+    """Return the figure of a row in a column; shares are 0 to 1, SQNR is in dB."""
     match column:
         case "values":
             return float(row.values)
@@ -119,50 +107,43 @@ def figure(row: WeightRow, column: Column) -> messages.Figure | None:
 def _of_statistics(row: WeightRow, column: Column) -> messages.Figure | None:
     found = row.statistics
     if row.shared_with:
-        return messages.Unknown(f"the same values as {row.shared_with}")
+        return messages.Unknown(f"shared with {row.shared_with}")
     if found is None:
         return None
     moments = found.moments
     if moments is None:
-        return messages.Unknown(found.why_none or NOT_LOOKED_AT)
+        return messages.Unknown(found.why_none or "its values were not analysed")
+    if column in ("int8", "width") and "quantisation" in found.pending:
+        return None
     match column:
         case "std":
-            return (
-                moments.std
-                if math.isfinite(moments.std)
-                else messages.Unknown("no value is finite")
-            )
+            return moments.std if math.isfinite(moments.std) else _NOT_FINITE
         case "zeros":
-            return (
-                moments.zeros / moments.count
-                if moments.count
-                else messages.Unknown("no value is finite")
-            )
+            return moments.zeros / moments.count if moments.count else _NOT_FINITE
         case "int8":
-            return signal_over_noise(found, "int8", "channel", "tensor")
+            return sqnr(found, "int8", "channel", "tensor")
         case "width":
             return _width(row, found)
         case _:
-            return prunable(found)
+            share = prunable(found)
+            return messages.Unknown("all values are zero") if share is None else share
 
 
 def _width(row: WeightRow, found: messages.TensorStatistics) -> messages.Figure:
     if found.width is not None:
         return found.width.bits
     if wrong := not_finite(row):
-        return messages.Unknown(f"there are values that are {wrong}")
-    return _why(found, "quantisation", "only tensors of two rows or more are made narrower")
+        return messages.Unknown(f"it has {wrong} values")
+    return _why(found, "quantisation", "needs two or more rows")
 
 
 def is_exact(figure: messages.Figure) -> bool:
-    """Tell whether a signal over noise is missing because nothing is lost."""
+    """Return whether an SQNR is infinite, as nothing is lost."""
     return isinstance(figure, messages.Unknown) and figure.reason in (NOTHING_LOST, ALL_ZERO)
 
 
-def signal_over_noise(
-    found: messages.TensorStatistics, stored: str, *granularities: str
-) -> messages.Figure:
-    """Return dB of a format, for the first of the granularities that there is."""
+def sqnr(found: messages.TensorStatistics, stored: str, *granularities: str) -> messages.Figure:
+    """Return the SQNR of a format in dB, for the first of these granularities that it has."""
     for granularity in granularities:
         for one in found.quantised:
             if one.format == stored and one.granularity == granularity:
@@ -170,32 +151,25 @@ def signal_over_noise(
     return _why(found, "quantisation")
 
 
-def prunable(found: messages.TensorStatistics) -> messages.Figure:
-    """Return the share of values that can be zero for a loss of a tenth of the norm."""
-    if not found.pruned:
-        return messages.Unknown("no norm to lose")
-    return min(found.pruned, key=lambda one: abs(one.loss - PRUNE_LOSS)).sparsity
-
-
 def _why(
-    found: messages.TensorStatistics, part: str, otherwise: str = "not asked for"
+    found: messages.TensorStatistics, part: str, otherwise: str = "not requested"
 ) -> messages.Unknown:
     return messages.Unknown(next((why for of, why in found.whys if of == part), otherwise))
 
 
 def measured_error(row: WeightRow) -> messages.Figure | None:
-    """Return what changing it cost the output; None where that was not measured."""
+    """Return the measured error of the output; None where not measured."""
     one = row.sensitivity
     return one.output_error if one is not None and one.done else None
 
 
 def is_measurable(row: WeightRow) -> bool:
-    """Tell whether the output's sensitivity to it can be asked for."""
+    """Return whether its sensitivity can be measured."""
     return len(row.shape) >= 2 and not row.is_buffer
 
 
 def not_finite(row: WeightRow) -> str:
-    """Say what is wrong with its values in a word; empty where nothing is."""
+    """Return ``NaN`` or ``Inf``; empty where all values are finite."""
     moments = row.statistics.moments if row.statistics is not None else None
     if moments is None:
         return ""
@@ -205,21 +179,21 @@ def not_finite(row: WeightRow) -> str:
 
 
 class WeightsView:
-    """Which rows are shown, in which order, and which one the cursor is on."""
+    """The rows shown, their order, and the cursor."""
 
     def __init__(self) -> None:
         self.sort: Sort = "order"
         self.descending = False
         self.shows_buffers = False
         self.rows: tuple[WeightRow, ...] = ()
-        """In the order that is shown."""
+        """In the order shown."""
         self.all: tuple[WeightRow, ...] = ()
         self.name = ""
         """Of the row under the cursor."""
         self._made_of: tuple[object, ...] = ()
 
     def update(self, session: Session, node: int) -> None:
-        """Take what is known, and keep the cursor where it is, or go to the node's rows."""
+        """Update the rows; keep the cursor, or move it to the node's rows."""
         wanted = (session.tree, session.parameters, session.sensitivity)
         if not self._made_of or any(
             one is not other for one, other in zip(self._made_of, wanted, strict=True)
@@ -232,7 +206,7 @@ class WeightsView:
             self.name = self._first_of(session.tree, node)
 
     def arrange(self) -> None:
-        """Choose and order the rows anew."""
+        """Filter and sort the rows."""
         shown = [row for row in self.all if self.shows_buffers or not row.is_buffer]
         self.rows = ordered(shown, self.sort, descending=self.descending)
 
@@ -244,16 +218,11 @@ class WeightsView:
 
     @property
     def at(self) -> int:
-        """Place of the cursor; -1 where there are no rows."""
+        """Index of the cursor; -1 without rows."""
         return next((at for at, row in enumerate(self.rows) if row.name == self.name), -1)
 
-    @property
-    def buffers(self) -> int:
-        """How many rows are buffers."""
-        return sum(row.is_buffer for row in self.all)
-
     def move(self, by: int) -> WeightRow | None:
-        """Move the cursor by so many rows, no further than the ends."""
+        """Move the cursor by so many rows, up to the ends."""
         if not self.rows:
             return None
         row = self.rows[min(max(self.at + by, 0), len(self.rows) - 1)]
@@ -261,13 +230,13 @@ class WeightsView:
         return row
 
     def sort_by(self, sort: Sort, *, descending: bool | None = None) -> None:
-        """Order by a column: figures begin with the largest, names and order with the first."""
+        """Sort by a column: by default figures descending, names ascending."""
         falling = sort not in ("order", "name") if descending is None else descending
         self.sort, self.descending = sort, falling and sort != "order"
         self.arrange()
 
     def sort_by_next(self) -> None:
-        """Order by the next column that has figures."""
+        """Sort by the next column with figures."""
         keys = [sort for sort in SORTS if sort == self.sort or self._has(sort)]
         self.sort_by(keys[(keys.index(self.sort) + 1) % len(keys)])
 
@@ -279,7 +248,7 @@ class WeightsView:
                 return any(messages.known(figure(row, column)) is not None for row in self.all)
 
     def _first_of(self, tree: Tree, node: int) -> str:
-        """Return the first row of a node or below it; else the cursor stays, or goes to the top."""
+        """Return the first row in a node; without one the cursor stays, or moves to the top."""
         end = tree.ends[node] if 0 <= node < len(tree) else 0
         inside = [row for row in self.rows if node <= row.node < end]
         if inside:
@@ -288,7 +257,7 @@ class WeightsView:
 
 
 def ordered(rows: list[WeightRow], sort: Sort, *, descending: bool) -> tuple[WeightRow, ...]:
-    """Return rows in an order; those without a figure come last either way."""
+    """Return sorted rows; those without a figure come last either way."""
     match sort:
         case "order":
             return tuple(rows)
@@ -311,11 +280,11 @@ SCHEMES: tuple[Scheme, ...] = (
     Scheme("values", share=0.5),
     Scheme("channels", share=0.25),
 )
-"""What sensitivity is measured for, in the order in which a key goes through them."""
+"""Changes for which sensitivity is measured, in the order of the key."""
 
 
 def scheme_words(scheme: Scheme) -> str:
-    """Say what is done to a weight, in a few words."""
+    """Return the change of a weight: ``int8 per channel``."""
     match scheme.change:
         case "values":
             return f"{scheme.share:.0%} of values zero".replace("%", " %")
@@ -327,6 +296,6 @@ def scheme_words(scheme: Scheme) -> str:
 
 
 def next_scheme(scheme: Scheme) -> Scheme:
-    """Return the scheme after one, in a circle."""
+    """Return the next scheme, cyclically."""
     at = SCHEMES.index(scheme) if scheme in SCHEMES else -1
     return SCHEMES[(at + 1) % len(SCHEMES)]

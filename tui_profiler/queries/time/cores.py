@@ -1,14 +1,20 @@
 """Who has the cores: the thread that runs forwards, this process, the other programs."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tui_profiler.figures.units import share
-from tui_profiler.messages import Figure, ProgramUse, ThreadTime, Unknown
+from tui_profiler.messages import (
+    Figure,
+    GpuProgramUse,
+    ProgramUse,
+    ThreadTime,
+    Unknown,
+    known,
+)
 from tui_profiler.messages.hardware import NOT_RECORDED
 from tui_profiler.session import Session
 
+_THROTTLED_SECONDS = 10.0
 _BELOW = 0.005
 """Of a core: who takes less is not told."""
 
@@ -18,7 +24,7 @@ class CoresUsed(NamedTuple):
 
     cores: int
     this: Figure
-    """This process's: CPU seconds a second."""
+    """This process's: CPU seconds per second."""
     others: Figure
     """All others' together."""
 
@@ -39,8 +45,50 @@ def other_programs(session: Session) -> tuple[ProgramUse, ...]:
     """Return the other processes that take most, the most first."""
     if session.programs is None:
         return ()
-    own = session.hello.pid if session.hello is not None else None
-    return tuple(one for one in session.programs.programs if one.pid != own and one.cores >= _BELOW)
+    own, seen = own_pid(session), session.programs.programs
+    return tuple(one for one in seen if one.pid != own and one.cores >= _BELOW)
+
+
+def own_pid(session: Session) -> int | None:
+    """Return the process of the model, None before it has said so."""
+    return session.hello.pid if session.hello is not None else None
+
+
+def gpu_programs(session: Session, gpu: int) -> tuple[GpuProgramUse, ...]:
+    """Return who computes on a GPU, most memory first, by NVML's number of it."""
+    seen = session.programs.gpu_programs if session.programs is not None else ()
+    return () if isinstance(seen, Unknown) else tuple(one for one in seen if one.gpu == gpu)
+
+
+class Throttled(NamedTuple):
+    """Shares of the last seconds; 0 where no counter moved."""
+
+    by_quota: float
+    """In which tasks of a control group had used up its CPU quota; of several cores together."""
+    by_heat: float
+    """In which cores were held down by heat; likewise."""
+    by_steal: float
+    """In which the hypervisor ran something else on them; likewise."""
+
+
+def throttled(session: Session) -> Throttled:
+    """Return how much the cores of this process were throttled lately."""
+    samples = session.history.samples
+    told = [
+        one for one in samples if one.throttle and one.at >= samples[-1].at - _THROTTLED_SECONDS
+    ]
+    if not told:
+        return Throttled(0.0, 0.0, 0.0)
+    first, last = told[0], told[-1]
+    seconds = last.at - first.at
+    counters = ("quota_seconds", "heat_seconds", "stolen_seconds")
+    risen = (known(getattr(last.throttle, name)) for name in counters)
+    before = (known(getattr(first.throttle, name)) for name in counters)
+    rates = (
+        max(now - then, 0.0) / seconds if now is not None and then is not None and seconds else 0.0
+        for now, then in zip(risen, before, strict=True)
+    )
+    return Throttled(*rates)
 
 
 def thread_time(session: Session) -> ThreadTime | Unknown:

@@ -4,8 +4,6 @@ What a tree costs is what the forward that it was made of costs. Of a program th
 others may have other inputs or run in another mode: their times are never set against these costs.
 """
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import share, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import InputSpec, RunModel, Tick

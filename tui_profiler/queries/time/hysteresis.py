@@ -1,7 +1,5 @@
 """Values that do not flicker: what is shown changes only when the new value has lasted."""
 
-from __future__ import annotations
-
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")

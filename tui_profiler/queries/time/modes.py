@@ -2,6 +2,7 @@
 
 | observed of the forwards that times speak of | mode |
 |---|---|
+| a worker runs training steps (``--train``) | training |
 | autograd off, root in eval mode | inference |
 | autograd off, root in training mode, backward passes reach its parameters | training |
 | autograd off, root in training mode, none does | not known |
@@ -11,8 +12,6 @@
 | autograd on, root in training mode, no backward pass | not known |
 | some with autograd, some without | training where passes reach its parameters, else not known |
 """
-
-from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
@@ -38,6 +37,8 @@ class Mode(Struct, frozen=True):
 def mode(session: Session) -> Mode:
     """Return the mode of the forwards that times and costs speak of."""
     seen, model = session.mode, session.model
+    if runs_own_steps(session):
+        return Mode("training", "training steps run in the profiler's own loop")
     if seen is None:
         if is_program(session):
             return Mode(None, "no forward was observed")
@@ -72,6 +73,11 @@ def mode(session: Session) -> Mode:
     return Mode("inference", "eval mode with autograd, no backward pass")
 
 
+def runs_own_steps(session: Session) -> bool:
+    """Return whether training steps are those of a worker (``--train``)."""
+    return session.training_cost is not None and session.training_cost.cost.spec is not None
+
+
 def is_program(session: Session) -> bool:
     """Return whether a program runs the model, not a worker; also of a recording."""
     if session.hello is not None and session.hello.program is not None:
@@ -102,7 +108,7 @@ def shown_settings(session: Session) -> tuple[Setting, ...]:
 def mode_words(session: Session) -> tuple[str, ...]:
     """Say in which mode a program runs its model, and what runs between its forwards; or nothing.
 
-    Of a worker nothing is said: it only infers.
+    Of a worker nothing is said: what it runs was asked for.
     """
     found, seen = mode(session), session.mode
     if not is_program(session) or seen is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from functools import lru_cache
 
 from tui_profiler.queries.time.forward_kinds import times_fit_costs
@@ -35,6 +36,36 @@ def node_seconds(session: Session, node: int) -> float | None:
     return _inside_seconds(tree, timings, node) if seconds is None else seconds
 
 
+NO_CPU_TIME = "CPU time of calls is not read yet: about one forward per second reads it"
+CPU_OF_CALLS = "CPU time is read only for calls of modules"
+
+
+def cpu_seconds(session: Session, node: int) -> float | None:
+    """Return the CPU seconds that a forward's thread spends in a module; None where not read.
+
+    A mean over forwards now and then in which every call reads it. A container that is never called
+    itself takes what its children take.
+    """
+    tree, timings = session.tree, session.timings
+    if tree is None or timings is None or tree.nodes[node].kind == "op":
+        return None
+    if node in timings:
+        return timings.cpu_per_forward(node)
+    inside = [timings.cpu_per_forward(each) for each in _inside(tree, timings, node)]
+    known = [seconds for seconds in inside if seconds is not None]
+    return sum(known) if known else None
+
+
+def why_no_cpu_time(session: Session, node: int) -> str:
+    """Return why ``cpu_seconds`` is None of a node that has times."""
+    tree, tick = session.tree, session.tick
+    if tree is not None and tree.nodes[node].kind == "op":
+        return CPU_OF_CALLS
+    if tick is None or not tick.cpu_forwards:
+        return NO_CPU_TIME
+    return "not called in the forwards that read CPU time"
+
+
 def parts_share(session: Session, node: int) -> float | None:
     """Return the share of a node's time that its children and its self time account for.
 
@@ -53,14 +84,18 @@ def parts_share(session: Session, node: int) -> float | None:
 
 def _inside_seconds(tree: Tree, timings: Timings, node: int) -> float | None:
     """Add up the nodes right inside of one that were measured."""
+    seconds = [timings.per_forward(inside) or 0.0 for inside in _inside(tree, timings, node)]
+    return sum(seconds) if seconds else None
+
+
+def _inside(tree: Tree, timings: Timings, node: int) -> Iterator[int]:
+    """Yield the nearest nodes inside of one that were measured."""
     measured = _measured(timings.tick.nodes)
     stop = tree.ends[node]
     position = bisect_left(measured, node + 1)
-    total: float | None = None
     while position < len(measured) and (inside := measured[position]) < stop:
-        total = (total or 0.0) + (timings.per_forward(inside) or 0.0)
+        yield inside
         position = bisect_left(measured, tree.ends[inside], lo=position + 1)
-    return total
 
 
 @lru_cache(maxsize=4)

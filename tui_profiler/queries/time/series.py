@@ -1,7 +1,5 @@
 """A node's recent past, one value a second, and whether it has become slower or faster."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """The time of a node over a whole run, and how well it is known: its standard error.
 
-1. Where there is a history it is cut into blocks, stretches of about as many forwards. The time is
+1. Where there is a history it is cut into blocks, segments of about as many forwards. The time is
    the mean of all of them but those whose whole forwards took far longer, the error comes from the
    spread of the blocks' means: it has what changes slowly, such as a machine that is busy for a
    second. A tick speaks of the last forwards alone, which of a fast model are a fraction of a
@@ -68,7 +68,7 @@ class WholeRun:
         """What the seconds are, in a few words; empty where there are none."""
         blocks, timings = self._blocks(), self._session.timings
         if blocks:
-            return f"mean of {len(blocks)} stretches"
+            return f"mean of {len(blocks)} segments"
         if timings is None:
             return ""
         forwards, of = timings.tick.mean_forwards, "mean"
@@ -168,7 +168,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(ticks: tuple[Timings, ...]) -> tuple[_Block, ...]:
-    """Return stretches of about as many forwards each; none where there are too few."""
+    """Return segments of about as many forwards each; none where there are too few."""
     growing: list[Timings] = []
     for one in ticks:
         if not growing or one.tick.forwards > growing[-1].tick.forwards:

@@ -1,14 +1,12 @@
 """Every part of a node's time, named: they add up to the mean of one forward.
 
 1. Modules inside and the node's self time are means over one set of forwards: they add up exactly.
-2. Of the self time, what the forward waits for a core is taken first, shared out evenly.
+2. Of the self time, what the node waits for a core is taken first.
 3. The rest is divided as the last operator window was: by the node's own operators, by the time
    without an operator (*host*) and by what no node stands for (*other*). A window is slower than
    other forwards, so that its shares are taken and not its seconds.
 4. What could not be divided is one part with its own name, never left out.
 """
-
-from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
@@ -58,7 +56,7 @@ def time_parts(session: Session, node: int) -> TimeParts | None:
         return None
     modules = _modules(session, tree, node)
     own, rest = _own(timings, node, whole, sum(part.seconds for part in modules))
-    waiting = own - timings.on_core(own)
+    waiting = own - timings.on_core(node, own)
     inside = _divided(session, tree, node, own - waiting)
     others = [TimePart("waiting", WAITING, waiting), TimePart("rest", REST, rest)]
     if not inside:

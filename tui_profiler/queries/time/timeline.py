@@ -6,8 +6,6 @@
    a column fills every column that it ran in.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 

@@ -1,13 +1,11 @@
 """What the columns of the tree say of one node: figures and their meaning, not their look."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.figures.units import TimeUnit, keep_time_unit
+from tui_profiler.figures.units import TimeColumn, fitted_times
 from tui_profiler.formatting.canvas import bar_scale, half_cells, split_cells
 from tui_profiler.messages import Cost
 from tui_profiler.queries.cost.bound import (
@@ -23,6 +21,8 @@ from tui_profiler.queries.time.hysteresis import Hysteresis
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.queries.time.repeated_siblings import Steps, Sums, members
 from tui_profiler.queries.time.series import Trend, spaced, trend
+from tui_profiler.queries.training.backward_bound import backward_bound
+from tui_profiler.queries.training.paper import is_at_most
 from tui_profiler.queries.tree.columns import MEASURED, ColumnName, summed_figure
 from tui_profiler.session import Bounded, Session, Timings, Tree
 
@@ -52,7 +52,7 @@ class Bar(Struct, frozen=True):
 
 
 class Cells(Struct, frozen=True):
-    """One row; seconds, bytes, FLOPs a byte."""
+    """One row; seconds, bytes, FLOPs per byte."""
 
     parameters: Value
     macs: Value
@@ -82,8 +82,8 @@ class Figures:
 
     def __init__(self) -> None:
         self.session = Session()
-        self.unit: TimeUnit = "ms"
-        """Of the time columns."""
+        self.times = TimeColumn("ms", 2)
+        """How the columns of times are written."""
         self.whole: float | None = None
         """Seconds of one forward, None before the first times."""
         self.stale = False
@@ -116,7 +116,7 @@ class Figures:
         Args:
             session: whose figures are given from now on.
             root: the node whose children the bars must hold.
-            run_of: gives the run that a row stands for; None where rows stand for themselves.
+            run_of: returns the run that a row stands for; None where rows stand for themselves.
         """
         before, self.session = self.session, session
         tree = session.tree
@@ -128,7 +128,7 @@ class Figures:
             for steady in (self._scales, self._bars, self._trends):
                 steady.clear()
         if whole is not None:
-            self.unit = keep_time_unit(self.unit if self.whole is not None else None, whole)
+            self.times = fitted_times(whole, self.times if self.whole is not None else None)
         self.whole = whole
         if tree is not None and len(tree):
             if session.timings is not before.timings:
@@ -183,6 +183,15 @@ class Figures:
         if found is None:
             return self._missing(tree, node) if column in MEASURED else "unavailable"
         return found or "zero"
+
+    def is_at_most(self, column: ColumnName) -> bool:
+        """Say if a column's figures are upper limits."""
+        return column == "gradients" and is_at_most(self.session)
+
+    def backward_kind(self, node: int, steps: Steps = ()) -> BoundKind | None:
+        """Return what limits the backward of most of a row's time."""
+        found = backward_bound(self.session, node, steps)
+        return None if found is None else found.kind
 
     def is_estimate(self, node: int, column: ColumnName) -> bool:
         """Say if a column's figure is an estimate: energy that is not of a node's replays."""

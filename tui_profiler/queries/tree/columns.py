@@ -1,22 +1,18 @@
-"""The columns that a tree can have: what each is called, says, and gives for a node.
-
-Which are shown, and in which order, is a value that keys change (``ColumnChoice``).
-"""
-
-from __future__ import annotations
+"""The columns that a tree can have: what each is called, says, and shows of a node."""
 
 from math import prod
 from typing import Literal, TypeAlias, get_args
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from tui_profiler.figures.units import shape
-from tui_profiler.messages import Node, Tensor, Unknown
+from tui_profiler.messages import Node, Tensor, Unknown, known
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.energy import node_energy
-from tui_profiler.queries.time.node_seconds import node_seconds, share
+from tui_profiler.queries.time.forward_kinds import times_fit_costs
+from tui_profiler.queries.time.node_seconds import cpu_seconds, node_seconds, share
 from tui_profiler.queries.time.repeated_siblings import Steps, members
+from tui_profiler.queries.training.backward_bound import backward_bound, backward_mixes
+from tui_profiler.queries.training.paper import gradient_bytes
+from tui_profiler.queries.training.step import node_share, timed_backward
 from tui_profiler.session import Session
 
 ColumnName: TypeAlias = Literal[
@@ -30,6 +26,7 @@ ColumnName: TypeAlias = Literal[
     "out",
     "seconds",
     "self",
+    "cpu",
     "mean",
     "p95",
     "calls",
@@ -37,15 +34,27 @@ ColumnName: TypeAlias = Literal[
     "bar",
     "bound",
     "energy",
+    "forward",
+    "backward",
+    "recompute",
+    "step",
+    "backward_bound",
+    "gradients",
 ]
 COLUMN_NAMES: tuple[ColumnName, ...] = get_args(ColumnName)
 WITHOUT_FORWARD: tuple[ColumnName, ...] = ("params", "bytes", "share", "bar")
 """What parameters alone have."""
-MEASURED: tuple[ColumnName, ...] = ("seconds", "self", "mean", "p95")
+MEASURED: tuple[ColumnName, ...] = ("seconds", "self", "cpu", "mean", "p95")
 """What comes with the first times."""
+OF_A_STEP: tuple[ColumnName, ...] = (
+    *("forward", "backward", "recompute", "step", "backward_bound", "gradients"),
+)
+"""What only training has."""
 SHAPES: tuple[ColumnName, ...] = ("in", "out")
 """Text; their figures are elements."""
-_NOT_ADDED: tuple[ColumnName, ...] = ("intensity", "in", "out", "mean", "p95", "bound")
+_NOT_ADDED: tuple[ColumnName, ...] = (
+    *("intensity", "in", "out", "mean", "p95", "bound", "backward_bound"),
+)
 DEFAULT: tuple[ColumnName, ...] = ("params", "macs", "seconds", "share", "bar", "bound")
 """At 120 columns; where none are chosen, the tree takes those that its width has room for."""
 COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
@@ -59,6 +68,7 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "out": ("out", "shape of the first output"),
     "seconds": ("ms", "mean time per forward"),
     "self": ("self", "mean self time per forward"),
+    "cpu": ("cpu", "mean CPU time of the thread per forward"),
     "mean": ("call", "mean time of one call"),
     "p95": ("p95", "p95 of one call"),
     "calls": ("calls", "calls per forward"),
@@ -66,6 +76,12 @@ COLUMN_WORDS: dict[ColumnName, tuple[str, str]] = {
     "bar": ("bar", "share, in the colours of the bound"),
     "bound": ("bound", "C compute, M memory, O overhead, U unexplained, W waiting"),
     "energy": ("energy", "energy of a forward (~ estimated)"),
+    "forward": ("fwd", "forwards, mean time per training step"),
+    "backward": ("bwd", "backward, mean time per training step"),
+    "recompute": ("again", "recomputed by checkpointing, per training step"),
+    "step": ("step%", "share of the training step"),
+    "backward_bound": ("bbound", "bound of the backward: C, M, O, U, W"),
+    "gradients": ("grad B", "bytes of the gradients of its parameters"),
 }
 """Heading, and what the figures are."""
 
@@ -103,6 +119,13 @@ def figure(session: Session, node: int, column: ColumnName) -> float | None:
         case "energy":
             found = node_energy(session, node)
             return None if isinstance(found, Unknown) else found.joules
+        case "forward" | "backward" | "recompute" | "step":
+            return _of_step(session, node, column)
+        case "gradients":
+            return gradient_bytes(session, node)
+        case "backward_bound":
+            of_backward = backward_bound(session, node)
+            return None if of_backward is None else bound.KINDS.index(of_backward.kind)
         case "bound":
             kind = bound.bound(session, node)
             return None if kind is None else bound.KINDS.index(kind.kind)
@@ -149,11 +172,48 @@ def summed_figure(session: Session, node: int, column: ColumnName, steps: Steps)
     return total
 
 
+def step_columns(session: Session) -> frozenset[ColumnName]:
+    """Return the columns of a training step that have figures."""
+    if session.training is None or isinstance(session.training.step.seconds, Unknown):
+        return frozenset()
+    step = session.training.step
+    found: set[ColumnName] = {"forward"}
+    if timed_backward(session, 0) is not None:
+        found |= {"backward", "step"}
+        if known(step.recompute):
+            found.add("recompute")
+    if gradient_bytes(session, 0) is not None:
+        found.add("gradients")
+    if backward_mixes(session) is not None:
+        found.add("backward_bound")
+    return frozenset(found)
+
+
+def _of_step(session: Session, node: int, column: ColumnName) -> float | None:
+    found = (node_share if column == "forward" else timed_backward)(session, node)
+    if found is None:
+        return None
+    match column:
+        case "forward":
+            return found.forward
+        case "backward":
+            return found.backward
+        case "recompute":
+            return found.recomputed
+        case _:
+            return found.share
+
+
 def _time(session: Session, node: int, column: ColumnName) -> float | None:
     if column == "seconds":
         return node_seconds(session, node)
-    timings = session.timings
-    if timings is None or session.tree is None or session.tree.nodes[node].kind == "op":
+    if column == "cpu":
+        return cpu_seconds(session, node)
+    timings, tree, operators = session.timings, session.tree, session.operators
+    if tree is not None and tree.nodes[node].kind == "op":
+        is_self = column == "self" and operators is not None and times_fit_costs(session)
+        return operators.own_per_forward(node) if is_self and operators is not None else None
+    if timings is None:
         return None
     if column == "self":
         return timings.own_per_forward(node)
@@ -161,39 +221,3 @@ def _time(session: Session, node: int, column: ColumnName) -> float | None:
     if timing is None:
         return None
     return timing.mean if column == "mean" else timing.p95
-
-
-class ColumnChoice(Struct, frozen=True):
-    """All columns in the user's order, and which of them are shown."""
-
-    order: tuple[ColumnName, ...]
-    shown: frozenset[ColumnName]
-    cursor: int = 0
-    """Place in ``order``."""
-
-    @classmethod
-    def of(cls, shown: tuple[ColumnName, ...]) -> ColumnChoice:
-        """Return the columns that are shown, then the others in their usual order."""
-        rest = tuple(name for name in COLUMN_NAMES if name not in shown)
-        return cls((*shown, *rest), frozenset(shown))
-
-    @property
-    def columns(self) -> tuple[ColumnName, ...]:
-        """Those that are shown, from left to right."""
-        return tuple(name for name in self.order if name in self.shown)
-
-    def moved(self, by: int) -> ColumnChoice:
-        """Return the choice with its cursor so many places further, within the list."""
-        return replace(self, cursor=max(0, min(self.cursor + by, len(self.order) - 1)))
-
-    def toggled(self) -> ColumnChoice:
-        """Return the choice with its column shown or hidden; the last one shown stays."""
-        shown = self.shown ^ {self.order[self.cursor]}
-        return replace(self, shown=shown) if shown else self
-
-    def carried(self, by: int) -> ColumnChoice:
-        """Return the choice with its column, and the cursor, so many places further."""
-        to = max(0, min(self.cursor + by, len(self.order) - 1))
-        order = list(self.order)
-        order.insert(to, order.pop(self.cursor))
-        return replace(self, order=tuple(order), cursor=to)

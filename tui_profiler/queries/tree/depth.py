@@ -1,7 +1,5 @@
 """A tree that is cut at a depth: the nodes that a report lists."""
 
-from __future__ import annotations
-
 from tui_profiler.session import Tree
 
 

@@ -14,8 +14,6 @@
 2. A figure that is not known satisfies no term, and no negated one either.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -186,6 +184,14 @@ def matches(session: Session, text: str, *, operators: bool) -> list[int]:
         test = _test(session, tree, term)
         found = [index for index in found if test(index)]
     return found
+
+
+def matches_name(text: str, name: str) -> bool:
+    """Tell whether a name alone is found: by words and ``name:``; other terms find no name."""
+    return all(
+        term.field in ("text", "name") and (term.word in name.casefold()) != term.negated
+        for term in read_filter(text).terms
+    )
 
 
 def is_live(text: str) -> bool:

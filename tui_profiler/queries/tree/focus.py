@@ -1,7 +1,5 @@
 """What the user looks at: a frozen value that every view of one session shares."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -13,7 +11,7 @@ from tui_profiler.session import Tree
 SortKey: TypeAlias = ColumnName | Literal["order", "name"]
 SORT_KEYS: tuple[SortKey, ...] = ("order", *COLUMN_NAMES, "name")
 SORT_LABELS: dict[SortKey, str] = {
-    "order": "in order",
+    "order": "execution order",
     "name": "by name",
     **{name: f"by {heading}" for name, (heading, _) in COLUMN_WORDS.items()},
     "seconds": "by time",
@@ -22,8 +20,14 @@ SORT_LABELS: dict[SortKey, str] = {
     "bytes": "by bytes",
     "activations": "by activations",
     "self": "by self time",
-    "in": "by elements of the input",
-    "out": "by elements of the output",
+    "in": "by input elements",
+    "out": "by output elements",
+    "forward": "by forward",
+    "backward": "by backward",
+    "recompute": "by recomputation",
+    "step": "by step share",
+    "backward_bound": "by bound of the backward",
+    "gradients": "by gradient bytes",
 }
 
 MOST_WRAPPERS = 4

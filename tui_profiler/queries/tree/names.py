@@ -5,8 +5,6 @@ that cannot be had back with certainty (``self_attn`` is one name, not a path): 
 only. The paths of our own tree come from the module stack and are never changed.
 """
 
-from __future__ import annotations
-
 import re
 
 from tui_profiler.formatting.text import fit, middle, safe, width

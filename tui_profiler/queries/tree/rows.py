@@ -300,7 +300,7 @@ def _sorted_siblings(
     Args:
         session: whose figures are compared.
         focus: says by which.
-        steps: gives the run that a node stands for: their sum is compared.
+        steps: returns the run that a node stands for: their sum is compared.
     """
     key = _key(session, focus, steps)
 
