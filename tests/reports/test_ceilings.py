@@ -76,7 +76,7 @@ def test_ceilings_of_older_recordings_are_valid_too() -> None:
 
 def test_the_table_has_value_age_waiting_and_quality_of_each() -> None:
     lines = table(DOUBTED).splitlines()
-    assert lines[0] == "ceilings of cpu, 2 threads"
+    assert lines[0] == "roofline of cpu, 2 threads"
     rows = {line.split("  ")[0]: " ".join(line.split()) for line in lines[3:]}
     assert rows["float32"] == "float32 100 GFLOP/s 0.0 % 1 h ago good"
     assert rows["float16"] == "float16 – – – no product"
@@ -105,7 +105,7 @@ def test_in_words_only_the_good_roofs_stand_together() -> None:
     good, doubted, *_ = ceilings_words(DOUBTED)
     assert good.startswith("float32 100 GFLOP/s, L2 copy")
     assert "memory copy" not in good
-    assert doubted.startswith("memory copy 10.0 GB/s is not good enough to conclude from: 2 of 100")
+    assert doubted.startswith("memory copy 10.0 GB/s is not good enough: 2 of 100")
 
 
 def test_a_cache_without_a_roof_says_why() -> None:
@@ -116,7 +116,7 @@ def test_a_cache_without_a_roof_says_why() -> None:
 
 def test_the_report_of_a_model_says_which_roofs_are_not_good_enough() -> None:
     shown = " ".join(full_text(with_ceilings(DOUBTED), columns=100).split())
-    assert "memory copy 10.0 GB/s is not good enough to conclude from" in shown
+    assert "memory copy 10.0 GB/s is not good enough" in shown
     assert "float32 100 GFLOP/s" in shown
 
 

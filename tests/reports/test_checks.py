@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 from tests.reports.json.schema_parts import paths
 from tests.small_model import MEASURED, TRACED, folded
-from tui_profiler.reports.checks.checks import Outcome, evaluate, known_paths, parse_check
-from tui_profiler.reports.checks.limit import CheckError, as_typed, parse_limit, quantity_of
+from tui_profiler.reports.json.checks import (
+    CheckError,
+    Outcome,
+    as_typed,
+    evaluate,
+    known_paths,
+    parse_check,
+    parse_limit,
+    quantity_of,
+)
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.screens.cli.report_files import check_lines, checks_section
@@ -130,8 +138,8 @@ def test_what_is_not_known_gives_the_reason_of_the_report(text: str, why: str) -
         ("latency.p51_s<=1", "near it are latency.p95_s, latency.p50_s"),
         ("latency.p50<=1", "near it are latency.p50_s"),
         ("macs<=1", "near it are"),
-        ("peak_memory<=1", "holds several figures: peak_memory.parameters"),
-        ("layers[conv]<=1", "holds several figures: layers[].name"),
+        ("peak_memory<=1", "has several figures: peak_memory.parameters"),
+        ("layers[conv]<=1", "has several figures: layers[].name"),
         ("layers.macs<=1", "no report has layers.macs"),
         ("layers[conv]macs<=1", "is not a path such as"),
         (".total_macs<=1", "is not a path such as"),
@@ -153,8 +161,8 @@ def test_what_is_no_check_is_refused_before_anything_is_run(text: str, said: str
         ("layers[99].macs<=1", "there is no [99]"),
         ("phases[decode].total_macs<=1", "there is no [decode]; the list is empty"),
         ("tracer.method<=fx", "is not a number"),
-        ("tracer.method<=5", "is a word, which only == compares"),
-        ("total_macs==many", 'is a number, which "many" is not'),
+        ("tracer.method<=5", "only == compares words"),
+        ("total_macs==many", 'is a number, "many" is not'),
     ],
 )
 def test_what_this_report_does_not_have_is_an_error(text: str, said: str) -> None:

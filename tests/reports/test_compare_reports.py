@@ -17,13 +17,7 @@ from tests.fixtures.record import recorded
 from tests.queries.compare.pairs import former, latter, pair
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import Overhead, Unknown
-from tui_profiler.queries.compare.comparison import (
-    TOTALS,
-    Pair,
-    change_counts,
-    comparison,
-    total_rows,
-)
+from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.figure_text import difference_text, ratio_text, value_text
 from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.queries.time.standard_error import NOT_RANKED
@@ -58,13 +52,13 @@ def test_the_table_says_totals_settings_and_the_worst() -> None:
     lines = compare_table(pair(), columns=100)
 
     assert "  MAC                      5.00M       7.00M       +2.00M   ×1.40" in lines
-    assert "modules -- 2 changed, 2 moved, 2 appeared, 3 same" in lines
+    assert "modules -- 2 changed, 2 moved, 2 added, 3 same" in lines
     title = "largest self differences by time per forward -- without children, mean of 100 forwards"
     worst = lines.index(title)
     rows = [line.split() for line in lines[worst + 2 : worst + 4]]
     assert sorted(row[:2] for row in rows) == [["+", "body,"], ["~", "stem"]]
     assert lines[worst + 1].split()[1:5] == ["A", "µs", "B", "µs"]
-    assert lines[-1] == "  ~ changed  > moved  + appeared  − vanished"
+    assert lines[-1] == "  ~ changed  > moved  + added  − removed"
 
 
 def test_times_down_a_column_have_one_unit_and_as_many_decimals() -> None:
@@ -84,9 +78,9 @@ def test_times_down_a_column_have_one_unit_and_as_many_decimals() -> None:
 
 def test_where_the_sides_tell_other_statistics_each_is_named() -> None:
     compared = pair()
-    other = replace(compared.b, statistic="mean of 12 stretches")
+    other = replace(compared.b, statistic="mean of 12 segments")
     shown = "\n".join(compare_table(replace(compared, b=other), columns=120))
-    assert "A mean of 100 forwards, B mean of 12 stretches" in shown
+    assert "A mean of 100 forwards, B mean of 12 segments" in shown
 
 
 @pytest.mark.parametrize("columns", [20, 76, 80, 120, 200])
@@ -102,7 +96,8 @@ def test_no_line_is_wider_than_asked_and_none_is_unsafe(columns: int) -> None:
 
 def test_noise_is_marked_and_so_is_how_it_was_measured() -> None:
     compared = pair()
-    loud = replace(compared, a=replace(compared.a, error=lambda node: 1.0))
+    errors = {"latency.p50_s": 1.0}
+    loud = replace(compared, a=replace(compared.a, error=lambda node: 1.0, total_errors=errors))
 
     table = "\n".join(compare_table(loud, columns=100, in_turns=True))
     assert "≈+6.00 ms" in table
@@ -146,13 +141,13 @@ def test_the_json_follows_its_schema(measured: bool, top: int | None) -> None:
 
 
 def test_a_side_without_a_tree_is_told_in_both() -> None:
-    compared = comparison(Side("a"), side_of("b", latter()))
+    compared = comparison.comparison(Side("a"), side_of("b", latter()))
     found = json.loads(compare_json(compared))
 
     jsonschema.Draft202012Validator(SCHEMA).validate(found)
     assert found["layers"] is None
-    assert found["unavailable"]["layers"] == "A has no tree: it was not traced"
-    assert "A has no tree: it was not traced" in compare_table(compared, columns=80)
+    assert found["unavailable"]["layers"] == "A has no tree: not traced"
+    assert "A has no tree: not traced" in compare_table(compared, columns=80)
 
 
 def test_a_report_is_the_same_side_as_the_session_it_was_written_of(report: Path) -> None:
@@ -163,20 +158,20 @@ def test_a_report_is_the_same_side_as_the_session_it_was_written_of(report: Path
     assert lived.tree is not None
     assert written.tree.nodes == lived.tree.nodes
     assert written.settings == lived.settings
-    for row in total_rows(comparison(written, lived)):
+    for row in comparison.total_rows(comparison.comparison(written, lived)):
         assert row.pair.a == row.pair.b, row.name
     modules = [i for i, node in enumerate(lived.tree.nodes) if node.kind == "module"]
     for index in modules:
         if written.seconds(index) is not None:
             assert written.seconds(index) == pytest.approx(lived.seconds(index))
             assert written.own_seconds(index) == pytest.approx(lived.own_seconds(index))
-    counted = change_counts(comparison(written, lived))
+    counted = comparison.change_counts(comparison.comparison(written, lived))
     assert counted["same"] == len(modules)
     assert written.error(0) is not None
 
 
 def test_what_is_read_of_a_report_is_what_is_written() -> None:
-    read = {*paths(ReportParts), *(name for name, _, _ in TOTALS)}
+    read = {*paths(ReportParts), *(name for name, *_ in comparison.TOTALS)}
     of_two = {"latency_per_item.p50_s"}
     assert read - of_two <= {*paths(Report)}
 
@@ -221,14 +216,14 @@ def test_what_is_no_report_of_this_version_is_refused_with_a_sentence(
     text = report.read_text()
     other = "tui-profiler/report/2"
     cases = {
-        _with(report, schema=other): f"written in the format '{other}', and this version reads",
-        _with(report, layers=[{"path": 3}]): "is no whole report: .*layers",
+        _with(report, schema=other): f"has the format '{other}'; this version reads",
+        _with(report, layers=[{"path": 3}]): "is not a complete report: .*layers",
         _with(report, layers=None, failure={"what": "no memory"}): "failed: no memory",
-        text + text: "holds several reports, and one is compared",
+        text + text: "has several reports; compare takes one",
         text[: len(text) // 2]: "is not a JSON report",
-        text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "no figure",
-        text.replace('"total_macs":', '"total_macs":NaN,"x":'): "no figure",
-        text.replace('"total_macs":', '"total_macs":1e999,"x":'): "no figure",
+        text.replace('"total_macs":', '"total_macs":1' + 400 * "0" + ',"x":'): "is out of range",
+        text.replace('"total_macs":', '"total_macs":NaN,"x":'): "is not a finite number",
+        text.replace('"total_macs":', '"total_macs":1e999,"x":'): "is not a finite number",
         '["tui-profiler/report/1"]': "is not a JSON object",
     }
     for number, (content, said) in enumerate(cases.items()):
@@ -251,7 +246,7 @@ def test_any_broken_report_is_refused_or_read(report: Path, tmp_path: Path) -> N
                 side = read_report(file, "a")
             except ReportError:
                 continue
-            compare_json(comparison(side, side))
+            compare_json(comparison.comparison(side, side))
     for field in whole["layers"][0]:
         file.write_text(json.dumps({**whole, "layers": [{**whole["layers"][0], field: [-5]}]}))
         try:
@@ -301,7 +296,7 @@ def test_absurd_figures_are_refused_with_their_place_or_stay_in_their_columns(
             except ReportError:
                 refused += 1
                 continue
-            compared = comparison(side, other)
+            compared = comparison.comparison(side, other)
             compare_json(compared)
             lines = compare_table(compared, columns=100)
             assert all(width(line) <= 100 for line in lines), (path, value)
@@ -344,8 +339,8 @@ def test_figures_that_no_model_has_are_told_by_the_most_there_is() -> None:
     assert value_text(1e308, "count") == ">999E"
     assert value_text(-3e7, "count") == "−30.0M"
     assert difference_text(-1e300, "seconds", "≈") == "≈−>2777h 46m"
-    assert ratio_text(Pair(1.0, 1e300)) == "×>999E"
-    assert ratio_text(Pair(1e-300, 1e300)) == "–"
+    assert ratio_text(comparison.Pair(1.0, 1e300)) == "×>999E"
+    assert ratio_text(comparison.Pair(1e-300, 1e300)) == "–"
 
 
 def test_a_report_is_told_from_other_files(report: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.small_model import ACT, CEILINGS, FC, ROOT, TRACED, folded, tick
 from tui_profiler.messages import CacheCeiling, RoofQuality
-from tui_profiler.reports.conclusions import told_on_paper, wants
+from tui_profiler.reports.text.sections.summary import told_on_paper, wants
 
 GOOD = RoofQuality(1.0, 0.0)
 CALM = replace(CEILINGS, op_seconds=1e-9)
@@ -29,7 +29,7 @@ def test_the_level_whose_roof_limits_is_the_one_that_helps(
 ) -> None:
     times = tick({ROOT: (20e-6, 0.0), FC: (20e-6, 20e-6)})
     said = wants(folded((*TRACED, replace(CALM, caches=caches), times)))
-    assert said == f"memory-bound overall, 100 % of its time: of the roofs, {helps} helps most"
+    assert said == f"memory-bound overall, 100 % of the time: {helps} helps most"
 
 
 def test_memory_bound_time_is_that_of_the_level_that_has_most_of_it() -> None:

@@ -10,14 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.queries.sessions import RESNET_SECONDS, cost_of, node_of, resnet, traced
+from tests.small_model import with_cpu_times
 from tui_profiler.messages import Caller, Node, Tensor
 from tui_profiler.queries.tree import focus as focuses
 from tui_profiler.queries.tree import rows
-from tui_profiler.reports.csv.nodes import COLUMNS, as_text, csv_nodes
+from tui_profiler.reports.csv import NODE_COLUMNS, as_text, csv_nodes
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.full import full_text
 from tui_profiler.reports.text.table import table
-from tui_profiler.session import EMPTY, Session
+from tui_profiler.session import EMPTY, Session, apply
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -35,10 +36,21 @@ def test_a_line_holds_plain_numbers() -> None:
         "depth": "1", "nodes": "1", "parameters": "9408", "macs": "118000000", "flops": "236000000",
         "bytes": str(4 * 9408), "seconds": "0.00093", "share": f"{0.00093 / 0.0365:.6g}",
         "bound": "compute", "input_shape": "", "output_shape": "",
-        "trainable_parameters": "9408", "frozen_parameters": "0",
+        "trainable_parameters": "9408", "frozen_parameters": "0", "cpu_seconds": "",
+        "backward_macs": "", "backward_flops": "", "backward_bytes": "", "gradient_bytes": "",
+        "saved_bytes": "", "backward_seconds": "", "recompute_seconds": "", "backward_bound": "",
     }  # fmt: skip
     seconds = {line["path"]: float(line["seconds"]) for line in lines if line["kind"] == "module"}
     assert seconds == pytest.approx(RESNET_SECONDS)
+
+
+def test_cpu_time_is_beside_the_seconds() -> None:
+    session = resnet()
+    assert session.tick is not None
+    assert session.tree is not None
+    ticked = apply(session, with_cpu_times(session.tick, {0: (0.02, 0.01), 1: (0.0004, 0.0004)}))
+    lines = read(csv_nodes(ticked, range(len(session.tree))))
+    assert [line["cpu_seconds"] for line in lines[:3]] == ["0.02", "0.0004", ""]
 
 
 def test_shapes_are_of_the_first_tensors() -> None:
@@ -72,7 +84,7 @@ def test_what_is_not_known_is_an_empty_cell() -> None:
     assert [odd[name] for name in ("parameters", "macs", "flops", "seconds", "share")] == [
         *("3", "", "", "", ""),
     ]
-    assert csv_nodes(EMPTY, ()) == ",".join(COLUMNS) + "\n"
+    assert csv_nodes(EMPTY, ()) == ",".join(NODE_COLUMNS) + "\n"
 
 
 def test_rows_of_equal_blocks_are_sums_and_say_of_how_many() -> None:
@@ -102,7 +114,7 @@ def test_frozen_parameters_are_apart_in_every_report() -> None:
     session = traced(nodes, [replace(cost_of(12_345, 5), trainable=12_000)])
     [line] = read(csv_nodes(session, [0]))
     assert (line["trainable_parameters"], line["frozen_parameters"]) == ("12000", "345")
-    assert list(line)[-3:] == ["output_shape", "trainable_parameters", "frozen_parameters"]
+    assert list(line)[-12:-9] == ["output_shape", "trainable_parameters", "frozen_parameters"]
     report = json.loads(json_report(session))
     for prefix, found in (("total_", report), ("", report["layers"][0])):
         assert found[f"{prefix}parameters"] == 12_345

@@ -15,10 +15,12 @@ from tests.recording.files import fold
 from tests.small_model import MEASURED, TRACED, folded
 from tui_profiler.findings import CHECKS, findings, withheld
 from tui_profiler.formatting.text import width
-from tui_profiler.messages import Unknown
+from tui_profiler.messages import TrialResult, Unknown
 from tui_profiler.reports.json.report import json_report
-from tui_profiler.reports.text.sections.findings import findings_lines
-from tui_profiler.session import Session
+from tui_profiler.reports.text.markdown import as_markdown
+from tui_profiler.reports.text.sections.findings import findings_section
+from tui_profiler.reports.text.table import findings_lines
+from tui_profiler.session import Session, apply
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "report.schema.json").read_text()
@@ -57,6 +59,24 @@ def test_the_table_names_every_finding_in_lines_that_fit(columns: int) -> None:
         assert any(line.strip().startswith("evidence: ") for line in lines)
 
 
+def test_findings_are_grouped_by_what_is_known_of_their_gain() -> None:
+    # 1 - 1/1.25 is 20 %, between 1 - 1/1.2 and 1 - 1/1.3.
+    result = TrialResult(*("channels-last", -1, "measured", 9.0), speedup=1.25, low=1.2, high=1.3)
+    session = apply(RESNET, result)
+    text = "\n".join(findings_lines(session, 100))
+    starts = [text.index(f"\n  {group}: ") for group in ("measured", "predicted")]
+    assert starts == sorted(starts)
+    measured = text[starts[0] : starts[1]]
+    assert "[channels-last]" in measured
+    assert "measured: 20 % of time, 95 % CI 17 % to 23 %: more" in measured
+    markdown = "\n".join(as_markdown("report", (findings_section(session),)))
+    assert markdown.index("measured: by a trial") < markdown.index("predicted: \\~ estimated")
+    read = json.loads(json_report(session, advises=True))
+    groups = {one["kind"]: one["group"] for one in read["findings"]["found"]}
+    assert groups.pop("channels-last") == "measured"
+    assert groups == {one.kind: one.gain.group for one in findings(session) if one.kind in groups}
+
+
 def test_a_model_without_advice_says_how_many_checks_ran() -> None:
     tree = RESNET.tree
     assert tree is not None
@@ -64,9 +84,9 @@ def test_a_model_without_advice_says_how_many_checks_ran() -> None:
     assert findings(nothing) == ()
     said = findings_lines(nothing, 80)
     assert f"{len(CHECKS) - len(withheld(nothing))} checks ran, none applies" in said[2]
-    assert "hold in inference only" in said[3], "without a model the mode is not known"
+    assert "apply in inference only" in said[3], "without a model the mode is not known"
 
 
 def test_a_csv_holds_no_advice(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "demo:cnn", "--findings", "--format", "csv"]) == 2
-    assert "leave out --findings" in capsys.readouterr().err
+    assert "omit --findings" in capsys.readouterr().err

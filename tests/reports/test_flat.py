@@ -13,10 +13,24 @@ from msgspec.structs import replace
 
 from screens.cli.main import main
 from tests.recording.files import timed, write
-from tests.small_model import CONV_OP, FC_OP, MEASURED, NODES, TRACED, folded, operator_times
+from tests.small_model import (
+    CONV,
+    CONV_OP,
+    FC_OP,
+    MEASURED,
+    NODES,
+    ROOT,
+    TICK,
+    TRACED,
+    WITH_OWN,
+    folded,
+    operator_times,
+    with_cpu_times,
+)
 from tui_profiler.messages import Message, Nodes
 from tui_profiler.queries.cost.flat import BYS, By, flat_table
-from tui_profiler.reports.csv.flat import rows_text
+from tui_profiler.queries.time.node_seconds import CPU_OF_CALLS
+from tui_profiler.reports.csv import flat_rows_csv
 from tui_profiler.reports.json.flat import flat_json
 from tui_profiler.session import Session, apply
 
@@ -43,6 +57,29 @@ def cells(line: str) -> list[str]:
     return line.split()
 
 
+WITH_CPU = (*MEASURED, with_cpu_times(TICK, {ROOT: (8e-4, 5e-5), CONV: (4e-4, 4e-4)}))
+
+
+def test_self_cpu_time_stands_beside_self_time_where_it_was_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = typed(WITH_CPU, tmp_path, capsys, "--by", "module", "--format", "text")
+    heading = next(line for line in printed.splitlines() if "self" in line and "total" in line)
+    assert cells(heading)[3:9] == ["total", "µs", "self", "µs", "cpu", "µs"]
+    rows = {cells(line)[0]: cells(line) for line in printed.splitlines() if "500" in line}
+    assert rows["conv"][3:6] == ["500", "500", "400"]
+    assert "cpu" not in typed(MEASURED, tmp_path, capsys, "--by", "module", "--format", "text")
+    found = json.loads(flat_json(folded(WITH_CPU), "m", "module"))
+    by_name = {row["name"]: row["self_cpu_s"] for row in found["rows"]}
+    assert by_name[""] == pytest.approx(5e-5)
+    assert by_name["act"] is None
+    why = found["unavailable"]["rows[].self_cpu_s"]
+    assert why == "not called in the forwards that read CPU time"
+    jsonschema.validate(found, SCHEMA)
+    [row] = [row for row in flat_table(folded(WITH_CPU), "class").rows if row.name == "Conv2d"]
+    assert row.cpu == pytest.approx(4e-4)
+
+
 def test_modules_are_a_table_by_self_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,13 +104,27 @@ def test_classes_and_operators_are_tables(
     [conv] = [line for line in by_class.splitlines() if line.startswith("Conv2d")]
     assert cells(conv)[:6] == ["Conv2d", "1", "1", "500", "500", "50.0"]
 
+    printed = typed((*MEASURED, WITH_OWN), tmp_path, capsys, "--by", "operator", "--top", "2")
+
+    said = "by self time, medians of 1 operator window; 0.75 ms per forward"
+    assert printed.splitlines()[2] == f"operators by name -- {said}"
+    assert [cells(row)[:5] for row in printed.splitlines()[4:6]] == [
+        ["aten::mkldnn_convolution", "1", "250.0", "250.0", "33.3"],
+        ["aten::addmm", "1", "200.0", "180.0", "24.0"],
+    ]
+    assert printed.splitlines()[6] == "and 5 more"
+
+
+def test_operators_of_older_recordings_have_total_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed = typed((*MEASURED, TIMES), tmp_path, capsys, "--by", "operator", "--top", "2")
 
-    assert [cells(row)[:4] for row in printed.splitlines()[4:6]] == [
-        ["aten::convolution", "1", "400.0", "66.7"],
-        ["aten::addmm", "1", "200.0", "33.3"],
+    assert "by total time, medians" in printed
+    assert [cells(row)[:5] for row in printed.splitlines()[4:6]] == [
+        ["aten::convolution", "1", "400.0", "–", "66.7"],
+        ["aten::addmm", "1", "200.0", "–", "33.3"],
     ]
-    assert printed.splitlines()[6] == "and 2 more"
 
 
 def test_on_paper_the_table_says_that_nothing_was_measured(
@@ -90,7 +141,11 @@ def test_on_paper_the_table_says_that_nothing_was_measured(
 
 
 @pytest.mark.parametrize("by", BYS)
-@pytest.mark.parametrize("messages", [TRACED, MEASURED, (*MEASURED, TIMES)], ids=len)
+@pytest.mark.parametrize(
+    "messages",
+    [TRACED, MEASURED, (*MEASURED, TIMES), (*MEASURED, WITH_OWN)],
+    ids=["traced", "measured", "totals", "self"],
+)
 def test_json_fits_its_schema_and_gives_reasons(by: By, messages: tuple[Message, ...]) -> None:
     found = json.loads(flat_json(folded(messages), "net", by))
 
@@ -112,6 +167,18 @@ def test_json_has_seconds_and_shares() -> None:
     assert [row["name"] for row in found["rows"]] == ["conv", "fc", "act"]
     assert [row["share"] for row in found["rows"]] == pytest.approx([0.5, 0.25, 0.15])
     assert found["left_out"] == 1
+
+
+def test_json_of_operators_has_the_columns_of_key_averages() -> None:
+    found = json.loads(flat_json(folded((*MEASURED, WITH_OWN)), "net", "operator"))
+
+    rows = {row["name"]: row for row in found["rows"]}
+    inner, relu = rows["aten::mkldnn_convolution"], rows["aten::relu_"]
+    assert (inner["nodes"], inner["calls"], inner["flops"]) == (0, 1, None)
+    assert (relu["nodes"], relu["calls"]) == (1, 3)
+    assert sum(row["self_s"] or 0.0 for row in found["rows"]) == pytest.approx(found["seconds"])
+    assert found["unavailable"]["rows[].self_cpu_s"] == CPU_OF_CALLS
+    assert relu["output_shape"] == [1, 10]
 
 
 def test_csv_is_one_table_of_several_models(
@@ -147,16 +214,16 @@ def test_names_of_models_are_never_markup_nor_formulas(
         assert "\x1b" not in typed(evil, tmp_path, capsys, "--by", "module", "--format", layout)
     session = _hostile()
     rows = flat_table(session, "module").rows
-    [line, *_] = rows_text(session, "module", rows, delimiter="\t").splitlines()[1:]
-    assert len(line.split("\t")) == 14
+    [line, *_] = flat_rows_csv(session, "module", rows, delimiter="\t").splitlines()[1:]
+    assert len(line.split("\t")) == 18
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--format", "perfetto", "--output", "x"), "leave out --by"),
-        (("--findings",), "no --findings"),
-        (("--parameters",), "no --parameters"),
+        (("--format", "perfetto", "--output", "x"), "omit --by"),
+        (("--findings",), "omit --findings"),
+        (("--parameters",), "omit --parameters"),
     ],
 )
 def test_what_a_flat_table_has_not_is_refused(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from msgspec.structs import replace
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
@@ -15,7 +17,8 @@ from tests.hostile import TEXTS
 from tests.machine_session import FULL, GPU
 from tests.reports.reading import read_trace as read
 from tests.reports.real_sessions import real_session
-from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded, operator_times
+from tests.small_model import CONV, DONE, FACTS, FC, MEASURED, NODES, TRACED, folded, operator_times
+from tests.training_session import step_parts, trained, training_step
 from tui_profiler.formatting.text import printable
 from tui_profiler.messages import Nodes, TraceStarted
 from tui_profiler.reports.perfetto.packets import message
@@ -151,6 +154,72 @@ def test_stages_have_the_times_of_the_session() -> None:
     assert slices(trace(folded(MEASURED)), "stages") == [
         ("import torch", 0, 100_000_000, 1_600_000_000)
     ]
+
+
+STEP_PARTS = step_parts(data=0.25, backward=1.0, other=0.75)
+STEP = replace(training_step(STEP_PARTS, 2.0), at=9.0)
+
+
+def test_a_step_has_its_parts_and_in_the_backward_its_modules() -> None:
+    found = slices(trace(trained(STEP, folded(MEASURED))), "training step")
+
+    assert [(name, depth, start / 1e9, stop / 1e9) for name, depth, start, stop in found] == [
+        ("step", 0, 7.0, 9.0),
+        ("data", 1, 7.0, 7.25),
+        ("backward", 1, 7.25, 8.25),
+        # The model has 0.5 s, fc 0.25 s of it; fc is run again for 0.125 s.
+        ("net", 2, 7.625, 8.25),
+        ("fc", 3, 7.875, 8.25),
+        ("other", 1, 8.25, 9.0),
+    ]
+
+
+def test_of_two_modules_the_last_called_has_its_backward_first() -> None:
+    columns = {
+        "nodes": array("I", (0, CONV, FC)).tobytes(),
+        "backward": array("f", (0.5, 0.25, 0.125)).tobytes(),
+        **dict.fromkeys(
+            ("forward", "own_forward", "own_backward", "recomputed", "own_recomputed"), bytes(12)
+        ),
+    }
+    session = trained(replace(STEP, **columns), folded(MEASURED))
+    found = slices(trace(session), "training step")
+
+    at = {name: (start / 1e9, stop / 1e9) for name, _, start, stop in found}
+    assert (at["fc"], at["conv"]) == ((7.875, 8.0), (8.0, 8.25))
+    assert at["net"] == (7.75, 8.25)
+
+
+def test_modules_that_are_longer_than_the_backward_are_shortened_into_it() -> None:
+    parts = step_parts(backward=0.25, other=1.75)
+    found = slices(trace(trained(replace(STEP, parts=parts), folded(MEASURED))), "training step")
+
+    at = {name: (start / 1e9, stop / 1e9) for name, _, start, stop in found}
+    assert at["backward"] == at["net"] == (7.0, 7.25)
+    assert at["fc"] == (7.1, 7.25)
+
+
+def test_a_slice_of_the_forward_has_its_backward_beside_it() -> None:
+    begun = [
+        (one.track_event.name, {note.name for note in one.track_event.debug_annotations})
+        for one in trace(trained(STEP, folded(MEASURED)))
+        if one.track_event.type == BEGIN
+    ]
+    told = [name for name, notes in begun if {"flops", "backward_seconds"} <= notes]
+    assert told == ["net", "fc"]
+
+
+def test_times_of_a_gpu_are_not_laid_into_the_backward_of_a_thread() -> None:
+    found = slices(trace(trained(replace(STEP, on_device=True), folded(MEASURED))), "training step")
+
+    assert [name for name, *_ in found] == ["step", "data", "backward", "other"]
+
+
+def test_without_a_step_there_is_no_thread_of_it() -> None:
+    assert not any(
+        "training step" in one.track_descriptor.thread.thread_name
+        for one in trace(folded(MEASURED))
+    )
 
 
 def test_several_models_are_one_trace() -> None:

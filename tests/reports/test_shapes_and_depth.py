@@ -14,7 +14,7 @@ from tests.reports.real_sessions import real_session
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import LoadSpec
 from tui_profiler.probe.load.load import load
-from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.csv import csv_model
 from tui_profiler.reports.json.reader import read_report
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.full import full_markdown, full_text

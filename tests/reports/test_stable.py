@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from tests.reports.real_sessions import real_session, traced_anew
-from tests.small_model import MEASURED, StageDone, folded
-from tui_profiler.messages import Heartbeat, StageStarted
-from tui_profiler.reports.csv.nodes import COLUMNS, csv_model
+from tests.small_model import MEASURED, folded
+from tui_profiler.messages import Heartbeat, StageDone, StageStarted
+from tui_profiler.reports.csv import NODE_COLUMNS, csv_model
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.perfetto.trace import perfetto_trace
 from tui_profiler.reports.text.full import full_markdown, full_text
@@ -68,7 +68,7 @@ def test_several_models_are_one_table() -> None:
     sessions = [real_session(name) for name in names]
     text = "".join(csv_model(one, with_titles=at == 0) for at, one in enumerate(sessions))
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert set(rows[0]) == {"model", *COLUMNS}
+    assert set(rows[0]) == {"model", *NODE_COLUMNS}
     trees = [one.tree for one in sessions]
     counts = [len(tree) for tree in trees if tree is not None]
     assert [sum(row["model"] == name for row in rows) for name in names] == counts

@@ -15,7 +15,8 @@ from tests.queries.sweeps import AT, swept
 from tui_profiler.formatting.canvas import ASCII, BLOCK, UNICODE, Glyphs
 from tui_profiler.formatting.text import width
 from tui_profiler.queries.sweep import Axis, NodeFigures, Sweep, Visit
-from tui_profiler.reports.json.sweep import sweep_csv, sweep_json
+from tui_profiler.reports.csv import sweep_csv
+from tui_profiler.reports.json.sweep import sweep_json
 from tui_profiler.reports.text.sweep import sweep_table
 
 SCHEMA = json.loads(
@@ -26,10 +27,10 @@ OUT_OF_MEMORY = {AT[16]: "run: out of memory: tried to allocate 40 GiB"}
 
 TEXT = """\
 net.py:build  sweep of batch  Net from net.py, random weights, cpu
-a worker for each visit; 2 rounds, in alternating order; 4 s a point
+one worker per visit; 2 rounds, in alternating order; 4 s per point
 
-points -- latency of a forward, items/s and peak memory, measured
-  batch       p50       p95   apart  items/s                  on paper   process
+points -- latency per forward, items/s and peak memory, measured
+  batch       p50       p95  spread  items/s                  on paper   process
       1   1.13 ms   1.35 ms   2.0 %      889  ━━━━╸           0.98 KiB   512 MiB
       2   1.25 ms   1.50 ms   2.0 %    1.60K  ━━━━━━━━        1.95 KiB   512 MiB
       4   1.50 ms   1.80 ms   2.0 %    2.67K  ━━━━━━━━━━━━━   3.91 KiB   512 MiB

@@ -14,41 +14,34 @@ from tests.fixtures.record_memory import recorded_with_memory
 from tests.recording.files import fold
 from tests.reports.json.schema_parts import part_of
 from tests.small_model import MEASURED, TRACED, folded
+from tui_profiler import messages
 from tui_profiler.findings import findings
 from tui_profiler.formatting.text import width
-from tui_profiler.messages import (
-    TRIAL_KINDS,
-    Message,
-    OutputError,
-    TrialProgress,
-    TrialResult,
-    TrialSide,
-    Unknown,
-)
-from tui_profiler.messages.trials import WHOLE_MODEL
 from tui_profiler.reports.json.trials import trials_json
 from tui_profiler.reports.text.trials import predicted, trials_table
 from tui_profiler.session import Session, apply
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "docs" / "try.schema.json").read_text())
-FOLDED = TrialResult(
-    *("fold-conv-bn", WHOLE_MODEL, "measured", 9.5, "", "53 batch norms folded"),
-    *(TrialSide(0.1, 1, 3e6, 4e6), TrialSide(0.08, 1, 3e6, 3e6)),
-    *(1.25, 1.2, 1.3, 20, OutputError(1e-5, 2.5e-6, 1000), "", 0.5, "", 1),
+FOLDED = messages.TrialResult(
+    *("fold-conv-bn", messages.WHOLE_MODEL, "measured", 9.5, "", "53 batch norms folded"),
+    *(messages.TrialSide(0.1, 1, 3e6, 4e6), messages.TrialSide(0.08, 1, 3e6, 3e6)),
+    *(1.25, 1.2, 1.3, 20, messages.OutputError(1e-5, 2.5e-6, 1000), "", 0.5, "", 1),
 )
-BATCHED = TrialResult(
-    *("larger-batch", WHOLE_MODEL, "measured", 9.5, "", "4 items per call instead of 1"),
-    *(TrialSide(0.1, 1, 1e6, 1e6), TrialSide(0.2, 4, 3e6, 1e6)),
-    *(2.0, None, None, 3, OutputError(0.0, 0.0, 0, others_differ=2, again=0.5)),
+BATCHED = messages.TrialResult(
+    *("larger-batch", messages.WHOLE_MODEL, "measured", 9.5, "", "4 items per call instead of 1"),
+    *(messages.TrialSide(0.1, 1, 1e6, 1e6), messages.TrialSide(0.2, 4, 3e6, 1e6)),
+    *(2.0, None, None, 3, messages.OutputError(0.0, 0.0, 0, others_differ=2, again=0.5)),
 )
 SLOW = replace(FOLDED, kind="threads", speedup=0.0134, low=0.012, high=0.02, error=None)
-REFUSED = TrialResult("sdpa", WHOLE_MODEL, "impossible", 0.1, "no softmax \x1b[2J runs in it")
-ENDED = TrialResult("compile", 1, "time", 120.0, "it took more than the 120 s allowed")
+REFUSED = messages.TrialResult(
+    "sdpa", messages.WHOLE_MODEL, "impossible", 0.1, "no softmax \x1b[2J runs in it"
+)
+ENDED = messages.TrialResult("compile", 1, "time", 120.0, "it took more than the 120 s allowed")
 
 
-def told(*messages: Message, begin: Session | None = None) -> Session:
+def told(*said: messages.Message, begin: Session | None = None) -> Session:
     session = begin or fold(recorded_with_memory())
-    for message in messages:
+    for message in said:
         session = apply(session, message)
     return session
 
@@ -57,7 +50,7 @@ EVERY = told(FOLDED, BATCHED, SLOW, REFUSED, ENDED)
 
 
 def test_a_session_keeps_the_last_result_of_each_kind_and_node() -> None:
-    under_way = TrialProgress("compile", 1, "measure", 3.0, 4, 1.5)
+    under_way = messages.TrialProgress("compile", 1, "measure", 3.0, 4, 1.5)
     session = told(under_way)
     assert session.trial == under_way
     of_node = replace(FOLDED, node=3)
@@ -83,7 +76,7 @@ def test_the_json_follows_its_schema_and_says_why_figures_are_missing(session: S
 
 def test_the_schema_names_every_kind() -> None:
     kinds = part_of(SCHEMA, "trials", "[]", "kind")["enum"]
-    assert kinds == sorted(TRIAL_KINDS)
+    assert kinds == sorted(messages.TRIAL_KINDS)
 
 
 @pytest.mark.parametrize("columns", [20, 80, 100, 200])
@@ -96,7 +89,7 @@ def test_every_line_fits_and_nothing_hostile_gets_through(columns: int) -> None:
 def test_a_row_has_prediction_measurement_interval_error_and_memory() -> None:
     rows = {line.split()[0]: line.split()[1:] for line in trials_table(EVERY, columns=80) if line}
     found = next(one for one in findings(EVERY) if one.kind == "fold-conv-bn")
-    assert not isinstance(found.gain.share, Unknown)
+    assert not isinstance(found.gain.share, messages.Unknown)
     said = f"{1 / (1 - found.gain.share):.2f}×"
     assert rows["fold-conv-bn"] == [said, "1.25×", "1.20–1.30", "2.5e-06", "−14", "%"]
     # What the output holds of whole numbers differs in two places, and memory doubles.
@@ -113,8 +106,8 @@ def test_reasons_and_verdicts_are_told_below() -> None:
     text = "\n".join(trials_table(EVERY, columns=100))
     assert "impossible: no softmax" in text
     assert "time: it took more than the 120 s allowed" in text
-    assert "53 batch norms folded; 100 ms to 80.0 ms a call; 20 pairs" in text
-    assert "100 ms to 200 ms a call of 4 times the items; 3 pairs" in text
+    assert "53 batch norms folded; 100 ms to 80.0 ms per call; 20 pairs" in text
+    assert "100 ms to 200 ms per call with 4 times the items; 3 pairs" in text
 
 
 @pytest.mark.parametrize(
@@ -132,3 +125,18 @@ def test_wrong_arguments_are_told(
 ) -> None:
     assert main(typed) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_trial_of_steps_says_what_it_saved_of_the_peak() -> None:
+    checkpointed = messages.TrialResult(
+        *("checkpoint", messages.WHOLE_MODEL, "measured", 9.5, "", "checkpointed: 4 modules"),
+        *(messages.TrialSide(0.1, 1, 6e6, 3e6, 1e6), messages.TrialSide(0.12, 1, 4e6, 3e6, 1e6)),
+        *(0.83, 0.8, 0.9, 20, messages.OutputError(0.0, 0.0, 9), "", 0.5, "", 4, True),
+    )
+    session = told(checkpointed)
+    text = "\n".join(trials_table(session, columns=100))
+    assert "saves 20 % of the peak" in text
+    assert "each call is a training step; error: of its gradients" in text
+    assert "a call is a training step" not in "\n".join(trials_table(told(FOLDED), columns=100))
+    (read,) = json.loads(trials_json(session))["trials"]
+    assert (read["is_step"], read["baseline"]["kept_bytes"]) == (True, 1e6)

@@ -43,28 +43,28 @@ TEXT = """\
 net.py:build  Net  from net.py, cpu
   x 1×3×8×8 f32 (first convolution)
 
-figures -- one forward; a multiply-add is one MAC and two FLOP
+figures -- one forward; a multiply-add is 1 MAC, 2 FLOP
                        parameters                  MACs     FLOP  peak memory
-  ours                      2,678                 9,472    19.0K     13.0 KiB
+  tui-profiler              2,678                 9,472    19.0K     13.0 KiB
   published                 2,678               0.000 G        ·            ·
   flop_counter              2,678                 6,912    13.8K            ·
   fvcore                        –                     –        –            –
   measured                      ·                     ·        ·     19.5 KiB
 
-checks -- compared with others
-  holds         published     parameters equal
-  holds         published     GMACs of one item equal to 3 decimals
-  holds         flop_counter  parameters equal
-  holds         flop_counter  MACs (its FLOPs / 2) equal
-                              except aten.addmm: 0 there, 2,560 of ours
+checks -- tui-profiler against other counters
+  passes        published     parameters equal
+  passes        published     GMACs per item equal to 3 decimals
+  passes        flop_counter  parameters equal
+  passes        flop_counter  MACs (its FLOPs / 2) equal
+                              without aten.addmm: counted as 0 there, 2,560 here
   not compared  fvcore        MACs (what it calls FLOPs) within 0.1%
                               fvcore is not installed: pip install
                               'tui-profiler[fvcore]'
   FAILS         measured      peak memory within 10%
-                              ours is 33.6% less
+                              predicted 33.6% too low
 
-counted 0 -- operators without a formula
-  ours          mine::strange
+counted as 0 -- operators without a formula
+  tui-profiler  mine::strange
   flop_counter  aten.addmm×1, aten.relu_×1"""
 
 
@@ -95,7 +95,7 @@ def test_a_published_figure_is_of_the_whole_batch() -> None:
 
 def test_nothing_is_said_of_a_model_that_was_not_traced() -> None:
     assert verification_table(Verification(EMPTY), columns=80) == (
-        "the model was not traced: there is nothing to verify",
+        "nothing to verify: the model was not traced",
     )
     with pytest.raises(ValueError, match="not traced"):
         verification_json(Verification(EMPTY))

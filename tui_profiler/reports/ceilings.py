@@ -5,12 +5,8 @@
    from it. ``busy`` is the share of the time of its pieces in which threads waited for a core.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, TypedDict
-
-from msgspec.structs import asdict
+from typing import Literal, TypeAlias
 
 from tui_profiler.figures.units import UNAVAILABLE, duration, rate, share, size
 from tui_profiler.formatting.text import safe
@@ -25,75 +21,51 @@ _LABELS = {"memory": "memory copy", "operator": "one operator"}
 _COLUMNS = ("roof", "value", "waited", "measured", "quality")
 
 
-class RoofGrade(json_values.Part, frozen=True):
-    """Whether a roof is good enough to conclude from."""
+class RoofGrade(json_values.Part, frozen=True, kw_only=True):
+    """Quality of a roof."""
 
     quality: Grade | None
-    """not good enough: no class and no finding is concluded from it; null without a figure."""
+    """not good enough: no class and no finding is based on it; null without a figure."""
     why_not_good: str | None
     busy: json_values.Size | None
-    """Share of the time of its pieces in which threads waited for a core."""
+    """Share of the measured time in which threads waited for a core."""
     measured_at: json_values.Number
     """Unix time."""
     raised_by: str | None
-    """What reached more than was measured: the roof is that rate."""
+    """What attained more than was measured: the roof is that rate."""
     scaled: str | None
-    """How the roof follows from one thread's, because the machine was busy; measured again at the
-    next start."""
+    """How the roof is computed from one thread's, because the machine was busy; it is measured
+    again at the next start."""
 
 
-class ComputeRoof(json_values.Part, frozen=True):
-    """Most FLOP per second of one dtype."""
+class ComputeRoof(RoofGrade, frozen=True):
+    """Roof of one dtype: FLOP per second."""
 
     dtype: str
     flops_per_s: json_values.Known[float]
-    quality: Grade | None
-    """not good enough: no class and no finding is concluded from it; null without a figure."""
-    why_not_good: str | None
-    busy: json_values.Size | None
-    """Share of the time of its pieces in which threads waited for a core."""
-    measured_at: json_values.Number
-    """Unix time."""
-    raised_by: str | None
-    """What reached more than was measured: the roof is that rate."""
-    scaled: str | None
-    """How the roof follows from one thread's, because the machine was busy; measured again at the
-    next start."""
 
 
-class CacheRoof(json_values.Part, frozen=True):
-    """Most bytes per second of one level of cache."""
+class CacheRoof(RoofGrade, frozen=True):
+    """Roof of one level of cache: bytes per second."""
 
     level: json_values.Count
-    """1 is the nearest to a core."""
+    """1 is nearest to a core."""
     bytes: json_values.Count
-    """Working set that fits: all caches of the level that the threads use."""
+    """Largest working set that fits: all caches of this level that the threads use."""
     bytes_per_s: json_values.Known[float]
-    """Read plus written, of a copy that fits."""
-    quality: Grade | None
-    """not good enough: no class and no finding is concluded from it; null without a figure."""
-    why_not_good: str | None
-    busy: json_values.Size | None
-    """Share of the time of its pieces in which threads waited for a core."""
-    measured_at: json_values.Number
-    """Unix time."""
-    raised_by: str | None
-    """What reached more than was measured: the roof is that rate."""
-    scaled: str | None
-    """How the roof follows from one thread's, because the machine was busy; measured again at the
-    next start."""
+    """Of a copy that fits: bytes read plus bytes written."""
 
 
-class Roofs(json_values.Part, frozen=True):
-    """What a machine can do at most."""
+class Roofs(json_values.Part, frozen=True, kw_only=True):
+    """Roofs of a machine."""
 
     device: str
     threads: json_values.Count
     compute: list[ComputeRoof]
     bytes_per_s: json_values.Known[float]
-    """Read plus written, of a copy in memory."""
+    """Of a copy in memory: bytes read plus bytes written."""
     op_s: json_values.Known[float]
-    """Least seconds of one operator."""
+    """Minimum seconds of one operator."""
     measured_at: json_values.Known[float]
     """Unix time."""
     memory: RoofGrade
@@ -103,101 +75,77 @@ class Roofs(json_values.Part, frozen=True):
     caches: list[CacheRoof]
     why_no_caches: str | None
     waits_from: str | None
-    """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
+    """Source of the time spent waiting for a core; null if nothing waits for one, as on a GPU."""
     busy_cores: json_values.Size | None
-    """Cores that other programs kept busy meanwhile."""
+    """Cores that other programs used during the measurement."""
 
 
-class CeilingsReport(json_values.Closed, frozen=True):
-    """What this machine can do at most, as `tui-profiler ceilings --format json` prints it.
-
-    One object on one line. Times are seconds, sizes bytes, rates per second. A figure that is not
-    known is null and `unavailable` says why, by path.
-    """
+class _RoofsOfMachine(Roofs, frozen=True):
+    """The first fields of the report."""
 
     schema: Literal["tui-profiler/ceilings/1"]
     cpu: str | None
     torch: str | None
-    device: str
-    threads: json_values.Count
-    compute: list[ComputeRoof]
-    bytes_per_s: json_values.Known[float]
-    """Read plus written, of a copy in memory."""
-    op_s: json_values.Known[float]
-    """Least seconds of one operator."""
-    measured_at: json_values.Known[float]
-    """Unix time."""
-    memory: RoofGrade
-    """Of bytes_per_s."""
-    operator: RoofGrade
-    """Of op_s."""
-    caches: list[CacheRoof]
-    why_no_caches: str | None
-    waits_from: str | None
-    """Where waiting for a core was read; null where nothing waits for one, as on a GPU."""
-    busy_cores: json_values.Size | None
-    """Cores that other programs kept busy meanwhile."""
+
+
+class CeilingsReport(_RoofsOfMachine, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The roofs of this machine, as `tui-profiler ceilings --format json` prints them.
+
+    One object on one line. Times are seconds, sizes bytes, rates per second. A figure that is not
+    known is null, and `unavailable` has the reason, by path.
+    """
+
     unavailable: dict[str, str]
     """Path to the reason."""
 
 
-class _Grade(TypedDict):
-    quality: Grade | None
-    why_not_good: str | None
-    busy: float | None
-    measured_at: float | None
-    raised_by: str | None
-    scaled: str | None
-
-
 def ceilings_section(found: Ceilings) -> Roofs:
-    """Return the roofs, as they stand in the report of a model."""
+    """Return the roofs, as in the report of a model."""
     roofs = {roof.name: roof for roof in roofs_of(found)}
-    return Roofs(
-        device=found.device,
-        threads=found.threads,
+    memory, operator = roofs["memory"], roofs["operator"]
+    return json_values.fill(
+        Roofs,
+        found,
         compute=[
-            ComputeRoof(
-                dtype=one.dtype, flops_per_s=roofs[one.dtype].figure, **_grade(roofs[one.dtype])
+            json_values.fill(
+                ComputeRoof,
+                _grade(roofs[one.dtype]),
+                dtype=one.dtype,
+                flops_per_s=roofs[one.dtype].figure,
             )
             for one in found.compute
         ],
-        bytes_per_s=roofs["memory"].figure,
-        op_s=roofs["operator"].figure,
-        measured_at=found.measured_at,
-        memory=RoofGrade(**_grade(roofs["memory"])),
-        operator=RoofGrade(**_grade(roofs["operator"])),
+        bytes_per_s=memory.figure,
+        op_s=operator.figure,
+        memory=_grade(memory),
+        operator=_grade(operator),
         caches=[
-            CacheRoof(level=one.level, bytes=one.bytes, bytes_per_s=roof.figure, **_grade(roof))
+            json_values.fill(
+                CacheRoof, _grade(roof), level=one.level, bytes=one.bytes, bytes_per_s=roof.figure
+            )
             for one, roof in ((one, roofs[f"L{one.level}"]) for one in found.caches)
         ],
-        why_no_caches=found.why_no_caches or None,
-        waits_from=found.waits_from or None,
         busy_cores=found.busy,
     )
 
 
-def _grade(roof: Roof) -> _Grade:
-    kept = roof.quality
-    is_known = not isinstance(roof.figure, Unknown)
-    return {
-        "quality": quality_of(roof) if is_known else None,
-        "why_not_good": roof.why_not_good or None,
-        "busy": kept.busy if kept is not None else None,
-        "measured_at": kept.measured_at if kept is not None else None,
-        "raised_by": (kept.raised_by or None) if kept is not None else None,
-        "scaled": (kept.scaled or None) if kept is not None else None,
-    }
+def _grade(roof: Roof) -> RoofGrade:
+    return json_values.fill(
+        RoofGrade,
+        roof.quality,
+        quality=None if isinstance(roof.figure, Unknown) else quality_of(roof),
+        why_not_good=roof.why_not_good or None,
+    )
 
 
 def ceilings_report_json(found: Ceilings, environment: Environment | None) -> str:
     """Return the roofs as one JSON object on one line, without a line end."""
-    told = ceilings_section(found)
-    report = CeilingsReport(
+    report = json_values.fill(
+        CeilingsReport,
+        ceilings_section(found),
         schema=SCHEMA,
-        cpu=environment.cpu if environment is not None else None,
-        torch=environment.torch if environment is not None else None,
-        **asdict(told),
+        cpu=environment and environment.cpu,
+        torch=environment and environment.torch,
         unavailable={},
     )
     return json_values.one_line(json_values.plain(report))
@@ -226,7 +174,7 @@ def ceilings_table(found: Ceilings, environment: Environment | None, now: float)
             "not good enough: no class or finding uses it; measured again at a later start"
         )
     return (
-        ", ".join(filter(None, (f"ceilings of {safe(found.device)}", of, threads))),
+        ", ".join(filter(None, (f"roofline of {safe(found.device)}", of, threads))),
         "",
         *(_aligned(row, widths) for row in rows),
         *(("", *notes) if notes else ()),
@@ -265,8 +213,7 @@ def _short(found: Ceilings) -> Iterable[str]:
     for roof in roofs:
         if roof.why_not_good:
             yield (
-                f"{label_of(roof)} {value_of(roof)} is not good enough to conclude from:"
-                f" {safe(roof.why_not_good)}"
+                f"{label_of(roof)} {value_of(roof)} is not good enough: {safe(roof.why_not_good)}"
             )
         elif said := said_of(roof):
             yield f"{label_of(roof)}: {said}"

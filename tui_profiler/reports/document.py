@@ -3,8 +3,6 @@
 Text in it is as the models gave it, and not safe yet: those who write it out make it so.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from msgspec import Struct

@@ -3,24 +3,16 @@
 It is a fragment without scripts, and takes its colours from the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 
 from tui_profiler.figures import units
 from tui_profiler.formatting.text import safe
 from tui_profiler.messages import Unknown
-from tui_profiler.queries.compare import comparison
-from tui_profiler.queries.compare.figure_text import (
-    MARKS,
-    difference_text,
-    mark_of,
-    path_text,
-    ratio_text,
-    value_text,
-)
-from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules, totals
+from tui_profiler.queries.compare import comparison, figure_text
+from tui_profiler.queries.cost.bound import bytes_moved, is_counted
+from tui_profiler.queries.cost.totals import peak_bytes, throughput, top_modules
+from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
 from tui_profiler.session import Session, Tree
 
@@ -32,15 +24,15 @@ _LEFT = ' style="text-align:left"'
 def html_profile(session: Session) -> str:
     """Return what a model is, what it costs, and its most expensive modules."""
     tree, model = session.tree, session.model
-    found = totals(tree) if tree is not None else None
-    if tree is None or found is None:
+    if tree is None or not len(tree):
         return "<p>the model was not traced: there is nothing to show</p>"
     name = model.name if model is not None else "a model"
-    work = f"{units.quantity(found.macs, 'MAC')}, {units.quantity(found.flops, 'FLOP')}"
+    cost = tree.costs[0]
+    work = f"{units.quantity(cost.macs, 'MAC')}, {units.quantity(cost.flops, 'FLOP')}"
     facts = [
-        ("parameters", f"{units.thousands(found.parameters)}, {units.size(found.parameter_bytes)}"),
-        ("work", work if found.is_counted else units.UNAVAILABLE),
-        ("bytes moved", units.size(found.memory_bytes) if found.is_counted else units.UNAVAILABLE),
+        ("parameters", f"{units.thousands(cost.parameters)}, {units.size(cost.parameter_bytes)}"),
+        ("work", work if is_counted(cost) else units.UNAVAILABLE),
+        ("bytes moved", units.size(bytes_moved(cost)) if is_counted(cost) else units.UNAVAILABLE),
         ("peak memory", _peak(tree)),
         ("latency p50", _latency(session)),
     ]
@@ -59,10 +51,12 @@ def html_comparison(compared: comparison.Comparison) -> str:
         _cells(
             (
                 row.words,
-                value_text(row.pair.a, row.unit),
-                value_text(row.pair.b, row.unit),
-                difference_text(row.pair.difference, row.unit, mark_of(row.pair)),
-                ratio_text(row.pair),
+                figure_text.value_text(row.pair.a, row.unit),
+                figure_text.value_text(row.pair.b, row.unit),
+                figure_text.difference_text(
+                    row.pair.difference, row.unit, figure_text.mark_of(row.pair)
+                ),
+                figure_text.ratio_text(row.pair),
             ),
             heads=1,
         )
@@ -81,11 +75,13 @@ def _worst(compared: comparison.Comparison) -> str:
     for one in comparison.worst(compared, name, TOP):
         row = alignment.nodes[one.index]
         texts = (
-            f"{MARKS[row.change]} {path_text(compared, row)}",
-            value_text(one.pair.a, comparison.UNITS[name]),
-            value_text(one.pair.b, comparison.UNITS[name]),
-            difference_text(one.difference, comparison.UNITS[name], mark_of(one.pair)),
-            ratio_text(one.pair),
+            f"{figure_text.MARKS[row.change]} {figure_text.path_text(compared, row)}",
+            figure_text.value_text(one.pair.a, comparison.UNITS[name]),
+            figure_text.value_text(one.pair.b, comparison.UNITS[name]),
+            figure_text.difference_text(
+                one.difference, comparison.UNITS[name], figure_text.mark_of(one.pair)
+            ),
+            figure_text.ratio_text(one.pair),
         )
         rows.append(_cells(texts, heads=1))
     if not rows:
@@ -133,8 +129,11 @@ def _latency(session: Session) -> str:
 
 
 def _failure(session: Session) -> str:
-    failure = session.failure
-    return "" if failure is None else f"<p>{_said(failure.stage)}: {_said(failure.what)}</p>"
+    failure, found = session.failure, session.out_of_memory
+    said = [] if failure is None else [f"{failure.stage}: {failure.what}"]
+    if found is not None:
+        said += [out_of_memory.what(session, found), out_of_memory.alive_words(session, found)]
+    return "".join(f"<p>{_said(one)}</p>" for one in said)
 
 
 def _cells(texts: Sequence[str], *, heads: int) -> str:

@@ -8,13 +8,11 @@
 4. The text is ASCII: whatever a model calls its modules is escaped, and read back exactly.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar, Union
 from typing import get_args as arguments
 from typing import get_origin as origin
@@ -43,9 +41,9 @@ Number: TypeAlias = float | None
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 EACH = Meta(extra={"entries": ""})
-"""Of a list: one reason speaks of every entry, ``layers[].macs``."""
+"""Of a list: one reason applies to every entry, ``layers[].macs``."""
 TOLD_ABOVE = Unknown("")
-"""Null without a reason of its own: what it is in says why."""
+"""Null without a separate reason: that of the enclosing object applies."""
 NOT_MEASURED = "not measured"
 NOT_FINITE = "the figure is not a finite number"
 
@@ -59,7 +57,7 @@ class Closed(Part, frozen=True, forbid_unknown_fields=True):
 
 
 class OfSome(Unknown, frozen=True):
-    """A reason that speaks of some entries of a list: ``layers[kind=op].timing``."""
+    """A reason that applies to some entries of a list: ``layers[kind=op].timing``."""
 
     entries: str
     """``kind=op``."""
@@ -79,7 +77,7 @@ def entries(template: str) -> Meta:
 
 
 def one_of(*words: str) -> Meta:
-    """Return that a text is one of these words; the schema says so."""
+    """Return the constraint that a text is one of these words, for the schema."""
     return Meta(extra_json_schema={"enum": list(words)})
 
 
@@ -88,10 +86,32 @@ def or_why(value: Value | Unknown | None, why: str) -> Value | Unknown:
     return Unknown(why) if value is None else value
 
 
-def taken(kind: type[Made], source: Struct, **others: object) -> Made:
-    """Return an object of a document: what its source calls alike, and the others as given."""
-    alike = (name for name in kind.__struct_fields__ if name not in others)
-    return kind(**{name: getattr(source, name) for name in alike}, **others)
+def fill(kind: type[Made], source: object, **given: object) -> Made:
+    """Return an object of a document, its fields those of the same names in its source.
+
+    Objects inside are filled likewise. An empty text of the source is null where the field may be.
+
+    Args:
+        kind: Class of the object.
+        source: A Struct; None: every field that is not given is null.
+        given: Fields that are computed, or have another name in the source.
+    """
+    for field in fields(kind):
+        if field.name in given:
+            value = given[field.name]
+        else:
+            value = None if source is None else getattr(source, field.name)
+            value = None if field.may_be_null and value == "" else value
+        given[field.name] = value if field.part is None else _filled(field.part, value)
+    return kind(**given)
+
+
+def _filled(part: type[Struct], value: object) -> object:
+    if isinstance(value, list | tuple):
+        return [_filled(part, one) for one in value]
+    if isinstance(value, Struct) and not isinstance(value, part | Unknown):
+        return fill(part, value)
+    return value
 
 
 def plain(document: Document) -> dict[str, Json]:
@@ -99,6 +119,12 @@ def plain(document: Document) -> dict[str, Json]:
     reasons = dict(document.unavailable)
     assert isinstance(document, Struct)
     return {**_object(document, "", reasons), "unavailable": reasons}
+
+
+def values_of(part: Struct) -> dict[str, Json]:
+    """Return a part of a document as plain values, with its own ``unavailable``."""
+    reasons: dict[str, str] = {}
+    return {**_object(part, "", reasons), "unavailable": reasons}
 
 
 def one_line(found: Mapping[str, Json]) -> str:
@@ -134,15 +160,20 @@ def _finite(value: Json, path: str, reasons: dict[str, Json]) -> Json:
 
 
 class Field(Struct, frozen=True):
-    """What the type of a field says of it."""
+    """Properties of a field, from its type."""
 
     name: str
     key: str
     """In JSON."""
     is_known: bool
     """It may be null, with a reason."""
+    may_be_null: bool
+    """It may be null, without one."""
+    is_list: bool
     of_entries: bool
     """Its entries may be null, with a reason."""
+    part: type[Struct] | None
+    """Of an object, or of the objects in its list."""
     entries: str | None
     """How its entries are named in paths; None by their place."""
 
@@ -153,15 +184,19 @@ def fields(kind: type[Struct]) -> tuple[Field, ...]:
     hints = type_hints(kind, include_extras=True)
     found = []
     for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
-        extra = _extra(hints[name])
+        hint = hints[name]
+        extra, of_list = _extra(hint), _of_list(hint)
         named = extra.get("entries")
         found.append(
             Field(
                 name,
                 key,
-                "is_known" in extra,
-                any("is_known" in _extra(part) for part in _of_list(hints[name])),
-                named if isinstance(named, str) else None,
+                is_known="is_known" in extra,
+                may_be_null=NoneType in arguments(hint),
+                is_list=bool(of_list),
+                of_entries=any("is_known" in _extra(part) for part in of_list),
+                part=_struct_in(of_list[0] if of_list else hint),
+                entries=named if isinstance(named, str) else None,
             )
         )
     return tuple(found)
@@ -172,19 +207,15 @@ def paths(kind: type[Struct], at: str = "") -> Iterator[str]:
 
     An entry of a list is ``[]``: ``latency.p50_s``, ``layers[].macs``.
     """
-    hints = type_hints(kind, include_extras=True)
     inside = []
     for field in fields(kind):
-        path, hint = _joined(at, field.key), hints[field.name]
-        if entry := _of_list(hint):
-            path, hint = f"{path}[]", entry[0]
-        struct = _struct_in(hint)
-        if struct is None:
+        path = _joined(at, field.key) + "[]" * field.is_list
+        if field.part is None:
             yield path
         else:
-            inside.append((struct, path))
-    for struct, path in inside:
-        yield from paths(struct, path)
+            inside.append((field.part, path))
+    for part, path in inside:
+        yield from paths(part, path)
 
 
 def _struct_in(hint: object) -> type[Struct] | None:
@@ -197,7 +228,7 @@ def _struct_in(hint: object) -> type[Struct] | None:
 
 
 def _extra(hint: object) -> dict[str, object]:
-    """Return what the annotations of a type say, those of its union's parts included."""
+    """Return the annotations of a type, including those of the parts of a union."""
     if origin(hint) in (Union, UnionType):
         return {key: value for part in arguments(hint) for key, value in _extra(part).items()}
     if origin(hint) is not Annotated:

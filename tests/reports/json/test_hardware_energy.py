@@ -73,7 +73,7 @@ def test_a_measured_forward_says_what_counted_it() -> None:
     assert part(found, "energy", "grid_g_per_kwh") == 360
     assert part(found, "energy", "grid_named") is None
     why = part(found, "unavailable", "energy.grid_named")
-    assert why == "its grams were typed, no place"
+    assert why == "grams were given, not a place"
 
 
 def test_a_layer_says_if_its_energy_is_measured_or_estimated() -> None:
@@ -107,16 +107,16 @@ def lines(sample: Sample, grams: float | None = None, named: str = "") -> list[s
 
 def test_the_table_tells_machine_and_energy() -> None:
     assert lines(SAMPLES["all"], 360.0, "Germany 2023") == [
-        "  threads          75 % of 2 kept busy",
-        "  peak RSS         768 MiB so far, of the process",
-        "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
+        "  threads          75 % of 2 busy",
+        "  peak RSS         768 MiB of the process",
+        "  roofline         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     25 % of references",
-        "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % of it fragmented",
+        "  cuda:0           600 B allocated, 0.98 KiB reserved, 25 % fragmented",
         "  gpu              0: NVIDIA Fake  cuda:0, 37 % busy, 312 W",
-        "  energy           100 mJ per forward, counted over 10.0 s: processor packages",
-        "                   60.0 mJ above the 40.0 W of the idle machine",
-        "                   190 KFLOP a joule",
-        "                   1e-05 g of CO₂ at 360 g/kWh, Germany 2023",
+        "  energy           100 mJ per forward, from the counter over 10.0 s: processor packages",
+        "                   60.0 mJ above idle (40.0 W)",
+        "                   190 KFLOP/J",
+        "                   1e-05 g CO₂ at 360 g/kWh, Germany 2023",
     ]
 
 

@@ -12,22 +12,22 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from tests.machine_session import ALLOCATOR, COUNTERS, FULL, GPU, IDLE, RUNNING, measured, totals
-from tests.small_model import ACT, CONV, DONE, MEASURED, TICK, TRACED, UNEVEN, folded
-from tui_profiler.messages import (
-    Account,
-    Cache,
-    Core,
-    Gpu,
-    GpuProcess,
-    MemoryWindow,
-    Message,
-    MigDevice,
-    Overhead,
-    PeakMemory,
-    Replayed,
-    Unknown,
+from tests.small_model import (
+    ACT,
+    CONV,
+    DONE,
+    MEASURED,
+    ROOT,
+    TICK,
+    TRACED,
+    UNEVEN,
+    folded,
+    with_cpu_times,
 )
-from tui_profiler.messages.hardware import Replay
+from tui_profiler import messages
+from tui_profiler.messages import Unknown
+from tui_profiler.queries.time.node_seconds import NO_CPU_TIME
+from tui_profiler.queries.training.step import NO_STEP
 from tui_profiler.reports.json import measured as json_measured
 from tui_profiler.reports.json.report import as_json
 from tui_profiler.reports.json_values import (
@@ -71,8 +71,10 @@ def named(field: str) -> str:
 
 
 def test_the_first_reason_of_a_null_stands_and_it_is_never_0() -> None:
-    first = Part(a=Unknown("no counter"), b=None, c=float("inf"), d=0.0)
-    second = Part(a=Unknown("later"), b=Unknown("later"), c=1, d=OfSome("idle", "d=1"))
+    first = Part(a=messages.Unknown("no counter"), b=None, c=float("inf"), d=0.0)
+    second = Part(
+        a=messages.Unknown("later"), b=messages.Unknown("later"), c=1, d=OfSome("idle", "d=1")
+    )
     found = plain(Whole(parts=[first, second], unavailable={"e": "not asked"}))
     assert found["parts"] == [
         {"a": None, "b": None, "c": None, "d": 0.0},
@@ -89,8 +91,8 @@ def test_the_first_reason_of_a_null_stands_and_it_is_never_0() -> None:
 
 def test_entries_are_named_by_their_place_or_as_their_field_says() -> None:
     named = Named(
-        plain=[1.0, Unknown("no second core")],
-        parts=[Part(a=Unknown("no counter"), b=1, c=TOLD_ABOVE, d=1)],
+        plain=[1.0, messages.Unknown("no second core")],
+        parts=[Part(a=messages.Unknown("no counter"), b=1, c=TOLD_ABOVE, d=1)],
         unavailable={},
     )
     assert plain(named)["unavailable"] == {
@@ -114,15 +116,14 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
     mean = array("f", memoryview(TICK.per_forward).cast("f"))
     own_mean = array("f", floats)
     mean[position], own_mean[position] = 0.00016, 0.00006
-    tick = replace(
-        tick,
-        own_per_forward=floats.tobytes(),
-        own=own.tobytes(),
-        window=64,
-        mean_per_forward=mean.tobytes(),
-        own_mean_per_forward=own_mean.tobytes(),
-    )
-    found = json_measured.timing(folded((*UNEVEN, tick)), ACT)
+    tick = replace(tick, own_per_forward=floats.tobytes(), own=own.tobytes(), window=64)
+    # Of an older recording, which has medians alone, means are over all forwards.
+    older_tick = replace(tick, mean_per_forward=b"", own_mean_per_forward=b"")
+    older = json_measured.timing(folded((*UNEVEN, older_tick)), ACT)
+    assert isinstance(older, json_measured.Timing)
+    assert (older.mean_per_forward_s, older.self_mean_s) == pytest.approx((0.00015, 0.00006))
+    means = {"mean_per_forward": mean.tobytes(), "own_mean_per_forward": own_mean.tobytes()}
+    found = json_measured.timing(folded((*UNEVEN, replace(tick, **means))), ACT)
     assert isinstance(found, json_measured.Timing)
     # 100 forwards of two calls; total 15 ms of them, 6 ms outside modules inside.
     assert asdict(found) == {
@@ -137,12 +138,31 @@ def test_each_time_of_a_layer_has_its_own_name() -> None:
         "total_mean_s": pytest.approx(0.00016),
         "mean_per_forward_s": pytest.approx(0.00016),
         "share": pytest.approx(0.16),
+        "cpu_mean_s": Unknown(NO_CPU_TIME),
+        "self_cpu_mean_s": Unknown(NO_CPU_TIME),
+        "backward_mean_s": Unknown(NO_STEP),
+        "recompute_mean_s": Unknown(NO_STEP),
     }
+
+
+def test_cpu_time_stands_beside_wall_time_and_a_node_without_says_why() -> None:
+    cpu = {ROOT: (0.0008, 0.0001), CONV: (0.00045, 0.00045)}
+    found = as_json(folded((*MEASURED, with_cpu_times(TICK, cpu))))
+    layers = {layer["path"]: layer["timing"] for layer in found["layers"]}
+    assert layers[""]["cpu_mean_s"] == pytest.approx(0.0008)
+    assert layers[""]["self_cpu_mean_s"] == pytest.approx(0.0001)
+    assert layers["conv"]["cpu_mean_s"] == pytest.approx(0.00045)
+    assert layers["fc"]["cpu_mean_s"] is None
+    why = [reason for path, reason in found["unavailable"].items() if "cpu_mean_s" in path]
+    assert "not called in the forwards that read CPU time" in why
+    without = as_json(folded(MEASURED))
+    assert without["layers"][0]["timing"]["cpu_mean_s"] is None
+    assert NO_CPU_TIME in without["unavailable"].values()
 
 
 def test_latency_and_overhead_have_their_own_names() -> None:
     tick = replace(TICK, latency_p50=0.001, latency_p95=0.002, others=7, cold=False)
-    found = as_json(folded((*MEASURED, tick, Overhead(0.008, 0.002, 0.014, 12))))
+    found = as_json(folded((*MEASURED, tick, messages.Overhead(0.008, 0.002, 0.014, 12))))
     latency, overhead = found["latency"], found["overhead"]
     assert (latency["p50_s"], latency["p95_s"], latency["mean_s"]) == (
         0.001,
@@ -180,16 +200,16 @@ def test_before_a_forward_is_in_the_times_there_is_no_latency_but_a_reason() -> 
     assert found["unavailable"]["latency"]
 
 
-def gpu_of_distinct_figures() -> Gpu:
+def gpu_of_distinct_figures() -> messages.Gpu:
     figures = {
         name: float(place)
-        for place, name in enumerate(Gpu.__struct_fields__, start=100)
+        for place, name in enumerate(messages.Gpu.__struct_fields__, start=100)
         if name not in ("name", "throttled_by", "index", "uuid", "cuda_index", "processes", "mig")
     }
     return replace(GPU, **figures, index=3, cuda_index=1, throttled_by="power")
 
 
-def gpu_report(gpu: Gpu) -> dict[str, object]:
+def gpu_report(gpu: messages.Gpu) -> dict[str, object]:
     return as_json(measured(replace(FULL, gpus=(gpu,))))["hardware"]["sample"]["gpus"][0]
 
 
@@ -198,7 +218,7 @@ def test_each_figure_of_a_gpu_has_its_own_name() -> None:
     found = gpu_report(gpu)
     told = {
         named(name): getattr(gpu, name)
-        for name in Gpu.__struct_fields__
+        for name in messages.Gpu.__struct_fields__
         if isinstance(getattr(gpu, name), float)
     }
     told["temperature_celsius"] = told.pop("temperature_celsius")
@@ -215,8 +235,8 @@ def test_each_figure_of_a_gpu_has_its_own_name() -> None:
 def test_a_slice_of_a_gpu_and_its_processes_keep_their_bytes_apart() -> None:
     gpu = replace(
         GPU,
-        mig=(MigDevice("slice", "MIG-1", 5.0, 9.0, 2),),
-        processes=(GpuProcess(7, 11.0, 0.5),),
+        mig=(messages.MigDevice("slice", "MIG-1", 5.0, 9.0, 2),),
+        processes=(messages.GpuProcess(7, 11.0, 0.5),),
     )
     found = gpu_report(gpu)
     assert found["mig"] == [
@@ -234,7 +254,7 @@ def test_a_slice_of_a_gpu_and_its_processes_keep_their_bytes_apart() -> None:
 def test_each_figure_of_the_sample_has_its_own_name() -> None:
     sample = replace(
         FULL,
-        cores=(Core(0.25), Core(0.75)),
+        cores=(messages.Core(0.25), messages.Core(0.75)),
         frequency_hertz=1.0,
         memory_bytes=2,
         memory_total_bytes=3,
@@ -266,7 +286,9 @@ def test_each_figure_of_the_sample_has_its_own_name() -> None:
 
 def test_what_a_machine_does_not_tell_is_null_and_no_empty_list() -> None:
     why = "no CUDA here"
-    found = as_json(measured(replace(FULL, allocators=Unknown(why), gpus=Unknown(why))))
+    found = as_json(
+        measured(replace(FULL, allocators=messages.Unknown(why), gpus=messages.Unknown(why)))
+    )
     sample, unavailable = found["hardware"]["sample"], found["unavailable"]
     for name in ("allocators", "gpus"):
         assert sample[name] is None
@@ -276,7 +298,7 @@ def test_what_a_machine_does_not_tell_is_null_and_no_empty_list() -> None:
 def test_a_cache_is_told_with_the_cores_that_share_it() -> None:
     session = measured()
     assert session.environment is not None
-    environment = replace(session.environment, caches=(Cache(3, 2**25, 4, 2),))
+    environment = replace(session.environment, caches=(messages.Cache(3, 2**25, 4, 2),))
     found = as_json(replace(session, environment=environment))["hardware"]["caches"]
     assert found == [{"level": 3, "bytes": 2**25, "cores": 4, "count": 2}]
 
@@ -313,21 +335,21 @@ def test_a_counter_has_its_accounts_and_no_watts_from_a_window_that_is_too_short
     assert found["idle"]["joules"] == IDLE.joules
     assert (found["watts"], found["idle_watts"]) == (pytest.approx(100.0), pytest.approx(40.0))
     assert found["limit_w"] == 205.0
-    few = Account(seconds=10.0, joules=1000.0, steps=3, work=RUNNING.work)
+    few = messages.Account(seconds=10.0, joules=1000.0, steps=3, work=RUNNING.work)
     (short,) = energy(energy=(totals(few),))["counters"]
     assert short["watts"] is None
 
 
 def test_a_replayed_layer_says_how_often_and_between_what() -> None:
-    replays = tuple(Replay(5.0, 1000, joules) for joules in (0.03, 0.034, 0.032))
-    message = Replayed(CONV, "processor packages", "counter", replays, 40.0, 0.0005)
+    replays = tuple(messages.Replay(5.0, 1000, joules) for joules in (0.03, 0.034, 0.032))
+    message = messages.Replayed(CONV, "processor packages", "counter", replays, 40.0, 0.0005)
     layer = as_json(apply(measured(), message))["layers"][CONV]["energy"]
     assert (layer["provenance"], layer["replays"]) == ("replay", 3)
     assert (layer["low"], layer["joules"], layer["high"]) == (0.03, pytest.approx(0.032), 0.034)
 
 
 def test_an_estimate_on_paper_has_bounds_and_no_figure() -> None:
-    nothing = Unknown("no RAPL counters on this machine")
+    nothing = messages.Unknown("no RAPL counters on this machine")
     report = as_json(measured(replace(FULL, energy=nothing), grid_grams_per_kwh=360.0))
     paper = report["energy"]["on_paper"]
     assert 0 < paper["low_joules"] < paper["high_joules"]
@@ -339,7 +361,9 @@ def test_an_estimate_on_paper_has_bounds_and_no_figure() -> None:
 
 
 def test_each_part_of_the_peak_has_its_own_name() -> None:
-    peak = PeakMemory(1.0, 2.0, 4.0, 8.0, CONV, 10, 6, kv_cache=16.0, skipped=1, alive=((CONV, 3),))
+    peak = messages.PeakMemory(
+        1.0, 2.0, 4.0, 8.0, CONV, 10, 6, kv_cache=16.0, skipped=1, alive=((CONV, 3),)
+    )
     found = as_json(folded((*TRACED[:-1], replace(DONE, peak_memory=peak))))["peak_memory"]
     parts = ("parameters", "buffers", "activations", "workspace", "kv_cache", "total", "at_least")
     assert [found[name] for name in parts] == [1.0, 2.0, 4.0, 8.0, 16.0, 31.0, 31.0]
@@ -352,20 +376,20 @@ def test_each_part_of_the_peak_has_its_own_name() -> None:
         "aliases": 3,
         "skipped": 1,
     }
-    unknown = replace(peak, workspace=Unknown("not modelled"), at=-1)
+    unknown = replace(peak, workspace=messages.Unknown("not modelled"), at=-1)
     found = as_json(folded((*TRACED[:-1], replace(DONE, peak_memory=unknown))))["peak_memory"]
     assert (found["total"], found["at_least"], found["at"]) == (None, 23.0, None)
 
 
 def with_window() -> Session:
-    window = MemoryWindow(
+    window = messages.MemoryWindow(
         *(1.0, 100, 20, 300, 4),
         array("I", [0, CONV]).tobytes(),
         array("Q", [900, 70]).tobytes(),
         array("Q", [300, 250]).tobytes(),
     )
-    messages: tuple[Message, ...] = (*MEASURED, window)
-    return folded(messages)
+    said: tuple[messages.Message, ...] = (*MEASURED, window)
+    return folded(said)
 
 
 def test_what_a_forward_allocated_and_what_it_held_are_told_apart() -> None:

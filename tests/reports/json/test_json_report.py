@@ -25,16 +25,7 @@ from tests.small_model import (
     folded,
     tick,
 )
-from tui_profiler.messages import (
-    Failed,
-    Message,
-    Nodes,
-    Overhead,
-    StageDone,
-    TraceStarted,
-    Traffic,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.reports.json.measured import LEFT_OUT, NOT_CALLED
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table
@@ -50,12 +41,15 @@ PROMISED_OF_A_LAYER = """name path kind type depth calls parameters macs flops m
     weight_bytes output_bytes output_shape arithmetic_intensity bottleneck"""
 PROMISED_OF_TIMING = "calls mean_s p50_s p95_s max_s self_s share"
 
-SESSIONS: list[tuple[str, tuple[Message, ...]]] = [
+SESSIONS: list[tuple[str, tuple[messages.Message, ...]]] = [
     ("traced", TRACED),
     ("measured", MEASURED),
-    ("failed while running", (*TRACED, Failed("run", "out of memory", "conv"))),
+    ("failed while running", (*TRACED, messages.Failed("run", "out of memory", "conv"))),
     ("measured without ceilings", (*TRACED, TICK)),
-    ("nothing finished", (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0))),
+    (
+        "nothing finished",
+        (*TRACED, messages.StageDone("first run", 3.0, 1.0), tick({}, forwards=0)),
+    ),
 ]
 
 
@@ -67,9 +61,9 @@ def report(session: Session, top: int | None = None) -> dict[str, object]:
     return read
 
 
-@pytest.mark.parametrize("messages", [m for _, m in SESSIONS], ids=[name for name, _ in SESSIONS])
-def test_a_report_follows_its_schema(messages: tuple[Message, ...]) -> None:
-    jsonschema.Draft202012Validator(SCHEMA).validate(report(folded(messages)))
+@pytest.mark.parametrize("said", [m for _, m in SESSIONS], ids=[name for name, _ in SESSIONS])
+def test_a_report_follows_its_schema(said: tuple[messages.Message, ...]) -> None:
+    jsonschema.Draft202012Validator(SCHEMA).validate(report(folded(said)))
 
 
 def test_the_schema_is_one() -> None:
@@ -77,8 +71,10 @@ def test_the_schema_is_one() -> None:
 
 
 def test_the_schema_knows_every_name_of_a_report() -> None:
-    # Advice is given when it is asked for.
-    assert set(part_of(SCHEMA)["properties"]) == {*report(folded(MEASURED)), "findings"}
+    # Advice, values and least times on a device are there when they are asked for; memory does not
+    # run out, and nothing is compiled.
+    others = {"findings", "values", "on", "out_of_memory", "compilation"}
+    assert set(part_of(SCHEMA)["properties"]) == {*report(folded(MEASURED))} | others
 
 
 def test_a_report_has_every_promised_name() -> None:
@@ -103,7 +99,7 @@ def test_the_timing_of_a_layer_has_every_promised_name() -> None:
 
 
 def test_a_run_without_times_gives_every_layer_a_timing_of_null() -> None:
-    cold = (*TRACED, StageDone("first run", 3.0, 1.0), tick({}, forwards=0))
+    cold = (*TRACED, messages.StageDone("first run", 3.0, 1.0), tick({}, forwards=0))
     assert {layer["timing"] for layer in layers(folded(cold))} == {None}
 
 
@@ -187,8 +183,10 @@ def test_seconds_per_call_and_per_forward_are_told_apart() -> None:
 
 def test_disk_and_network_have_the_figures_of_their_names() -> None:
     """Each field of the sample's traffic has another value; by the names that the schema has."""
-    values = {name: float(2**place) for place, name in enumerate(Traffic.__struct_fields__)}
-    session = folded((*MEASURED, replace(SAMPLE, traffic=Traffic(**values))))
+    values = {
+        name: float(2**place) for place, name in enumerate(messages.Traffic.__struct_fields__)
+    }
+    session = folded((*MEASURED, replace(SAMPLE, traffic=messages.Traffic(**values))))
     hardware = report(session)["hardware"]
     assert isinstance(hardware, dict)
     told = hardware["sample"]["traffic"]
@@ -200,7 +198,7 @@ def test_without_measuring_layers_have_no_timing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "path", "reason"),
+    ("said", "path", "reason"),
     [
         (TRACED, "latency", "not measured; --measure SECONDS does"),
         (MEASURED, "energy.forward", "this recording is older than the figure"),
@@ -217,8 +215,10 @@ def test_without_measuring_layers_have_no_timing() -> None:
         ),
     ],
 )
-def test_what_is_null_has_its_reason(messages: tuple[Message, ...], path: str, reason: str) -> None:
-    unavailable = report(folded(messages))["unavailable"]
+def test_what_is_null_has_its_reason(
+    said: tuple[messages.Message, ...], path: str, reason: str
+) -> None:
+    unavailable = report(folded(said))["unavailable"]
     assert isinstance(unavailable, dict)
     assert unavailable[path] == reason
 
@@ -235,7 +235,7 @@ def test_a_module_without_times_may_be_one_that_was_left_out() -> None:
 
 
 def test_an_unknown_peak_is_null_with_its_reason() -> None:
-    peak = replace(DONE.peak_memory, workspace=Unknown("not modelled on cuda"))
+    peak = replace(DONE.peak_memory, workspace=messages.Unknown("not modelled on cuda"))
     found = report(folded((*TRACED[:-1], replace(DONE, peak_memory=peak))))
     memory, unavailable = found["peak_memory"], found["unavailable"]
     assert isinstance(memory, dict)
@@ -261,14 +261,16 @@ def test_a_figure_that_is_not_finite_is_null(value: float, reason: str) -> None:
 def test_a_hostile_name_is_escaped_and_read_back_exactly() -> None:
     name = "\x1b]52;c;x\x07\x7f\x9b\u202e[/nope]"
     nodes = (replace(NODES[0], name=name),)
-    session = folded((FACTS, TraceStarted(1, "dispatch:fake"), Nodes(nodes, COSTS[:1]), DONE))
+    session = folded(
+        (FACTS, messages.TraceStarted(1, "dispatch:fake"), messages.Nodes(nodes, COSTS[:1]), DONE)
+    )
     text = json_report(session)
     assert text.isprintable()
     assert json.loads(text)["layers"][0]["name"] == name
 
 
 def test_a_throughput_says_whether_it_was_counted() -> None:
-    share = Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05)
+    share = messages.Overhead(0.01, 0.0, 0.02, pairs=0, share=0.05)
     found = [report(folded(said))["throughput"] for said in (MEASURED, (*MEASURED, share))]
 
     assert found == [
@@ -281,7 +283,7 @@ def test_only_the_most_expensive_layers_are_given() -> None:
 
 
 def test_a_failure_is_told_with_what_was_learned() -> None:
-    found = report(folded((*TRACED, CEILINGS, Failed("run", "out of memory", "conv"))))
+    found = report(folded((*TRACED, CEILINGS, messages.Failed("run", "out of memory", "conv"))))
     failure = found["failure"]
     assert (failure["stage"], failure["what"], failure["where"]) == ("run", "out of memory", "conv")
     assert (failure["why"], failure["remedies"], failure["bad_argument"]) == (None, [], False)
@@ -297,7 +299,11 @@ def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
     names = ("macs", "flops", "input_bytes", "weight_bytes", "output_bytes")
     nothing = {**dict.fromkeys(names, 0), "ops": 1, "uncosted": 1}
     costs = tuple(replace(cost, **nothing) for cost in COSTS)
-    traced = (FACTS, TraceStarted(len(NODES), "dispatch:real"), Nodes(NODES, costs))
+    traced = (
+        FACTS,
+        messages.TraceStarted(len(NODES), "dispatch:real"),
+        messages.Nodes(NODES, costs),
+    )
     done = replace(DONE, uncosted=(why,))
     session = folded((*traced, done, *MEASURED[len(TRACED) :]))
     found = report(session)
@@ -327,3 +333,50 @@ def test_work_that_was_not_seen_is_null_with_its_reason_and_never_0() -> None:
     text = " ".join(table(session, columns=120))
     assert "0 MAC" not in text
     assert f"work             – not counted: {why}" in text
+
+
+BOUNDED = (*TRACED[:-1], replace(DONE, bounded=("aten::nonzero",)))
+REAL = messages.RealCost(replace(COSTS[0], macs=700, flops=1500, ops=9))
+
+
+def shown(session) -> str:
+    return "\n".join(table(session, columns=100))
+
+
+def test_figures_of_a_real_run_are_beside_the_bounds() -> None:
+    session = folded((*BOUNDED, REAL))
+
+    found = report(session)
+
+    assert found["total_macs"] == COSTS[0].macs
+    moved = REAL.cost.input_bytes + REAL.cost.weight_bytes + REAL.cost.output_bytes
+    assert found["real_run"] == {
+        "total_macs": 700,
+        "total_flops": 1500,
+        "total_memory": moved,
+        "ops": 9,
+    }
+    assert "700 MAC  1.50 KFLOP in one real run with these inputs" in shown(session)
+
+
+def test_where_there_is_no_real_run_its_reason_is_told() -> None:
+    for said, reason in (
+        (TRACED, "not needed: the totals are the same in every run"),
+        (BOUNDED, "not measured; --measure SECONDS does"),
+        ((*BOUNDED, messages.RealCost(None, "ValueError: no box")), "ValueError: no box"),
+    ):
+        found = report(folded(said))
+        assert found["real_run"] is None
+        assert found["unavailable"]["real_run"] == reason
+
+
+def test_a_new_tree_forgets_the_real_run() -> None:
+    session = folded((*BOUNDED, REAL, messages.TraceStarted(len(NODES), "dispatch:fake")))
+
+    assert session.real is None
+
+
+def test_a_real_run_that_failed_is_told_in_the_table() -> None:
+    assert "a real run failed: ValueError: no box" in shown(
+        folded((*BOUNDED, messages.RealCost(None, "ValueError: no box")))
+    )

@@ -11,12 +11,12 @@ import torch
 from msgspec.structs import replace
 
 from tests.probe.parameters.test_analysis import analysed, saved, session_of, tree_of
-from tui_profiler.archive import look
+from tui_profiler.archive import structure_of
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import AnalyseParameters, ModelFacts
-from tui_profiler.probe.parameters.file_subjects import FileSubjects
+from tui_profiler.probe.parameters.subjects import FileSubjects
 from tui_profiler.probe.worker.parameters_only import facts
-from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.csv import csv_model
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session, apply
@@ -32,10 +32,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     path, state = saved(folder)
     state["odd\x1b[0m"] = torch.tensor([[float("nan"), 1.0], [0.0, 0.0]])
     torch.save(state, path)
-    subjects = FileSubjects(look(path))
+    subjects = FileSubjects(structure_of(path))
     said = analysed(subjects.subjects, AnalyseParameters(), weights="random")
     subjects.close()
-    about: ModelFacts = facts(look(path), "w.pt")
+    about: ModelFacts = facts(structure_of(path), "w.pt")
     return apply(session_of(said, tree_of(path)), about)
 
 

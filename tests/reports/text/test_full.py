@@ -14,9 +14,8 @@ from tests.small_model import DONE, FACTS, MEASURED, NODES, TRACED, folded
 from tui_profiler.figures.units import quantity, thousands
 from tui_profiler.formatting.text import width
 from tui_profiler.messages import Failed, Nodes, TraceStarted
-from tui_profiler.queries.cost.totals import totals
 from tui_profiler.reports.text.full import full_markdown, full_text, sections
-from tui_profiler.reports.text.text import LEAST_COLUMNS
+from tui_profiler.reports.text.text import LEAST_COLUMNS, field, wrap_field
 from tui_profiler.session import EMPTY, Session
 
 TITLES = [
@@ -57,8 +56,7 @@ def test_a_narrow_terminal_gets_whole_figures() -> None:
 def test_the_figures_are_those_of_the_session() -> None:
     session = real_session("demo:cnn")
     assert session.tree is not None
-    found = totals(session.tree)
-    assert found is not None
+    found = session.tree.costs[0]
     for written in (text(session), full_markdown(session)):
         assert thousands(found.parameters) in written
         assert quantity(found.macs, "MAC") in written
@@ -136,3 +134,28 @@ def test_hostile_text_is_safe_everywhere(name: str) -> None:
 def test_without_a_tree_there_is_no_report() -> None:
     with pytest.raises(ValueError, match="not traced"):
         text(EMPTY)
+
+
+def test_what_has_a_label_goes_on_in_further_lines() -> None:
+    line = field("peak memory", "109 MiB: parameters 97.5 MiB, buffers 208 KiB, workspace 690 KiB")
+    assert wrap_field(line, 76) == [
+        "  peak memory      109 MiB: parameters 97.5 MiB, buffers 208 KiB,",
+        "                   workspace 690 KiB",
+    ]
+
+
+def test_a_line_that_fits_stays_as_it_is() -> None:
+    assert wrap_field(field("work", "4.09 GMAC  8.22 GFLOP"), 76) == [
+        "  work             4.09 GMAC  8.22 GFLOP"
+    ]
+
+
+def test_what_has_no_label_is_cut() -> None:
+    assert wrap_field("x" * 90, 76) == ["x" * 75 + "…"]
+
+
+def test_a_long_field_ends_with_a_sign_that_it_goes_on() -> None:
+    lines = wrap_field(field("", "a reason " * 200), 76)
+    assert len(lines) == 6
+    assert lines[-1].endswith("…")
+    assert all(len(line) <= 76 for line in lines)

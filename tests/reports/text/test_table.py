@@ -20,16 +20,16 @@ net.py:build  Net  from net.py
   device           cpu
   input            x 1×3×8×8 f32 (first convolution)
 
-on paper -- one forward; a multiply-add is one MAC and two FLOP
+on paper -- one forward; a multiply-add is 1 MAC, 2 FLOP
   parameters       2,678  10.5 KiB
   trainable        2,678, 0 frozen
   work             9.47 KMAC  at least 19.0 KFLOP
   bytes moved      13.4 KiB: inputs 1.83 KiB, weights 10.5 KiB, outputs 1.12 KiB
   intensity        1.38 FLOP/B
   peak memory      13.0 KiB: parameters 10.5 KiB, buffers 0 B, activations 2.00 KiB, workspace 512 B
-                   predicted from the lifetimes of tensors
+                   predicted from tensor lifetimes
                    4 of 4 tensors allocate, 0 are views or in-place, 0 skipped
-  operators        4, 1 not costed
+  operators        4, 1 without a formula
   traced by        dispatch:real, 375 ms
                    dispatch:fake failed: a value was asked for
 
@@ -62,14 +62,14 @@ overhead                   –        –       –
 unexplained                –        –       –
 memory-bound on paper, 1.38 FLOP/B, at most 10: fewer bytes or faster memory
 
-layers -- each with everything inside it
+layers -- including submodules
                                                        params    MAC   FLOP     bytes  FLOP/B  bound
 net  Net                                                2.68K  9.47K  19.0K  13.4 KiB    1.38      M
   conv  Conv2d                                            108  6.91K  13.8K  2.17 KiB    6.22      M
   fc  Linear                                            2.57K  2.56K  5.13K  11.1 KiB    0.45      M
   act  ReLU                                                 ·      ·     10      80 B    0.12      M
 
-not costed -- no formula: FLOP above are a lower bound
+without a formula -- FLOP above are a lower bound
 mine::strange"""
 
 
@@ -89,11 +89,11 @@ def test_what_was_measured_is_a_section_of_its_own() -> None:
         "measured -- on this machine",
         "  latency          p50 1.00 ms  p95 2.00 ms",
         "  throughput       800 items/s",
-        "  forwards         100, and 3 to warm up",
+        "  forwards         100, after 3 warm-up forwards",
         "  overhead         0.8 % (0.2 % to 1.4 %)",
         "  threads          – no second of forwards was sampled lately",
         "  peak RSS         – this recording is older than the figure",
-        "  ceilings         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
+        "  roofline         float32 10.0 GFLOP/s, memory copy 1.00 GB/s, one operator 10.0 µs",
         "  cache misses     – this recording is older than the figure",
         "  gpu              – no NVIDIA driver on this machine",
         "  energy           – this recording is older than the figure",
@@ -150,7 +150,7 @@ def test_a_time_that_varies_much_is_marked_and_not_ranked() -> None:
 
 def test_the_most_expensive_are_named_by_their_paths() -> None:
     lines = section("layers", top=2)
-    assert lines[0] == "layers -- the 2 that cost most by themselves, by time"
+    assert lines[0] == "layers -- the top 2 by self time"
     assert [line.split()[0] for line in lines[2:]] == ["conv", "fc"]
 
 
@@ -206,7 +206,7 @@ def test_a_container_whose_modules_are_called_keeps_its_type() -> None:
 def test_a_failure_after_the_trace_is_told() -> None:
     lines = table(folded((*TRACED, Failed("run", "out of memory"))), columns=100)
     assert lines[-2:] == (
-        "stopped early -- what was known until then is above",
+        "stopped early -- results until then are above",
         "run: out of memory",
     )
 

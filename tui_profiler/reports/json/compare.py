@@ -5,13 +5,11 @@ A difference is B less A, a ratio B over A. ``docs/compare.schema.json`` is made
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec.structs import asdict
 
-from tui_profiler.messages import Unknown
-from tui_profiler.messages.model import Kind
+from tui_profiler.messages import Kind, Unknown
 from tui_profiler.queries.compare import comparison
 from tui_profiler.queries.compare.alignment import AlignedNode, Change
 from tui_profiler.queries.compare.comparison import former_path
@@ -22,60 +20,47 @@ SCHEMA: Literal["tui-profiler/compare/1"] = "tui-profiler/compare/1"
 
 
 class SideOfTwo(json_values.Closed, frozen=True):
-    """What is compared."""
+    """One side of the comparison."""
 
     label: str
-    """As typed."""
+    """As given on the command line."""
     settings: dict[str, str]
 
 
 class Setting(json_values.Closed, frozen=True):
-    """A setting that is not the same."""
+    """A setting that differs."""
 
     name: str
     a: str | None
     b: str | None
 
 
-class Figures(json_values.Closed, frozen=True):
+class Figures(json_values.Closed, frozen=True, kw_only=True):
     """A figure of both sides."""
 
     a: json_values.Known[float]
     b: json_values.Known[float]
     difference: json_values.Known[float]
-    """B less A."""
+    """B - A."""
     ratio: json_values.Known[float]
-    """B over A."""
+    """B / A."""
     noise: bool | None
-    """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
-    where that is not known."""
+    """Whether the difference is within 1.96 standard errors; null if they are not known."""
     doubt: str | None
     """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
-    where they are."""
+    if they are ranked."""
 
 
-class Total(json_values.Closed, frozen=True):
-    """A figure of the whole."""
+class Total(Figures, frozen=True):
+    """A total of both models."""
 
     name: str
     """Its path in the report."""
     unit: comparison.Unit
-    a: json_values.Known[float]
-    b: json_values.Known[float]
-    difference: json_values.Known[float]
-    """B less A."""
-    ratio: json_values.Known[float]
-    """B over A."""
-    noise: bool | None
-    """Whether the difference is no more than two equal figures would show in 19 cases of 20; null
-    where that is not known."""
-    doubt: str | None
-    """Why the times are not ranked: they do not add up, or their standard error is above 25 %; null
-    where they are."""
 
 
 class Changes(json_values.Closed, frozen=True):
-    """How many modules became what."""
+    """Number of modules by kind of change."""
 
     changed: json_values.Count
     moved: json_values.Count
@@ -85,7 +70,7 @@ class Changes(json_values.Closed, frozen=True):
 
 
 class ComparedLayer(json_values.Closed, frozen=True):
-    """A module or operator of one side or of both."""
+    """A module or operator of one or both sides."""
 
     path: str
     kind: Kind
@@ -93,9 +78,9 @@ class ComparedLayer(json_values.Closed, frozen=True):
     depth: json_values.Count
     change: Change
     former_path: str | None
-    """Of what has moved."""
+    """Former path of a moved module."""
     seconds: Figures
-    """Median of a forward, all calls and all that is inside together."""
+    """Median per forward, all calls together, child modules included."""
     macs: Figures
     """Multiply-accumulates."""
     flops: Figures
@@ -103,27 +88,27 @@ class ComparedLayer(json_values.Closed, frozen=True):
     memory: Figures
     """Bytes moved."""
     parameters: Figures
-    """Scalars."""
+    """Parameters, as scalars."""
 
 
 class CompareReport(json_values.Closed, frozen=True):
     """Two sides, as `tui-profiler compare --format json` prints them on one line.
 
-    Times are seconds, sizes bytes. A difference is B less A, a ratio B over A. A figure that is not
-    known is null and `unavailable` says why.
+    Times are seconds, sizes bytes. A difference is B - A, a ratio is B / A. A figure that is not
+    known is null, and `unavailable` has the reason.
     """
 
     schema: Literal["tui-profiler/compare/1"]
     a: SideOfTwo
     b: SideOfTwo
     settings: list[Setting]
-    """Those that are not the same."""
+    """Settings that differ."""
     measured_in_turns: bool
-    """Both were measured in turns, so that what the machine did meanwhile fell on both."""
+    """Both were measured in turns, so that other load affected both."""
     totals: Annotated[list[Total], json_values.entries("name={name}")]
     modules: json_values.Known[Changes]
     worst_by: comparison.FigureName | None
-    """The figure by which --top chooses the layers."""
+    """The figure by which --top selects layers."""
     layers: json_values.Known[Annotated[list[ComparedLayer], json_values.EACH]]
     unavailable: dict[str, str]
     """Path to the reason."""
@@ -158,7 +143,9 @@ def compare_as_json(
         ],
         measured_in_turns=in_turns,
         totals=[_total(row) for row in comparison.total_rows(compared)],
-        modules=_changes(counted) if counted else why,
+        modules=Changes(**{str(change): number for change, number in counted.items()})
+        if counted
+        else why,
         worst_by=comparison.default_figure(compared) if counted else None,
         layers=_layers(compared, top),
         unavailable={},
@@ -168,16 +155,6 @@ def compare_as_json(
 
 def _side(side: Side) -> SideOfTwo:
     return SideOfTwo(label=side.label, settings=dict(side.settings))
-
-
-def _changes(counted: Mapping[Change, int]) -> Changes:
-    return Changes(
-        changed=counted["changed"],
-        moved=counted["moved"],
-        appeared=counted["appeared"],
-        vanished=counted["vanished"],
-        same=counted["same"],
-    )
 
 
 def _total(row: comparison.TotalRow) -> Total:

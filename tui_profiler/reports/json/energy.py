@@ -1,52 +1,52 @@
 """Energy in the JSON report: what was measured, what is estimated, and which is which."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages import Account, EnergyTotals, Unknown
-from tui_profiler.messages.hardware import EnergyOf, EnergySource
+from msgspec import field
+
+from tui_profiler.messages import EnergyOf, EnergySource, EnergyTotals, Unknown
 from tui_profiler.queries.cost.energy import (
     ForwardEnergy,
+    PaperEnergy,
     closure,
+    energy_on_paper,
     forward_energy,
     grams,
     idle_watts,
     node_energy,
     too_short,
 )
-from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
-from tui_profiler.reports.json_values import Count, Known, Number, OfSome, Part, or_why, taken
+from tui_profiler.reports.json_values import Count, Known, Number, OfSome, Part, fill, or_why
 from tui_profiler.session import Session
 
 Counted: TypeAlias = Literal["counter", "integral of power"]
 
 
 class EnergyOfForward(Part, frozen=True):
-    """Energy of the device that the model is on; null where nothing counts it, or too briefly."""
+    """Energy of the model's device; null without a counter, or if it was counted too briefly."""
 
-    counter: str
+    name: str = field(name="counter")
     provenance: Counted
     seconds: Number
-    """Of running that was counted."""
+    """Seconds of running that were counted."""
     steps: Count
-    """Of the counter."""
+    """Steps of the counter."""
     forwards: Number
     joules: Number
-    """Measured, of one forward, idle power included."""
+    """Measured, per forward, idle power included."""
     joules_per_item: Known[float]
     watts: Number
     idle_watts: Known[float]
-    """Of the machine while nothing ran."""
+    """Idle power: while nothing ran."""
     above_idle_joules: Known[float]
-    """Of one forward."""
+    """Per forward."""
     flops_per_joule: Known[float]
-    co2_g: Known[float]
-    """Grams for one forward, at grid_g_per_kwh."""
+    grams: Known[float] = field(name="co2_g")
+    """Grams of CO2 per forward, at grid_g_per_kwh."""
 
 
 class EnergyOnPaper(Part, frozen=True):
-    """Energy of one forward, from published coefficients: not a measurement of this machine."""
+    """Energy per forward, from published coefficients: not a measurement of this machine."""
 
     provenance: Literal["estimated"]
     low_joules: Number
@@ -54,22 +54,22 @@ class EnergyOnPaper(Part, frozen=True):
     low_co2_g: Known[float]
     high_co2_g: Known[float]
     coefficients: str
-    """Where the joules of an operation and of a byte are from."""
+    """Source of the joules per operation and per byte."""
 
 
 class EnergyAccount(Part, frozen=True):
-    """From a step of the counter to another."""
+    """Between two steps of the counter."""
 
     seconds: Number
     joules: Number
     steps: Count
-    """Of the counter."""
-    forwards: Number
-    """One under way counts for its part."""
+    """Steps of the counter."""
+    work: Number = field(name="forwards")
+    """Forwards; a partial one counts as a fraction."""
 
 
 class EnergyCounter(Part, frozen=True):
-    """One counter of energy."""
+    """One energy counter."""
 
     of: EnergyOf
     name: str
@@ -80,9 +80,9 @@ class EnergyCounter(Part, frozen=True):
     """While forwards ran."""
     idle_watts: Known[float]
     limit_w: Known[float]
-    """The most it may draw for long."""
-    stopped: str | None
-    """Why it is not counted any more."""
+    """Sustained power limit."""
+    why: str | None = field(name="stopped")
+    """Why counting stopped."""
 
 
 class Energy(Part, frozen=True):
@@ -91,26 +91,26 @@ class Energy(Part, frozen=True):
     forward: Known[EnergyOfForward]
     on_paper: Known[EnergyOnPaper]
     counters: Known[list[EnergyCounter]]
-    """Every counter of energy that could be read."""
+    """Every energy counter that could be read."""
     grid_g_per_kwh: Known[float]
-    """Grams of CO2 for a kilowatt-hour, as the user named it."""
+    """Grams of CO2 per kilowatt-hour, as given by the user."""
     grid_named: Known[str]
-    """Whose grid that is, and of which year, where a place was named."""
+    """Country and year of that figure, if a country was given."""
 
 
 class LayerEnergy(Part, frozen=True):
-    """Only with --measure; joules of one forward spent in it."""
+    """Only with --measure: joules per forward spent in it."""
 
     provenance: Literal["replay", "time share", "coefficients"]
-    """replay is measured, on the node alone; time share and coefficients are estimated."""
+    """replay is measured, with the node run alone; time share and coefficients are estimated."""
     joules: Known[float]
-    """Of one forward; null for coefficients, which give an interval only."""
+    """Per forward; null for coefficients, which have an interval only."""
     low: Number
-    """Least of the replays, or a lower bound."""
+    """Minimum of the replays, or a lower bound."""
     high: Number
     replays: Count
     closure: Known[float]
-    """Replays of all modules inside over its own, less one."""
+    """Replays of all child modules / its own replay, minus 1."""
 
 
 def energy(session: Session) -> Energy:
@@ -118,7 +118,7 @@ def energy(session: Session) -> Energy:
     known = session.environment
     in_grams = known.grid_grams_per_kwh if known is not None else None
     not_given = "no --grid-intensity was given"
-    was_typed = "its grams were typed, no place" if in_grams is not None else not_given
+    was_typed = "grams were given, not a place" if in_grams is not None else not_given
     return Energy(
         forward=_forward(session, forward_energy(session)),
         on_paper=_on_paper(session),
@@ -157,21 +157,8 @@ def _forward(session: Session, found: ForwardEnergy | Unknown) -> EnergyOfForwar
     if isinstance(found, Unknown):
         return found
     items = session.model.batch if session.model is not None else None
-    per_item = found.joules / items if items else Unknown("its inputs have no batch axis")
-    return EnergyOfForward(
-        counter=found.name,
-        provenance=_counted(found.source),
-        seconds=found.seconds,
-        steps=found.steps,
-        forwards=found.forwards,
-        joules=found.joules,
-        joules_per_item=per_item,
-        watts=found.watts,
-        idle_watts=found.idle_watts,
-        above_idle_joules=found.above_idle_joules,
-        flops_per_joule=found.flops_per_joule,
-        co2_g=found.grams,
-    )
+    per_item = found.joules / items if items else Unknown("the inputs have no batch axis")
+    return fill(EnergyOfForward, found, provenance=_counted(found.source), joules_per_item=per_item)
 
 
 def _counted(source: EnergySource) -> Counted:
@@ -201,18 +188,11 @@ def _counters(session: Session) -> list[EnergyCounter] | Unknown:
 
 def _counter(totals: EnergyTotals) -> EnergyCounter:
     short, running = too_short(totals.running), totals.running
-    return EnergyCounter(
-        of=totals.of,
-        name=totals.name,
+    return fill(
+        EnergyCounter,
+        totals,
         provenance=_counted(totals.source),
-        running=_account(running),
-        idle=_account(totals.idle),
         watts=short if short is not None else running.joules / running.seconds,
         idle_watts=idle_watts(totals),
         limit_w=or_why(totals.limit_watts, "not reported"),
-        stopped=totals.why or None,
     )
-
-
-def _account(account: Account) -> EnergyAccount:
-    return taken(EnergyAccount, account, forwards=account.work)

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from tui_profiler.findings import CHECKS, Finding, findings, withheld
-from tui_profiler.findings.evidence.finding import Provenance, Saves, Unit
+from tui_profiler.findings import CHECKS, findings, withheld
+from tui_profiler.findings.evidence.finding import Finding, Group, Provenance, Saves, Unit
+from tui_profiler.findings.verdict import advice
 from tui_profiler.queries.time.modes import ModeName
-from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, taken
+from tui_profiler.reports.json_values import Count, Known, Part, Share, entries, fill
 from tui_profiler.session import Session, Tree
 
 
 class Evidence(Part, frozen=True):
-    """One figure that a finding stands on."""
+    """One figure of the evidence."""
 
     what: str
-    value: Known[float]
+    figure: Known[float] = field(name="value")
     unit: Unit
     provenance: Provenance
 
 
 class Gain(Part, frozen=True):
-    """What the change is predicted to save."""
+    """Predicted saving of the change."""
 
     of: Saves
     share: Known[Share]
-    """Predicted to be saved; null where it is not known."""
+    """Predicted saving; null if not known."""
     is_bound: bool
-    """The share is the most that there is to gain."""
+    """The share is an upper bound."""
     provenance: Provenance
     formula: str
 
@@ -39,48 +40,50 @@ class Advice(Part, frozen=True):
 
     kind: str
     holds_in: tuple[ModeName, ...]
-    """Modes of a program that this kind of advice is made for."""
+    """Modes that this kind applies to."""
     title: str
     why: str
     paths: Annotated[list[str], Meta(min_length=1)]
-    """Of the nodes that it speaks of; an empty path is the root."""
+    """Paths of the nodes concerned; an empty path is the root."""
     evidence: Annotated[list[Evidence], Meta(min_length=1)]
     gains: Annotated[list[Gain], Meta(min_length=1)]
     trial: str | None
     """Kind of the trial that tests it."""
     why_no_trial: str | None
+    group: Group
+    """What is known of the gain: a trial measured it, it is predicted, an upper bound is (at most),
+    nothing is."""
 
 
 class Findings(Part, frozen=True):
-    """Advice, only with --findings; by predicted gain."""
+    """Advice, only with --findings: what is predicted, upper bounds, what is not known, by gain."""
 
     checks: Count
-    """Questions that were asked of the session."""
+    """Kinds of findings that were evaluated."""
     withheld: tuple[str, ...]
-    """Kinds that do not hold in the mode that the program runs the model in, or where that is not
-    known."""
+    """Kinds that do not apply to the mode of the program, or if the mode is not known."""
     found: Annotated[list[Advice], entries("kind={kind}")]
 
 
 def findings_section(session: Session, tree: Tree) -> Findings:
     """Return every finding, by predicted gain, and which kinds do not hold in this mode."""
+    found = findings(session)
     return Findings(
         checks=len(CHECKS),
         withheld=withheld(session),
-        found=[_advice(one, tree) for one in findings(session)],
+        found=[
+            _advice(one, tried.group, tree)
+            for one, tried in zip(found, advice(session, found), strict=False)
+        ],
     )
 
 
-def _advice(one: Finding, tree: Tree) -> Advice:
+def _advice(one: Finding, group: Group, tree: Tree) -> Advice:
     holds_in = CHECKS[one.kind].holds_in
-    return Advice(
-        kind=one.kind,
+    return fill(
+        Advice,
+        one,
+        group=group,
         holds_in=("inference", "training") if holds_in == "both" else (holds_in,),
-        title=one.title,
-        why=one.why,
         paths=[tree.nodes[node].path for node in one.nodes],
-        evidence=[taken(Evidence, part, value=part.figure) for part in one.evidence],
-        gains=[taken(Gain, gain) for gain in one.gains],
-        trial=one.trial,
-        why_no_trial=one.why_no_trial or None,
     )

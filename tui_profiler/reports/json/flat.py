@@ -4,8 +4,6 @@ Names and units never change within one ``schema``; ``docs/flat.schema.json`` is
 Structs of this file.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from tui_profiler.messages import Failed, Figure, Unknown
@@ -15,6 +13,7 @@ from tui_profiler.session import Session
 
 SCHEMA: Literal["tui-profiler/flat/1"] = "tui-profiler/flat/1"
 _MODEL_UNKNOWN = "the model was not loaded"
+_NO_SHAPE = "it differs between the nodes, or is not known"
 
 
 class FlatEntry(json_values.Closed, frozen=True):
@@ -24,33 +23,43 @@ class FlatEntry(json_values.Closed, frozen=True):
     """Path of a module, empty for the model itself; class; name of an operator."""
     type: str | None
     """Class of a module; null for an operator."""
-    nodes: json_values.Above0
-    """Modules or operators that it stands for, each at every place where it is called from."""
+    nodes: json_values.Count
+    """Number of modules or operators of the tree in this row, one per module that calls it; 0 for
+    an operator that only other operators call."""
     calls: json_values.Count
     total_s: json_values.Known[json_values.Size]
-    """With everything inside; of nodes inside each other only the outermost."""
+    """Total time; nested nodes count once, by the outermost."""
     self_s: json_values.Known[json_values.Size]
-    """Without the time of modules inside: those of all modules add up to seconds. Null for
-    operators: operator windows time each with the operators that it calls."""
+    """Time outside child modules or called operators; the self times of all rows add up to seconds.
+    """
     share: json_values.Known[json_values.Share]
-    """Of seconds: self time of modules, total time of operators."""
+    """Share of seconds: self time; total time of operators without a self time."""
+    self_cpu_s: json_values.Known[json_values.Size]
+    """CPU time of the thread outside child modules: mean over the occasional forwards in which
+    every call reads it. Null for operators."""
+    gpu_s: json_values.Known[json_values.Size]
+    """GPU time, child modules included: median, from events."""
+    allocated_bytes: json_values.Known[json_values.Count]
+    """Allocated, freed or not, child modules included; measured."""
     parameters: json_values.Count | None
-    """Owned by the modules themselves; a shared one counts at its first owner. Null for an
+    """Owned directly by the modules; a shared parameter counts at its first owner. Null for an
     operator."""
     macs: json_values.Known[json_values.Count]
-    """Of the modules' own operators."""
+    """Of the operators that the modules call directly."""
     flops: json_values.Known[json_values.Count]
     bytes: json_values.Known[json_values.Count]
-    """Read and written by the modules' own operators."""
+    """Read and written by the operators that the modules call directly."""
+    input_shape: json_values.Known[tuple[json_values.Count, ...]]
+    """Shape of the first input; null if it differs between the nodes."""
     output_shape: json_values.Known[tuple[json_values.Count, ...]]
-    """Of the first output, every axis; null where it differs between the nodes."""
+    """Shape of the first output; null if it differs between the nodes."""
 
 
 class FlatReport(json_values.Closed, frozen=True):
     """A flat table, as `tui-profiler report --by` prints it with `--format json` on one line.
 
-    Times are seconds of one forward, sizes bytes, shares 0 to 1. A figure that is not known is null
-    and `unavailable` says why, by path.
+    Times are seconds per forward, sizes bytes, shares 0 to 1. A figure that is not known is null,
+    and `unavailable` has the reason, by path.
     """
 
     schema: Literal["tui-profiler/flat/1"]
@@ -59,18 +68,18 @@ class FlatReport(json_values.Closed, frozen=True):
     device: json_values.Known[str]
     by: By
     seconds: json_values.Known[json_values.Size]
-    """Of one forward: the mean over one set of forwards."""
+    """Per forward: the mean over one set of forwards; of operators, the sum of their self times."""
     forwards: json_values.Count
-    """In that set; 0 without times."""
+    """Forwards in that set; 0 without times."""
     operator_windows: json_values.Count
-    """Forwards in which operators were timed."""
+    """Forwards in which operators were timed (operator windows)."""
     rows: list[FlatEntry]
-    """Most self time first, operators by total time, without times by FLOPs."""
+    """Largest self time first; without times by FLOPs."""
     left_out: json_values.Count
-    """Rows that --top leaves out."""
+    """Rows omitted by --top."""
     unavailable: dict[str, str]
-    """Reasons by path: `rows[].self_s` speaks of every row in which that is null, `rows[2].self_s`
-    of one."""
+    """Reasons by path: `rows[].self_s` applies to every row in which it is null, `rows[2].self_s`
+    to one row."""
 
 
 def flat_json(session: Session, name: str, by: By, *, top: int | None = None) -> str:
@@ -132,7 +141,9 @@ def _shared_reasons(rows: tuple[FlatRow, ...]) -> dict[str, str]:
 
 def _figures(row: FlatRow) -> dict[str, Figure]:
     times = {"total_s": row.total, "self_s": row.own, "share": row.share}
-    return {**times, "macs": row.macs, "flops": row.flops, "bytes": row.bytes_moved}
+    others = {"self_cpu_s": row.cpu, "gpu_s": row.gpu, "allocated_bytes": row.allocated}
+    work = {"macs": row.macs, "flops": row.flops, "bytes": row.bytes_moved}
+    return {**times, **others, **work}
 
 
 def _entry(row: FlatRow, by: By, shared: dict[str, str]) -> FlatEntry:
@@ -148,11 +159,15 @@ def _entry(row: FlatRow, by: By, shared: dict[str, str]) -> FlatEntry:
         total_s=told["total_s"],
         self_s=told["self_s"],
         share=told["share"],
+        self_cpu_s=told["self_cpu_s"],
+        gpu_s=told["gpu_s"],
+        allocated_bytes=_whole(told["allocated_bytes"]),
         parameters=None if by == "operator" else row.parameters,
         macs=_whole(told["macs"]),
         flops=_whole(told["flops"]),
         bytes=_whole(told["bytes"]),
-        output_shape=json_values.or_why(row.shape, "it differs between the nodes, or is not known"),
+        input_shape=json_values.or_why(row.input, _NO_SHAPE),
+        output_shape=json_values.or_why(row.output, _NO_SHAPE),
     )
 
 

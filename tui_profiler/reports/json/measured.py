@@ -1,20 +1,25 @@
 """The measured half of the JSON report: times, machine, energy."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypedDict
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from tui_profiler.messages import SlowForward, ThreadTime, Tick, Unknown
+from tui_profiler.messages import SlowForward, Tick, Unknown
 from tui_profiler.queries.cost.memory_compared import why_no_window
-from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, why_no_times
+from tui_profiler.queries.cost.totals import any_rate, is_estimated_rate, was_run, why_no_times
 from tui_profiler.queries.panel.provenance import operator_time_words
-from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
+from tui_profiler.queries.time.node_seconds import (
+    CPU_OF_CALLS,
+    node_seconds,
+    part_of,
+    root_seconds,
+    why_no_cpu_time,
+)
 from tui_profiler.queries.time.slow_forwards import CauseName, causes
 from tui_profiler.reports.json.energy import Energy, energy
 from tui_profiler.reports.json.hardware import Hardware, hardware
-from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, or_why
+from tui_profiler.reports.json.step import Step, node_step, step_section
+from tui_profiler.reports.json_values import Count, Known, OfSome, Part, Size, fill, or_why
 from tui_profiler.session import Session
 
 OPS_PER_FORWARD = "operators are timed per forward, all calls together"
@@ -24,74 +29,90 @@ LEFT_OUT = "not called, or one of the modules with the least time, left out of t
 
 
 class Thread(Part, frozen=True):
-    """What the thread that runs forwards used in one: means over the set of mean_per_forward_s."""
+    """Counters of the thread that runs forwards: means per forward, as mean_per_forward_s."""
 
     seconds: float
-    """Of the forward, wall time."""
-    on_core_s: Known[float]
-    """On a core: the thread's CPU clock."""
-    waiting_s: Known[float]
-    """Runnable and on no core: the kernel's schedstat."""
+    """Wall time of the forward."""
+    on_core: Known[float] = field(name="on_core_s")
+    """On a core: CPU time of the thread."""
+    waiting: Known[float] = field(name="waiting_s")
+    """Runnable but not on a core: the kernel's schedstat."""
     minor_faults: Known[float]
-    """Page faults that no disk was read for."""
+    """Page faults without a disk read."""
     major_faults: Known[float]
     voluntary_switches: Known[float]
-    """Context switches because it waited for something other than a core."""
+    """Voluntary context switches: it waited for something other than a core."""
     involuntary_switches: Known[float]
-    """Because another thread was given its core."""
-    collecting_s: Known[float]
-    """In which Python's garbage collector ran."""
+    """Involuntary context switches: another thread got its core."""
+    collecting: Known[float] = field(name="collecting_s")
+    """In Python's garbage collector."""
     compiled: Known[float]
-    """Frames that torch.compile compiled meanwhile."""
+    """Frames that torch.compile compiled."""
+
+
+class ProgramBeside(Part, frozen=True):
+    """Another process of this machine."""
+
+    pid: Count
+    name: str
+    """As the kernel has it."""
+    cores: Known[Size]
+    """CPU seconds per second, over the two seconds in which the forward ended."""
 
 
 class SlowCause(Part, frozen=True):
-    """What a slow forward had more of than forwards have in the mean."""
+    """A counter of a slow forward that is above its mean."""
 
     cause: CauseName
-    """waiting: for a core. blocked: neither on a core nor waiting for one. disk: so, with major
-    page faults. collector: Python's garbage collector. compile, page faults: on a core, with frames
-    compiled by torch.compile or many page faults. on a core: longer there, cause unknown."""
+    """waiting: for a core. blocked: neither on a core nor waiting for one. disk: blocked, with
+    major page faults. steal: off the core without a context switch, other virtual machines took
+    it. off a core: likewise, cause unknown. collector: Python's garbage collector. compile, page
+    faults: on a core, with frames compiled by torch.compile or many page faults. quota: waiting,
+    because a control group had used up its CPU quota. clock, gpu clock: cores or GPU at a lower
+    clock rate than usual. on a core: longer on a core, cause unknown."""
     seconds: float
-    """More than in the mean."""
+    """Above the mean."""
+    programs: list[ProgramBeside] = field(default_factory=list)
+    """Of waiting: the programs that used most of the cores meanwhile, as read by the viewer; empty
+    if there were none, and without a viewer on this machine."""
 
 
 class Slowest(Part, frozen=True):
     """The slowest forward of the steady state."""
 
     forward: Count
-    """Which, from 1, of those that were recorded."""
+    """Its number among the recorded forwards, from 1."""
     seconds: float
     thread: Thread | None
     causes: list[SlowCause]
-    """Each at least a tenth of what it took longer, the most first; empty where none is known."""
+    """Each at least a tenth of the additional time, largest first; empty if none is known."""
 
 
 class Latency(Part, frozen=True):
-    """Seconds of one forward."""
+    """Seconds per forward."""
 
-    p50_s: Known[float]
-    p95_s: Known[float]
+    latency_p50: Known[float] = field(name="p50_s")
+    latency_p95: Known[float] = field(name="p95_s")
     mean_s: Known[float]
     forwards: Count
     warmup_forwards: Count
-    """Not in any figure."""
+    """Warm-up forwards, which are in no figure."""
     cold: bool
-    """Whether all times are of warm-up forwards, as many as "forwards" says, because the program
-    ran no others before it ended or paused. Such times are longer than those of the steady state.
-    The forward that the costs were recorded from is never one of them."""
+    """Whether all times are of warm-up forwards ("forwards" is their number), because the program
+    ended or paused before the steady state. Such times are longer. The forward that was recorded
+    for the costs is never one of them."""
     as_traced: bool
-    """Whether all times are of forwards with inputs and in a mode as of the one that costs are of.
-    Else those took next to no time, all times are of the other forwards, and nothing is derived
-    from times and costs together."""
-    other_forwards: Count
-    """Forwards of the other sort: in no time, but in the throughput."""
-    other_time_share: Known[float]
+    """Whether all times are of forwards with the same kind of inputs and the same mode as the
+    recorded one, which the costs are of. If not, such forwards took less than a twentieth of the
+    time: all times are of the other forwards, and no figure combines times with costs."""
+    others: Count = field(name="other_forwards")
+    """Forwards of the other kind: in no time, but in the throughput."""
+    others_share: Known[float] = field(name="other_time_share")
     """Their share of the time of all forwards."""
     thread: Thread | None
-    """null in reports of recordings that are older than it."""
+    """null for older recordings."""
     slowest: Slowest | None
-    """null in reports of recordings that are older than it."""
+    """null for older recordings."""
 
 
 class Throughput(Part, frozen=True):
@@ -100,15 +121,15 @@ class Throughput(Part, frozen=True):
     per_s: Known[float]
     """Items (forwards x batch) per second."""
     provenance: Literal["counted", "estimated"]
-    """estimated where only a share of a program's own forwards was recorded."""
+    """estimated if only a share of a program's forwards was recorded."""
 
 
 class Overhead(Part, frozen=True):
-    """What watching cost: time watched over time bare, less one."""
+    """Profiling overhead: profiled time / plain time - 1."""
 
     ratio: Known[float]
     interval: Annotated[list[Known[float]], Meta(min_length=2, max_length=2)]
-    """95 %: low, high."""
+    """95 % confidence interval: low, high."""
     pairs: Count
 
 
@@ -120,65 +141,86 @@ class Measured(TypedDict):
     overhead: Overhead | Unknown
     hardware: Hardware | Unknown
     energy: Energy | Unknown
+    step: Step | Unknown
 
 
 class MeasuredMemory(Part, frozen=True):
     """Memory of one forward on the CPU, from the memory events of torch's profiler.
 
-    null where no such window was opened.
+    null without such a window.
     """
 
     peak_bytes: Count
-    """At its worst moment: weights, inputs, and what it had allocated."""
+    """Peak: weights, inputs and allocations."""
     weights_bytes: Count
     """Storages of parameters and buffers."""
     inputs_bytes: Count
     """Storages of the inputs."""
     allocated_bytes: Count
-    """The most that the forward had allocated at once."""
+    """Peak of the forward's allocations."""
     allocations: Count
-    """Allocations of the forward."""
+    """Number of allocations of the forward."""
 
 
 class LayerMemory(Part, frozen=True):
     """Of a module that was called in a window with memory events."""
 
     allocated_bytes: Count
-    """Allocated in its calls, modules inside included, freed or not."""
+    """Allocated during its calls, child modules included, freed or not."""
     peak_bytes: Count
-    """The most that the forward had allocated at once, during a call of it."""
+    """Peak of the forward's allocations during its calls."""
 
 
 class Timing(Part, frozen=True):
-    """Of a module that was measured; seconds."""
+    """Seconds of a measured module."""
 
     calls: Count
     mean_s: Known[Size]
-    """Of a call."""
+    """Per call."""
     p50_s: Known[Size]
-    """Of a call."""
+    """Per call."""
     p95_s: Known[Size]
-    """Of a call."""
+    """Per call."""
     max_s: Known[Size]
-    """Of a call, lately."""
+    """Per call, of the last calls."""
     self_s: Known[Size]
-    """Median of a forward, without modules inside."""
+    """Median per forward, without child modules."""
     per_forward_s: Known[Size]
-    """Median of a forward, all calls together."""
+    """Median per forward, all calls together."""
     mean_per_forward_s: Known[Size]
-    """Mean of a forward, all calls together, over one set of forwards that is the same for every
-    module: about the last ones, without whole forwards that took far longer. What a module has is
-    its self_mean_s and the mean_per_forward_s of the modules directly inside."""
+    """Mean per forward, all calls together, over one set of forwards that is the same for every
+    module: about the last 256, without whole forwards that took far longer. It is self_mean_s plus
+    mean_per_forward_s of the child modules."""
     self_mean_s: Known[float]
-    """The same without modules inside."""
+    """The same without child modules."""
     total_mean_s: Known[Size]
-    """mean_per_forward_s, by its former name."""
+    """Former name of mean_per_forward_s."""
     share: Known[Size]
-    """mean_per_forward_s over that of the root."""
+    """mean_per_forward_s / that of the root."""
+    cpu_mean_s: Known[Size]
+    """Mean CPU time of the thread in a forward, all calls together, over other forwards than the
+    rest: those now and then in which every call reads it."""
+    self_cpu_mean_s: Known[Size]
+    """The same without child modules."""
+    backward_mean_s: Known[Size]
+    """Mean per training step: its backward, all calls together, child modules included, without
+    what is recomputed in it. Over the recorded steps, as step.mean_s."""
+    recompute_mean_s: Known[Size]
+    """Likewise: in which checkpointing ran it, or modules inside of it, again in the backward."""
 
 
 def measured(session: Session) -> Measured:
-    """Return latency, throughput, overhead, hardware and energy of a session that was measured."""
+    """Return what was measured of the whole, each figure or why nothing was measured."""
+    if not was_run(session):
+        why = Unknown(why_no_times(session))
+        return Measured(
+            latency=why,
+            throughput=why,
+            overhead=why,
+            hardware=why,
+            energy=why,
+            step=step_section(session),
+        )
     tick, reason = session.tick, why_no_times(session)
     is_known = tick is not None and not reason
     return {
@@ -192,6 +234,7 @@ def measured(session: Session) -> Measured:
         "overhead": _overhead(session),
         "hardware": hardware(session),
         "energy": energy(session),
+        "step": step_section(session),
     }
 
 
@@ -200,17 +243,11 @@ def measured_memory(session: Session) -> MeasuredMemory | Unknown:
     found = session.memory_window
     if found is None:
         return Unknown(why_no_times(session) or why_no_window(session).reason)
-    return MeasuredMemory(
-        peak_bytes=found.peak_bytes,
-        weights_bytes=found.window.weights_bytes,
-        inputs_bytes=found.window.inputs_bytes,
-        allocated_bytes=found.window.allocated_bytes,
-        allocations=found.window.allocations,
-    )
+    return fill(MeasuredMemory, found.window, peak_bytes=found.peak_bytes)
 
 
 def layer_memory(session: Session, node: int) -> LayerMemory | Unknown:
-    """Return what one module allocated, or why that was not seen."""
+    """Return what one node allocated, or why that was not seen."""
     found = session.memory_window
     if found is None:
         return Unknown(why_no_times(session) or why_no_window(session).reason)
@@ -219,7 +256,7 @@ def layer_memory(session: Session, node: int) -> LayerMemory | Unknown:
         return LayerMemory(allocated_bytes=allocated, peak_bytes=peak)
     tree = session.tree
     if tree is not None and tree.nodes[node].kind == "op":
-        return OfSome("measured by module", "kind=op")
+        return OfSome("not seen in the window with memory events", "kind=op")
     return OfSome("not called in the window", "kind=module")
 
 
@@ -250,7 +287,24 @@ def timing(session: Session, node: int) -> Timing | Unknown:
         self_mean_s=own_mean,
         total_mean_s=mean,
         share=or_why(share, NO_WHOLE),
+        cpu_mean_s=or_why(found.cpu_per_forward, why_no_cpu_time(session, node)),
+        self_cpu_mean_s=or_why(found.own_cpu_per_forward, why_no_cpu_time(session, node)),
+        **_backward(session, node),
     )
+
+
+class _Backward(TypedDict):
+    """What a training step takes beside the forward; each is a field of a timing."""
+
+    backward_mean_s: Known[Size]
+    recompute_mean_s: Known[Size]
+
+
+def _backward(session: Session, node: int) -> _Backward:
+    found = node_step(session, node)
+    if isinstance(found, Unknown):
+        return {"backward_mean_s": found, "recompute_mean_s": found}
+    return {"backward_mean_s": found.backward, "recompute_mean_s": found.recomputed}
 
 
 def _mean(session: Session, seconds: float) -> float | None:
@@ -277,47 +331,28 @@ def _operator(session: Session, node: int) -> Timing | Unknown:
         self_mean_s=of_a_call,
         total_mean_s=of_a_call,
         share=or_why(part_of(seconds, root_seconds(session)), NO_WHOLE),
+        cpu_mean_s=OfSome(CPU_OF_CALLS, "kind=op"),
+        self_cpu_mean_s=OfSome(CPU_OF_CALLS, "kind=op"),
+        **_backward(session, node),
     )
 
 
 def _latency(session: Session, tick: Tick) -> Latency:
     root = session.timings.of(0) if session.timings is not None else None
-    return Latency(
-        p50_s=tick.latency_p50,
-        p95_s=tick.latency_p95,
+    return fill(
+        Latency,
+        tick,
         mean_s=root.mean if root is not None else None,
-        forwards=tick.forwards,
-        warmup_forwards=tick.warmup_forwards,
-        cold=tick.cold,
-        as_traced=tick.as_traced,
-        other_forwards=tick.others,
-        other_time_share=tick.others_share,
-        thread=_thread(tick.thread) if tick.thread is not None else None,
         slowest=_slowest(session, session.slow[0]) if session.slow else None,
     )
 
 
 def _slowest(session: Session, slow: SlowForward) -> Slowest:
-    return Slowest(
-        forward=slow.forward,
-        seconds=slow.seconds,
-        thread=_thread(slow.thread) if slow.thread is not None else None,
-        causes=[SlowCause(one.name, one.seconds) for one in causes(session, slow)],
-    )
-
-
-def _thread(used: ThreadTime) -> Thread:
-    return Thread(
-        seconds=used.seconds,
-        on_core_s=used.on_core,
-        waiting_s=used.waiting,
-        minor_faults=used.minor_faults,
-        major_faults=used.major_faults,
-        voluntary_switches=used.voluntary_switches,
-        involuntary_switches=used.involuntary_switches,
-        collecting_s=used.collecting,
-        compiled=used.compiled,
-    )
+    found = [
+        SlowCause(one.name, one.seconds, [fill(ProgramBeside, program) for program in one.programs])
+        for one in causes(session, slow)
+    ]
+    return fill(Slowest, slow, causes=found)
 
 
 def _overhead(session: Session) -> Overhead | Unknown:

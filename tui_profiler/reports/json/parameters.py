@@ -1,49 +1,50 @@
 """A model's file, and statistics of its parameters, as JSON."""
 
-from __future__ import annotations
-
 import struct
 from typing import Annotated, Literal, TypeAlias
 
-from tui_profiler.messages import FileFacts, TensorStatistics, Unknown, parameters
-from tui_profiler.messages.parameters import Format, Granularity, SpectralMethod
+from msgspec import field
+
+from tui_profiler import messages
 from tui_profiler.queries.parameters.rollup import ParameterSums, rolled_up
-from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, one_of, taken
-from tui_profiler.reports.parameters_text import in_order
+from tui_profiler.reports.json_values import EACH, Count, Known, Number, Part, fill, one_of
 from tui_profiler.session import Session
+from tui_profiler.session.parameters import in_order
 
 NOT_ASKED = "not analysed; --parameters does it"
+_NOT_FINITE = "no value is finite"
+_OF_FINITE = ("mean", "std", "minimum", "maximum", "l1", "l2")
 
 
 class Moments(Part, frozen=True):
-    """Figures of all finite values of a tensor."""
+    """Statistics of all finite values of a tensor."""
 
     count: Count
-    """Finite values; NaN and infinite ones are in no other figure. Complex ones are two real
-    ones."""
+    """Finite values; NaN and infinite values are in no other figure. A complex value counts as two
+    real ones."""
     nans: Count
     infinities: Count
     zeros: Count
     near_zeros: Count
-    """Below near_zero_below in magnitude, zeros among them."""
+    """Below near_zero_below in magnitude, zeros included."""
     near_zero_below: float
     sparsity: Known[float]
     """Share of zeros."""
     mean: Known[float]
     std: Known[float]
-    """Of the population."""
+    """Of the population (not the sample)."""
     minimum: Known[float]
     maximum: Known[float]
     skewness: Known[float]
     kurtosis: Known[float]
-    """Less 3: 0 for a normal distribution."""
+    """Excess kurtosis: 0 for a normal distribution."""
     l1: Known[float]
     l2: Known[float]
-    """Of a matrix its Frobenius norm."""
+    """L2 norm; of a matrix the Frobenius norm."""
 
 
 class Histogram(Part, frozen=True):
-    """A value on an edge between two bins is in the one further from 0."""
+    """A value on an edge is in the bin further from 0."""
 
     edges: tuple[float, ...]
     counts: tuple[Count, ...]
@@ -51,18 +52,18 @@ class Histogram(Part, frozen=True):
 
 
 class Pruned(Part, frozen=True):
-    """How many values can be 0 at a loss."""
+    """Number of values that can be zeroed at a given error."""
 
     loss: float
-    """‖w − pruned‖₂ / ‖w‖₂, the smallest going first."""
+    """‖w − pruned‖₂ / ‖w‖₂, smallest magnitudes first."""
     sparsity: float
 
 
 class PrunedChannels(Part, frozen=True):
-    """How many channels can be 0 at a loss."""
+    """Number of channels that can be zeroed at a given error."""
 
     loss: float
-    """‖w − pruned‖₂ / ‖w‖₂, the smallest going first."""
+    """‖w − pruned‖₂ / ‖w‖₂, smallest magnitudes first."""
     channels: Count
 
 
@@ -72,14 +73,14 @@ class Channels(Part, frozen=True):
     count: Count
     size: Count
     norms: tuple[float, ...]
-    """L2 norms, rising; at most 256, evenly picked by rank."""
+    """L2 norms in ascending order; at most 256, evenly sampled by rank."""
     dead: Count
     outliers: Count
-    """Channels whose largest magnitude is more than 6 times the median of those of all."""
+    """Channels whose largest magnitude is above 6 times the median over all channels."""
     first_outliers: tuple[Count, ...]
     pruned: list[PrunedChannels]
     near_duplicates: Known[float]
-    """Rows whose cosine with an earlier row is above 0.999 in magnitude."""
+    """Rows with |cosine| above 0.999 to an earlier row."""
     compared: Count
     heads: int | None
     head_norms: tuple[float, ...]
@@ -89,53 +90,53 @@ class Spectral(Part, frozen=True):
     """The largest singular value."""
 
     norm: Known[float]
-    method: SpectralMethod
+    method: messages.SpectralMethod
     rows: Count
     columns: Count
     iterations: Count
     tolerance: float
-    """Relative residual at which Lanczos' iteration ended."""
+    """Relative residual at the end of the Lanczos iteration."""
 
 
 class Quantised(Part, frozen=True):
-    """A format in which the values would be stored, and its noise."""
+    """A storage format of the values, and its quantisation noise."""
 
-    format: Format
-    granularity: Granularity
+    format: messages.Format
+    granularity: messages.Granularity
     group: int | None
     sqnr_db: Known[float]
     bits: float
-    """For each value, scales included."""
+    """Per value, scales included."""
 
 
 class Sampled(Part, frozen=True):
-    """On how many of the values the figures beside it stand."""
+    """Number of values that were sampled for these figures."""
 
     values: Count
     of: Count
 
 
 class Width(Part, frozen=True):
-    """The narrowest storage with 30 dB; null for buffers, vectors and whole numbers."""
+    """The narrowest format with 30 dB SQNR; null for buffers, vectors and integers."""
 
     format: str
-    granularity: Granularity | None
+    granularity: messages.Granularity | None
     bits: float
     error: float
-    """Relative error of the tensor, L2."""
+    """Relative L2 error of the tensor."""
     saved_bytes: Count
     why: str
 
 
 class Compression(Part, frozen=True):
-    """How far a lossless codec packs the values."""
+    """Lossless compressibility of the values."""
 
     entropy_bits: float
     bound: float
     codec: str
     ratio: float
     planes_ratio: float
-    """With bytes of the same place put side by side first."""
+    """With bytes grouped by position first."""
     sampled: Sampled
 
 
@@ -149,14 +150,15 @@ class TensorValues(Part, frozen=True):
     shape: tuple[Count, ...]
     dtype: str
     bytes: Count
-    """Of its values where they lie: those of an expanded tensor once."""
+    """Of its storage: values of an expanded tensor count once."""
     storage_bytes: Count
     alignment: int | None
-    """Largest power of two, up to 4096, that divides where it begins in memory or in its file."""
+    """Largest power of two, up to 4096, that divides its address in memory or its offset in the
+    file."""
     is_buffer: bool
     is_contiguous: bool
     shared_with: str | None
-    """Name under which the same values were seen first; its figures are there."""
+    """First name of tied values, which has the figures."""
     why_none: str | None
     moments: Known[Moments]
     histogram: Histogram | None
@@ -168,11 +170,11 @@ class TensorValues(Part, frozen=True):
     width: Width | None
     compression: Compression | None
     missing: dict[str, str]
-    """Why a part is not there."""
+    """Why a part is missing."""
 
 
 class ModuleValues(Part, frozen=True):
-    """Parameters in and below each module, as one set of values; buffers are in none."""
+    """Parameters in and below each module, as one set of values; buffers are not included."""
 
     path: str
     tensors: Count
@@ -191,9 +193,9 @@ class ModuleValues(Part, frozen=True):
     kurtosis: Known[float]
     l1: Known[float]
     l2: Known[float]
-    largest_spectral_norm: Known[float]
+    norm: Known[float] = field(name="largest_spectral_norm")
     prunable: Number
-    """Share of values that could be 0 at a loss of 10 % of the norm of each tensor."""
+    """Share of values that can be zeroed at an error of 10 % of each tensor's norm."""
     recommended_bytes: Count
     entropy_bytes: Count
     pressed_bytes: Count
@@ -203,24 +205,24 @@ class ModuleValues(Part, frozen=True):
 
 
 class ParameterValues(Part, frozen=True):
-    """With --parameters: every value looked at; null without."""
+    """Only with --parameters: statistics of every value."""
 
     is_random: bool
-    """The weights are those of an initialisation: they say nothing of a trained model."""
+    """The weights are randomly initialised: the figures do not apply to a trained model."""
     weights: str
     tensors_looked_at: int | None
     bytes_read: int | None
     seconds: Number
     is_whole: bool
     why: str | None
-    """Why it is not whole."""
+    """Why it is incomplete."""
     left_out: Count
-    """Tensors that were too many, the smallest."""
+    """Number of tensors that were not read, the smallest ones."""
     tensors: Annotated[list[TensorValues], EACH]
     modules: Annotated[list[ModuleValues], EACH]
 
 
-def parameters_section(session: Session, top: int | None) -> ParameterValues | Unknown:
+def parameters_section(session: Session, top: int | None) -> ParameterValues | messages.Unknown:
     """Return every tensor, and every node's parameters rolled up, or that nobody asked.
 
     Args:
@@ -229,8 +231,8 @@ def parameters_section(session: Session, top: int | None) -> ParameterValues | U
     """
     found = session.parameters
     if found is None:
-        return Unknown(NOT_ASKED)
-    tensors = in_order(session, found)
+        return messages.Unknown(NOT_ASKED)
+    tensors = in_order(found, session.tree)
     if top is not None:
         tensors = sorted(tensors, key=lambda one: (one.moments is None, -one.bytes))[:top]
     done, tree = found.done, session.tree
@@ -252,62 +254,31 @@ def parameters_section(session: Session, top: int | None) -> ParameterValues | U
     )
 
 
-def _tensor(one: TensorStatistics) -> TensorValues:
+def _tensor(one: messages.TensorStatistics) -> TensorValues:
     same = f"the same values as {one.shared_with}" if one.shared_with else one.why_none
-    return TensorValues(
-        name=one.name,
-        owner=one.owner,
-        shape=one.shape,
-        dtype=one.dtype,
-        bytes=one.bytes,
-        storage_bytes=one.storage_bytes,
+    return fill(
+        TensorValues,
+        one,
         alignment=one.alignment or None,
-        is_buffer=one.is_buffer,
-        is_contiguous=one.is_contiguous,
-        shared_with=one.shared_with or None,
-        why_none=one.why_none or None,
-        moments=Unknown(same or "not analysed") if one.moments is None else _moments(one.moments),
+        moments=messages.Unknown(same or "not analysed")
+        if one.moments is None
+        else _moments(one.moments),
         histogram=None if one.histogram is None else _histogram(one.histogram),
-        pruned=[Pruned(loss=part.loss, sparsity=part.sparsity) for part in one.pruned],
         channels=None if one.channels is None else _channels(one.channels),
-        spectral=None if one.spectral is None else _spectral(one.spectral),
-        quantised=[_quantised(part) for part in one.quantised],
-        quantised_on=None if one.quantised_on is None else _sampled(one.quantised_on),
-        width=None if one.width is None else _width(one.width),
-        compression=None if one.compression is None else _compression(one.compression),
+        quantised=[fill(Quantised, part, group=part.group or None) for part in one.quantised],
         missing=dict(one.whys),
     )
 
 
-def _moments(found: parameters.Moments) -> Moments:
-    def figure(value: float) -> float | Unknown:
-        return value if found.count else Unknown("no value is finite")
-
-    return Moments(
-        count=found.count,
-        nans=found.nans,
-        infinities=found.infinities,
-        zeros=found.zeros,
-        near_zeros=found.near_zeros,
-        near_zero_below=found.near_zero_below,
-        sparsity=figure(found.zeros / max(found.count, 1)),
-        mean=figure(found.mean),
-        std=figure(found.std),
-        minimum=figure(found.minimum),
-        maximum=figure(found.maximum),
-        skewness=found.skewness,
-        kurtosis=found.kurtosis,
-        l1=figure(found.l1),
-        l2=figure(found.l2),
-    )
+def _moments(found: messages.parameters.Moments) -> Moments:
+    sparsity = found.zeros / found.count if found.count else messages.Unknown(_NOT_FINITE)
+    unknown = {} if found.count else dict.fromkeys(_OF_FINITE, messages.Unknown(_NOT_FINITE))
+    return fill(Moments, found, sparsity=sparsity, **unknown)
 
 
-def _histogram(found: parameters.Histogram) -> Histogram:
-    return Histogram(
-        edges=numbers(found.edges, "d"),
-        counts=_whole_numbers(found.counts),
-        entropy_bits=found.entropy_bits,
-    )
+def _histogram(found: messages.parameters.Histogram) -> Histogram:
+    counts = struct.unpack(f"<{len(found.counts) // 8}Q", found.counts)
+    return fill(Histogram, found, edges=numbers(found.edges, "d"), counts=counts)
 
 
 def numbers(column: bytes, kind: Literal["d", "f"]) -> tuple[float, ...]:
@@ -315,75 +286,29 @@ def numbers(column: bytes, kind: Literal["d", "f"]) -> tuple[float, ...]:
     return struct.unpack(f"<{len(column) // struct.calcsize(kind)}{kind}", column)
 
 
-def _whole_numbers(column: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(column) // 8}Q", column)
-
-
-def _channels(found: parameters.Channels) -> Channels:
-    return Channels(
-        count=found.count,
-        size=found.size,
-        norms=numbers(found.norms, "f"),
-        dead=found.dead,
-        outliers=found.outliers,
-        first_outliers=found.first_outliers,
-        pruned=[PrunedChannels(loss=part.loss, channels=part.channels) for part in found.pruned],
-        near_duplicates=found.near_duplicates,
-        compared=found.compared,
-        heads=found.heads or None,
-        head_norms=found.head_norms,
-    )
-
-
-def _spectral(found: parameters.Spectral) -> Spectral:
-    return taken(Spectral, found)
-
-
-def _quantised(found: parameters.Quantised) -> Quantised:
-    return taken(Quantised, found, group=found.group or None)
-
-
-def _sampled(found: parameters.Sampled) -> Sampled:
-    return Sampled(values=found.values, of=found.of)
-
-
-def _width(found: parameters.Width) -> Width:
-    return taken(Width, found, granularity=found.granularity or None)
-
-
-def _compression(found: parameters.Compression) -> Compression:
-    return taken(Compression, found, sampled=_sampled(found.sampled))
+def _channels(found: messages.parameters.Channels) -> Channels:
+    return fill(Channels, found, norms=numbers(found.norms, "f"), heads=found.heads or None)
 
 
 def _module(path: str, found: ParameterSums) -> ModuleValues:
     sums = found.sums
     counted = sums.count or None
-    return ModuleValues(
+    return fill(
+        ModuleValues,
+        found,
         path=path,
-        tensors=found.tensors,
-        looked_at=found.looked_at,
-        bytes=found.bytes,
         count=sums.count,
         nans=sums.nans,
         infinities=sums.infinities,
         zeros=sums.zeros,
-        near_zeros=found.near_zeros,
         mean=sums.mean if counted else None,
-        std=found.std,
         minimum=sums.minimum if counted else None,
         maximum=sums.maximum if counted else None,
-        skewness=found.skewness,
-        kurtosis=found.kurtosis,
         l1=sums.magnitudes,
-        l2=found.l2,
-        largest_spectral_norm=found.norm,
         prunable=found.prunable / counted if counted else None,
         recommended_bytes=round(found.recommended_bytes),
         entropy_bytes=round(found.entropy_bytes),
         pressed_bytes=round(found.pressed_bytes),
-        dead=found.dead,
-        outliers=found.outliers,
-        near_duplicates=found.near_duplicates,
     )
 
 
@@ -394,7 +319,7 @@ _Checksum: TypeAlias = Annotated[
 
 
 class Problem(Part, frozen=True):
-    """Something in the file that is not as it should be."""
+    """A defect of the file."""
 
     file: str
     where: str | None
@@ -402,17 +327,18 @@ class Problem(Part, frozen=True):
 
 
 class File(Part, frozen=True):
-    """What a look into the model's file told, without loading it."""
+    """Contents of the model's file, read without loading it."""
 
     kind: str
-    """By its bytes: safetensors, torchscript, exported-program, torch-zip-state-dict, ..."""
+    """Detected from its bytes: safetensors, torchscript, exported-program, torch-zip-state-dict,
+    ..."""
     content: _Content
     bytes: Count
     """Of all storages in use, each counted once."""
     tensors: Count
     checksum: _Checksum
     globals: tuple[str, ...]
-    """What loading it would import; at most 100."""
+    """Names that loading it would import; at most 100."""
     untrusted_globals: tuple[str, ...]
     """Those of them that run code."""
     problems: list[Problem]
@@ -422,15 +348,6 @@ class File(Part, frozen=True):
     """The command that runs these parameters."""
 
 
-def file_section(found: FileFacts | None) -> File | None:
+def file_section(found: messages.FileFacts | None) -> File | None:
     """Return what a look into the model's file told; None where the model is no file."""
-    if found is None:
-        return None
-    return taken(
-        File,
-        found,
-        problems=[
-            Problem(file=one.file, where=one.where or None, what=one.what) for one in found.problems
-        ],
-        hint=found.hint or None,
-    )
+    return None if found is None else fill(File, found)

@@ -6,8 +6,6 @@
 3. A report that was written with ``--top`` has no tree; its totals stand.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -15,8 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tui_profiler.figures.units import dtype, shape
-from tui_profiler.messages import Figure, Unknown
-from tui_profiler.messages.model import Kind
+from tui_profiler.messages import Figure, Kind, Unknown
 from tui_profiler.queries.compare.comparison import TOTALS
 from tui_profiler.queries.compare.side import Side, SideNode, SideTree
 from tui_profiler.queries.cost.totals import ESTIMATED_RATE
@@ -111,7 +108,7 @@ def read_report(path: str | Path, label: str) -> Side:
     schema = whole.get("schema")
     if schema != SCHEMA:
         raise ReportError(
-            f"{path} is written in the format {schema!r}, and this version reads {SCHEMA!r}",
+            f"{path} has the format {schema!r}; this version reads {SCHEMA!r}",
             "a report of this version: tui-profiler report MODEL --format json",
         )
     failure = whole.get("failure")
@@ -122,9 +119,9 @@ def read_report(path: str | Path, label: str) -> Side:
         )
     try:
         report = msgspec.convert(whole, ReportParts)
-        totals = {name: _total(whole, report.unavailable, name) for name, _, _ in TOTALS}
+        totals = {name: _total(whole, report.unavailable, name) for name, *_ in TOTALS}
     except msgspec.ValidationError as error:
-        raise ReportError(f"{path} is no whole report: {error}", WRITE_AGAIN) from error
+        raise ReportError(f"{path} is not a complete report: {error}", WRITE_AGAIN) from error
     is_cut = report.layers_to_depth is not None
     nodes = None if is_cut else _nodes(report.layers, whole)
     seconds, own, errors = _times(report)
@@ -224,8 +221,9 @@ def _total(whole: dict[str, object], unavailable: dict[str, str], path: str) -> 
     """
     found = _at(whole, path)
     if found is None:
-        reasons = (unavailable.get(known) for known in (path, path.rpartition(".")[0]))
-        return Unknown(next(filter(None, reasons), _NOT_TOLD))
+        parts = path.split(".")
+        above = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return Unknown(next(filter(None, map(unavailable.get, above)), _NOT_TOLD))
     if path == "throughput.per_s" and _at(whole, "throughput.provenance") == "estimated":
         return Unknown(ESTIMATED_RATE)
     try:

@@ -13,27 +13,34 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tui_profiler import messages
-from tui_profiler.messages.model import Kind, Method
-from tui_profiler.messages.program import Autograd
+from tui_profiler.messages import Autograd, Kind, Method
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.breakdown import Architecture, BoundShare, bound_shares
-from tui_profiler.queries.cost.totals import dearest_modules, was_run, why_no_times
-from tui_profiler.queries.cost.trainable import frozen, trainable
+from tui_profiler.queries.cost.totals import (
+    dearest_modules,
+    frozen,
+    trainable,
+    was_run,
+    why_no_times,
+)
+from tui_profiler.queries.hardware.data_sheets import DataSheet
 from tui_profiler.queries.panel.provenance import no_class
 from tui_profiler.queries.time.forward_kinds import other_models, run_models, why_times_do_not_fit
-from tui_profiler.queries.time.modes import ModeName, mode, shown_settings
+from tui_profiler.queries.time.modes import ModeName, mode, runs_own_steps, shown_settings
+from tui_profiler.queries.training import backward_bound, paper
 from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports import json_values
+from tui_profiler.reports.json.compilation import Compilation, compilation_section
 from tui_profiler.reports.json.energy import Energy, LayerEnergy, layer_energy
 from tui_profiler.reports.json.findings import Findings, findings_section
+from tui_profiler.reports.json.fit import OnDevice, on_device
 from tui_profiler.reports.json.hardware import Hardware
 from tui_profiler.reports.json.measured import (
     Latency,
     LayerMemory,
-    Measured,
     MeasuredMemory,
     Overhead,
     Throughput,
@@ -43,6 +50,7 @@ from tui_profiler.reports.json.measured import (
     measured_memory,
     timing,
 )
+from tui_profiler.reports.json.out_of_memory import OutOfMemory, out_of_memory_section
 from tui_profiler.reports.json.paper import (
     IntensityBand,
     LayerType,
@@ -57,6 +65,9 @@ from tui_profiler.reports.json.parameters import (
     file_section,
     parameters_section,
 )
+from tui_profiler.reports.json.step import Step
+from tui_profiler.reports.json.train import Train, train_section
+from tui_profiler.reports.json.values import ValuesRead, values_section
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.data_dependence import Bounded
 
@@ -64,7 +75,7 @@ SCHEMA: Literal["tui-profiler/report/1"] = "tui-profiler/report/1"
 Nothing: TypeAlias = json_values.Known[None]
 """Null, with its reason."""
 
-_NOTHING_MOVED = "it moves no bytes"
+_NOTHING_MOVED = "no bytes are moved"
 _OF_A_RUN = "not reproducible; --measure SECONDS reports it"
 _IN_FORWARD = (
     *("total_macs", "total_flops", "total_memory", "arithmetic_intensity", "coverage"),
@@ -75,26 +86,10 @@ _OF_LAYER_IN_FORWARD = (
     *("output_bytes", "input_shape", "output_shape", "arithmetic_intensity", "bottleneck"),
     "called_from",
 )
-_OF_A_TREE = (
-    *("mode", "tracer", "total_parameters", "total_parameter_bytes", "total_macs", "total_flops"),
-    *("total_memory", "arithmetic_intensity", "peak_memory", "measured_memory", "phases"),
-    *("coverage", "real_run", "architecture", "breakdown", "layer_types", "intensity_bands"),
-    *(
-        "bottlenecks",
-        "layers_to_depth",
-        "layers",
-        "latency",
-        "throughput",
-        "overhead",
-        "hardware",
-        "energy",
-    ),
-    *("total_trainable_parameters", "total_frozen_parameters", "parameters"),
-)
 
 
 class Machine(json_values.Part, frozen=True):
-    """Versions and machine; null where torch was not needed: a file of parameters."""
+    """Versions and machine; null if torch was not needed (a file of parameters)."""
 
     python: str
     torch: str
@@ -109,7 +104,7 @@ class Machine(json_values.Part, frozen=True):
 class Sandboxed(json_values.Part, frozen=True):
     """What the sandbox denies to the worker.
 
-    null where no file was opened without --trust, or there is no sandbox.
+    null if no file was opened without --trust, or without a sandbox.
     """
 
     kind: str
@@ -125,27 +120,27 @@ class Input(json_values.Closed, frozen=True):
     shape: tuple[json_values.Count, ...]
     dtype: str
     why: str
-    """Where the shape came from."""
+    """Source of the shape."""
 
 
 class Published(json_values.Part, frozen=True):
-    """What torchvision publishes of it; null where it does not."""
+    """Figures published by torchvision; null if there are none."""
 
     gmacs: float | None
     parameters: json_values.Count | None
 
 
 class Mode(json_values.Closed, frozen=True):
-    """Whether the program trains the model or infers with it, as observed."""
+    """Training or inference, as observed in the program."""
 
     name: json_values.Known[ModeName]
-    """null where it is not known."""
+    """null if not known."""
     why: str
-    """What it was concluded from, or why it is not known."""
+    """The evidence, or why the mode is not known."""
     autograd: list[Autograd]
-    """Of the forwards that times speak of; empty where none was observed."""
+    """Of the timed forwards; empty if none was observed."""
     backward_passes: json_values.Known[json_values.Count]
-    """Of any model of the program, since it is watched."""
+    """Backward passes of any model of the program since it is watched."""
     backward_passes_reached: json_values.Count
     """Of those, passes that computed gradients of this model's parameters."""
     backward_pass_s: json_values.Known[json_values.Size]
@@ -157,29 +152,28 @@ class ModelOfProgram(json_values.Closed, frozen=True):
 
     type: str | None
     index: json_values.Above0
-    """Among the models of its class, in the order of their first calls."""
+    """Index among the models of its class, in the order of first calls."""
     path: str | None
-    """The variable through which the script reaches it, such as trainer.model; null where none was
-    found."""
+    """The script's variable for it, such as trainer.model; null if none was found."""
     parameters: json_values.Count
     share: json_values.Known[json_values.Share]
-    """Of the time in all models' calls."""
+    """Share of the time in all models' calls."""
     shown: bool
-    """Whether it is the one that is reported."""
+    """Whether it is the reported model."""
 
 
 class TraceAttempt(json_values.Part, frozen=True):
-    """One way in which the model was traced."""
+    """One attempt to trace the model."""
 
     method: str
     seconds: json_values.Known[json_values.Size]
-    """What it took."""
+    """Its duration."""
     error: str | None
-    """null where it succeeded."""
+    """null if it succeeded."""
     variant: str | None
-    """What tells two ways of one method apart: non-strict, strict."""
+    """Variant of the method: non-strict, strict."""
     graphs: json_values.Count | None
-    """Graphs that the tracer made, those inside of operators included."""
+    """Graphs of the tracer, including those inside operators."""
     graph_breaks: json_values.Count | None
     """Places between graphs where the model's own Python must run."""
 
@@ -188,9 +182,9 @@ class Tracer(json_values.Part, frozen=True):
     """How the layers were found."""
 
     method: Method
-    """`parameters`: those of a file, without a forward pass; what only a forward gives is null."""
+    """`parameters`: of a file, without a forward pass; figures of a forward are null."""
     attempts: Annotated[list[TraceAttempt], json_values.EACH]
-    """In the order tried; the last one gave the layers."""
+    """In order; the layers are from the last one."""
 
 
 class StageTime(json_values.Part, frozen=True):
@@ -200,12 +194,9 @@ class StageTime(json_values.Part, frozen=True):
     seconds: json_values.Known[float]
 
 
-class PhaseCost(json_values.Part, frozen=True):
-    """One of the two forwards of a model that generates tokens."""
+class Totals(json_values.Part, frozen=True, kw_only=True):
+    """The work of one forward."""
 
-    phase: Literal["prefill", "decode"]
-    """prefill: all tokens at once; decode: the next one, with a cache of those."""
-    inputs: list[Input]
     total_parameters: json_values.Count
     total_parameter_bytes: json_values.Count
     total_trainable_parameters: json_values.Known[json_values.Count]
@@ -221,8 +212,16 @@ class PhaseCost(json_values.Part, frozen=True):
     peak_memory: PredictedPeak
 
 
+class PhaseCost(Totals, frozen=True):
+    """One of the two forwards of a model that generates tokens."""
+
+    phase: Literal["prefill", "decode"]
+    """prefill: all tokens at once; decode: the next token, with their KV cache."""
+    inputs: list[Input]
+
+
 class Coverage(json_values.Part, frozen=True):
-    """Which operators have a formula."""
+    """Coverage of the cost formulas."""
 
     ops: json_values.Count
     """Operators dispatched in one forward."""
@@ -230,13 +229,13 @@ class Coverage(json_values.Part, frozen=True):
     uncosted: tuple[str, ...]
     """Names of operators without a formula."""
     bounded: tuple[str, ...]
-    """Names of operators whose output's size depends on the data: figures are upper bounds."""
+    """Names of operators whose output size depends on the data: figures are upper bounds."""
 
 
 class RealRun(json_values.Part, frozen=True):
-    """One real forward on the same inputs, where the totals depend on what is in the data.
+    """One real forward on the same inputs, if the totals depend on the data.
 
-    null where they do not, or where the model was not run.
+    null if they do not, or if the model was not run.
     """
 
     total_macs: json_values.Count
@@ -251,17 +250,17 @@ class Bottleneck(json_values.Part, frozen=True):
     ops: json_values.Known[json_values.Count]
     """Operators in this class, by FLOPs per byte: at most 10 is memory, above it compute."""
     flops_share: json_values.Known[json_values.Size]
-    """Share of all FLOPs, likewise."""
+    """Share of all FLOPs, by the same rule."""
     time_share: json_values.Known[json_values.Size]
-    """Share of a forward's time, of modules against this machine's measured ceilings."""
+    """Share of a forward's time, of modules classified by this machine's measured roofs."""
 
 
 class Bottlenecks(json_values.Part, frozen=True):
     """Operators, FLOPs and time by class.
 
-    Overhead: of three floors the least time of calling the operators is the largest. Unexplained:
-    no floor explains a tenth of the time; older reports count it as overhead. Waiting: the thread
-    that runs forwards waited for a core; older reports count it with the others.
+    Overhead: the minimum time of the operators is the largest of the three floors. Unexplained: no
+    floor explains a tenth of the time; older reports count it as overhead. Waiting: the thread that
+    runs forwards waited for a core; older reports count it in the other classes.
     """
 
     compute: Bottleneck
@@ -272,7 +271,7 @@ class Bottlenecks(json_values.Part, frozen=True):
 
 
 class CalledFrom(json_values.Closed, frozen=True):
-    """The innermost line of the user's own code that led to the first call of a module.
+    """The innermost line of the user's code on the stack of a module's first call.
 
     If there is none, the nearest line of a library.
     """
@@ -281,16 +280,16 @@ class CalledFrom(json_values.Closed, frozen=True):
     line: json_values.Above0
     function: str
     library: str | None
-    """The installed package that the line belongs to; null for the user's own code."""
+    """The installed package of that line; null for the user's code."""
 
 
 class Layer(json_values.Part, frozen=True):
-    """A module or an operator, with all inside."""
+    """A module or an operator, with everything inside it."""
 
     name: str
-    """Name relative to its parent, as the model has it; the root's is the model's."""
+    """Name in its parent; the root has the model's name."""
     path: str
-    """Dotted module path as in the state dict, empty for the root; an operator's ends in
+    """Dotted module path as in the state dict, empty for the root; the path of an operator ends in
     /ordinal."""
     kind: Kind
     type: str
@@ -298,43 +297,53 @@ class Layer(json_values.Part, frozen=True):
     depth: json_values.Count
     """0 for the root; layers are in preorder."""
     calls: json_values.Known[json_values.Count]
-    """Calls in one forward, from this parent."""
+    """Calls per forward, from this parent."""
     parameters: json_values.Count
-    """Scalars of it and all inside; a shared one counts once."""
+    """Scalars in it and below it; shared ones count once."""
     trainable_parameters: json_values.Known[json_values.Count]
     """Of those, scalars with requires_grad."""
     frozen_parameters: json_values.Known[json_values.Count]
     """Of those, scalars without requires_grad."""
     macs: json_values.Known[json_values.Count]
-    """Multiply-accumulates of convolutions, matrix products and attention, of it and all inside."""
+    """Multiply-accumulates of convolutions, matrix products and attention, in it and below it."""
     flops: json_values.Known[json_values.Count]
-    """2 x macs plus the arithmetic of everything else; a lower bound where uncosted is above 0."""
+    """2 x macs plus the arithmetic of other operators; a lower bound if uncosted is above 0."""
     uncosted: json_values.Known[json_values.Count]
-    """Operators in it that have no formula."""
+    """Operators in it without a formula."""
     bounded: Bounded | None
-    """Whether its work depends on the data: an upper bound, or from a constant in place of a value;
-    null where it does not."""
+    """How its work depends on the data: an upper bound, or computed with a constant in place of a
+    value; null if it does not."""
     memory: json_values.Known[json_values.Count]
     """Bytes: input_bytes + weight_bytes + output_bytes."""
     input_bytes: json_values.Known[json_values.Count]
     weight_bytes: json_values.Known[json_values.Count]
     output_bytes: json_values.Known[json_values.Count]
     input_shape: json_values.Known[tuple[json_values.Count, ...]]
-    """Of its first input, every axis."""
+    """Shape of its first input."""
     output_shape: json_values.Known[tuple[json_values.Count, ...]]
-    """Of its first output, every axis."""
+    """Shape of its first output."""
     called_from: json_values.Known[CalledFrom]
     arithmetic_intensity: json_values.Known[json_values.Size]
     """FLOPs per byte."""
     bottleneck: json_values.Known[bound.BoundKind]
-    """Measured: the class of most of its time, which is that of its own operators and of all
-    modules inside. On paper: by its intensity, at most 10 FLOPs per byte is memory, above it
-    compute."""
+    """Measured: the class of most of its time (its own operators and all modules inside). On paper:
+    by its intensity; at most 10 FLOPs per byte is memory, above it compute."""
     bottleneck_measured: bool
-    """Whether its class is from measured time; else it is from its intensity alone."""
+    """Whether its class is from measured time; if not, it is from its intensity alone."""
     bottleneck_on_paper: str | None
-    """Which roof is not good enough or not known, and leaves the class open of some of its time;
-    null where none does, and without times."""
+    """The roof that is not good enough or not known, so that the class of some of its time is
+    undecided; null if there is none, and without times."""
+    backward_macs: json_values.Known[json_values.Count] | UnsetType = UNSET
+    """Of one pass of a training step, as flops and bytes: without what is computed again. No key
+    where no step was recorded."""
+    backward_flops: json_values.Known[json_values.Count] | UnsetType = UNSET
+    backward_bytes: json_values.Known[json_values.Count] | UnsetType = UNSET
+    gradient_bytes: json_values.Known[json_values.Count] | UnsetType = UNSET
+    """Of the gradients of its parameters."""
+    saved_bytes: json_values.Known[json_values.Count] | UnsetType = UNSET
+    """Of what was made in it and is alive when the backward begins."""
+    backward_bottleneck: json_values.Known[bound.BoundKind] | UnsetType = UNSET
+    """The class of most of the time of its backward, as ``bottleneck``, where it is measured."""
     timing: json_values.Known[Timing] | UnsetType = UNSET
     energy: json_values.Known[LayerEnergy] | UnsetType = UNSET
     measured_memory: json_values.Known[LayerMemory] | UnsetType = UNSET
@@ -348,7 +357,7 @@ class Remedy(json_values.Part, frozen=True):
 
 
 class Failure(json_values.Part, frozen=True):
-    """What ended it early; null where nothing did."""
+    """What ended it early; else null."""
 
     stage: str
     what: str
@@ -356,41 +365,41 @@ class Failure(json_values.Part, frozen=True):
     at: str | None
     """file:line."""
     why: str | None
-    """The cause, where it was computed."""
+    """The cause, if computed."""
     likely: str | None
-    """The cause, where it is a guess."""
+    """The likely cause."""
     remedies: list[Remedy]
-    """What to try, ready to type, and what it does."""
+    """A command to try, and what it does."""
     bad_argument: bool
-    """The request was wrong (exit code 2), not the model (exit code 1)."""
+    """Whether the request is invalid (exit code 2), instead of the model (exit code 1)."""
 
 
 class Report(json_values.Part, frozen=True, kw_only=True):
     """One model, as `tui-profiler report --format json` prints it on one line.
 
-    Times are seconds, sizes bytes, shares 0 to 1. A figure that is not known is null and
-    `unavailable` says why.
+    Times are seconds, sizes bytes, shares 0 to 1. A figure that is not known is null, and
+    `unavailable` has the reason.
     """
 
     schema: Literal["tui-profiler/report/1"]
     environment: json_values.Known[Machine]
     sandbox: json_values.Known[Sandboxed]
     model: str | None
-    """As asked for."""
+    """As requested."""
     type: str | None
     """Class name of the root module."""
     source: str | None
     weights: str | None
-    """`random`, or where the values came from."""
+    """`random`, or the source of the values."""
     device: str | None
     training: bool | None
     batch: json_values.Count | None
-    """Size of the batch axis; null where the inputs have none."""
+    """Size of the batch axis; null if the inputs have none."""
     inputs: list[Input] | None
     published: Published | None
     mode: Mode
     other_models: list[str]
-    """Classes of the models that the program ran beside the one that is reported."""
+    """Classes of the other models that the program ran."""
     torch_child_processes: list[int]
     """Process ids of a script's child processes that loaded torch (the first 64, without DataLoader
     workers). They were not profiled."""
@@ -398,10 +407,10 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     """Every model that the program ran, the reported one first, with its share of the time in all
     models' calls."""
     file: File | None
-    """null where the model is not a file."""
+    """null if the model is not a file."""
     tracer: Tracer
     stages: Annotated[list[StageTime], json_values.EACH]
-    """From the command to here."""
+    """Seconds since the command started."""
     total_parameters: json_values.Count
     total_parameter_bytes: json_values.Count
     total_trainable_parameters: json_values.Known[json_values.Count]
@@ -416,43 +425,54 @@ class Report(json_values.Part, frozen=True, kw_only=True):
     """total_flops / total_memory."""
     peak_memory: PredictedPeak
     measured_memory: json_values.Known[MeasuredMemory]
+    train: json_values.Known[Train]
+    """A training step on paper."""
     phases: Annotated[list[PhaseCost], json_values.entries("phase={phase}")]
-    """The two forwards of a model that generates tokens; empty for any other. The figures of the
-    whole report are those of prefill."""
+    """The two forwards of a model that generates tokens; empty for other models. The totals of the
+    report are those of prefill."""
     coverage: json_values.Known[Coverage]
     real_run: json_values.Known[RealRun]
     architecture: Architecture
     breakdown: json_values.Known[list[OperatorType]]
     layer_types: json_values.Known[list[LayerType]]
-    """Layers by class, most FLOPs first."""
+    """Layers by class, largest FLOPs first."""
     intensity_bands: json_values.Known[list[IntensityBand]]
     """Operators by FLOPs per byte."""
     bottlenecks: json_values.Known[Bottlenecks]
     layers_to_depth: json_values.Count | None
-    """Deeper layers were left out, by --depth; null where none were."""
+    """--depth, if it omitted layers; else null."""
     layers: Annotated[list[Layer], json_values.EACH]
-    """In preorder; with --top only the most expensive modules, most first."""
+    """In preorder; with --top only the most expensive modules, most expensive first."""
     latency: json_values.Known[Latency]
     throughput: json_values.Known[Throughput]
     overhead: json_values.Known[Overhead]
     hardware: json_values.Known[Hardware]
     energy: json_values.Known[Energy]
+    step: json_values.Known[Step]
+    """A training step, as measured."""
     findings: Findings | UnsetType = UNSET
+    values: ValuesRead | UnsetType = UNSET
+    """Values of a training step; no key where nobody asked for them."""
+    compilation: Compilation | UnsetType = UNSET
+    on: json_values.Known[OnDevice] | UnsetType = UNSET
+    """The forward on a device by its data sheet; no key without --on."""
+    out_of_memory: OutOfMemory | UnsetType = UNSET
+    """The state of a program when memory ran out; no key where it did not."""
     parameters: json_values.Known[ParameterValues]
     failure: Failure | None
     unavailable: dict[str, str]
-    """Reasons by path, such as `energy`; `layers[].timing` speaks of every layer in which it is
-    null, `layers[kind=op].timing` of every operator."""
+    """Reasons by path, such as `energy`; `layers[].timing` applies to every layer in which it is
+    null, `layers[kind=op].timing` to every operator."""
 
 
 class FailedReport(json_values.Part, frozen=True):
-    """A model that failed before its tree was whole: the same keys, and every figure is null."""
+    """A model that failed before its tree was complete: the same keys, every figure is null."""
 
     schema: Literal["tui-profiler/report/1"]
     environment: json_values.Known[Machine]
     sandbox: json_values.Known[Sandboxed]
     model: str
-    """As asked for."""
+    """As requested."""
     type: json_values.Known[str]
     source: json_values.Known[str]
     weights: json_values.Known[str]
@@ -475,6 +495,7 @@ class FailedReport(json_values.Part, frozen=True):
     arithmetic_intensity: Nothing
     peak_memory: Nothing
     measured_memory: Nothing
+    train: Nothing
     phases: Nothing
     coverage: Nothing
     real_run: Nothing
@@ -490,6 +511,7 @@ class FailedReport(json_values.Part, frozen=True):
     overhead: Nothing
     hardware: Nothing
     energy: Nothing
+    step: Nothing
     parameters: Nothing
     failure: Failure
     unavailable: dict[str, str]
@@ -509,21 +531,16 @@ class _Named(TypedDict):
     published: Published
 
 
-class _Totals(TypedDict):
-    """The work of one forward; each is a field of the report and of a phase."""
-
-    total_parameters: int
-    total_parameter_bytes: int
-    total_trainable_parameters: int | messages.Unknown
-    total_frozen_parameters: int | messages.Unknown
-    total_macs: int | messages.Unknown
-    total_flops: int | messages.Unknown
-    total_memory: int | messages.Unknown
-    arithmetic_intensity: float | messages.Unknown
+_OF_A_TREE = [name for name, hint in FailedReport.__annotations__.items() if hint == "Nothing"]
 
 
 def json_report(
-    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
+    session: Session,
+    *,
+    top: int | None = None,
+    depth: int | None = None,
+    advises: bool = False,
+    on: DataSheet | None = None,
 ) -> str:
     """Return the report of a session whose tree is whole, without a line end.
 
@@ -532,19 +549,38 @@ def json_report(
         top: Only the layers that cost most by themselves: by time, else by FLOPs.
         depth: Only layers at most so deep; the root is at depth 0. Not with ``top``.
         advises: With findings as well.
+        on: With least times on this device.
     """
-    return json_values.one_line(as_json(session, top=top, depth=depth, advises=advises))
+    return json_values.one_line(as_json(session, top=top, depth=depth, advises=advises, on=on))
 
 
 def as_json(
-    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
+    session: Session,
+    *,
+    top: int | None = None,
+    depth: int | None = None,
+    advises: bool = False,
+    on: DataSheet | None = None,
 ) -> dict[str, json_values.Json]:
     """Return the same as plain values; arguments and errors as of ``report_of``."""
-    return json_values.plain(report_of(session, top=top, depth=depth, advises=advises))
+    return json_values.plain(report_of(session, top=top, depth=depth, advises=advises, on=on))
+
+
+def layer_as_json(session: Session, index: int) -> dict[str, json_values.Json]:
+    """Return one layer of a whole tree as plain values, with ``unavailable`` of its own."""
+    tree = session.tree
+    assert tree is not None
+    found = _layer(session, tree, index, runs=was_run(session))
+    return json_values.values_of(found if tree.has_forward else _of_parameters(found))
 
 
 def report_of(
-    session: Session, *, top: int | None = None, depth: int | None = None, advises: bool = False
+    session: Session,
+    *,
+    top: int | None = None,
+    depth: int | None = None,
+    advises: bool = False,
+    on: DataSheet | None = None,
 ) -> Report:
     """Return the report as a Struct; arguments as of ``json_report``.
 
@@ -563,7 +599,7 @@ def report_of(
         schema=SCHEMA,
         environment=messages.Unknown(_why_no_environment(tree))
         if environment is None
-        else _machine(environment),
+        else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
         model=model.name if model is not None else None,
         **known,
@@ -574,9 +610,9 @@ def report_of(
         file=file_section(session.file),
         tracer=_tracer(session, tree, done),
         stages=_stages(session),
-        **_totals(tree),
-        peak_memory=peak_memory(tree, done.peak_memory),
+        **asdict(_totals(tree, done)),
         measured_memory=measured_memory(session),
+        train=train_section(session),
         phases=_phases(session),
         coverage=_coverage(tree, done),
         real_run=_real_run(session, done),
@@ -584,10 +620,14 @@ def report_of(
         bottlenecks=_bottlenecks(session),
         layers_to_depth=depth,
         layers=_layers(session, tree, top, depth),
-        **(measured(session) if was_run(session) else _without_times(why_no_times(session))),
+        **measured(session),
         findings=findings_section(session, tree) if advises else UNSET,
         parameters=parameters_section(session, top),
-        failure=None if session.failure is None else _failure(session.failure),
+        values=values_section(session),
+        compilation=compilation_section(session),
+        on=UNSET if on is None else on_device(session, on),
+        out_of_memory=out_of_memory_section(session),
+        failure=None if session.failure is None else json_values.fill(Failure, session.failure),
         unavailable={} if without_decode is None else {"phases[phase=decode]": without_decode.why},
     )
     return report if tree.has_forward else _without_forward(report)
@@ -605,13 +645,13 @@ def json_failed(name: str, session: Session, failed: messages.Failed) -> str:
     model, environment = session.model, session.environment
     report = FailedReport(
         schema=SCHEMA,
-        environment=why if environment is None else _machine(environment),
+        environment=why if environment is None else json_values.fill(Machine, environment),
         sandbox=_sandbox(session),
         model=name,
         **(dict.fromkeys(_Named.__annotations__, why) if model is None else _named(model)),
         file=file_section(session.file),
         stages=_stages(session),
-        failure=_failure(failed),
+        failure=json_values.fill(Failure, failed),
         unavailable={},
         **dict.fromkeys(_OF_A_TREE, why),
     )
@@ -625,19 +665,12 @@ def _why_no_environment(tree: Tree) -> str:
     return "torch was not imported: the parameters were read without it"
 
 
-def _machine(found: messages.Environment) -> Machine:
-    return json_values.taken(
-        Machine, found, torchvision=found.torchvision or None, cuda=found.cuda or None
-    )
-
-
 def _sandbox(session: Session) -> Sandboxed | messages.Unknown:
     hello = session.hello
     if hello is None or hello.sandbox is None:
         why = hello.why_no_sandbox if hello is not None else ""
         return messages.Unknown(why or "no file was opened without --trust")
-    found = hello.sandbox
-    return json_values.taken(Sandboxed, found)
+    return json_values.fill(Sandboxed, hello.sandbox)
 
 
 def _named(model: messages.ModelFacts) -> _Named:
@@ -648,7 +681,7 @@ def _named(model: messages.ModelFacts) -> _Named:
         "device": model.device,
         "training": model.training,
         "batch": model.batch,
-        "inputs": _inputs(model.inputs),
+        "inputs": [json_values.fill(Input, one) for one in model.inputs],
         "published": Published(gmacs=model.published_gmacs, parameters=model.published_parameters),
     }
 
@@ -657,6 +690,8 @@ def _mode(session: Session) -> Mode:
     """Return whether the program trains the model, and what that was concluded from."""
     found, seen = mode(session), session.mode
     unseen = why_no_times(session) or "no forward was observed"
+    if runs_own_steps(session):
+        seen, unseen = None, "passes of a worker's own steps are not observed"
     return Mode(
         name=found.name or messages.Unknown(found.why),
         why=found.why,
@@ -673,20 +708,14 @@ def _models(session: Session) -> list[ModelOfProgram]:
     parameters = tree.costs[0].parameters if tree is not None and len(tree) else 0
     alone = messages.RunModel(own.type if own is not None else "", 1, "", parameters, 1.0)
     return [
-        ModelOfProgram(
-            type=one.type or None,
-            index=one.index,
-            path=one.path or None,
-            parameters=one.parameters,
+        json_values.fill(
+            ModelOfProgram,
+            one,
             share=json_values.or_why(one.share, "no complete step was timed"),
             shown=at == 0,
         )
         for at, one in enumerate(run_models(session) or (alone,))
     ]
-
-
-def _inputs(inputs: tuple[messages.InputSpec, ...]) -> list[Input]:
-    return [json_values.taken(Input, part) for part in inputs]
 
 
 def _stages(session: Session) -> list[StageTime]:
@@ -709,14 +738,7 @@ def _tracer(session: Session, tree: Tree, done: messages.TraceDone) -> Tracer:
     return Tracer(
         method=tree.method,
         attempts=[
-            TraceAttempt(
-                method=attempt.method,
-                seconds=_told(session, attempt.seconds),
-                error=attempt.error or None,
-                variant=attempt.variant or None,
-                graphs=attempt.graphs,
-                graph_breaks=attempt.graph_breaks,
-            )
+            json_values.fill(TraceAttempt, attempt, seconds=_told(session, attempt.seconds))
             for attempt in done.attempts
         ],
     )
@@ -727,38 +749,33 @@ def _phases(session: Session) -> list[PhaseCost]:
     return [
         PhaseCost(
             phase=tree.phase,
-            inputs=_inputs(tree.inputs),
-            **_totals(tree),
-            peak_memory=peak_memory(tree, tree.done.peak_memory),
+            inputs=[json_values.fill(Input, one) for one in tree.inputs],
+            **asdict(_totals(tree, tree.done)),
         )
         for tree in session.phases
         if tree.done is not None and tree.phase
     ]
 
 
-def _totals(tree: Tree) -> _Totals:
+def _totals(tree: Tree, done: messages.TraceDone) -> Totals:
     cost, why = tree.costs[0], bound.why_not_counted(tree)
     no_ratio = _NOTHING_MOVED if bound.is_counted(cost) else why
-    return {
-        "total_parameters": cost.parameters,
-        "total_parameter_bytes": cost.parameter_bytes,
-        "total_trainable_parameters": trainable(cost),
-        "total_frozen_parameters": frozen(cost),
-        "total_macs": json_values.or_why(bound.known_macs(cost), why),
-        "total_flops": json_values.or_why(bound.known_flops(cost), why),
-        "total_memory": json_values.or_why(bound.known_bytes(cost), why),
-        "arithmetic_intensity": json_values.or_why(bound.intensity(cost), no_ratio),
-    }
+    return Totals(
+        total_parameters=cost.parameters,
+        total_parameter_bytes=cost.parameter_bytes,
+        total_trainable_parameters=trainable(cost),
+        total_frozen_parameters=frozen(cost),
+        total_macs=json_values.or_why(bound.known_macs(cost), why),
+        total_flops=json_values.or_why(bound.known_flops(cost), why),
+        total_memory=json_values.or_why(bound.known_bytes(cost), why),
+        arithmetic_intensity=json_values.or_why(bound.intensity(cost), no_ratio),
+        peak_memory=peak_memory(tree, done.peak_memory),
+    )
 
 
 def _coverage(tree: Tree, done: messages.TraceDone) -> Coverage:
     cost = tree.costs[0]
-    return Coverage(
-        ops=cost.ops,
-        costed=cost.ops - cost.uncosted,
-        uncosted=done.uncosted,
-        bounded=done.bounded,
-    )
+    return json_values.fill(Coverage, done, ops=cost.ops, costed=cost.ops - cost.uncosted)
 
 
 def _real_run(session: Session, done: messages.TraceDone) -> RealRun | messages.Unknown:
@@ -785,7 +802,10 @@ def _bottlenecks(session: Session) -> Bottlenecks:
     is_known = tree is None or not len(tree) or bound.is_counted(tree.costs[0])
     unseen = "" if tree is None or is_known else bound.why_not_counted(tree)
     not_timed = (
-        why_times_do_not_fit(session) or why_no_times(session) or "the roofline is not calibrated"
+        why_times_do_not_fit(session)
+        or why_no_times(session)
+        or (bound.why_not_decided(session, 0) if tree is not None and len(tree) else "")
+        or "the roofline is not calibrated"
     )
 
     def of(share: BoundShare) -> Bottleneck:
@@ -796,13 +816,7 @@ def _bottlenecks(session: Session) -> Bottlenecks:
             time_share=json_values.or_why(share.time_share, not_timed),
         )
 
-    return Bottlenecks(
-        compute=of(shares["compute"]),
-        memory=of(shares["memory"]),
-        overhead=of(shares["overhead"]),
-        unexplained=of(shares["unexplained"]),
-        waiting=of(shares["waiting"]),
-    )
+    return Bottlenecks(**{kind: of(share) for kind, share in shares.items()})
 
 
 def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) -> list[Layer]:
@@ -813,8 +827,14 @@ def _layers(session: Session, tree: Tree, top: int | None, depth: int | None) ->
     layers = (_layer(session, tree, index, runs=runs) for index in chosen)
     if tree.has_forward:
         return list(layers)
-    without = dict.fromkeys(_OF_LAYER_IN_FORWARD, messages.Unknown(messages.NO_FORWARD))
-    return [replace(layer, **without) for layer in layers]
+    return [_of_parameters(layer) for layer in layers]
+
+
+def _of_parameters(layer: Layer) -> Layer:
+    """Return a layer with a reason in place of what only a forward pass gives."""
+    return replace(
+        layer, **dict.fromkeys(_OF_LAYER_IN_FORWARD, messages.Unknown(messages.NO_FORWARD))
+    )
 
 
 def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
@@ -851,10 +871,45 @@ def _layer(session: Session, tree: Tree, index: int, *, runs: bool) -> Layer:
         bottleneck=messages.Unknown(no_class(session, index)) if found is None else found.kind,
         bottleneck_measured=found is not None and found.measured,
         bottleneck_on_paper=bound.why_not_decided(session, index) or None,
+        **_layer_training(session, index),
         timing=timing(session, index) if runs else UNSET,
         energy=layer_energy(session, index) if runs else UNSET,
         measured_memory=layer_memory(session, index) if runs else UNSET,
     )
+
+
+class _LayerTraining(TypedDict, total=False):
+    """What a layer costs in a training step beside its forward; each is a field of it."""
+
+    backward_macs: json_values.Known[json_values.Count]
+    backward_flops: json_values.Known[json_values.Count]
+    backward_bytes: json_values.Known[json_values.Count]
+    gradient_bytes: json_values.Known[json_values.Count]
+    saved_bytes: json_values.Known[json_values.Count]
+    backward_bottleneck: json_values.Known[bound.BoundKind]
+
+
+def _layer_training(session: Session, index: int) -> _LayerTraining:
+    if session.training_cost is None:
+        return {}
+    found = paper.node_backward(session, index)
+    why = messages.Unknown(paper.why_no_backward(session))
+    return {
+        "backward_macs": why if found is None else found.macs,
+        "backward_flops": why if found is None else found.flops,
+        "backward_bytes": why if found is None else found.bytes_moved,
+        "gradient_bytes": why if found is None else found.gradient_bytes,
+        "saved_bytes": why if found is None else found.saved_bytes,
+        "backward_bottleneck": _backward_bottleneck(session, index),
+    }
+
+
+def _backward_bottleneck(session: Session, index: int) -> bound.BoundKind | messages.Unknown:
+    found = backward_bound.backward_bound(session, index)
+    if found is not None:
+        return found.kind
+    why = backward_bound.why_no_backward_bound(session)
+    return messages.Unknown(why or "its backward was not timed, or the roofs do not decide")
 
 
 def _called_from(node: messages.Node) -> CalledFrom | messages.Unknown:
@@ -862,33 +917,9 @@ def _called_from(node: messages.Node) -> CalledFrom | messages.Unknown:
         return messages.Unknown("an operator: its module was called")
     if not node.callers:
         return messages.Unknown("no line of Python called it, or an earlier version recorded it")
-    return json_values.taken(CalledFrom, node.callers[0], library=node.callers[0].library or None)
-
-
-def _without_times(reason: str) -> Measured:
-    why = messages.Unknown(reason)
-    return {
-        "latency": why,
-        "throughput": why,
-        "overhead": why,
-        "hardware": why,
-        "energy": why,
-    }
+    return json_values.fill(CalledFrom, node.callers[0])
 
 
 def _without_forward(report: Report) -> Report:
-    """Return the report with a reason in place of what only a forward pass gives."""
+    """Return the report with a reason in place of what only a forward pass has."""
     return replace(report, **dict.fromkeys(_IN_FORWARD, messages.Unknown(messages.NO_FORWARD)))
-
-
-def _failure(failure: messages.Failed) -> Failure:
-    return Failure(
-        stage=failure.stage,
-        what=failure.what,
-        where=failure.where or None,
-        at=failure.at or None,
-        why=failure.why or None,
-        likely=failure.likely or None,
-        remedies=[Remedy(command=one.command, result=one.result) for one in failure.remedies],
-        bad_argument=failure.bad_argument,
-    )

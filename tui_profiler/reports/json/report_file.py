@@ -3,8 +3,6 @@
 1. Only JSON as the standard has it, with figures that adding up cannot take beyond a float's range.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -54,7 +52,7 @@ def parsed(path: str | Path) -> dict[str, object]:
         whole = json.loads(text, parse_int=_integer, parse_float=_real, parse_constant=_real)
     except (ValueError, RecursionError) as error:
         if _is_lines(text):
-            what = f"{path} holds several reports, and one is compared"
+            what = f"{path} has several reports; compare takes one"
             raise ReportError(what, "a file for each: report MODEL --format json") from None
         raise ReportError(f"{path} is not a JSON report: {error}", WRITE_AGAIN) from error
     if not isinstance(whole, dict):
@@ -70,14 +68,14 @@ def _integer(text: str) -> int:
     """
     found = int(text)
     if abs(found) > MOST_NUMBER:
-        raise ValueError(f"{text[:20]}… is no figure of a report")
+        raise ValueError(f"{text[:20]}… is out of range")
     return found
 
 
 def _real(text: str) -> float:
     found = float(text)
     if not math.isfinite(found):
-        raise ValueError(f"{text[:20]} is no figure of a report")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return found
 
 

@@ -8,33 +8,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from tui_profiler.messages import Environment, Figure, Unknown, known
-from tui_profiler.messages.model import Kind
-from tui_profiler.queries.scaling import (
-    KNEE_RULE,
-    Growth,
-    Knee,
-    Scaling,
-    Slope,
-    knees,
-    scalings,
-)
+from tui_profiler.messages import Figure, Kind, Unknown, known
+from tui_profiler.queries.scaling import KNEE_RULE, Growth, Scaling, Slope, knees, scalings
 from tui_profiler.queries.sweep import AxisName, Result, State, Sweep, Value, Visit, results
 from tui_profiler.reports import json_values
-from tui_profiler.reports.csv.nodes import as_text
 
 SCHEMA: Literal["tui-profiler/sweep/1"] = "tui-profiler/sweep/1"
-
-_CSV_COLUMNS = (
-    *("state", "p50_s", "p95_s", "low_s", "high_s", "forwards", "items_per_s"),
-    *("paper_bytes", "allocator_bytes", "process_bytes", "joules", "joules_per_item", "reason"),
-)
 
 
 class SweepMachine(json_values.Closed, frozen=True):
@@ -47,12 +30,12 @@ class SweepMachine(json_values.Closed, frozen=True):
     cpu: str
     cores: json_values.Above0
     threads: json_values.Above0
-    """Of the first worker; where threads are an axis, the points say theirs."""
+    """Of the first worker; if threads are an axis, each point has its own."""
     memory_bytes: json_values.Above0
 
 
 class SweptAxis(json_values.Closed, frozen=True):
-    """What is varied."""
+    """One axis."""
 
     name: AxisName
     values: Annotated[tuple[Value, ...], Meta(min_length=1)]
@@ -66,14 +49,14 @@ class PointFailure(json_values.Closed, frozen=True, rename={"try_": "try"}):
 
 
 class PointLatency(json_values.Closed, frozen=True):
-    """Seconds of a forward."""
+    """Seconds per forward."""
 
     p50_s: json_values.Known[json_values.Size]
-    """Median of its rounds' medians of a forward."""
+    """Median of the rounds' medians."""
     p95_s: json_values.Known[json_values.Size]
-    """Median of its rounds' 95th percentiles; null of fewer than 20 forwards."""
+    """Median of the rounds' 95th percentiles; null below 20 forwards."""
     low_s: json_values.Known[json_values.Size]
-    """Least median of a round."""
+    """Smallest median of a round."""
     high_s: json_values.Known[json_values.Size]
     """Largest median of a round."""
     forwards: json_values.Count
@@ -83,7 +66,7 @@ class PointThroughput(json_values.Closed, frozen=True):
     """Items per second."""
 
     per_s: json_values.Known[json_values.Size]
-    """Forwards times batch."""
+    """Forwards x batch."""
 
 
 class PointMemory(json_values.Closed, frozen=True):
@@ -92,18 +75,18 @@ class PointMemory(json_values.Closed, frozen=True):
     paper_bytes: json_values.Known[json_values.Size]
     """Predicted peak of one forward."""
     paper_is_least: bool
-    """A part of the peak is not known: it is at least that."""
+    """A part of the peak is not known: the figure is a lower bound."""
     allocator_bytes: json_values.Known[json_values.Size]
-    """Peak of torch's allocator on the model's device; the CPU's counts nothing."""
+    """Peak of torch's allocator on the model's device; the CPU allocator has no counters."""
     process_bytes: json_values.Known[json_values.Size]
-    """Most resident memory of the worker, torch included."""
+    """Peak RSS of the worker, torch included."""
 
 
 class PointEnergy(json_values.Closed, frozen=True):
-    """Energy of one forward."""
+    """Energy per forward."""
 
     joules: json_values.Known[json_values.Size]
-    """Of one forward."""
+    """Per forward."""
     joules_per_item: json_values.Known[json_values.Size]
 
 
@@ -111,12 +94,12 @@ class PointVisit(json_values.Closed, frozen=True):
     """One run of a point."""
 
     round: json_values.Count
-    p50_s: json_values.Size | None
-    p95_s: json_values.Size | None
-    per_s: json_values.Size | None
+    latency_p50: json_values.Size | None = field(name="p50_s")
+    latency_p95: json_values.Size | None = field(name="p95_s")
+    items_per_second: json_values.Size | None = field(name="per_s")
     forwards: json_values.Count
-    took_s: json_values.Size
-    """Start, import and load included."""
+    took_seconds: json_values.Size = field(name="took_s")
+    """Including start, import and load."""
 
 
 class SweepPoint(json_values.Closed, frozen=True):
@@ -134,29 +117,29 @@ class SweepPoint(json_values.Closed, frozen=True):
 
 
 class GrowthSlope(json_values.Closed, frozen=True):
-    """How a figure grows with a setting."""
+    """Scaling of one figure."""
 
     exponent: float
     """Slope of the line through (ln setting, ln figure): 0 flat, 1 linear, 2 quadratic, -1
     inverse."""
     spread: json_values.Size | None
-    """Half of the 95 % interval; null where it is exact, as on paper."""
+    """Half of the 95 % interval; null if exact, as on paper."""
     word: str
     first: float
     """Slope between the two lowest settings."""
     last: float
-    """Slope between the two highest."""
+    """Slope between the two highest settings."""
     points: Annotated[int, Meta(ge=2)]
 
 
 class NodeGrowth(json_values.Closed, frozen=True):
-    """How a node grows."""
+    """Scaling of a node."""
 
     path: str
     kind: Kind
     type: str
     seconds: json_values.Size | None
-    """Of one forward at the highest setting."""
+    """Per forward at the highest setting."""
     time: GrowthSlope | None
     flops: GrowthSlope | None
     bytes: GrowthSlope | None
@@ -165,25 +148,25 @@ class NodeGrowth(json_values.Closed, frozen=True):
 
 
 class AxisScaling(json_values.Closed, frozen=True):
-    """How every node grows along one axis."""
+    """Scaling of every node along one axis."""
 
     axis: Annotated[str, json_values.one_of("batch", "sequence", "threads")]
     at: dict[AxisName, Value]
-    """Axis to value, of the others."""
+    """The other axes, axis to value."""
     highest: json_values.Above0
     nodes: list[NodeGrowth]
 
 
 class SweepKnee(json_values.Closed, frozen=True):
-    """The batch beyond which throughput grows little."""
+    """Saturation point: the batch size beyond which larger batches no longer pay."""
 
     at: dict[AxisName, Value]
-    """Axis to value, of the others."""
+    """The other axes, axis to value."""
     batch: json_values.Above0
     gain: json_values.Size
-    """Items/s over those of the smallest batch."""
+    """Items/s / those of the smallest batch."""
     cost: json_values.Size
-    """Latency over that of the smallest batch."""
+    """Latency / that of the smallest batch."""
     is_first: bool
     is_last: bool
 
@@ -191,8 +174,8 @@ class SweepKnee(json_values.Closed, frozen=True):
 class SweepReport(json_values.Closed, frozen=True):
     """One model at many settings, as `tui-profiler sweep --format json` prints it on one line.
 
-    Times are seconds, sizes bytes. A figure that is not known is null and `unavailable` says why,
-    by path.
+    Times are seconds, sizes bytes. A figure that is not known is null, and `unavailable` has the
+    reason, by path.
     """
 
     schema: Literal["tui-profiler/sweep/1"]
@@ -205,12 +188,12 @@ class SweepReport(json_values.Closed, frozen=True):
     axes: Annotated[list[SweptAxis], Meta(min_length=1)]
     rounds: json_values.Above0
     seconds: json_values.Size
-    """Of running warmed up for each point, all rounds together; 0 where it is on paper only."""
+    """Measured seconds per point after the warm-up, all rounds together; 0 if on paper only."""
     interrupted: bool
     points: list[SweepPoint]
-    """The product of the axes, the last one changing fastest."""
+    """The product of the axes; the last axis changes fastest."""
     scaling: list[AxisScaling]
-    """How every node grows along one axis, the others fixed."""
+    """Scaling of every node along one axis, the others fixed."""
     knee_rule: str
     knees: list[SweepKnee]
     unavailable: dict[str, str]
@@ -220,24 +203,20 @@ class SweepReport(json_values.Closed, frozen=True):
 def sweep_json(sweep: Sweep) -> str:
     """Return the sweep, without a line end."""
     facts, found = sweep.facts, results(sweep)
-    report = SweepReport(
+    report = json_values.fill(
+        SweepReport,
+        facts,
         schema=SCHEMA,
-        environment=Unknown("no worker reached this")
-        if sweep.environment is None
-        else _machine(sweep.environment),
+        environment=sweep.environment or Unknown("no worker reached this"),
         model=sweep.model,
-        type=facts.type if facts is not None else None,
-        source=facts.source if facts is not None else None,
-        weights=facts.weights if facts is not None else None,
-        device=facts.device if facts is not None else None,
-        axes=[SweptAxis(name=axis.name, values=axis.values) for axis in sweep.axes],
+        axes=sweep.axes,
         rounds=sweep.rounds,
         seconds=sweep.seconds if sweep.runs else 0.0,
         interrupted=sweep.interrupted,
         points=[_point(sweep, one) for one in found],
         scaling=[_scaling(one) for one in scalings(sweep)],
         knee_rule=KNEE_RULE,
-        knees=[_knee(one) for one in knees(sweep)],
+        knees=[json_values.fill(SweepKnee, one, at=dict(one.at)) for one in knees(sweep)],
         unavailable={
             f"points[{place}]": one.failure or "not reached by the sweep"
             for place, one in enumerate(found)
@@ -245,42 +224,6 @@ def sweep_json(sweep: Sweep) -> str:
         },
     )
     return json_values.one_line(json_values.plain(report))
-
-
-def sweep_csv(sweep: Sweep) -> str:
-    """Return one line a point: the settings, then plain numbers; empty for what is not known."""
-    out = io.StringIO()
-    lines = csv.writer(out, lineterminator="\n")
-    lines.writerow((*(axis.name for axis in sweep.axes), *_CSV_COLUMNS))
-    for one in results(sweep):
-        figures = (one.latency_p50, one.latency_p95, one.low, one.high)
-        more = (one.paper_bytes, one.allocator_bytes, one.process_bytes)
-        lines.writerow(
-            (
-                *(
-                    as_text(value) if isinstance(value, str) else value
-                    for value in one.point.values
-                ),
-                one.state,
-                *map(_digits, figures),
-                one.forwards,
-                _digits(one.items_per_second),
-                *map(_digits, more),
-                *map(_digits, (one.joules, one.joules_per_item)),
-                as_text(one.failure),
-            )
-        )
-    return out.getvalue()
-
-
-def _digits(value: Figure) -> str:
-    return "" if isinstance(value, Unknown) else f"{value:.9g}"
-
-
-def _machine(found: Environment) -> SweepMachine:
-    return json_values.taken(
-        SweepMachine, found, torchvision=found.torchvision or None, cuda=found.cuda or None
-    )
 
 
 def _point(sweep: Sweep, one: Result) -> SweepPoint:
@@ -315,13 +258,12 @@ def _point(sweep: Sweep, one: Result) -> SweepPoint:
 
 
 def _visit(visit: Visit) -> PointVisit:
-    return PointVisit(
-        round=visit.round,
-        p50_s=known(visit.latency_p50),
-        p95_s=known(visit.latency_p95),
-        per_s=known(visit.items_per_second),
-        forwards=visit.forwards,
-        took_s=visit.took_seconds,
+    return json_values.fill(
+        PointVisit,
+        visit,
+        latency_p50=known(visit.latency_p50),
+        latency_p95=known(visit.latency_p95),
+        items_per_second=known(visit.items_per_second),
     )
 
 
@@ -340,25 +282,11 @@ def _growth(node: Growth) -> NodeGrowth:
         "flops": node.flops,
         "bytes": node.bytes_moved,
     }
-    return NodeGrowth(
-        path=node.path,
-        kind=node.kind,
-        type=node.type,
-        seconds=node.seconds,
-        time=_slope(node.time),
-        flops=_slope(node.flops),
-        bytes=_slope(node.bytes_moved),
+    return json_values.fill(
+        NodeGrowth,
+        node,
+        **{name: None if isinstance(slope, Unknown) else slope for name, slope in slopes.items()},
         why_not={
             name: slope.reason for name, slope in slopes.items() if isinstance(slope, Unknown)
         },
     )
-
-
-def _slope(slope: Slope | Unknown) -> GrowthSlope | None:
-    if isinstance(slope, Unknown):
-        return None
-    return json_values.taken(GrowthSlope, slope)
-
-
-def _knee(knee: Knee) -> SweepKnee:
-    return json_values.taken(SweepKnee, knee, at=dict(knee.at))

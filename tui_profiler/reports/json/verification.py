@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from msgspec import field
+
 from tui_profiler import messages
-from tui_profiler.messages.verification import Counter
+from tui_profiler.messages import Counter
 from tui_profiler.queries.cost.verification import (
     Against,
-    Check,
     FigureName,
     Verdict,
     Verification,
@@ -41,29 +42,29 @@ class VerifyMachine(json_values.Closed, frozen=True):
 
 
 class Ours(json_values.Closed, frozen=True):
-    """What this program counts."""
+    """Figures of tui-profiler."""
 
     parameters: json_values.Count
     macs: json_values.Count
-    """Multiply-accumulates of one forward."""
+    """Multiply-accumulates per forward."""
     flops: json_values.Count
-    """2 for each multiply-accumulate, and the arithmetic of everything else that has a formula."""
+    """2 per multiply-accumulate, plus the arithmetic of other operators with a formula."""
     peak_bytes: json_values.Known[json_values.Size]
-    """Predicted peak of one forward: parameters, buffers, activations and workspace, as far as each
-    is known."""
+    """Predicted peak of one forward: the known parts of parameters, buffers, activations and
+    workspace."""
     uncosted: tuple[str, ...]
-    """Operators without a formula: above them, flops is a lower bound."""
+    """Operators without a formula: if above 0, flops is a lower bound."""
     bounded: tuple[str, ...]
-    """Operators whose output depends on the data: our figures are then bounds."""
+    """Operators whose output depends on the data: if above 0, the figures are bounds."""
     seconds: json_values.Size | None
-    """What tracing took."""
+    """Duration of tracing."""
 
 
 class PublishedFigures(json_values.Closed, frozen=True):
-    """What torchvision publishes."""
+    """Figures published by torchvision."""
 
     gmacs: json_values.Known[json_values.Size]
-    """Billions of multiply-accumulates of one item."""
+    """Billions of multiply-accumulates per item."""
     parameters: json_values.Known[json_values.Count]
 
 
@@ -72,7 +73,7 @@ class CountedMacs(json_values.Closed, frozen=True):
 
     name: str
     calls: json_values.Count | None
-    macs: json_values.Count
+    amount: json_values.Count = field(name="macs")
 
 
 class CountedOthers(json_values.Closed, frozen=True):
@@ -80,68 +81,68 @@ class CountedOthers(json_values.Closed, frozen=True):
 
     name: str
     calls: json_values.Count | None
-    count: json_values.Count
+    amount: json_values.Count = field(name="count")
 
 
 class SkippedOperator(json_values.Closed, frozen=True):
-    """One kind of operator that counts 0."""
+    """One kind of operator that is counted as 0."""
 
     name: str
     calls: json_values.Count | None
 
 
 class CounterResult(json_values.Closed, frozen=True):
-    """What another counter says."""
+    """Figures of another counter."""
 
     counter: Counter
     version: str | None
     seconds: json_values.Size
-    """What counting took, loading the model apart."""
+    """Duration of counting, without loading the model."""
     error: str | None
-    """What it raised, in one line; its figures are then null."""
+    """Its exception, on one line; its figures are then null."""
     parameters: json_values.Known[json_values.Count]
     macs: json_values.Known[json_values.Count]
-    """Multiply-accumulates: what it counts, converted."""
+    """Multiply-accumulates, converted from what it counts."""
     flops: json_values.Known[json_values.Count]
-    """As it counts them, 2 for each multiply-accumulate."""
+    """As it counts them, 2 per multiply-accumulate."""
     peak_bytes: json_values.Known[json_values.Count]
     operators: list[CountedMacs]
-    """What its multiply-accumulates are made of."""
-    not_macs: list[CountedOthers]
-    """What it counts although they are not multiply-accumulates; left out of macs."""
+    """Composition of its multiply-accumulates."""
+    others: list[CountedOthers] = field(name="not_macs")
+    """Operations that it counts although they are not multiply-accumulates; excluded from macs."""
     skipped: list[SkippedOperator]
-    """Operators that it counts 0 for."""
+    """Operators that it counts as 0."""
 
 
 class LeftOut(json_values.Closed, frozen=True):
-    """Operators that are taken from ours before comparing."""
+    """Operators that are subtracted before comparing."""
 
     name: str
     macs: json_values.Count
 
 
 class CheckResult(json_values.Closed, frozen=True):
-    """One figure of ours against one of another's."""
+    """One figure of tui-profiler compared with that of another counter."""
 
     against: Against
     figure: FigureName
     tolerance: str
-    """What must hold, in words."""
+    """The condition."""
     verdict: Verdict
     ours: json_values.Count | None
     theirs: json_values.Size | None
     left_out: list[LeftOut]
-    """Operators that it counts 0 for and we do not, with what we count: taken from ours before
-    comparing."""
+    """Operators that it counts as 0 and tui-profiler does not, with tui-profiler's count:
+    subtracted before comparing."""
     why: str | None
-    """How far they are apart, or why nothing could be compared."""
+    """The difference, or why nothing could be compared."""
 
 
 class VerifyReport(json_values.Closed, frozen=True):
     """One model, as `tui-profiler verify --format json` prints it on one line.
 
-    Our figures beside those of other counters. Times are seconds, sizes bytes. A figure that is not
-    known is null and `unavailable` says why, by path.
+    Figures of tui-profiler and of other counters. Times are seconds, sizes bytes. A figure that is
+    not known is null, and `unavailable` has the reason, by path.
     """
 
     schema: Literal["tui-profiler/verify/1"]
@@ -151,15 +152,15 @@ class VerifyReport(json_values.Closed, frozen=True):
     source: str | None
     device: str | None
     batch: json_values.Count | None
-    """Size of the batch axis; null where the inputs have none."""
+    """Size of the batch axis; null if the inputs have none."""
     inputs: list[Input] | None
     ours: Ours
     published: PublishedFigures
     counters: Annotated[list[CounterResult], json_values.entries("{counter}")]
     checks: list[CheckResult]
     verdict: Verdict
-    """fails where one check does, not compared where none could be made; the exit codes are 0, 3
-    and 1."""
+    """fails if one check fails, not compared if no check was possible; the exit codes are 0, 3 and
+    1."""
     unavailable: dict[str, str]
     """Path to the reason."""
 
@@ -173,31 +174,21 @@ def verification_json(made: Verification) -> str:
     tree, model = made.session.tree, made.session.model
     if tree is None or not len(tree):
         raise ValueError("the model was not traced")
-    report = VerifyReport(
+    environment = made.session.environment
+    report = json_values.fill(
+        VerifyReport,
+        model,
         schema=SCHEMA,
-        environment=_machine(made.session.environment),
-        model=model.name if model is not None else None,
-        type=model.type if model is not None else None,
-        source=model.source if model is not None else None,
-        device=model.device if model is not None else None,
-        batch=model.batch if model is not None else None,
-        inputs=[json_values.taken(Input, part) for part in model.inputs]
-        if model is not None
-        else None,
+        environment=environment and json_values.fill(VerifyMachine, environment),
+        model=model and model.name,
         ours=_ours(tree),
         published=_published(model),
         counters=[_opinion(opinion) for opinion in made.opinions],
-        checks=[_check(check) for check in checks(made)],
+        checks=[json_values.fill(CheckResult, check) for check in checks(made)],
         verdict=verify_verdict(made),
         unavailable={},
     )
     return json_values.one_line(json_values.plain(report))
-
-
-def _machine(found: messages.Environment | None) -> VerifyMachine | None:
-    if found is None:
-        return None
-    return json_values.taken(VerifyMachine, found, torchvision=found.torchvision or None)
 
 
 def _ours(tree: Tree) -> Ours:
@@ -230,31 +221,11 @@ def _opinion(opinion: messages.SecondOpinion) -> CounterResult:
             else value
         )
 
-    return CounterResult(
-        counter=opinion.counter,
-        version=opinion.version or None,
-        seconds=opinion.seconds,
-        error=opinion.error or None,
+    return json_values.fill(
+        CounterResult,
+        opinion,
         parameters=figure(opinion.parameters),
         macs=figure(opinion.macs),
         flops=figure(opinion.flops),
         peak_bytes=figure(opinion.peak_bytes),
-        operators=[
-            CountedMacs(name=part.name, calls=part.calls, macs=part.amount)
-            for part in opinion.operators
-        ],
-        not_macs=[
-            CountedOthers(name=part.name, calls=part.calls, count=part.amount)
-            for part in opinion.others
-        ],
-        skipped=[SkippedOperator(name=part.name, calls=part.calls) for part in opinion.skipped],
-    )
-
-
-def _check(check: Check) -> CheckResult:
-    return json_values.taken(
-        CheckResult,
-        check,
-        left_out=[LeftOut(name=part.name, macs=part.macs) for part in check.left_out],
-        why=check.why or None,
     )

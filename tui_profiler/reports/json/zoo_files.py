@@ -7,8 +7,6 @@
 3. ``docs/zoo.schema.json`` is made from ``Origin`` and ``FailedModel``, and from the report's.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable
@@ -50,20 +48,20 @@ class Failure(Struct, frozen=True):
 
 
 class Origin(Closed, frozen=True):
-    """Where a file comes from."""
+    """Origin of a file."""
 
     version: str
-    """Of tui-profiler."""
+    """Version of tui-profiler."""
     libraries: dict[str, str]
     asked: dict[str, Any]
-    """What was asked for: the options, by name."""
+    """The requested options, by name."""
     jobs: Above0
-    """Models measured at once; 1 where nothing is measured."""
+    """Models measured at the same time; 1 if nothing is measured."""
     seconds: Size | None
 
 
 class FailedModel(Closed, frozen=True, rename={"try_": "try"}):
-    """Why there is no report of a model, as a file NAME.failed.json."""
+    """Why there is no report of a model: NAME.failed.json."""
 
     schema: Literal["tui-profiler/zoo-failed/1"]
     model: str
@@ -74,7 +72,7 @@ class FailedModel(Closed, frozen=True, rename={"try_": "try"}):
     code: Above0
     """As the exit code of `report`."""
     report: Report | None
-    """What was known until then."""
+    """Figures known until then."""
     zoo: Origin
 
 
@@ -89,7 +87,7 @@ def parse_shard(text: str) -> Shard:
         raise ValueError(f'"{text}" is not of the form 0/4')
     shard = Shard(int(match[1]), int(match[2]))
     if shard.count == 0:
-        raise ValueError("a whole has at least one shard")
+        raise ValueError("there must be at least one shard")
     if shard.index >= shard.count:
         last = shard.count - 1
         raise ValueError(

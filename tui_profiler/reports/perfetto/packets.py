@@ -5,8 +5,6 @@ track_event/*.proto in github.com/google/perfetto, v59; a test reads what is wri
 classes that are made from these files.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from enum import IntEnum

@@ -8,26 +8,48 @@ cannot break out of its place, it is a third of the size, and two traces put tog
 2. Measured, the trace has the times of the session, in which the forward drawn is the last tick's,
    made of means. On paper its axis is FLOP, which its process and its thread say.
 3. What was not measured is not there: without a measurement a trace is the same every time.
-"""
 
-from __future__ import annotations
+One forward laid out along the axis:
+
+1. What a node holds lies inside it, in the order of the calls, one after the other; its self time
+   comes last, because when it was is not known.
+2. Measured, lengths are means of a forward, which add up. What does not, medians of operator
+   windows, is shortened to fit into its parent, all siblings by the same factor.
+3. On paper a nanosecond stands for a FLOP, and an operator without any is one long, so that it is
+   there.
+
+One training step, where some were measured, is a thread beside it: its parts one after the other,
+and in the backward the modules, last called first, with what checkpointing runs again. It ends with
+the last means; when a part was, and how often, is not known.
+"""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from tui_profiler.messages import NO_FORWARD, Figure, Gpu, Sample, Unknown
 from tui_profiler.queries.cost.bound import bound, bytes_moved
 from tui_profiler.queries.cost.totals import is_estimated_rate
 from tui_profiler.queries.time.node_seconds import node_seconds, root_seconds
-from tui_profiler.reports.perfetto.forward import Slice, forward
+from tui_profiler.queries.training.step import step_parts, timed_backward
 from tui_profiler.reports.perfetto.packets import Annotations, Unit, Writer
 from tui_profiler.session import Session, Tree
 
 _TRACKS = 1 << 20
 """More than the tracks of one model, so that numbers of one are not those of another."""
-_FORWARD, _STAGES, _COUNTERS = 1, 2, 16
+_FORWARD, _STAGES, _STEP, _COUNTERS = 1, 2, 3, 16
 _NANOSECONDS = 1e9
+
+
+class Slice(Struct, frozen=True, gc=False):
+    """A node's place."""
+
+    node: int
+    start: int
+    """In nanoseconds, from the beginning of the forward."""
+    stop: int
 
 
 def perfetto_trace(session: Session, number: int) -> bytes:
@@ -58,8 +80,54 @@ def perfetto_trace(session: Session, number: int) -> bytes:
     alive(writer, process, tracks, tree, slices, starts)
     if measured:
         _stages(writer, process, session, number)
+        _step(writer, process, session, tree, number)
         machine(writer, process, tracks, session)
     return writer.trace()
+
+
+def forward(session: Session, tree: Tree) -> tuple[Slice, ...]:
+    """Return a place to every node that is called, in preorder; none where nothing is."""
+    if not tree.has_forward:
+        return ()
+    measured = root_seconds(session) is not None
+    lengths = _in_time(session, tree) if measured else _in_flops(tree)
+    return tuple(_placed(tree, lengths.__getitem__))
+
+
+def _in_time(session: Session, tree: Tree) -> list[float]:
+    return [(node_seconds(session, node) or 0.0) * _NANOSECONDS for node in range(len(tree))]
+
+
+def _in_flops(tree: Tree) -> list[float]:
+    lengths = [0.0] * len(tree)
+    for node in range(len(tree) - 1, -1, -1):
+        if tree.nodes[node].kind == "op":
+            lengths[node] = max(float(tree.costs[node].flops), 1.0)
+        if node:
+            lengths[tree.nodes[node].parent] += lengths[node]
+    return lengths
+
+
+def _placed(tree: Tree, length: Callable[[int], float]) -> Iterator[Slice]:
+    """Lay out the tree, parents first; what is shorter than a nanosecond is left out."""
+    # By node: where its next child begins, and by what all its children are shortened.
+    at, factor = [0.0] * len(tree), [0.0] * len(tree)
+    # By node: the nanosecond at which it ends, so that rounding lets no child end after it.
+    ends = [0] * len(tree)
+    for node in range(len(tree)):
+        parent = tree.nodes[node].parent
+        wanted = length(node) * (factor[parent] if node else 1.0)
+        start = at[parent] if node else 0.0
+        stop = start + wanted
+        if node:
+            at[parent] = stop
+        inside = sum(map(length, tree.children(node)))
+        own = length(node)
+        at[node] = start
+        factor[node] = min(1.0, own / inside) * (wanted / own) if own and inside else 0.0
+        ends[node] = min(round(stop), ends[parent]) if node else round(stop)
+        if ends[node] > round(start):
+            yield Slice(node, round(start), ends[node])
 
 
 def _forward(
@@ -109,7 +177,74 @@ def _annotations(session: Session, tree: Tree, at: int) -> Annotations:
         found["bottleneck_measured"] = held.measured
     if seconds is not None:
         found["seconds"] = float(seconds)
+    if node.kind == "module" and (timed := timed_backward(session, at)) is not None:
+        found["backward_seconds"] = timed.backward
+        found["recompute_seconds"] = timed.recomputed
     return found
+
+
+def _step(writer: Writer, process: int, session: Session, tree: Tree, number: int) -> None:
+    """Draw the mean training step; nothing where none was measured."""
+    parts = [part for part in step_parts(session) if part.seconds]
+    if session.training is None or not parts:
+        return
+    step, track = session.training.step, process + _STEP
+    whole = round(sum(part.seconds or 0.0 for part in parts) * _NANOSECONDS)
+    at = max(round(step.at * _NANOSECONDS) - whole, 0)
+    says = f"training step: mean of {step.recorded} recorded"
+    writer.thread(track, process, (number, number + 2 * _TRACKS), says)
+    writer.begin(track, at, "step", {"steps": step.steps})
+    end = at + whole
+    for part in parts:
+        seconds = part.seconds or 0.0
+        stop = min(at + round(seconds * _NANOSECONDS), end)
+        writer.begin(track, at, part.name, {"seconds": seconds, "share": part.share or 0.0})
+        if part.name == "backward" and not step.on_device:
+            for one, begins in _in_backward(session, tree, at, stop):
+                if begins:
+                    noted = _backward_annotations(session, tree, one.node)
+                    writer.begin(track, one.start, tree.nodes[one.node].name, noted)
+                else:
+                    writer.end(track, one.stop)
+        writer.end(track, stop)
+        at = stop
+    writer.end(track, end)
+
+
+def _backward_annotations(session: Session, tree: Tree, at: int) -> Annotations:
+    node, timed = tree.nodes[at], timed_backward(session, at)
+    assert timed is not None
+    return {
+        "path": node.path,
+        "type": node.type,
+        "seconds": timed.backward,
+        "recompute_seconds": timed.recomputed,
+    }
+
+
+def _in_backward(
+    session: Session, tree: Tree, begins: int, ends: int
+) -> Iterator[tuple[Slice, bool]]:
+    """Yield the modules of a backward that ends at ``ends``, and whether each begins or ends.
+
+    The forward's layout from its end: the loss, which is no module, comes before them.
+    """
+    lengths = [0.0] * len(tree)
+    for node in range(len(tree)):
+        is_module = tree.nodes[node].kind == "module"
+        if is_module and (timed := timed_backward(session, node)) is not None:
+            lengths[node] = (timed.backward + timed.recomputed) * _NANOSECONDS
+    factor = min(1.0, (ends - begins) / lengths[0]) if lengths[0] else 0.0
+    placed = _placed(tree, lambda node: lengths[node] * factor)
+    mirrored = [Slice(one.node, ends - one.stop, ends - one.start) for one in placed]
+    open_: list[Slice] = []
+    for one in sorted(mirrored, key=lambda one: (one.start, -one.stop, one.node)):
+        while open_ and one.start >= open_[-1].stop:
+            yield open_.pop(), False
+        yield one, True
+        open_.append(one)
+    while open_:
+        yield open_.pop(), False
 
 
 def _stages(writer: Writer, process: int, session: Session, number: int) -> None:

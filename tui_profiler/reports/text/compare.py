@@ -4,32 +4,19 @@
 2. Names are cut, figures never.
 """
 
-from __future__ import annotations
-
-from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, in_column, thousands, time_column
+from tui_profiler.figures.units import UNAVAILABLE, TimeColumn, aligned_times, in_column, thousands
 from tui_profiler.formatting.text import fit, middle, safe, width
 from tui_profiler.messages import known
-from tui_profiler.queries.compare import comparison
-from tui_profiler.queries.compare.alignment import CHANGE_NAMES, AlignedNode
-from tui_profiler.queries.compare.figure_text import (
-    MARKS,
-    difference_text,
-    mark_of,
-    path_text,
-    ratio_text,
-    statistic_text,
-    total_texts,
-    value_text,
-    what_changed,
-    written_time,
-)
+from tui_profiler.queries.compare import comparison, figure_text
+from tui_profiler.queries.compare.alignment import CHANGE_WORDS, AlignedNode
 from tui_profiler.queries.compare.side import Side
 from tui_profiler.queries.time.standard_error import NOT_RANKED
 from tui_profiler.reports.text.table import LEAST_COLUMNS
-from tui_profiler.reports.text_parts import heading, in_cells
+from tui_profiler.reports.text.text import heading, in_cells
 
 TOP = 12
 NAME_CELLS = 18
+WORDS = tuple(CHANGE_WORDS.items())
 FIGURE_CELLS = 12
 RATIO_CELLS = 8
 _BY: dict[comparison.FigureName, str] = {
@@ -39,9 +26,9 @@ _BY: dict[comparison.FigureName, str] = {
     "memory": "bytes moved",
     "parameters": "parameters",
 }
-IN_NOISE = "≈ within the noise: equal figures would differ by more in 5 % of cases"
-IN_TURNS = "the two were measured in turns, on the same machine"
-APART = "measured at different times: variation of the machine is not part of the noise"
+IN_NOISE = "≈ within noise: equal figures would differ by more in 5 % of cases"
+IN_TURNS = "measured in turns on the same machine"
+APART = "measured at different times: the noise does not include drift of the machine"
 
 
 def compare_table(
@@ -106,7 +93,7 @@ def _head(title: str, *names: str) -> str:
 
 
 def _total(row: comparison.TotalRow) -> str:
-    return f"  {row.words:<{NAME_CELLS}}" + _figures(*total_texts(row))
+    return f"  {row.words:<{NAME_CELLS}}" + _figures(*figure_text.total_texts(row))
 
 
 def _figures(a: str, b: str, difference: str, ratio: str) -> str:
@@ -119,7 +106,7 @@ def _modules(compared: comparison.Comparison) -> list[str]:
     if compared.alignment is None:
         return ["", compared.why_no_alignment]
     counted = comparison.change_counts(compared)
-    said = [f"{thousands(counted[change])} {change}" for change in CHANGE_NAMES if counted[change]]
+    said = [f"{thousands(counted[change])} {word}" for change, word in WORDS if counted[change]]
     return ["", heading("modules", ", ".join(said))]
 
 
@@ -132,9 +119,9 @@ def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
     if not found:
         return [f"  no module differs in {_BY[name]}"]
     room = cells - 2 - 2 * FIGURE_CELLS - FIGURE_CELLS - 1 - RATIO_CELLS - 2
-    column = time_column(max(_most(one) for one in found)) if name == "seconds" else None
+    column = aligned_times(max(_most(one) for one in found)) if name == "seconds" else None
     unit = f" {column.unit}" if column is not None else ""
-    says = f", {statistic_text(compared)}" if column is not None else ""
+    says = f", {figure_text.statistic_text(compared)}" if column is not None else ""
     lines = [
         "",
         heading(f"largest self differences by {_BY[name]}", f"without children{says}"),
@@ -144,7 +131,10 @@ def _worst(compared: comparison.Comparison, cells: int, top: int) -> list[str]:
         row = alignment.nodes[one.index]
         path = fit(middle(_path(compared, row, one), room - 1), room)
         texts = _times(one, column) if column is not None else _counts(one, comparison.UNITS[name])
-        lines.append(f"  {MARKS[row.change]} {path}" + _figures(*texts, ratio_text(one.pair)))
+        lines.append(
+            f"  {figure_text.MARKS[row.change]} {path}"
+            + _figures(*texts, figure_text.ratio_text(one.pair))
+        )
     doubtful = [f"  {NOT_RANKED}"] * any(one.pair.doubt for one in found)
     return [*lines, "", "  " + _legend(), *doubtful]
 
@@ -159,19 +149,23 @@ def _times(one: comparison.Worst, column: TimeColumn) -> tuple[str, str, str]:
     return (
         UNAVAILABLE if a is None else in_column(a, column),
         UNAVAILABLE if b is None else in_column(b, column),
-        written_time(one.difference, column, mark_of(one.pair)),
+        figure_text.written_time(one.difference, column, figure_text.mark_of(one.pair)),
     )
 
 
 def _counts(one: comparison.Worst, unit: comparison.Unit) -> tuple[str, str, str]:
-    difference = difference_text(one.difference, unit, mark_of(one.pair))
-    return value_text(one.pair.a, unit), value_text(one.pair.b, unit), difference
+    difference = figure_text.difference_text(one.difference, unit, figure_text.mark_of(one.pair))
+    return (
+        figure_text.value_text(one.pair.a, unit),
+        figure_text.value_text(one.pair.b, unit),
+        difference,
+    )
 
 
 def _path(compared: comparison.Comparison, row: AlignedNode, one: comparison.Worst) -> str:
-    whole = ", all of it" if one.is_whole and _holds(compared, one.index) else ""
-    said = what_changed(compared, row)
-    return path_text(compared, row) + whole + (f"  {said}" if said else "")
+    whole = ", whole" if one.is_whole and _holds(compared, one.index) else ""
+    said = figure_text.what_changed(compared, row)
+    return figure_text.path_text(compared, row) + whole + (f"  {said}" if said else "")
 
 
 def _holds(compared: comparison.Comparison, index: int) -> bool:
@@ -183,4 +177,6 @@ def _holds(compared: comparison.Comparison, index: int) -> bool:
 
 
 def _legend() -> str:
-    return "  ".join(f"{MARKS[change]} {change}" for change in CHANGE_NAMES if change != "same")
+    return "  ".join(
+        f"{figure_text.MARKS[change]} {word}" for change, word in WORDS if change != "same"
+    )

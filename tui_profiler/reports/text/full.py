@@ -1,7 +1,5 @@
 """The full report: every section of one model, for text and for Markdown."""
 
-from __future__ import annotations
-
 from tui_profiler.reports.document import Section
 from tui_profiler.reports.text.markdown import as_markdown
 from tui_profiler.reports.text.sections.architecture import architecture_section
@@ -11,7 +9,10 @@ from tui_profiler.reports.text.sections.findings import findings_section
 from tui_profiler.reports.text.sections.memory import memory_section
 from tui_profiler.reports.text.sections.parameters import parameters_section
 from tui_profiler.reports.text.sections.profile import profile
+from tui_profiler.reports.text.sections.step import step_sections
 from tui_profiler.reports.text.sections.summary import summary
+from tui_profiler.reports.text.sections.training import training_sections
+from tui_profiler.reports.text.sections.values import values_sections
 from tui_profiler.reports.text.text import as_text
 from tui_profiler.session import Session
 
@@ -68,7 +69,10 @@ def sections(
         parameters_section(session, tree),
         computation(session, tree, top, depth),
         memory_section(session, tree),
+        *training_sections(session, tree),
         profile(session, tree, top),
+        *step_sections(session, tree, top),
+        *values_sections(session, top),
         energy_section(session, tree),
         findings_section(session),
     )

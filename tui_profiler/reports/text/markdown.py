@@ -5,8 +5,6 @@ r"""A report for reading, as Markdown: GitHub's, with its tables.
 2. No text becomes a link, a mention, an issue or a picture by itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -42,7 +40,7 @@ def as_markdown(title: str, sections: tuple[Section, ...]) -> tuple[str, ...]:
 
 
 def escaped(text: str) -> str:
-    """Return text that stands for itself wherever Markdown has it: in tables, headings, lines."""
+    """Return text escaped for Markdown: in tables, headings, lines."""
     return _MARKUP.sub(_written, safe(text)).strip(" ") or " "
 
 

@@ -5,8 +5,6 @@
 3. A point without figures is a line with its reason.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -20,7 +18,7 @@ from tui_profiler.formatting.text import fit, in_ascii, middle, safe, wrap
 from tui_profiler.messages import Figure, Unknown, known
 from tui_profiler.queries.scaling import KNEE_RULE, Growth, Knee, Scaling, Slope, knees, scalings
 from tui_profiler.queries.sweep import Result, Sweep, Value, results
-from tui_profiler.reports.text_parts import folded, heading, in_cells
+from tui_profiler.reports.text.text import heading, in_cells, wrap_field
 
 LEAST_COLUMNS = 76
 TOP = 12
@@ -49,7 +47,7 @@ def sweep_table(
         *_scaling_lines(scalings(sweep), cells, top),
         *_knee_lines(knees(sweep)),
     ]
-    kept = (part for line in lines for part in folded(line, cells))
+    kept = (part for line in lines for part in wrap_field(line, cells))
     return tuple(in_ascii(line) if glyphs is ASCII else line for line in kept)
 
 
@@ -62,8 +60,8 @@ def _identity(sweep: Sweep) -> list[str]:
     how = "on paper only"
     if sweep.runs:
         back = ", in alternating order" if sweep.rounds > 1 else ""
-        how = f"a worker for each visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s a point"
-    ended = ["interrupted: results so far follow"] if sweep.interrupted else []
+        how = f"one worker per visit; {rounds(sweep.rounds)}{back}; {sweep.seconds:g} s per point"
+    ended = ["interrupted: results until then follow"] if sweep.interrupted else []
     return [who, how, *ended]
 
 
@@ -78,7 +76,7 @@ def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     has_energy = any(not isinstance(one.joules, Unknown) for one in found)
     at = [max(len(axis.name), *(len(safe(str(v))) for v in axis.values)) + 2 for axis in sweep.axes]
     header = "".join(f"{axis.name:>{room}}" for axis, room in zip(sweep.axes, at, strict=True))
-    header += f"{'p50':>10}{'p95':>10}{'apart':>8}{'items/s':>9}"
+    header += f"{'p50':>10}{'p95':>10}{'spread':>8}{'items/s':>9}"
     memory = "allocated" if is_of_allocator else "process"
     after = f"{'on paper':>11}{memory:>10}" + (f"{'J/item':>10}" if has_energy else "")
     room = cells - len(header) - len(after) - 2
@@ -86,7 +84,7 @@ def _point_lines(sweep: Sweep, cells: int, glyphs: Glyphs) -> list[str]:
     gap = " " * (bars + 2 if bars else 0)
     fastest = max((known(one.items_per_second) or 0.0 for one in found), default=0.0)
     lines = [
-        heading("points", "latency of a forward, items/s and peak memory, measured")
+        heading("points", "latency per forward, items/s and peak memory, measured")
         if sweep.runs
         else heading("points", "on paper"),
         f"{header}{gap}{after}",
@@ -168,18 +166,18 @@ def _scaling_lines(found: tuple[Scaling, ...], cells: int, top: int) -> list[str
             continue
         told.add(one.axis)
         others = sum(other.axis == one.axis for other in found) - 1
-        more = f"; {others} more such are in --format json" if others else ""
+        more = f"; {others} more in --format json" if others else ""
         held = f" at {at_words(one.at)}" if one.at else ""
         lines += [
             "",
-            heading(f"scaling with {one.axis}{held}", f"slope of the logarithms{more}"),
+            heading(f"scaling with {one.axis}{held}", f"log-log slope{more}"),
             *_growth_lines(one, cells, top),
         ]
     return lines
 
 
 def at_words(at: tuple[tuple[str, Value], ...]) -> str:
-    """Return what other axes are held at: ``threads 2 dtype bfloat16``."""
+    """Return the values of the other axes: ``threads 2 dtype bfloat16``."""
     return " ".join(f"{name} {safe(str(value))}" for name, value in at)
 
 
@@ -220,15 +218,19 @@ def _exponent(slope: Slope | Unknown) -> str:
 def _knee_lines(found: tuple[Knee, ...]) -> list[str]:
     if not found:
         return []
-    return ["", heading("knee", KNEE_RULE), *(line for knee in found for line in _knee(knee))]
+    return [
+        "",
+        heading("saturation point", KNEE_RULE),
+        *(line for knee in found for line in _knee(knee)),
+    ]
 
 
 def _knee(knee: Knee) -> list[str]:
     held = f"{at_words(knee.at)}: " if knee.at else ""
     if knee.is_first:
-        what = "the smallest: larger batches cost more latency than they gain throughput"
+        what = "the smallest: larger ones add more latency than throughput"
         return [f"  {held}batch {knee.batch}, {what}"]
-    last = ["  the largest tried: a larger one may pay more"] if knee.is_last else []
+    last = ["  the largest of the sweep: a larger one may be better"] if knee.is_last else []
     gain = f"{knee.gain:.2f}× the items/s of the smallest at {knee.cost:.2f}× its latency"
     return [f"  {held}batch {knee.batch}: {gain}", *last]
 
@@ -309,7 +311,7 @@ def _others(sweep: Sweep, result: Result, number: int) -> str:
 
 def _legend(series: list[Series], *, is_batch: bool) -> list[str]:
     named = [f"{one.mark} {one.at}" for one in series if one.at]
-    dots = ["dots: as if each item took as long as at the smallest batch"] if is_batch else []
+    dots = ["dots: constant time per item"] if is_batch else []
     return [
         " " * (_LABEL_CELLS + 1) + text for text in (*(["  ".join(named)] * bool(named)), *dots)
     ]
@@ -332,7 +334,7 @@ def _panel(
         series: what is drawn.
         width: cells of a line.
         glyphs: what to draw with.
-        label: gives the text at a tick.
+        label: returns the text at a tick.
         guide: slope of the dots through the first point; None draws none.
     """
     inner = width - _LABEL_CELLS - 1

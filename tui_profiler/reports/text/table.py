@@ -5,22 +5,24 @@
 3. What was measured and what is on paper stand under headings that say which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from tui_profiler.figures.units import thousands
-from tui_profiler.formatting.text import fit, middle, safe, width
-from tui_profiler.queries.cost.totals import totals
+from tui_profiler.findings import checks_words, findings, withheld_words
+from tui_profiler.findings.evidence.finding import gain_text
+from tui_profiler.findings.verdict import Advice, grouped
+from tui_profiler.formatting.text import fit, middle, safe, width, wrap
 from tui_profiler.reports.document import Column, Facts, Grid, Note, Part, Section
-from tui_profiler.reports.text.sections.short import short_sections
-from tui_profiler.reports.text_parts import field, folded, heading, in_cells
+from tui_profiler.reports.text.sections import findings as findings_text
+from tui_profiler.reports.text.sections.table_sections import short_sections
+from tui_profiler.reports.text.text import field, heading, in_cells, wrap_field
 from tui_profiler.session import Session
 
 LEAST_COLUMNS = 76
 """A narrower terminal wraps the lines: better than losing figures."""
 _LEAST_NAME = 14
 _MOST_INDENT = 24
+_INDENT = " " * 6
 
 
 def table(
@@ -35,10 +37,9 @@ def table(
         depth: Only layers at most so deep; the root is at depth 0. Not with ``top``.
     """
     tree = session.tree
-    found = totals(tree) if tree is not None else None
-    if tree is None or found is None or tree.done is None:
+    if tree is None or tree.done is None or not len(tree):
         return ("the model was not traced: there is nothing to report",)
-    return as_table(short_sections(session, tree, found, top, depth), columns)
+    return as_table(short_sections(session, tree, top, depth), columns)
 
 
 def as_table(sections: Iterable[Section], columns: int) -> tuple[str, ...]:
@@ -59,7 +60,7 @@ def _part(part: Part, cells: int) -> Iterator[str]:
             yield in_cells(safe(text), cells)
         case Facts(rows=rows):
             for label, text in rows:
-                yield from folded(field(safe(label), safe(text)), cells)
+                yield from wrap_field(field(safe(label), safe(text)), cells)
         case Grid():
             for line in _grid(part, cells):
                 yield in_cells(line, cells)
@@ -97,3 +98,38 @@ def _cells(columns: list[Column], row: tuple[str, ...]) -> str:
         for column, cell in zip(columns, map(safe, cells), strict=False)
     )
     return figures if cells is row else f"{figures}  {safe(row[-1])}"
+
+
+def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
+    """Return the section, with a blank line before it; ``columns`` cells is the widest line."""
+    found = findings(session)
+    held = withheld_words(session)
+    left = [f"  {part}" for part in wrap(held, columns - 2)] if held else []
+    if not found:
+        said = f"no findings: {checks_words(session)} ran, none applies"
+        return "", heading("findings", ""), f"  {said}", *left
+    lines = ["", heading("findings", findings_text.PROVENANCE)]
+    for group, members in grouped(session, found).items():
+        lines.append(f"  {findings_text.group_text(group)}")
+        for one in members:
+            lines += _finding(one, columns)
+    return (*lines, *left)
+
+
+def _finding(advised: Advice, columns: int) -> list[str]:
+    one, measured = advised.finding, findings_text.measured_text(advised)
+    said = [
+        one.why,
+        f"evidence: {'; '.join(map(findings_text.evidence_text, one.evidence))}",
+        *(f"predicted: {findings_text.gain_line(gain)}" for gain in one.gains),
+        *((f"measured: {measured}",) if measured else ()),
+        f"trial: {findings_text.trial_text(one)}",
+    ]
+    head, kind = (
+        f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}",
+        f"[{one.kind}]",
+    )
+    fits = width(head) + 2 + width(kind) <= columns
+    room = columns - len(_INDENT)
+    heads = [f"{head}  {kind}"] if fits else [head, f"{_INDENT}{kind}"]
+    return [*heads, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]

@@ -4,18 +4,18 @@
 2. Names are cut first; figures never.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tui_profiler.figures.units import thousands
 from tui_profiler.formatting.text import fit, middle, safe, width, wrap
 from tui_profiler.reports.document import Facts, Grid, Note, Part, Section
-from tui_profiler.reports.text_parts import field, folded, in_cells
 
 LEAST_COLUMNS = 90
 """A narrower terminal wraps the lines: better than losing figures."""
 
+LABEL_CELLS = 17
+_MOST_LINES = 6
+"""Of one field."""
 _LEAST_NAME = 14
 _MOST_INDENT = 24
 _LEAST_WORDS, _MOST_WORDS = 8, 28
@@ -57,7 +57,7 @@ def part_lines(part: Part, cells: int) -> Iterator[str]:
             yield from wrap(safe(text), cells)
         case Facts(rows=rows):
             for label, text in rows:
-                yield from folded(field(safe(label), safe(text)), cells)
+                yield from wrap_field(field(safe(label), safe(text)), cells)
         case Grid():
             yield from _grid(part, cells)
 
@@ -80,7 +80,7 @@ def _grid(grid: Grid, cells: int) -> Iterator[str]:
 
 
 def _make_room(grid: Grid, widths: list[int], most: int) -> int:
-    """Narrow the columns of names, all but the first; gives the cells that all but it take."""
+    """Narrow the columns of names, all but the first; return the cells of all but the first."""
     words = [at for at, column in enumerate(grid.columns) if at and column.side == "left"]
     for at in words:
         widths[at] = min(widths[at], _MOST_WORDS)
@@ -100,3 +100,45 @@ def _figures(grid: Grid, row: tuple[str, ...], widths: list[int]) -> str:
         shown = fit(middle(cell, cells), cells) if column.side == "left" else blanks + cell
         found.append(" " * _GAP + shown)
     return "".join(found)
+
+
+def heading(title: str, provenance: str) -> str:
+    """Return the heading of a section: its title and the source of its figures."""
+    return f"{title} -- {provenance}" if provenance else title
+
+
+def field(label: str, text: str) -> str:
+    """Return a line with a label."""
+    return f"  {label:<{LABEL_CELLS}}{text}"
+
+
+def wrap_field(line: str, cells: int) -> list[str]:
+    """Return a line that fits: a labelled text continues below its start, anything else is cut."""
+    indent = 2 + LABEL_CELLS
+    label, text = line[:indent], line[indent:]
+    if width(line) <= cells or not line.startswith("  ") or width(label) != indent:
+        return [in_cells(line, cells)]
+    parts = _folded(text.strip(), cells - indent)
+    if len(parts) > _MOST_LINES:
+        parts = [*parts[: _MOST_LINES - 1], fit(f"{parts[_MOST_LINES - 1]} …", cells - indent)]
+    return [
+        f"{label if place == 0 else ' ' * indent}{part}".rstrip()
+        for place, part in enumerate(parts)
+    ]
+
+
+def _folded(text: str, cells: int) -> list[str]:
+    """Break at commas; what is longer than a line, between words."""
+    lines = [""]
+    for part in text.replace(", ", ",\0").split("\0"):
+        joined = f"{lines[-1]} {part}".strip()
+        if width(joined) <= cells:
+            lines[-1] = joined
+        else:
+            lines += wrap(part, cells)
+    return lines if lines[0] else lines[1:]
+
+
+def in_cells(line: str, cells: int) -> str:
+    """Cut a line to so many cells, without blanks at its end."""
+    return fit(line, cells).rstrip()

@@ -1,18 +1,22 @@
-"""Our figures beside those of other counters, as text for reading.
+"""Figures of tui-profiler and of other counters, as text.
 
 No line is wider than ``columns`` cells, and none holds anything but safe text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, dtype, shape, size, thousands
 from tui_profiler.formatting.text import safe, wrap
-from tui_profiler.messages import Counted, ModelFacts, SecondOpinion
-from tui_profiler.messages.verification import Count
-from tui_profiler.queries.cost.verification import Check, Verification, checks, peak_bytes_of
-from tui_profiler.reports.text_parts import heading, in_cells
+from tui_profiler.messages import Count, Counted, ModelFacts, SecondOpinion
+from tui_profiler.queries.cost.verification import (
+    Check,
+    Verdict,
+    Verification,
+    checks,
+    peak_bytes_of,
+)
+from tui_profiler.reports.text.text import heading, in_cells
 from tui_profiler.session import Tree
 
 LEAST_COLUMNS = 78
@@ -20,6 +24,11 @@ LEAST_COLUMNS = 78
 
 _NAME_CELLS = 14
 _VERDICT_CELLS = 14
+_VERDICTS: Final[dict[Verdict, str]] = {
+    "holds": "passes",
+    "fails": "FAILS",
+    "not compared": "not compared",
+}
 
 
 def verification_table(made: Verification, *, columns: int) -> tuple[str, ...]:
@@ -32,15 +41,15 @@ def verification_table(made: Verification, *, columns: int) -> tuple[str, ...]:
     cells = max(columns, LEAST_COLUMNS)
     tree = made.session.tree
     if tree is None or tree.done is None:
-        return ("the model was not traced: there is nothing to verify",)
+        return ("nothing to verify: the model was not traced",)
     lines = [
         *_identity(made.session.model),
         "",
-        heading("figures", "one forward; a multiply-add is one MAC and two FLOP"),
+        heading("figures", "one forward; a multiply-add is 1 MAC, 2 FLOP"),
         _row("", "parameters", "MACs", "FLOP", "peak memory"),
         *_rows(made, tree),
         "",
-        heading("checks", "compared with others"),
+        heading("checks", "tui-profiler against other counters"),
     ]
     for check in checks(made):
         lines += _check_lines(check, cells)
@@ -68,7 +77,7 @@ def _rows(made: Verification, tree: Tree) -> list[str]:
     cost, peak = tree.costs[0], peak_bytes_of(tree)
     lines = [
         _row(
-            "ours",
+            "tui-profiler",
             thousands(cost.parameters),
             thousands(cost.macs),
             count(cost.flops),
@@ -88,7 +97,7 @@ def _rows(made: Verification, tree: Tree) -> list[str]:
 
 
 def _published_row(model: ModelFacts | None) -> list[str]:
-    """Return what torchvision says, for as many items as the batch has."""
+    """Return what torchvision publishes, times the batch."""
     if model is None or (model.published_gmacs is None and model.published_parameters is None):
         return []
     parameters, gmacs = model.published_parameters, model.published_gmacs
@@ -111,25 +120,24 @@ def _cell(opinion: SecondOpinion, value: Count, written: Callable[[int], str]) -
 
 
 def _check_lines(check: Check, cells: int) -> list[str]:
-    """Return one verdict with what must hold, then what is left out and how far they are apart."""
-    verdict = check.verdict.upper() if check.verdict == "fails" else check.verdict
-    begin = f"  {verdict:<{_VERDICT_CELLS}}{check.against:<{_NAME_CELLS}}"
+    """Return one verdict with its condition, then what is excluded, and the difference."""
+    begin = f"  {_VERDICTS[check.verdict]:<{_VERDICT_CELLS}}{check.against:<{_NAME_CELLS}}"
     lines = [begin + check.tolerance]
     indent = " " * len(begin)
     for part in check.left_out:
-        text = f"except {safe(part.name)}: 0 there, {thousands(part.macs)} of ours"
+        text = f"without {safe(part.name)}: counted as 0 there, {thousands(part.macs)} here"
         lines += _wrapped(indent, text, cells)
     return [*lines, *_wrapped(indent, safe(check.why), cells)]
 
 
 def _skipped(opinions: Iterable[SecondOpinion], uncosted: tuple[str, ...], cells: int) -> list[str]:
-    """Name what is counted 0 by each, and what is counted that is no multiply-accumulate."""
+    """Name what each counts as 0, and what it counts that is not a multiply-accumulate."""
     theirs = [(opinion.counter, _named(opinion.skipped)) for opinion in opinions]
-    zero = [("ours", ", ".join(map(safe, uncosted))), *theirs]
+    zero = [("tui-profiler", ", ".join(map(safe, uncosted))), *theirs]
     other = [(opinion.counter, _amounts(opinion.others)) for opinion in opinions]
     return [
-        *_section(heading("counted 0", "operators without a formula"), zero, cells),
-        *_section(heading("left out", "counted there, but not multiply-adds"), other, cells),
+        *_section(heading("counted as 0", "operators without a formula"), zero, cells),
+        *_section(heading("excluded", "counted there, not multiply-adds"), other, cells),
     ]
 
 
@@ -143,7 +151,7 @@ def _section(title: str, parts: Iterable[tuple[str, str]], cells: int) -> list[s
 
 
 def _named(operators: Iterable[Counted]) -> str:
-    """Return names with how often each was called, the most first."""
+    """Return names with their calls, the most first."""
     by_calls = sorted(operators, key=lambda part: (-(part.calls or 0), part.name))
     return ", ".join(safe(part.name) + _times(part.calls) for part in by_calls)
 

@@ -1,7 +1,5 @@
 """Architecture: which model this is, what it takes, what it is made of."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import ZERO, count, size, thousands
 from tui_profiler.messages import FileFacts, ModelFacts
 from tui_profiler.queries.cost.distribution import layer_types
@@ -46,44 +44,30 @@ def _identity(session: Session, tree: Tree) -> list[tuple[str, str]]:
     return [
         *about,
         *figure_text.labelled("inputs", figure_text.inputs(inputs(session))),
-        ("made of", made + ops),
+        ("structure", made + ops),
         ("traced by", tree.method),
-        *figure_text.labelled("", _failed_attempts(tree)),
+        *(figure_text.failed_attempts(tree.done) if tree.done is not None else ()),
         *((("machine", on),) if on else ()),
     ]
 
 
 def _model(model: ModelFacts, *, has_forward: bool) -> list[tuple[str, str]]:
-    published = [
-        f"{thousands(model.published_parameters)} parameters"
-        if model.published_parameters is not None
-        else "",
-        f"{model.published_gmacs:.3f} GMAC per item" if model.published_gmacs is not None else "",
-    ]
-    says = ", ".join(part for part in published if part)
-    mode = f", {'training' if model.training else 'evaluation'} mode"
+    mode = f", {'train' if model.training else 'eval'} mode"
     return [
         ("class", model.type),
         ("source", model.source),
         ("weights", model.weights),
         ("device", model.device + mode * has_forward),
-        *((("published", says),) if says else ()),
+        *figure_text.published(model),
     ]
 
 
-def _failed_attempts(tree: Tree) -> list[str]:
-    attempts = tree.done.attempts if tree.done is not None else ()
-    return [f"{one.method} failed: {one.error}" for one in attempts if one.error]
-
-
 def _file(file: FileFacts) -> Facts:
-    problems = [f"{one.what} ({one.where})" if one.where else one.what for one in file.problems]
-    more = file.problem_count - len(file.problems)
     return figure_text.facts(
         ("file", f"{file.kind}, {thousands(file.tensors)} tensors, {size(file.bytes)}"),
         ("checksum", file.checksum),
         ("imports", ", ".join(file.globals) or "nothing"),
-        *figure_text.labelled("problems", problems + [f"{thousands(more)} more"] * (more > 0)),
+        *figure_text.labelled("problems", figure_text.problems(file)),
         ("to run it", file.hint),
     )
 

@@ -1,7 +1,5 @@
 """Computation: the work of one forward, by type of operator, by intensity, by layer."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import UNAVAILABLE, ZERO, count, quantity, shape, size, thousands
 from tui_profiler.figures.units import intensity as intensity_text
 from tui_profiler.messages import NO_FORWARD
@@ -43,26 +41,23 @@ def computation(session: Session, tree: Tree, top: int | None, depth: int | None
         _layers(session, tree, top, depth),
         *_without_formula(tree),
     )
-    return Section("computation", "on paper; a multiply-add is one MAC and two FLOP", parts)
+    return Section("computation", "on paper; a multiply-add is 1 MAC, 2 FLOP", parts)
 
 
 def _totals(session: Session, tree: Tree) -> list[tuple[str, str]]:
     cost, real = tree.costs[0], session.real
-    ratio = bound.intensity(cost)
     once = ""
     if real is not None and real.cost is not None:
         macs, flops = quantity(real.cost.macs, "MAC"), quantity(real.cost.flops, "FLOP")
-        once = f"{macs}, {flops} on these inputs"
+        once = f"{macs}, {flops} with these inputs"
     elif real is not None:
         once = f"{UNAVAILABLE} ({real.why})"
-    read = f"inputs {size(cost.input_bytes)}, weights {size(cost.weight_bytes)}"
-    moved = f"{size(bound.bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
     return [
         ("work", figure_text.work(tree)),
         ("one real run", once),
-        ("bytes moved", moved if bound.known_bytes(cost) is not None else UNAVAILABLE),
-        ("intensity", UNAVAILABLE if ratio is None else f"{intensity_text(ratio)} FLOP/B"),
-        ("operators", f"{thousands(cost.ops)} calls, {thousands(cost.uncosted)} not costed"),
+        ("bytes moved", figure_text.moved(tree) if bound.is_counted(cost) else UNAVAILABLE),
+        ("intensity", figure_text.per_byte(cost)),
+        ("operators", f"{thousands(cost.ops)} calls, {thousands(cost.uncosted)} without a formula"),
     ]
 
 
@@ -83,7 +78,7 @@ def _phases(session: Session) -> list[Part]:
     columns = (names("phase"), names("input"), *figures("MAC", "FLOP", "bytes", "peak"))
     parts: list[Part] = [Grid(columns, rows)] if rows else []
     if session.no_decode is not None:
-        parts.append(Note(f"decode phase unavailable: {session.no_decode.why}"))
+        parts.append(Note(f"decode unavailable: {session.no_decode.why}"))
     return parts
 
 
@@ -137,7 +132,7 @@ def _class(session: Session, found: bound.Bound) -> str:
 
 
 def _parts(tree: Tree, top: int | None, depth: int | None) -> Grid:
-    """Return what each part holds, where there are only parameters."""
+    """Return the parameters of each part of a file without a forward."""
     chosen = list(to_depth(tree, depth))
     if top is not None:
         chosen = sorted(chosen, key=lambda at: -tree.costs[at].parameter_bytes)[:top]
@@ -157,8 +152,8 @@ def _without_formula(tree: Tree) -> list[Part]:
     found: list[Part] = []
     if tree.done is not None and tree.done.uncosted:
         listed = ", ".join(tree.done.uncosted)
-        found.append(Note(f"Not costed, so that FLOP are a lower bound: {listed}"))
+        found.append(Note(f"Without a formula (FLOP are a lower bound): {listed}"))
     if tree.done is not None and tree.done.bounded:
         listed = ", ".join(tree.done.bounded)
-        found.append(Note(f"Sizes depend on the data, so that figures are bounds: {listed}"))
+        found.append(Note(f"Output size depends on the data (figures are bounds): {listed}"))
     return found

@@ -1,11 +1,13 @@
 """Energy: the joules of a forward, measured or on paper, and never one for the other."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import energy, quantity, rough_energy, three_digits
 from tui_profiler.messages import NO_FORWARD, Unknown
-from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
-from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
+from tui_profiler.queries.cost.energy import (
+    ForwardEnergy,
+    PaperEnergy,
+    energy_on_paper,
+    forward_energy,
+)
 from tui_profiler.queries.cost.totals import was_run, why_no_times
 from tui_profiler.reports.document import Section
 from tui_profiler.reports.text.sections import figure_text
@@ -32,16 +34,16 @@ def energy_section(session: Session, tree: Tree) -> Section:
 
 
 def _measured(found: ForwardEnergy) -> list[tuple[str, str]]:
-    how = "counted" if found.source == "counter" else "by the integral of power"
+    how = "from the counter" if found.source == "counter" else "from the integral of power"
     over = f"{three_digits(found.seconds)} s and {three_digits(found.forwards)} forwards"
     return [
-        ("a forward", f"{energy(found.joules)}, {how} over {over}"),
+        ("per forward", f"{energy(found.joules)}, {how} over {over}"),
         ("counter", found.name),
-        ("power", f"{three_digits(found.watts)} W while it runs"),
-        ("idle machine", figure_text.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
+        ("power", f"{three_digits(found.watts)} W while running"),
+        ("idle power", figure_text.figure(found.idle_watts, lambda v: f"{three_digits(v)} W")),
         ("above idle", figure_text.figure(found.above_idle_joules, lambda v: energy(max(v, 0.0)))),
         (
-            "work per joule",
+            "FLOP per joule",
             figure_text.figure(found.flops_per_joule, lambda v: quantity(v, "FLOP")),
         ),
         ("CO₂", figure_text.figure(found.grams, lambda v: f"{v:.3g} g {found.grid}")),

@@ -1,13 +1,21 @@
 """Figures as words, for every section."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tui_profiler.figures.units import UNAVAILABLE, dtype, quantity, shape, size, thousands
-from tui_profiler.messages import Figure, InputSpec, Unknown
-from tui_profiler.queries.cost.bound import is_counted, why_not_counted
-from tui_profiler.queries.cost.trainable import NOT_TOLD, frozen, trainable
+from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.messages import (
+    Cost,
+    Figure,
+    FileFacts,
+    InputSpec,
+    ModelFacts,
+    PeakMemory,
+    TraceDone,
+    Unknown,
+)
+from tui_profiler.queries.cost.bound import bytes_moved, intensity, is_counted, why_not_counted
+from tui_profiler.queries.cost.totals import NOT_TOLD, frozen, trainable
 from tui_profiler.reports.document import Facts, Note, Part
 from tui_profiler.session import Tree
 from tui_profiler.session.data_dependence import Bounded
@@ -49,7 +57,7 @@ def inputs(specs: tuple[InputSpec, ...]) -> list[str]:
     return [f"{one.name} {shape(one.shape)} {dtype(one.dtype)} ({one.why})" for one in specs]
 
 
-def work(tree: Tree) -> str:
+def work(tree: Tree, between: str = ", ") -> str:
     """Return the work of one forward, and where it is a bound."""
     cost = tree.costs[0]
     mark = _MARKS[tree.bounded.get(0)]
@@ -57,13 +65,57 @@ def work(tree: Tree) -> str:
     if not is_counted(cost):
         return f"{UNAVAILABLE} {why_not_counted(tree)}"
     macs, flops = quantity(cost.macs, "MAC"), quantity(cost.flops, "FLOP")
-    return f"{mark}{macs}, {least or mark}{flops}"
+    return f"{mark}{macs}{between}{least or mark}{flops}"
 
 
-def parameters(tree: Tree) -> str:
+def moved(tree: Tree) -> str:
+    """Return the bytes that the operators of one forward move, by what they are."""
+    cost = tree.costs[0]
+    read = f"inputs {size(cost.input_bytes)}, weights {size(cost.weight_bytes)}"
+    return f"{size(bytes_moved(cost))}: {read}, outputs {size(cost.output_bytes)}"
+
+
+def per_byte(cost: Cost) -> str:
+    """Return FLOPs per byte; a dash where nothing is moved."""
+    found = intensity(cost)
+    return UNAVAILABLE if found is None else f"{intensity_text(found)} FLOP/B"
+
+
+def peak_covers(peak: PeakMemory) -> str:
+    """Return the tensors that the predicted peak covers."""
+    views = peak.tensors - peak.sized - peak.skipped
+    return (
+        f"{thousands(peak.sized)} of {thousands(peak.tensors)} tensors allocate,"
+        f" {thousands(views)} are views or in-place, {thousands(peak.skipped)} skipped"
+    )
+
+
+def published(model: ModelFacts) -> list[tuple[str, str]]:
+    """Return the row of what torchvision publishes, for its own input size and one item."""
+    parts = []
+    if model.published_parameters is not None:
+        parts.append(f"{thousands(model.published_parameters)} parameters")
+    if model.published_gmacs is not None:
+        parts.append(f"{model.published_gmacs:.3f} GMAC per item")
+    return [("published", ", ".join(parts))] if parts else []
+
+
+def problems(file: FileFacts) -> list[str]:
+    """Return a line for each problem of a file."""
+    found = [f"{one.what} ({one.where})" if one.where else one.what for one in file.problems]
+    more = file.problem_count - len(file.problems)
+    return found + [f"{thousands(more)} more"] * (more > 0)
+
+
+def failed_attempts(done: TraceDone) -> list[tuple[str, str]]:
+    """Return a row for each attempt to trace that failed."""
+    return [("", f"{one.method} failed: {one.error}") for one in done.attempts if one.error]
+
+
+def parameters(tree: Tree, between: str = ", ") -> str:
     """Return how many parameters there are, and their bytes."""
     cost = tree.costs[0]
-    return f"{thousands(cost.parameters)}, {size(cost.parameter_bytes)}"
+    return f"{thousands(cost.parameters)}{between}{size(cost.parameter_bytes)}"
 
 
 def trained(tree: Tree) -> str:

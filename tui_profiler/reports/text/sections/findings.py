@@ -1,87 +1,91 @@
-"""Findings: what the figures say is worth trying, each with its evidence."""
+"""Findings by group, each with its evidence."""
 
-from __future__ import annotations
-
-from tui_profiler.findings import Finding, checks_words, findings, withheld_words
-from tui_profiler.findings.evidence.figure_text import figure_text, gain_text
-from tui_profiler.findings.evidence.finding import Evidence, Gain
-from tui_profiler.formatting.text import safe, width, wrap
+from tui_profiler.figures.units import share
+from tui_profiler.findings import checks_words, findings, withheld_words
+from tui_profiler.findings.evidence.finding import (
+    Evidence,
+    Finding,
+    Gain,
+    Group,
+    figure_text,
+    gain_text,
+)
+from tui_profiler.findings.verdict import GROUP_WORDS, Advice, grouped
 from tui_profiler.messages import Unknown
 from tui_profiler.reports.document import Facts, Note, Part, Section
-from tui_profiler.reports.text_parts import heading
 from tui_profiler.session import Session
+
+PROVENANCE = "by gain; ~ estimated, ≤ upper bound, – unavailable"
 
 
 def findings_section(session: Session) -> Section:
-    """Return the section: the most promising first; where nothing applies, that."""
-    found = findings(session)
-    parts: tuple[Part, ...] = tuple(map(_facts, found))
-    if not found:
-        parts = (Note(f"nothing to advise: {checks_words(session)} ran, none applies"),)
+    """Return the findings by group and gain; a note where none applies."""
+    parts: tuple[Part, ...] = ()
+    for group, members in grouped(session, findings(session)).items():
+        parts = (*parts, Note(group_text(group)), *map(_facts, members))
+    if not parts:
+        parts = (Note(f"no findings: {checks_words(session)} ran, none applies"),)
     if words := withheld_words(session):
         parts = (*parts, Note(words))
-    return Section("findings", "by predicted gain; ~ estimated, ≤ at most, – not known", parts)
+    return Section("findings", PROVENANCE, parts)
 
 
-def _facts(one: Finding) -> Facts:
+def group_text(group: Group) -> str:
+    """Return the title of a group, with its note."""
+    title, said = GROUP_WORDS[group]
+    return f"{title}: {said}" if said else title
+
+
+def _facts(advised: Advice) -> Facts:
+    one, measured = advised.finding, measured_text(advised)
     return Facts(
         (
             ("finding", f"{one.title} [{one.kind}]"),
             ("", f"{gain_text(one.gain)} of {one.gain.of}: {one.why}"),
             ("evidence", "; ".join(map(evidence_text, one.evidence))),
             *(("predicted", gain_line(gain)) for gain in one.gains),
+            *((("measured", measured),) if measured else ()),
             ("trial", trial_text(one)),
         )
     )
 
 
-_INDENT = " " * 6
+def measured_text(one: Advice) -> str:
+    """Return what a trial measured, with its CI and verdict; empty without a trial."""
+    saved = one.measured
+    if saved is None:
+        return ""
+    if saved.of == "memory":
+        return f"{share(saved.share)} of the peak{_cost(one)}: {one.word}"
+    interval = f"{share(saved.low)} to {share(saved.high)}"
+    return f"{share(saved.share)} of time, 95 % CI {interval}: {one.word}"
 
 
-def findings_lines(session: Session, columns: int) -> tuple[str, ...]:
-    """Return the section, with a blank line before it; ``columns`` cells is the widest line."""
-    found = findings(session)
-    held = withheld_words(session)
-    left = [f"  {part}" for part in wrap(held, columns - 2)] if held else []
-    if not found:
-        said = f"nothing to advise: {checks_words(session)} ran, none applies"
-        return "", heading("findings", ""), f"  {said}", *left
-    lines = ["", heading("findings", "by predicted gain; ~ estimated, ≤ at most, – not known")]
-    for one in found:
-        lines += _finding(one, columns)
-    return (*lines, *left)
-
-
-def _finding(one: Finding, columns: int) -> list[str]:
-    said = [
-        one.why,
-        f"evidence: {'; '.join(map(evidence_text, one.evidence))}",
-        *(f"predicted: {gain_line(gain)}" for gain in one.gains),
-        f"trial: {trial_text(one)}",
-    ]
-    head, kind = (
-        f"  {gain_text(one.gain):>8} of {one.gain.of:<7} {safe(one.title)}",
-        f"[{one.kind}]",
-    )
-    fits = width(head) + 2 + width(kind) <= columns
-    room = columns - len(_INDENT)
-    heads = [f"{head}  {kind}"] if fits else [head, f"{_INDENT}{kind}"]
-    return [*heads, *(f"{_INDENT}{part}" for text in said for part in wrap(safe(text), room))]
+def _cost(one: Advice) -> str:
+    """Return what a change that saves memory costs in time."""
+    result = one.result
+    if result is None or not result.speedup:
+        return ""
+    return f", a step takes {1 / result.speedup:.2f} times as long"
 
 
 def evidence_text(part: Evidence) -> str:
-    """Return one figure with where it is from."""
+    """Return a figure with its provenance."""
     reason = f" ({part.figure.reason})" if isinstance(part.figure, Unknown) else ""
     return f"{part.what}: {figure_text(part)}{reason} {part.provenance}"
 
 
 def gain_line(gain: Gain) -> str:
-    """Return a gain with how it was computed."""
+    """Return a gain with its formula."""
     if isinstance(gain.share, Unknown):
         return f"– of {gain.of} ({gain.share.reason}): {gain.formula}"
     return f"{gain_text(gain)} of {gain.of}: {gain.formula}"
 
 
 def trial_text(one: Finding) -> str:
-    """Return what tries it, or why nothing does."""
-    return f"tui-profiler try --kind {one.trial}" if one.trial else f"none: {one.why_no_trial}"
+    """Return the command of its trial, or why there is none."""
+    if not one.trial:
+        return f"none: {one.why_no_trial}"
+    if one.is_beside:
+        return "x in the explorer (tui-profiler run, attach)"
+    return f"tui-profiler try{' --train' * one.is_of_step} --kind {one.trial}"

@@ -1,18 +1,6 @@
 """The layers of the table: the tree, indented, with the figures of each module."""
 
-from __future__ import annotations
-
-from tui_profiler.figures.units import (
-    UNAVAILABLE,
-    ZERO,
-    TimeUnit,
-    column_time,
-    count,
-    share_cell,
-    size,
-    time_unit,
-)
-from tui_profiler.figures.units import intensity as intensity_cell
+from tui_profiler.figures import units
 from tui_profiler.queries.cost import bound
 from tui_profiler.queries.cost.totals import slowest_modules, top_modules
 from tui_profiler.queries.time.node_seconds import node_seconds, part_of, root_seconds
@@ -39,18 +27,18 @@ def layers_section(
     """
     whole = root_seconds(session)
     is_timed = whole is not None
-    unit = time_unit(whole or 0.0) if is_timed else None
+    times = units.fitted_times(whole or 0.0) if is_timed else None
     if top is None:
         chosen = modules_to_depth(tree, depth)
-        says = "each with everything inside it"
+        says = "including submodules"
     else:
         chosen = slowest_modules(session, top) if is_timed else top_modules(session, "flops", top)
         by = "time" if is_timed else "FLOP"
-        says = f"the {len(chosen)} that cost most by themselves, by {by}"
+        says = f"the top {len(chosen)} by self {by}"
     grid = Grid(
-        _columns(unit),
+        _columns(times),
         tuple(
-            (_name(tree, at, in_full=top is not None), *_figures(session, tree, at, unit))
+            (_name(tree, at, in_full=top is not None), *_figures(session, tree, at, times))
             for at in chosen
         ),
         depths=tuple(tree.depths[at] if top is None else 0 for at in chosen),
@@ -67,9 +55,9 @@ def _any_on_paper(session: Session, chosen: tuple[int, ...]) -> bool:
     return any(one is not None and not one.measured for one in found)
 
 
-def _columns(unit: TimeUnit | None) -> tuple[Column, ...]:
-    times = ((unit, 8), ("%", 5)) if unit is not None else ()
-    figures = (short(Column(title), title, cells) for title, cells in (*_PAPER, *times))
+def _columns(times: units.TimeColumn | None) -> tuple[Column, ...]:
+    timed = ((times.unit, 8), ("%", 5)) if times is not None else ()
+    figures = (short(Column(title), title, cells) for title, cells in (*_PAPER, *timed))
     return (names("layer"), *figures, short(Column("bound"), "bound", 7))
 
 
@@ -87,32 +75,34 @@ def _called(tree: Tree, at: int) -> str:
     return f"{node.calls}× {node.type}" if node.calls > 1 else node.type
 
 
-def _figures(session: Session, tree: Tree, at: int, unit: TimeUnit | None) -> tuple[str, ...]:
+def _figures(
+    session: Session, tree: Tree, at: int, times: units.TimeColumn | None
+) -> tuple[str, ...]:
     cost = tree.costs[at]
     ratio = bound.intensity(cost)
     mark = {"at most": "≤", "about": "~", None: ""}[tree.bounded.get(at)] if cost.macs else ""
     macs, flops, moved = bound.known_macs(cost), bound.known_flops(cost), bound.known_bytes(cost)
     return (
-        count(cost.parameters),
-        UNAVAILABLE if macs is None else mark + count(macs),
-        UNAVAILABLE if not flops and cost.uncosted else count(cost.flops),
-        UNAVAILABLE if moved is None else size(moved) if moved else ZERO,
-        ZERO if ratio is None else intensity_cell(ratio),
-        *(_times(session, at, unit) if unit is not None else ()),
-        _letter(session, at, is_timed=unit is not None),
+        units.count(cost.parameters),
+        units.UNAVAILABLE if macs is None else mark + units.count(macs),
+        units.UNAVAILABLE if not flops and cost.uncosted else units.count(cost.flops),
+        units.UNAVAILABLE if moved is None else units.size(moved) if moved else units.ZERO,
+        units.ZERO if ratio is None else units.intensity(ratio),
+        *(_times(session, at, times) if times is not None else ()),
+        _letter(session, at, is_timed=times is not None),
     )
 
 
 def _letter(session: Session, at: int, *, is_timed: bool) -> str:
     found = bound.bound(session, at)
     if found is None:
-        return ZERO
+        return units.ZERO
     return ON_PAPER * (is_timed and not found.measured) + bound.LETTERS[found.kind]
 
 
-def _times(session: Session, at: int, unit: TimeUnit) -> tuple[str, str]:
+def _times(session: Session, at: int, times: units.TimeColumn) -> tuple[str, str]:
     seconds, whole = node_seconds(session, at), root_seconds(session)
     if seconds is None or not whole:
-        return UNAVAILABLE, UNAVAILABLE
+        return units.UNAVAILABLE, units.UNAVAILABLE
     mark = DOUBT if why_doubtful(session, at) else ""
-    return mark + column_time(seconds, unit), share_cell(part_of(seconds, whole) or 0.0)
+    return mark + units.in_column(seconds, times), units.share_cell(part_of(seconds, whole) or 0.0)

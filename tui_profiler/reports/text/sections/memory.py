@@ -1,8 +1,6 @@
-"""Memory: the worst moment of one forward, what it is made of, and who is alive then."""
+"""Memory: the peak of one forward, its components, and the tensors alive at it."""
 
-from __future__ import annotations
-
-from tui_profiler.figures.units import UNAVAILABLE, shape, size, thousands
+from tui_profiler.figures.units import UNAVAILABLE, shape, size
 from tui_profiler.messages import NO_FORWARD, PeakMemory, Unknown
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
 from tui_profiler.reports.document import Grid, Part, Section, figures, names
@@ -20,15 +18,13 @@ def memory_section(session: Session, tree: Tree) -> Section:
     peak = tree.done.peak_memory
     grid: list[Part] = [_alive(tree, peak)] if peak.alive else []
     parts = (figure_text.facts(*_peak(tree, peak)), *grid)
-    return Section(title, "predicted, from the lifetimes of tensors", parts)
+    return Section(title, "predicted from tensor lifetimes", parts)
 
 
 def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
     least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
     at = tree.nodes[peak.at].path if 0 <= peak.at < len(tree) else ""
     steps = tree.memory
-    in_view = f"{thousands(peak.tensors - peak.sized - peak.skipped)} are views or in-place"
-    covered = f"{thousands(peak.sized)} of {thousands(peak.tensors)} tensors allocate, {in_view}"
     return [
         ("peak", f"{least}{size(known_peak_bytes(peak))}"),
         ("at", at),
@@ -37,13 +33,13 @@ def _peak(tree: Tree, peak: PeakMemory) -> list[tuple[str, str]]:
         ("activations", figure_text.figure(peak.activations, size)),
         ("workspace", figure_text.figure(peak.workspace, size)),
         ("kv cache", "" if peak.kv_cache is None else figure_text.figure(peak.kv_cache, size)),
-        ("covers", f"{covered}, {thousands(peak.skipped)} skipped"),
+        ("covers", figure_text.peak_covers(peak)),
         ("over the forward", _over(min(steps.live), max(steps.live)) if steps else ""),
     ]
 
 
 def _over(least: int, most: int) -> str:
-    return f"{size(least)} to {size(most)} in tensors after an operator, weights not counted"
+    return f"{size(least)} to {size(most)} in live tensors after each operator, without weights"
 
 
 def _alive(tree: Tree, peak: PeakMemory) -> Grid:
@@ -58,7 +54,7 @@ def _alive(tree: Tree, peak: PeakMemory) -> Grid:
         part = figure_text.percent(taken / whole if whole else None)
         rows.append((name, kind, held, size(taken), part))
     columns = (
-        *(names("alive at the peak, made by"), names("operator"), names("shape")),
+        *(names("alive at the peak, produced by"), names("operator"), names("shape")),
         *figures("bytes", "% peak"),
     )
     return Grid(columns, tuple(rows))

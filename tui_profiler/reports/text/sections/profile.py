@@ -1,6 +1,4 @@
-"""Profile: how long a forward takes, where, and what the machine does meanwhile."""
-
-from __future__ import annotations
+"""Profile: times of a forward by layer, and the use of the machine."""
 
 from tui_profiler.figures import units
 from tui_profiler.messages import NO_FORWARD, Sample, Tick, Unknown
@@ -45,9 +43,9 @@ def times(session: Session, tick: Tick, between: str = ", ") -> list[tuple[str, 
     """Return latency, throughput and what measuring cost; ``between`` parts the figures."""
     counted = units.thousands(tick.forwards)
     if not tick.cold:
-        counted += f", and {units.thousands(tick.warmup_forwards)} to warm up"
+        counted += f", after {units.thousands(tick.warmup_forwards)} warm-up forwards"
     return [
-        *(("of", said) for said in forwards_words(session)[:1]),
+        *(("times of", said) for said in forwards_words(session)[:1]),
         *(("" if at else "mode", said) for at, said in enumerate(mode_words(session))),
         (
             "latency",
@@ -68,13 +66,14 @@ def _stages(session: Session) -> list[tuple[str, str]]:
         for record in session.stages
         if record.seconds is not None
     ]
-    return [("on the way", ", ".join(told))]
+    return [("stages", ", ".join(told))]
 
 
 def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
     whole = root_seconds(session)
-    unit = units.time_unit(whole or 0.0)
+    times = units.fitted_times(whole or 0.0)
     rows, is_doubtful = [], False
+    has_cpu_time = session.tick is not None and session.tick.cpu_forwards > 0
     for at in slowest_modules(session, most):
         timing = session.timings.of(at) if session.timings is not None else None
         if timing is None:
@@ -86,17 +85,27 @@ def _slowest(session: Session, tree: Tree, most: int) -> tuple[Part, ...]:
             (
                 tree.nodes[at].path or tree.nodes[at].name,
                 tree.nodes[at].type,
-                mark + units.column_time(own, unit),
-                units.column_time(timing.per_forward, unit),
+                mark + units.in_column(own, times),
+                units.in_column(timing.per_forward, times),
                 figure_text.percent(part_of(own, whole)),
-                *(units.column_time(one, unit) for one in (timing.p50, timing.p95)),
+                *([_cpu_cell(timing.own_cpu_per_forward, times)] if has_cpu_time else []),
+                *(units.in_column(one, times) for one in (timing.p50, timing.p95)),
                 _class(found),
             )
         )
-    own_columns = figures(f"self {unit}", f"total {unit}", "% self", f"call p50 {unit}", "p95")
+    unit = times.unit
+    own_columns = (
+        *figures(f"self {unit}", f"total {unit}", "% self"),
+        *(figures(f"cpu {unit}") if has_cpu_time else ()),
+        *figures(f"call p50 {unit}", "p95"),
+    )
     columns = (names("slowest by self time"), names("class"), *own_columns, names("bound"))
     said: tuple[Part, ...] = (Note(NOT_RANKED),) if is_doubtful else ()
     return (Grid(columns, tuple(rows)), *said)
+
+
+def _cpu_cell(seconds: float | None, times: units.TimeColumn) -> str:
+    return units.UNAVAILABLE if seconds is None else units.in_column(seconds, times)
 
 
 def _class(found: Bound | None) -> str:
@@ -133,7 +142,7 @@ def _machine(session: Session) -> list[tuple[str, str]]:
     ceilings, sample = session.ceilings, session.sample
     rows: list[tuple[str, str]] = []
     if ceilings is not None:
-        rows += figure_text.labelled("ceilings", ceilings_words(ceilings))
+        rows += figure_text.labelled("roofline", ceilings_words(ceilings))
     return rows if sample is None else [*rows, *_sample(session, sample)]
 
 
@@ -144,8 +153,8 @@ def _sample(session: Session, sample: Sample) -> list[tuple[str, str]]:
             figure_text.figure(parallel_efficiency(session), lambda v: f"{units.share(v)} busy"),
         ),
         (
-            "resident",
-            figure_text.figure(sample.process_peak_bytes, lambda v: f"at most {units.size(v)}"),
+            "peak RSS",
+            figure_text.figure(sample.process_peak_bytes, units.size),
         ),
         ("cache misses", figure_text.figure(miss_share(sample.counters), units.share)),
         ("package power", figure_text.figure(sample.package_watts, lambda v: f"{v:.1f} W")),

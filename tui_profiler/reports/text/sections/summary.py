@@ -1,42 +1,49 @@
 """Executive summary: the figures that one would put on a slide, and what follows from them."""
 
-from __future__ import annotations
-
 from tui_profiler.figures.units import UNAVAILABLE, duration, share, size
-from tui_profiler.figures.units import intensity as intensity_text
+from tui_profiler.formatting.text import safe
 from tui_profiler.messages import NO_FORWARD, Unknown
-from tui_profiler.queries.cost.bound import bytes_moved, intensity
+from tui_profiler.queries.cost import bound, totals
 from tui_profiler.queries.cost.breakdown import architecture_of
-from tui_profiler.queries.cost.totals import (
-    Column,
-    known_peak_bytes,
-    peak_bytes,
-    throughput,
-    top_modules,
-)
+from tui_profiler.queries.cost.ceilings import MEMORY
+from tui_profiler.queries.panel import out_of_memory
+from tui_profiler.queries.panel.provenance import bounds_told
 from tui_profiler.queries.time.node_seconds import part_of, root_seconds
-from tui_profiler.reports.conclusions import told_on_paper, wants
 from tui_profiler.reports.document import Part, Section
-from tui_profiler.reports.text.sections import figure_text
+from tui_profiler.reports.text.sections import figure_text, training
 from tui_profiler.session import Session, Tree
+
+_WANTS: dict[bound.BoundKind, str] = {
+    "compute": "the largest floor is compute: faster arithmetic helps most",
+    "memory": "{level} helps most",
+    "overhead": "a larger batch or torch.compile helps most",
+    "unexplained": "cause unknown",
+    "waiting": "fewer other programs or fewer threads help most",
+}
+_WANTS_ON_PAPER: dict[bound.BoundKind, str] = {
+    **_WANTS,
+    "compute": "fewer FLOPs or faster arithmetic",
+    "memory": "fewer bytes or faster memory",
+}
 
 
 def summary(session: Session, tree: Tree) -> Section:
-    """Return the model, what it costs, what it takes where it was run, and what holds it back."""
+    """Return the model, its costs, its times if it was run, and the bottleneck."""
     model = session.model
     named = f"{model.type} from {model.source}, {model.weights} weights" if model else "unknown"
     parts: tuple[Part, ...] = (
         figure_text.facts(
             ("model", named),
-            ("architecture", f"{architecture_of(tree)} by its FLOPs" * tree.has_forward),
+            ("architecture", f"{architecture_of(tree)} by FLOPs" * tree.has_forward),
             ("parameters", figure_text.parameters(tree)),
             ("trainable", figure_text.trained(tree)),
             *_costs(tree),
             *_times(session),
+            *training.step_facts(session),
             ("most expensive", _most_expensive(session, tree)),
             ("conclusion", wants(session)),
             ("on paper", told_on_paper(session)),
-            ("not complete", _stopped(session)),
+            ("incomplete", _stopped(session)),
         ),
     )
     measured = root_seconds(session) is not None
@@ -44,15 +51,34 @@ def summary(session: Session, tree: Tree) -> Section:
     return Section("executive summary", says, parts)
 
 
+def wants(session: Session) -> str:
+    """Return what limits the whole model and what that asks of hardware; empty where unknown."""
+    found = bound.bound(session, 0) if session.tree is not None and len(session.tree) else None
+    if found is None:
+        return ""
+    if found.measured:
+        part = share(found.mix[bound.KINDS.index(found.kind)])
+        level = bound.memory_level(session)
+        faster = "faster memory" if level == MEMORY else f"a faster {level} cache"
+        asks = _WANTS[found.kind].format(level=faster)
+        return f"{bound.phrase(found.kind)} overall, {part} of the time: {asks}"
+    asks = _WANTS_ON_PAPER[found.kind]
+    return f"{bound.phrase(found.kind)} on paper, {found.reason.partition(':')[0]}: {asks}"
+
+
+def told_on_paper(session: Session) -> str:
+    """Return how many modules' classes are on paper in spite of times, and why; empty for none."""
+    return safe(bounds_told(session)) if bound.not_decided_modules(session)[0] else ""
+
+
 def _costs(tree: Tree) -> list[tuple[str, str]]:
     if not tree.has_forward:
         return [("work", f"{UNAVAILABLE} ({NO_FORWARD})")]
     cost = tree.costs[0]
-    ratio = intensity(cost)
-    per_byte = UNAVAILABLE if ratio is None else f"{intensity_text(ratio)} FLOP/B"
+    per_byte = figure_text.per_byte(cost)
     return [
         ("work", f"{figure_text.work(tree)} per forward"),
-        ("bytes moved", f"{size(bytes_moved(cost))} per forward, {per_byte}"),
+        ("bytes moved", f"{size(bound.bytes_moved(cost))} per forward, {per_byte}"),
         ("peak memory", _peak(tree)),
     ]
 
@@ -61,8 +87,8 @@ def _peak(tree: Tree) -> str:
     if tree.done is None:
         return ""
     peak = tree.done.peak_memory
-    least = "at least " if isinstance(peak_bytes(peak), Unknown) else ""
-    return f"{least}{size(known_peak_bytes(peak))}, predicted"
+    least = "at least " if isinstance(totals.peak_bytes(peak), Unknown) else ""
+    return f"{least}{size(totals.known_peak_bytes(peak))}, predicted"
 
 
 def _times(session: Session) -> list[tuple[str, str]]:
@@ -71,15 +97,15 @@ def _times(session: Session) -> list[tuple[str, str]]:
         return []
     return [
         ("latency", f"{duration(tick.latency_p50)} (p50), {duration(tick.latency_p95)} (p95)"),
-        ("throughput", throughput(session)),
+        ("throughput", totals.throughput(session)),
     ]
 
 
 def _most_expensive(session: Session, tree: Tree) -> str:
-    """Name the module that takes the most by itself: of the time, the FLOPs or the parameters."""
+    """Name the module with the largest self share of the time, the FLOPs or the parameters."""
     whole = root_seconds(session)
-    paper: Column = "flops" if tree.has_forward else "parameters"
-    found = top_modules(session, "seconds" if whole else paper, 1)
+    paper: totals.Column = "flops" if tree.has_forward else "parameters"
+    found = totals.top_modules(session, "seconds" if whole else paper, 1)
     if not found:
         return ""
     node = found[0]
@@ -94,12 +120,17 @@ def _most_expensive(session: Session, tree: Tree) -> str:
     return f"{named}: {share(part)} of {of}, self time"
 
 
-def _own(tree: Tree, node: int, column: Column) -> int:
+def _own(tree: Tree, node: int, column: totals.Column) -> int:
     inside = [child for child in tree.children(node) if tree.nodes[child].kind == "module"]
     of_inside = sum(getattr(tree.costs[child], column) for child in inside)
     return int(getattr(tree.costs[node], column) - of_inside)
 
 
 def _stopped(session: Session) -> str:
-    failure = session.failure
+    failure, found = session.failure, out_of_memory.uncaught(session)
+    if found is not None:
+        where = " ".join(filter(None, out_of_memory.where(session, found)))
+        return f"stopped early. {out_of_memory.what(session, found)}" + f", in {where}" * bool(
+            where
+        )
     return "" if failure is None else f"stopped early. {failure.stage}: {failure.what}"

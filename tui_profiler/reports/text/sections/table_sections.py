@@ -3,61 +3,35 @@
 Where the full report has the same part, it is the same one: operators, layers by class, bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tui_profiler import messages
 from tui_profiler.figures import units
-from tui_profiler.queries.cost.bound import bytes_moved, why_not_counted
-from tui_profiler.queries.cost.bound import intensity as intensity_of
+from tui_profiler.formatting.text import safe
+from tui_profiler.queries.cost import machine, totals
+from tui_profiler.queries.cost.bound import bytes_moved, is_counted, why_not_counted
 from tui_profiler.queries.cost.breakdown import architecture_of, bound_shares
-from tui_profiler.queries.cost.energy import ForwardEnergy, forward_energy
-from tui_profiler.queries.cost.energy_on_paper import PaperEnergy, energy_on_paper
-from tui_profiler.queries.cost.machine import (
-    fragmentation,
-    last_level_miss_share,
-    miss_share,
-    parallel_efficiency,
+from tui_profiler.queries.cost.energy import (
+    ForwardEnergy,
+    PaperEnergy,
+    energy_on_paper,
+    forward_energy,
 )
-from tui_profiler.queries.cost.totals import (
-    Totals,
-    has_ended,
-    known_peak_bytes,
-    was_run,
-    why_no_times,
-)
+from tui_profiler.queries.panel import out_of_memory
 from tui_profiler.queries.parameters.rollup import rolled_up
 from tui_profiler.queries.time.forward_kinds import HOW_TO_CHOOSE, children_words, models_words
 from tui_profiler.queries.tree.depth import to_depth
 from tui_profiler.reports.ceilings import ceilings_words
-from tui_profiler.reports.conclusions import told_on_paper, wants
-from tui_profiler.reports.document import (
-    Column,
-    Facts,
-    Grid,
-    Note,
-    Part,
-    Section,
-    names,
-    short,
-)
-from tui_profiler.reports.parameters_text import (
-    HEADS,
-    LEGEND,
-    how_rows,
-    says,
-    tensor_cells,
-    tensors_told,
-    type_cell,
-    whole_rows,
-    why_no_cells,
-)
+from tui_profiler.reports.document import Column, Facts, Grid, Note, Part, Section, names, short
+from tui_profiler.reports.text.sections import figure_text, parameters
 from tui_profiler.reports.text.sections.architecture import classes_grid
 from tui_profiler.reports.text.sections.computation import bands_grid, types_grid
 from tui_profiler.reports.text.sections.figure_text import figure, labelled, trained
 from tui_profiler.reports.text.sections.layers import layers_section
 from tui_profiler.reports.text.sections.profile import bounds_grid, times
+from tui_profiler.reports.text.sections.step import step_sections
+from tui_profiler.reports.text.sections.summary import told_on_paper, wants
+from tui_profiler.reports.text.sections.training import training_sections
 from tui_profiler.session import Session, Tree
 from tui_profiler.session.parameters import Parameters
 
@@ -69,14 +43,13 @@ Rows = list[tuple[str, str]]
 
 
 def short_sections(
-    session: Session, tree: Tree, found: Totals, top: int | None, depth: int | None = None
+    session: Session, tree: Tree, top: int | None, depth: int | None = None
 ) -> list[Section]:
     """Return the sections in their order; the first has no title.
 
     Args:
         session: As it was left.
         tree: Its tree, which is whole.
-        found: The totals of the tree.
         top: Only the layers and tensors that cost most by themselves.
         depth: Or only layers at most so deep.
     """
@@ -88,12 +61,14 @@ def short_sections(
             _stored(session.file, tree, done),
             _parts_of_file(tree, top, depth),
             *_parameters(session, top),
-            *_stopped(session.failure),
+            *_stopped(session),
         ]
     return [
         _identity(session.model, (*_others(session), *_file(session.file))),
-        _on_paper(session, found, tree, done),
+        _on_paper(session, tree, done),
+        *_training(session, tree),
         *_measured(session),
+        *step_sections(session, tree, top or _MOST_CLASSES),
         Section("operators by type", f"{architecture_of(tree)} by its FLOPs", (types_grid(tree),)),
         Section(
             "layers by class",
@@ -105,22 +80,26 @@ def short_sections(
         layers_section(session, tree, top, depth),
         *_parameters(session, top),
         *_without_formula(done),
-        *_stopped(session.failure),
+        *_stopped(session),
+    ]
+
+
+def _training(session: Session, tree: Tree) -> list[Section]:
+    """Return the facts of a training step, without its tables."""
+    return [
+        Section(one.title, one.provenance, tuple(p for p in one.parts if not isinstance(p, Grid)))
+        for one in training_sections(session, tree)
     ]
 
 
 def _identity(model: messages.ModelFacts | None, more: tuple[tuple[str, str], ...] = ()) -> Section:
     if model is None:
         return Section("", "", (Note("unknown model"), Facts(more)))
-    inputs = [
-        f"{part.name} {units.shape(part.shape)} {units.dtype(part.dtype)} ({part.why})"
-        for part in model.inputs
-    ]
     rows = (
         ("weights", model.weights),
         ("device", model.device),
-        *labelled("input", inputs),
-        *_published(model),
+        *labelled("input", figure_text.inputs(model.inputs)),
+        *figure_text.published(model),
         *more,
     )
     return Section("", "", (Note(f"{model.name}  {model.type}  from {model.source}"), Facts(rows)))
@@ -134,32 +113,20 @@ def _others(session: Session) -> Rows:
     ]
 
 
-def _published(model: messages.ModelFacts) -> Rows:
-    """Return what torchvision says of the same model, for its own input size and one item."""
-    parts = []
-    if model.published_parameters is not None:
-        parts.append(f"{units.thousands(model.published_parameters)} parameters")
-    if model.published_gmacs is not None:
-        parts.append(f"{model.published_gmacs:.3f} GMAC per item")
-    return [("published", ", ".join(parts))] if parts else []
-
-
 def _stored(file: messages.FileFacts | None, tree: Tree, done: messages.TraceDone) -> Section:
     """Return the size of parameters alone and what was found in their file."""
-    cost, buffers = tree.costs[0], done.peak_memory.buffers
+    buffers = done.peak_memory.buffers
     rows = [
-        ("parameters", f"{units.thousands(cost.parameters)}  {units.size(cost.parameter_bytes)}"),
+        ("parameters", figure_text.parameters(tree, "  ")),
         *([] if isinstance(buffers, messages.Unknown) else [("buffers", units.size(buffers))]),
         ("work", f"{units.UNAVAILABLE} ({messages.NO_FORWARD})"),
         *_file(file),
     ]
-    return Section(
-        "parameters only", "there is no forward pass: no work, no times", (Facts(tuple(rows)),)
-    )
+    return Section("parameters only", "no forward pass: no work, no times", (Facts(tuple(rows)),))
 
 
 def _file(file: messages.FileFacts | None) -> Rows:
-    """Return what the look into the file told; nothing where the model is not a file."""
+    """Return the contents of the file; nothing where the model is not a file."""
     if file is None:
         return []
     harmless = [name for name in file.globals if name not in file.untrusted_globals]
@@ -171,16 +138,12 @@ def _file(file: messages.FileFacts | None) -> Rows:
         ("checksum", file.checksum),
         ("imports", f"{imports} and {more} more" if more > 0 else imports),
     ]
-    for problem in file.problems:
-        place = f" ({problem.where})" if problem.where else ""
-        rows.append(("problem", f"{problem.what}{place}"))
-    if file.problem_count > len(file.problems):
-        rows.append(("", f"{units.thousands(file.problem_count - len(file.problems))} more"))
+    rows += [("problem", said) for said in figure_text.problems(file)]
     return [*rows, ("to run it", file.hint)] if file.hint else rows
 
 
 def _parts_of_file(tree: Tree, top: int | None, depth: int | None) -> Section:
-    """Return what each part of the file holds, or those largest themselves."""
+    """Return the parameters of each part of the file, or of the largest ones."""
     chosen = list(to_depth(tree, depth))
     if top is not None:
         held = {
@@ -208,45 +171,31 @@ def _parts_of_file(tree: Tree, top: int | None, depth: int | None) -> Section:
         depths=tuple(tree.depths[at] for at in chosen) if top is None else (0,) * len(chosen),
         asides=tuple(nodes[at].type for at in chosen),
     )
-    told = "each with everything inside it" if top is None else f"the {len(chosen)} largest"
+    told = "including submodules" if top is None else f"the {len(chosen)} largest"
     return Section("layers", told, (grid,))
 
 
-def _on_paper(session: Session, found: Totals, tree: Tree, done: messages.TraceDone) -> Section:
-    at_least = "at least " if found.uncosted else ""
-    bounded = {"at most": "at most ", "about": "about ", None: ""}[tree.bounded.get(0)]
+def _on_paper(session: Session, tree: Tree, done: messages.TraceDone) -> Section:
+    cost, unknown = tree.costs[0], f"{units.UNAVAILABLE} {why_not_counted(tree)}"
     seconds = sum(attempt.seconds for attempt in done.attempts)
-    moved = (
-        f"{units.size(found.memory_bytes)}: inputs {units.size(found.input_bytes)}, "
-        f"weights {units.size(found.weight_bytes)}, outputs {units.size(found.output_bytes)}"
-    )
-    macs, flops = units.quantity(found.macs, "MAC"), units.quantity(found.flops, "FLOP")
-    work = f"{bounded}{macs}  {at_least or bounded}{flops}"
-    if not found.is_counted:
-        work = moved = f"{units.UNAVAILABLE} {why_not_counted(tree)}"
-    ratio = (
-        units.UNAVAILABLE
-        if found.intensity is None
-        else f"{units.intensity(found.intensity)} FLOP/B"
-    )
     rows = (
-        ("parameters", f"{units.thousands(found.parameters)}  {units.size(found.parameter_bytes)}"),
+        ("parameters", figure_text.parameters(tree, "  ")),
         ("trainable", trained(tree)),
-        ("work", work),
+        ("work", figure_text.work(tree, "  ")),
         *_real_run(session.real),
-        ("bytes moved", moved),
-        ("intensity", ratio),
+        ("bytes moved", figure_text.moved(tree) if is_counted(cost) else unknown),
+        ("intensity", figure_text.per_byte(cost)),
         *_peak(done.peak_memory),
         *_alive(tree, done.peak_memory),
         (
             "operators",
-            f"{units.thousands(found.ops)}, {units.thousands(found.uncosted)} not costed",
+            f"{units.thousands(cost.ops)}, {units.thousands(cost.uncosted)} without a formula",
         ),
         ("traced by", f"{tree.method}, {units.duration(seconds)}"),
-        *(("", f"{one.method} failed: {one.error}") for one in done.attempts if one.error),
+        *figure_text.failed_attempts(done),
         *labelled("phases", _phases(session)),
     )
-    says_what = "one forward; a multiply-add is one MAC and two FLOP"
+    says_what = "one forward; a multiply-add is 1 MAC, 2 FLOP"
     return Section("on paper", says_what, (Facts(rows),))
 
 
@@ -256,7 +205,7 @@ def _real_run(real: messages.RealCost | None) -> Rows:
     if real.cost is None:
         return [("", f"a real run failed: {real.why}")]
     macs, flops = units.quantity(real.cost.macs, "MAC"), units.quantity(real.cost.flops, "FLOP")
-    return [("", f"{macs}  {flops} in one real run on these inputs")]
+    return [("", f"{macs}  {flops} in one real run with these inputs")]
 
 
 def _peak(peak: messages.PeakMemory) -> Rows:
@@ -279,9 +228,12 @@ def _peak(peak: messages.PeakMemory) -> Rows:
     ]
     at_least = "at least " if why else ""
     return [
-        ("peak memory", f"{at_least}{units.size(known_peak_bytes(peak))}: {', '.join(named)}"),
+        (
+            "peak memory",
+            f"{at_least}{units.size(totals.known_peak_bytes(peak))}: {', '.join(named)}",
+        ),
         *(("", reason) for reason in why),
-        ("", "predicted from the lifetimes of tensors"),
+        ("", "predicted from tensor lifetimes"),
     ]
 
 
@@ -291,13 +243,8 @@ def _alive(tree: Tree, peak: messages.PeakMemory) -> Rows:
         f"{units.size(taken)} {tree.nodes[node].path if node >= 0 else 'the inputs'}"
         for node, taken in peak.alive[:_MOST_ALIVE]
     ]
-    aliases = peak.tensors - peak.sized - peak.skipped
-    covered = (
-        f"{units.thousands(peak.sized)} of {units.thousands(peak.tensors)} tensors allocate,"
-        f" {units.thousands(aliases)} are views or in-place,"
-        f" {units.thousands(peak.skipped)} skipped"
-    )
-    return [*([("alive then", ", ".join(named))] if named else []), ("", covered)]
+    covered = figure_text.peak_covers(peak)
+    return [*([("alive at peak", ", ".join(named))] if named else []), ("", covered)]
 
 
 def _phases(session: Session) -> list[str]:
@@ -310,14 +257,13 @@ def _phases(session: Session) -> list[str]:
 
 def _phase(tree: Tree) -> str:
     cost = tree.costs[0]
-    ratio = intensity_of(cost)
-    peak = known_peak_bytes(tree.done.peak_memory) if tree.done is not None else 0.0
+    peak = totals.known_peak_bytes(tree.done.peak_memory) if tree.done is not None else 0.0
     given = units.shape(tree.inputs[0].shape) if tree.inputs else ""
     parts = (
         f"{tree.phase} {given}".strip(),
         units.quantity(cost.macs, "MAC"),
         f"{units.size(bytes_moved(cost))} moved",
-        units.UNAVAILABLE if ratio is None else f"{units.intensity(ratio)} FLOP/B",
+        figure_text.per_byte(cost),
         f"peak {units.size(peak)}",
     )
     return "  ".join(parts)
@@ -325,10 +271,10 @@ def _phase(tree: Tree) -> str:
 
 def _measured(session: Session) -> list[Section]:
     tick = session.tick
-    why = why_no_times(session)
+    why = totals.why_no_times(session)
     if tick is None or why:
         nothing = Section("measured", "nothing", (Note(f"{units.UNAVAILABLE} {why}"),))
-        return [nothing] if was_run(session) or has_ended(session) else []
+        return [nothing] if totals.was_run(session) or totals.has_ended(session) else []
     rows = (*times(session, tick, between="  "), *_machine(session), *_energy(session))
     return [Section("measured", "on this machine", (Facts(rows),))]
 
@@ -338,13 +284,13 @@ def _machine(session: Session) -> Rows:
     sample = session.sample
     roofs = ceilings_words(session.ceilings) if session.ceilings is not None else ()
     if sample is None:
-        return labelled("ceilings", roofs)
-    used, peak = parallel_efficiency(session), sample.process_peak_bytes
+        return labelled("roofline", roofs)
+    used, peak = machine.parallel_efficiency(session), sample.process_peak_bytes
     threads = session.environment.threads if session.environment is not None else 0
     return [
-        ("threads", _told(used, lambda v: f"{units.share(v)} of {threads} kept busy")),
-        ("peak RSS", _told(peak, lambda v: f"{units.size(v)} so far, of the process")),
-        *labelled("ceilings", roofs),
+        ("threads", _told(used, lambda v: f"{units.share(v)} of {threads} busy")),
+        ("peak RSS", _told(peak, lambda v: f"{units.size(v)} of the process")),
+        *labelled("roofline", roofs),
         ("cache misses", _misses(sample)),
         *_allocators(sample),
         *_gpus(sample),
@@ -360,13 +306,13 @@ def _told(value: messages.Figure, written: Callable[[float], str]) -> str:
 
 
 def _misses(sample: messages.Sample) -> str:
-    loads = last_level_miss_share(sample.counters)
+    loads = machine.last_level_miss_share(sample.counters)
     last = (
-        ""
-        if isinstance(loads, messages.Unknown)
-        else f", {units.share(loads)} of loads from the last level"
+        "" if isinstance(loads, messages.Unknown) else f", {units.share(loads)} of last-level loads"
     )
-    return _told(miss_share(sample.counters), lambda v: f"{units.share(v)} of references{last}")
+    return _told(
+        machine.miss_share(sample.counters), lambda v: f"{units.share(v)} of references{last}"
+    )
 
 
 def _allocators(sample: messages.Sample) -> Rows:
@@ -376,12 +322,8 @@ def _allocators(sample: messages.Sample) -> Rows:
             one.reserved_bytes, messages.Unknown
         ):
             continue  # The CPU's has nothing to tell but the resident memory.
-        split = fragmentation(one)
-        pieces = (
-            ""
-            if isinstance(split, messages.Unknown)
-            else f", {units.share(split)} of it fragmented"
-        )
+        split = machine.fragmentation(one)
+        pieces = "" if isinstance(split, messages.Unknown) else f", {units.share(split)} fragmented"
         reserved = f"{units.size(one.reserved_bytes)} reserved"
         taken = f"{units.size(one.allocated_bytes)} allocated, {reserved}{pieces}"
         rows.append((one.device, taken))
@@ -419,30 +361,28 @@ def _energy(session: Session) -> Rows:
 
 
 def _joules(found: ForwardEnergy) -> list[str]:
-    by = "counted" if found.source == "counter" else "by the integral of power"
+    by = "from the counter" if found.source == "counter" else "from the integral of power"
     over = f"{units.three_digits(found.seconds)} s"
     lines = [f"{units.energy(found.joules)} per forward, {by} over {over}: {found.name}"]
     if isinstance(found.above_idle_joules, messages.Unknown) or isinstance(
         found.idle_watts, messages.Unknown
     ):
         why = found.idle_watts.reason if isinstance(found.idle_watts, messages.Unknown) else ""
-        lines.append(f"{units.UNAVAILABLE} idle apart: {why}")
+        lines.append(f"{units.UNAVAILABLE} above idle: {why}")
     else:
         above = units.energy(max(found.above_idle_joules, 0.0))
-        lines.append(
-            f"{above} above the {units.three_digits(found.idle_watts)} W of the idle machine"
-        )
+        lines.append(f"{above} above idle ({units.three_digits(found.idle_watts)} W)")
     if not isinstance(found.flops_per_joule, messages.Unknown):
-        lines.append(f"{units.quantity(found.flops_per_joule, 'FLOP')} a joule")
+        lines.append(f"{units.quantity(found.flops_per_joule, 'FLOP')}/J")
     if not isinstance(found.grams, messages.Unknown):
-        lines.append(f"{found.grams:.3g} g of CO₂ {found.grid}")
+        lines.append(f"{found.grams:.3g} g CO₂ {found.grid}")
     return lines
 
 
 def _bounds(session: Session) -> Section:
     was_timed = any(part.time_share is not None for part in bound_shares(session).values())
     says_what = (
-        "operators on paper, time against this machine" if was_timed else "on paper, by FLOP/B"
+        "operators by FLOP/B, time against the roofline" if was_timed else "on paper, by FLOP/B"
     )
     told = told_on_paper(session)
     notes = (wants(session), f"bounds: {told}" if told else "")
@@ -456,11 +396,14 @@ def _parameters(session: Session, top: int | None) -> list[Section]:
     if found is None:
         return []
     whole = rolled_up(session).get(0)
-    rows = (*(whole_rows(whole) if whole is not None else ()), *how_rows(found))
-    tensors = tensors_told(session, found, top)
+    rows = (
+        *(parameters.whole_rows(whole) if whole is not None else ()),
+        *parameters.how_rows(found),
+    )
+    tensors = parameters.tensors_told(session, found, top)
     odd = tuple(Note(line) for line in map(_odd, tensors) if line)
     return [
-        Section("values of parameters", says(found), (Facts(rows),)),
+        Section("parameter values", parameters.says(found), (Facts(rows),)),
         _tensors(found, tensors, top),
         *([Section("notable", "", odd)] if odd else []),
     ]
@@ -469,21 +412,24 @@ def _parameters(session: Session, top: int | None) -> list[Section]:
 def _tensors(
     found: Parameters, tensors: list[messages.TensorStatistics], top: int | None
 ) -> Section:
-    columns = (names("tensor"), *(short(Column(head), head, cells) for head, cells in HEADS))
+    columns = (
+        names("tensor"),
+        *(short(Column(head), head, cells) for head, cells in parameters.HEADS),
+    )
     grid = Grid(columns, tuple((one.name, *_cells(one)) for one in tensors))
-    told = "every value looked at"
+    told = "all values"
     if top is not None:
         told = f"the {len(tensors)} largest of {units.thousands(len(found.tensors))} tensors"
-    return Section("tensors", told, (grid, *map(Note, LEGEND)))
+    return Section("tensors", told, (grid, *map(Note, parameters.LEGEND)))
 
 
 def _cells(one: messages.TensorStatistics) -> tuple[str, ...]:
-    why = f"{units.UNAVAILABLE} {why_no_cells(one)}"
-    return tensor_cells(one) or (type_cell(one.dtype), why)
+    why = f"{units.UNAVAILABLE} {parameters.why_no_cells(one)}"
+    return parameters.tensor_cells(one) or (parameters.type_cell(one.dtype), why)
 
 
 def _odd(one: messages.TensorStatistics) -> str:
-    """Return what should be looked at: values that are not numbers, dead and doubled channels."""
+    """Return what is notable: values that are not finite, dead and near-duplicate channels."""
     told = []
     if one.moments is not None and one.moments.nans:
         told.append(f"{units.thousands(one.moments.nans)} NaN")
@@ -503,16 +449,34 @@ def _odd(one: messages.TensorStatistics) -> str:
 
 def _without_formula(done: messages.TraceDone) -> list[Section]:
     lists = (
-        ("not costed", "no formula: FLOP above are a lower bound", done.uncosted),
-        ("upper bounds", "outputs whose size depends on the data", done.bounded),
+        ("without a formula", "FLOP above are a lower bound", done.uncosted),
+        ("upper bounds", "output size depends on the data", done.bounded),
     )
     return [Section(title, why, tuple(map(Note, found))) for title, why, found in lists if found]
 
 
-def _stopped(failure: messages.Failed | None) -> list[Section]:
-    if failure is None:
-        return []
-    what = f"{failure.stage}: {failure.what}"
-    if failure.why:
-        what = f"{what}: {failure.why}"
-    return [Section("stopped early", "what was known until then is above", (Note(what),))]
+def _stopped(session: Session) -> list[Section]:
+    failure, found = session.failure, session.out_of_memory
+    sections = []
+    if failure is not None:
+        what = f"{failure.stage}: {failure.what}"
+        if failure.why:
+            what = f"{what}: {failure.why}"
+        stopped = Section("stopped early", "results until then are above", (Note(what),))
+        sections.append(stopped)
+    if found is not None:
+        sections.append(_out_of_memory(session, found))
+    return sections
+
+
+def _out_of_memory(session: Session, found: messages.OutOfMemory) -> Section:
+    where = " ".join(filter(None, out_of_memory.where(session, found)))
+    rows = (
+        ("what", out_of_memory.what(session, found).removeprefix("out of memory: ")),
+        ("where", where or out_of_memory.why_no_where(found)),
+        ("line", safe(found.line)),
+        ("", out_of_memory.alive_words(session, found)),
+    )
+    told = "the program ended with this error" if found.is_uncaught else "the program continued"
+    facts = tuple((name, text) for name, text in rows if text)
+    return Section("out of memory", told, (Facts(facts),))

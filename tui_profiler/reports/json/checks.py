@@ -7,19 +7,28 @@
 3. What is no check, or names nothing that a report has, is an error and not a check that fails.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from tui_profiler.reports.checks.limit import CheckError, Limit, is_within, parse_limit
 from tui_profiler.reports.json.report import Report
 from tui_profiler.reports.json_values import Json, paths
 
+Quantity: TypeAlias = Literal["time", "bytes", "share", "number"]
+
+_NUMBER = re.compile(r"([-+]?(?:\d[\d_]*)?\.?\d+(?:[eE][-+]?\d+)?|[-+]?\d+\.)\s*([A-Za-zµμ%]*)")
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", start=1)}
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_SHARES = (
+    *("share", "ratio", "interval[]", "utilisation", "core_utilisation[]", "closure"),
+    *("fragmentation", "parallel_efficiency", "sparsity", "pruned[].loss", "prunable"),
+)
+_NAMES = {"time": "seconds", "bytes": "bytes", "share": "a share of 0 to 1", "number": "a number"}
 _PARTS = re.compile(
     r"\s*(?P<path>(?:\[[^\]]*\]|[^<>=\[])+?)\s*(?P<operator><=|>=|==|<|>)(?P<limit>.*)"
 )
@@ -31,6 +40,24 @@ _IDENTIFIES = (
 """What an entry of a list is called by, the first that it has before others."""
 _MOST_NEAR = 3
 _NOT_ADVISED = "not computed; --findings does"
+
+
+class CheckError(ValueError):
+    """A check that cannot be made: what is wrong with it, in a sentence without its point."""
+
+
+class Limit(Struct, frozen=True):
+    """What a figure is compared with."""
+
+    operator: str
+    text: str
+    """As given on the command line."""
+    value: float | None
+    """None for a word."""
+    unit: str = ""
+    """As typed, behind the number."""
+    scale: float = 1.0
+    """What the unit stands for."""
 
 
 class Check(Struct, frozen=True):
@@ -77,7 +104,7 @@ def parse_check(text: str) -> Check:
     if pattern not in known:
         inside = [one for one in known if one.startswith((f"{pattern}.", f"{pattern}["))]
         if inside:
-            raise CheckError(f"{path} holds several figures: {', '.join(inside[:6])}")
+            raise CheckError(f"{path} has several figures: {', '.join(inside[:6])}")
         raise CheckError(f"no report has {path}{nearest(pattern, known)}")
     return Check(text, path, steps, parse_limit(found["operator"], found["limit"].strip(), pattern))
 
@@ -177,7 +204,7 @@ def _entries(values: Sequence[Json], wanted: str, path: str) -> Sequence[Json]:
 def _some(names: Sequence[str]) -> str:
     listed = [name for name in names if name][:_MOST_NEAR]
     if not listed and names:
-        return "; its entries have no names: [0] is the first"
+        return "; entries have no names: [0] is the first"
     return f"; there are {', '.join(listed)}" if listed else "; the list is empty"
 
 
@@ -214,3 +241,90 @@ def _speaks_of(path: str, entries: tuple[Json, ...]) -> bool:
         if is_condition and not (isinstance(entry, Mapping) and _text(entry.get(key)) == wanted):
             return False
     return True
+
+
+def parse_limit(operator: str, text: str, pattern: str) -> Limit:
+    """Read a limit on the figure of that path.
+
+    Raises:
+        CheckError: it is no number, or its unit is not the figure's.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        if operator == "==" and text:
+            return Limit(operator, text, None)
+        raise CheckError(f'"{text}" is not a number such as 10, 0.5, 5G, 2GiB, 10ms or 50%')
+    unit, quantity = found[2], quantity_of(pattern)
+    scale = _scale(unit, quantity)
+    if scale is None:
+        raise CheckError(f'"{text}" is not a limit for {pattern}, which is {_NAMES[quantity]}')
+    return Limit(operator, text, float(found[1].replace("_", "")) * scale, unit, scale)
+
+
+def quantity_of(pattern: str) -> Quantity:
+    """Tell what the figure of a path is counted in, by its name."""
+    name = pattern.rpartition(".")[2]
+    if (name.endswith("_s") and not name.endswith("per_s")) or name == "seconds":
+        return "time"
+    if pattern.endswith(_SHARES) or pattern == "parameters.tensors[].width.error":
+        return "share"
+    in_bytes = pattern.startswith("peak_memory.") or ".peak_memory." in pattern
+    return (
+        "bytes" if in_bytes or "bytes" in name or name in ("memory", "total_memory") else "number"
+    )
+
+
+def is_within(value: Json, limit: Limit, path: str) -> bool:
+    """Tell whether a figure is within a limit.
+
+    Raises:
+        CheckError: one of them is a word and the other is none, or words are put in an order.
+    """
+    if isinstance(value, bool | str):
+        if limit.operator != "==":
+            raise CheckError(f"{path} is a word ({_word(value)}): only == compares words")
+        return _word(value) == limit.text
+    if limit.value is None:
+        raise CheckError(f'{path} is a number, "{limit.text}" is not')
+    assert isinstance(value, int | float)
+    match limit.operator:
+        case "<=":
+            return value <= limit.value
+        case ">=":
+            return value >= limit.value
+        case "<":
+            return value < limit.value
+        case ">":
+            return value > limit.value
+        case _:
+            return value == limit.value
+
+
+def as_typed(value: Json, limit: Limit) -> str:
+    """Return a figure in the unit of its limit, with as many digits as tell it from the limit."""
+    if isinstance(value, bool | str):
+        return _word(value)
+    if not isinstance(value, int | float):
+        return "–"
+    scaled = value / limit.scale
+    for digits in (6, 17):
+        text = f"{scaled:.{digits}g}"
+        if limit.value is None or value == limit.value or float(text) != limit.value / limit.scale:
+            break
+    return f"{text}{limit.unit}"
+
+
+def _word(value: bool | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _scale(unit: str, quantity: Quantity) -> float | None:
+    """Return what a unit stands for; None where it is none, or not one of such a figure."""
+    if quantity == "time":
+        return 1.0 if not unit else _SECONDS.get(unit)
+    if unit == "%":
+        return 0.01 if quantity == "share" else None
+    if quantity == "bytes":
+        unit = unit.removesuffix("B")
+        return _BINARY.get(unit) or _PREFIXES.get(unit)
+    return None if quantity == "share" and unit else _BINARY.get(unit) or _PREFIXES.get(unit)

@@ -1,1 +1,0 @@
-"""Limits on figures of the JSON report (``--check``)."""

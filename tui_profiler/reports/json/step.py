@@ -1,0 +1,207 @@
+"""A measured training step, as JSON: where its time goes by part, and by module."""
+
+from typing import Annotated
+
+from msgspec import field
+
+from tui_profiler.messages import SourceLine, Unknown, known
+from tui_profiler.messages.training import StepEnd
+from tui_profiler.queries.training import slow_steps
+from tui_profiler.queries.training import step as steps
+from tui_profiler.reports.json_values import EACH, Count, Known, OfSome, Part, Share, Size, or_why
+from tui_profiler.session import Session
+
+_NO_SAMPLES = "no sample of the stack fell into other"
+
+
+class StepPart(Part, frozen=True):
+    """One part of a step on the thread that trains."""
+
+    mean_s: Size
+    """Per step."""
+    share: Size
+    """Of step.mean_s."""
+
+
+class StepParts(Part, frozen=True):
+    """Parts of a step; those that are known add up to it.
+
+    A part that was not seen is null, and its time is in other.
+    """
+
+    data: Known[StepPart]
+    """In `next()` of a DataLoader's iterator."""
+    transfer: Known[StepPart]
+    """Copies from the host to a GPU."""
+    forward: Known[StepPart]
+    """In calls of the model, with and without gradients."""
+    backward: Known[StepPart]
+    """In autograd's engine, with what checkpointing computes again."""
+    clip: Known[StepPart]
+    """Clipping gradients by their norm."""
+    optimizer: Known[StepPart]
+    """In `step()` of optimizers."""
+    communication: Known[StepPart]
+    """Waiting for collectives."""
+    other: Known[StepPart]
+    """The rest: the loss, `zero_grad`, logging, Python."""
+
+
+class StepLine(Part, frozen=True):
+    """A line of the program in which other was spent."""
+
+    where: str
+    """Function, file and line: `log_metrics, train.py:54`."""
+    share: Share
+    """Of the samples that fell into other."""
+
+
+class StepVerdict(Part, frozen=True):
+    """What limits a step: the group of parts with the largest share."""
+
+    verdict: steps.Verdict
+    """input-bound: data and transfer. communication-bound: communication. optimizer-bound: clip and
+    optimizer. host-bound: other. model-bound: forward and backward. waiting: for a core, before all
+    others from a quarter of the step on."""
+    share: Size
+    """Of step.mean_s."""
+
+
+class LongerPart(Part, frozen=True):
+    """A part of a slow step that took longer than its mean."""
+
+    part: steps.PartName
+    seconds: float
+    """Above the mean."""
+
+
+class SlowestStep(Part, frozen=True):
+    """The slowest step that was slower than 99 of 100."""
+
+    step: Count
+    """Its number, from 1."""
+    seconds: Size
+    longer: list[LongerPart]
+    """Each at least a tenth of the additional time, most first; empty if none is known."""
+    other: list[StepLine]
+    """Where its rest was spent, by samples of this step; empty where the stack was not sampled."""
+
+
+class Step(Part, frozen=True, kw_only=True):
+    """A training step: from the end of one `ended_by` to the end of the next.
+
+    Means are over one set of recorded steps, the same for all parts and modules, without those that
+    took far longer.
+    """
+
+    count: Count
+    """Finished steps."""
+    recorded: Count
+    """In the set that the means are of."""
+    outliers: Count
+    """Recorded steps that took far longer, in no mean."""
+    ended_by: StepEnd
+    """optimizer: its step. backward: the pass, where no optimizer was seen."""
+    mean_s: Known[Size]
+    p50_s: Known[Size]
+    """Of the last steps, recorded or not, as p95_s."""
+    p95_s: Known[Size]
+    per_second: Known[Size] = field(name="per_s")
+    """Steps per second, pauses of the program included."""
+    items_per_s: Known[Size]
+    """Size of the batch axis of the model's inputs, all forwards together."""
+    tokens_per_s: Known[Size]
+    """Token ids that the model is given."""
+    forwards: Size
+    """Per step."""
+    backward_passes: Size
+    """Per step."""
+    optimizer_steps: Size
+    """Per step."""
+    optimizers: list[str]
+    """Classes, most frequent first."""
+    recompute_mean_s: Known[Size]
+    """Of parts.backward: in which checkpointing ran modules again."""
+    parts: StepParts
+    other: Known[Annotated[list[StepLine], EACH]]
+    """Where parts.other was spent, by samples of the stack, most first."""
+    verdict: Known[StepVerdict]
+    """What limits a step; null where two groups are within 0.05 of the step."""
+    slowest: Known[SlowestStep]
+
+
+def step_section(session: Session) -> Step | Unknown:
+    """Return the training step that was measured, or why there is none."""
+    if session.training is None:
+        return Unknown(steps.why_no_step(session))
+    step = session.training.step
+    return Step(
+        count=step.steps,
+        recorded=step.recorded,
+        outliers=step.outliers,
+        ended_by=step.ended_by,
+        mean_s=step.seconds,
+        p50_s=step.p50,
+        p95_s=step.p95,
+        per_second=step.per_second,
+        items_per_s=steps.per_second(step, step.items),
+        tokens_per_s=steps.per_second(step, step.tokens),
+        forwards=step.forwards,
+        backward_passes=step.passes,
+        optimizer_steps=step.updates,
+        optimizers=list(step.optimizers),
+        recompute_mean_s=step.recompute,
+        parts=_parts(session),
+        other=_lines(step.lines) or Unknown(step.why_no_lines or _NO_SAMPLES),
+        verdict=_verdict(session),
+        slowest=_slowest(session),
+    )
+
+
+def node_step(session: Session, node: int) -> steps.NodeShare | Unknown:
+    """Return what a module takes of a step, or why that is not known."""
+    tree = session.tree
+    if session.training is None:
+        return Unknown(steps.why_no_step(session))
+    if tree is not None and tree.nodes[node].kind == "op":
+        return OfSome("the backward is timed by module", "kind=op")
+    why = session.training.step.why_no_backward
+    not_timed = Unknown(why) if why else OfSome(steps.NOT_CALLED, "kind=module")
+    return steps.timed_backward(session, node) or not_timed
+
+
+def _parts(session: Session) -> StepParts:
+    assert session.training is not None
+    step = session.training.step
+    seconds = known(step.seconds)
+    if not seconds:
+        why = step.seconds if isinstance(step.seconds, Unknown) else Unknown(steps.NO_STEP)
+        return StepParts(*(why for _ in steps.PARTS))
+    return StepParts(
+        *(
+            or_why(
+                None
+                if part.seconds is None or part.share is None
+                else StepPart(part.seconds, part.share),
+                part.why,
+            )
+            for part in steps.parts_of(step.parts, seconds)
+        )
+    )
+
+
+def _verdict(session: Session) -> StepVerdict | Unknown:
+    found = steps.judged(session)
+    return Unknown(found) if isinstance(found, str) else StepVerdict(found.verdict, found.share)
+
+
+def _lines(lines: tuple[SourceLine, ...]) -> list[StepLine]:
+    return [StepLine(steps.line_name(one), one.share) for one in lines]
+
+
+def _slowest(session: Session) -> SlowestStep | Unknown:
+    if not session.slow_steps:
+        return Unknown("no step was slower than 99 of 100")
+    slow = session.slow_steps[0]
+    longer = [LongerPart(name, by) for name, by in slow_steps.longer_parts(session, slow)]
+    return SlowestStep(slow.step, slow.seconds, longer, _lines(slow.lines))

@@ -1,0 +1,216 @@
+"""A training step on paper, as JSON: what it costs beside the forward, its memory, MFU and HFU."""
+
+from typing import Annotated, Literal
+
+from tui_profiler.messages import PassCost, TensorUse, Unknown
+from tui_profiler.queries.training import paper
+from tui_profiler.reports.json_values import EACH, Count, Known, Part, Size, or_why
+from tui_profiler.session import Session
+
+
+class TrainingWork(Part, frozen=True):
+    """What some operators cost in one pass, or in one step of the optimizer."""
+
+    macs: Count
+    flops: Count
+    """2 x macs plus the arithmetic of everything else; a lower bound where uncosted is above 0."""
+    bytes: Count
+    """Read and written."""
+    ops: Count
+    uncosted: Count
+
+
+class AliveInStep(Part, frozen=True):
+    """A tensor alive at the peak of a step."""
+
+    path: str | None
+    """Of the operator or module that made it; null outside of the model."""
+    use: TensorUse
+    """gradient: of a parameter. saved: for the backward. recomputed: by checkpointing."""
+    bytes: Count
+
+
+class CheckpointingGain(Part, frozen=True):
+    """What checkpointing modules is predicted to save, and to cost."""
+
+    paths: list[str]
+    saved_bytes: Count
+    """Saved activations that go."""
+    peak: Count
+    """Bytes at the peak of a step, then."""
+    recomputed_flops: Count
+    """In each pass, at most."""
+
+
+class TrainingPeak(Part, frozen=True):
+    """Bytes of a training step, predicted from the lifetimes of tensors: of a later step."""
+
+    parameters: Count
+    buffers: Count
+    """And other tensors that the model keeps."""
+    inputs: Count
+    gradients: Count
+    """When the backward has ended."""
+    optimizer_state: Count
+    saved_activations: Count
+    """Alive when the backward begins, without the output of the model."""
+    temporaries: Count
+    """At the peak: what is neither saved nor a gradient of a parameter."""
+    recomputed: Count
+    """At the peak: activations that checkpointing has computed again."""
+    workspace: Known[Size]
+    """What scratch memory inside operators adds to the peak; null where it is not modelled."""
+    peak: Known[Size]
+    """The most at once: parameters, buffers, inputs, state and all that is alive then; null where
+    workspace is not known."""
+    at_least: Count
+    """The same without workspace."""
+    phase: Literal["forward", "backward", "optimizer"]
+    """In which it is."""
+    at: str | None
+    """Path of what runs then; null for the loss and the optimizer."""
+    forward_peak: Count
+    """The most at once in each of the three, without workspace."""
+    backward_peak: Count
+    optimizer_peak: Count
+    alive: Annotated[list[AliveInStep], EACH]
+    """The largest tensors alive at the peak, at most 20, largest first."""
+    checkpointing: Annotated[list[CheckpointingGain], EACH]
+    """What lowers the peak, most first."""
+
+
+class Train(Part, frozen=True, kw_only=True):
+    """A training step on paper."""
+
+    optimizer: Known[str]
+    """Class and settings."""
+    loss: Known[str]
+    """What it is made from."""
+    checkpoint: str | None
+    """Which modules are computed again in the backward, as asked for."""
+    autocast: str | None
+    accumulate: Known[Count]
+    """Passes in one step."""
+    updates: Known[bool]
+    """Whether steps move the weights; else the learning rate is 0."""
+    backward_macs: Known[Count]
+    """Of the model in one pass, without what is computed again."""
+    backward_flops: Known[Count]
+    backward_bytes: Known[Count]
+    backward: Known[TrainingWork]
+    recomputed: Known[TrainingWork]
+    """Computed again in the backward: by checkpointing, and the scores of fused attention."""
+    loss_forward: Known[TrainingWork]
+    """Of the loss, where it is computed outside of the model."""
+    loss_backward: Known[TrainingWork]
+    elsewhere: Known[TrainingWork]
+    """Of operators in the backward that belong to no recorded call."""
+    optimizer_step: Known[TrainingWork]
+    uncosted: list[str]
+    """Operators of backward and optimizer without a formula."""
+    memory: Known[TrainingPeak]
+    model_flops: Known[Count]
+    """Of one step: two per multiply-accumulate of forward and backward."""
+    hardware_flops: Known[Count]
+    """The same, and those that are computed again."""
+    step_s: Known[Size]
+    """Mean seconds of the measured steps."""
+    mfu: Known[Size]
+    """model_flops over step_s and roof_flops_per_s."""
+    hfu: Known[Size]
+    roof_flops_per_s: Known[Size]
+    """As named, or as measured for roof_dtype."""
+    roof_dtype: str | None
+
+
+def train_section(session: Session) -> Train | Unknown:
+    """Return the training step of a session, or why there is none."""
+    if session.training_cost is None:
+        return Unknown(paper.why_no_backward(session))
+    cost = session.training_cost.cost
+    why = Unknown(cost.why) if cost.why else None
+    spec = cost.spec
+    no_spec = Unknown("the program runs its own training steps")
+    flops, attained = paper.step_flops(session), paper.utilisation(session)
+    return Train(
+        optimizer=cost.optimizer or Unknown("no step of an optimizer was recorded"),
+        loss=cost.loss or Unknown("the program computes it"),
+        checkpoint=(spec.checkpoint or None) if spec is not None else None,
+        autocast=(spec.autocast or None) if spec is not None else None,
+        accumulate=no_spec if spec is None else spec.accumulate,
+        updates=no_spec if spec is None else spec.update,
+        backward_macs=why or cost.backward.macs,
+        backward_flops=why or cost.backward.flops,
+        backward_bytes=why or paper.bytes_of(cost.backward),
+        backward=why or _work(cost.backward),
+        recomputed=why or _work(cost.recomputed),
+        loss_forward=why or _work(cost.loss_forward),
+        loss_backward=why or _work(cost.loss_backward),
+        elsewhere=why or _work(cost.elsewhere),
+        optimizer_step=or_why(
+            None if cost.optimizer_step is None else _work(cost.optimizer_step),
+            "no step of an optimizer was recorded",
+        ),
+        uncosted=list(cost.uncosted),
+        memory=_memory(session),
+        model_flops=flops if isinstance(flops, Unknown) else flops.model,
+        hardware_flops=flops if isinstance(flops, Unknown) else flops.hardware,
+        step_s=paper.step_seconds(session),
+        mfu=attained.mfu,
+        hfu=attained.hfu,
+        roof_flops_per_s=attained.roof,
+        roof_dtype=attained.dtype or None,
+    )
+
+
+def _work(cost: PassCost) -> TrainingWork:
+    return TrainingWork(
+        macs=cost.macs,
+        flops=cost.flops,
+        bytes=paper.bytes_of(cost),
+        ops=cost.ops,
+        uncosted=cost.uncosted,
+    )
+
+
+def _memory(session: Session) -> TrainingPeak | Unknown:
+    if session.training_memory is None:
+        return Unknown("recorded only for a model that the profiler runs")
+    memory = session.training_memory.memory
+    forward, backward, optimizer = memory.phase_peaks
+    return TrainingPeak(
+        parameters=memory.parameters,
+        buffers=memory.buffers,
+        inputs=memory.inputs,
+        gradients=memory.gradients,
+        optimizer_state=memory.optimizer_state,
+        saved_activations=memory.saved,
+        temporaries=memory.uses[3],
+        recomputed=memory.uses[2],
+        workspace=memory.workspace,
+        peak=paper.peak_bytes(session),
+        at_least=memory.peak,
+        phase=memory.phase,
+        at=_path(session, memory.at),
+        forward_peak=forward,
+        backward_peak=backward,
+        optimizer_peak=optimizer,
+        alive=[
+            AliveInStep(path=_path(session, one.node), use=one.use, bytes=one.bytes)
+            for one in memory.alive
+        ],
+        checkpointing=[
+            CheckpointingGain(
+                paths=[_path(session, node) or "" for node in one.nodes],
+                saved_bytes=one.saved_bytes,
+                peak=one.peak,
+                recomputed_flops=one.flops,
+            )
+            for one in paper.best_checkpointing(session)
+        ],
+    )
+
+
+def _path(session: Session, node: int) -> str | None:
+    tree = session.tree
+    return tree.nodes[node].path if tree is not None and 0 <= node < len(tree) else None

@@ -1,0 +1,180 @@
+"""A training step that was measured: where its time goes by part, by line and by module."""
+
+from tui_profiler.figures.units import (
+    UNAVAILABLE,
+    count,
+    duration,
+    fitted_times,
+    in_column,
+    share,
+    thousands,
+    three_digits,
+)
+from tui_profiler.messages import SlowStep, TrainingStep, Unknown, known
+from tui_profiler.queries.training.slow_steps import longer_parts
+from tui_profiler.queries.training.step import (
+    Judgement,
+    NodeShare,
+    judged,
+    line_name,
+    node_share,
+    parts_words,
+    per_second,
+    step_parts,
+    timed_backward,
+)
+from tui_profiler.queries.training.values import values_words
+from tui_profiler.reports.document import Column, Grid, Part, Section, names, short
+from tui_profiler.reports.text.sections import figure_text
+from tui_profiler.session import Session, Tree
+
+_ENDS = {"optimizer": "the optimizer's step", "backward": "the backward pass"}
+
+
+def step_sections(session: Session, tree: Tree, top: int | None = None) -> tuple[Section, ...]:
+    """Return the section of a measured step; none where none was measured.
+
+    Args:
+        session: As it was left.
+        tree: Its tree.
+        top: Only so many modules.
+    """
+    if session.training is None:
+        return ()
+    step = session.training.step
+    parts: list[Part] = [
+        figure_text.facts(
+            ("share, %", parts_words(session)),
+            *figure_text.labelled("not seen", _unseen(session)),
+            ("mean", _times(step)),
+            ("throughput", _rates(step)),
+            ("steps", _counted(step)),
+            ("per step", _passes(step)),
+            ("recomputed", _recomputed(step)),
+            ("values", values_words(session)),
+            ("verdict", verdict_words(session)),
+            *(("slowest", _slow_words(session, one)) for one in session.slow_steps[:1]),
+        )
+    ]
+    if step.lines:
+        parts.append(_lines(step))
+    grid = _modules(session, tree, top or figure_text.MOST_ROWS)
+    parts += [grid] if grid.rows else []
+    return (Section("time of a training step", "measured on this machine", tuple(parts)),)
+
+
+def verdict_words(session: Session) -> str:
+    """Return what limits a step with its figure, or why that cannot be said."""
+    found = judged(session)
+    return found.words if isinstance(found, Judgement) else found
+
+
+def _unseen(session: Session) -> list[str]:
+    """Return the parts without a time, those with the same reason together."""
+    found: dict[str, list[str]] = {}
+    for part in step_parts(session):
+        if part.seconds is None:
+            found.setdefault(part.why, []).append(part.name)
+    return [f"{', '.join(parts)}: {why}" for why, parts in found.items()]
+
+
+def _times(step: TrainingStep) -> str:
+    p50, p95 = (figure_text.figure(one, duration) for one in (step.p50, step.p95))
+    return f"{figure_text.figure(step.seconds, duration)}, p50 {p50}, p95 {p95}"
+
+
+def _rates(step: TrainingStep) -> str:
+    if isinstance(step.per_second, Unknown):
+        return f"{UNAVAILABLE} ({step.per_second.reason})"
+    said = [f"{_rate(step.per_second)} steps/s"]
+    for of_a_step, unit in ((step.items, "items/s"), (step.tokens, "tokens/s")):
+        found = known(per_second(step, of_a_step))
+        said += [] if found is None else [f"{_rate(found)} {unit}"]
+    return ", ".join(said)
+
+
+def _rate(value: float) -> str:
+    return three_digits(value) if value < 999.5 else count(value)
+
+
+def _counted(step: TrainingStep) -> str:
+    optimizers = f" ({', '.join(step.optimizers)})" if step.optimizers else ""
+    left_out = f", {thousands(step.outliers)} far longer, left out" if step.outliers else ""
+    return (
+        f"{thousands(step.steps)}, mean of {thousands(step.recorded)} recorded{left_out};"
+        f" each ends with {_ENDS[step.ended_by]}{optimizers}"
+    )
+
+
+def _passes(step: TrainingStep) -> str:
+    """Return how often the model runs in a step; empty where all do once."""
+    counted = (step.forwards, step.passes, step.updates)
+    if not step.recorded or counted == (1.0, 1.0, 1.0):
+        return ""
+    forwards, passes, updates = (f"{one:.3g}" for one in counted)
+    return f"{forwards} forwards, {passes} backward passes, {updates} optimizer steps"
+
+
+def _recomputed(step: TrainingStep) -> str:
+    again = known(step.recompute)
+    if not again:
+        return ""
+    backward = known(step.parts.backward)
+    of = f", {share(again / backward)} of the backward" if backward else ""
+    return f"{duration(again)} by checkpointing{of}"
+
+
+def _slow_words(session: Session, slow: SlowStep) -> str:
+    longer = ", ".join(f"{name} +{duration(by)}" for name, by in longer_parts(session, slow))
+    where = f" ({line_name(slow.lines[0])})" if slow.lines else ""
+    return ", ".join(
+        filter(None, (f"{duration(slow.seconds)}, step {thousands(slow.step)}", longer + where))
+    )
+
+
+def _lines(step: TrainingStep) -> Grid:
+    rows = tuple((line_name(one), figure_text.percent(one.share)) for one in step.lines)
+    columns = (
+        short(names("other, by line"), "other, by line", 0),
+        short(Column("% of other"), "% of other", 11),
+    )
+    return Grid(columns, rows)
+
+
+def _modules(session: Session, tree: Tree, most: int) -> Grid:
+    """Return the modules with most time of their own in a step, forward and backward together."""
+    found: list[tuple[int, NodeShare]] = []
+    for at, node in enumerate(tree.nodes):
+        spent = node_share(session, at) if node.kind == "module" else None
+        if spent is not None and spent.own_share > 0:
+            found.append((at, spent))
+    found.sort(key=lambda one: -one[1].own_share)
+    times = fitted_times(max((max(one.forward, one.backward) for _, one in found), default=0.0))
+    rows = []
+    for at, spent in found[:most]:
+        node, timed = tree.nodes[at], timed_backward(session, at)
+        backward = UNAVAILABLE if timed is None else in_column(timed.backward, times)
+        again = UNAVAILABLE if timed is None else in_column(timed.recomputed, times)
+        rows.append(
+            (
+                node.path or node.name,
+                in_column(spent.forward, times),
+                backward,
+                *([again] if _is_recomputed(session) else []),
+                figure_text.percent(spent.own_share),
+                figure_text.percent(spent.share),
+            )
+        )
+    columns = (
+        short(names("by self time in a step"), "by self time in a step", 0),
+        short(Column(f"forward {times.unit}"), f"forward {times.unit}", 12),
+        short(Column(f"backward {times.unit}"), f"backward {times.unit}", 13),
+        *([short(Column("recomputed"), "recomputed", 12)] if _is_recomputed(session) else []),
+        short(Column("% self"), "%self", 7),
+        short(Column("% step"), "%step", 7),
+    )
+    return Grid(columns, tuple(rows), left_out=max(len(found) - most, 0))
+
+
+def _is_recomputed(session: Session) -> bool:
+    return session.training is not None and bool(known(session.training.step.recompute))
