@@ -10,8 +10,6 @@ Data moves one way, and requests are the only way back:
 Everything between the halves is plain data, tested without either.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING
 

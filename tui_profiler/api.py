@@ -5,16 +5,18 @@ What needs torch is imported when it is asked for: opening a recording never doe
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from tui_profiler.messages import TrainSpec
 from tui_profiler.queries.compare.comparison import Comparison, comparison
 from tui_profiler.queries.compare.side import Side, side_of
 from tui_profiler.recording.kind import RecordingError
-from tui_profiler.reports.csv.nodes import csv_model
+from tui_profiler.reports.csv import csv_model
 from tui_profiler.reports.html import html_comparison, html_profile
 from tui_profiler.reports.json.compare import compare_json
 from tui_profiler.reports.json.report import json_report
@@ -23,7 +25,7 @@ from tui_profiler.reports.text.compare import compare_table
 from tui_profiler.reports.text.full import full_markdown, full_text
 from tui_profiler.reports.text.table import table
 from tui_profiler.session import EMPTY, Session, apply
-from tui_profiler.verbs.recorded import last_session
+from tui_profiler.source.recorded import last_session
 
 if TYPE_CHECKING:
     import torch  # noqa: TID251 # for the signature alone
@@ -116,7 +118,7 @@ class Profile:
 
 
 class Compared:
-    """Two profiles held against each other; a difference is B less A."""
+    """A comparison of two profiles; a difference is B - A."""
 
     def __init__(self, found: Comparison) -> None:
         self.comparison = found
@@ -164,7 +166,7 @@ class Compared:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
 
 
-def profile(
+def profile(  # noqa: PLR0913 # keywords, as the command line has options
     model: torch.nn.Module,
     *inputs: object,
     kwargs: Mapping[str, object] | None = None,
@@ -172,10 +174,17 @@ def profile(
     forwards: int | None = None,
     name: str = "",
     tracer: str = "auto",
+    train: bool = False,
+    optimizer: str | type[torch.optim.Optimizer] | torch.optim.Optimizer = "adamw",
+    checkpoint: str = "",
+    accumulate: int = 1,
+    autocast: Literal["", "bf16", "fp16"] = "",
+    update: bool = False,
 ) -> Profile:
     """Trace a model, run it for a while, and leave it as it was.
 
-    It runs as it is: on its device, in its mode (``eval`` or ``train``), without gradients.
+    It runs as it is: on its device, in its mode (``eval`` or ``train``), without gradients; or,
+    with ``train``, in training steps: forward, loss, backward, optimizer.
 
     Args:
         model: any module. One with lazy layers is copied, and keeps them lazy.
@@ -188,10 +197,21 @@ def profile(
             given and ends first). Forwards that measure overhead or operators count.
         name: what it is called; its class where empty.
         tracer: ``auto``, ``dispatch``, ``fx`` or ``export``.
+        train: Run training steps, in train mode; ``forwards`` then counts them. The loss is the
+            model's own, or made of its outputs.
+        optimizer: With ``train``: a class of ``torch.optim`` or its name with settings, such as
+            ``"sgd,momentum=0.9"``, or an optimizer of this model, whose class and settings are
+            taken; it is not stepped itself. The learning rate is 0.
+        checkpoint: With ``train``: which modules' activations are recomputed in the backward:
+            ``blocks``, or a pattern of their paths.
+        accumulate: With ``train``: forward and backward passes per step.
+        autocast: With ``train``: the dtype of ``torch.autocast``; empty: none.
+        update: With ``train``: steps move the weights, which are not put back; an optimizer that is
+            passed is stepped itself.
 
     Raises:
         TypeError: ``model`` is not a ``torch.nn.Module``.
-        ValueError: ``seconds`` or ``forwards`` is below 0.
+        ValueError: ``seconds`` or ``forwards`` is below 0, or an option needs ``train``.
         ProfileError: it could not be traced or run; the cause is what it raised.
     """
     from tui_profiler.probe.worker.failures import failure  # noqa: PLC0415
@@ -204,6 +224,12 @@ def profile(
         seconds = SECONDS
     runs = seconds != 0 and forwards != 0
     wanted = ProfileOptions(name, seconds if runs else None, forwards if runs else None, tracer)
+    if train:
+        named = optimizer if isinstance(optimizer, str) else ""
+        spec = TrainSpec(named, checkpoint, accumulate, autocast, update)
+        wanted = dataclasses.replace(wanted, train=spec, optimizer=optimizer)
+    elif checkpoint or accumulate != 1 or autocast or update:
+        raise ValueError("checkpoint, accumulate, autocast and update need train=True")
     try:
         said = profiled(model, inputs, kwargs or {}, wanted)
     except Exception as error:

@@ -1,7 +1,7 @@
 """Numbers to text."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui_profiler.figures import units
@@ -108,54 +108,84 @@ def test_a_duration_has_its_own_unit(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("root", "unit"), [(0.5e-3, "µs"), (9.9e-3, "µs"), (10e-3, "ms"), (0.99, "ms"), (1.0, "s")]
+    ("root", "unit"), [(0.5e-3, "µs"), (9.9e-3, "µs"), (10e-3, "ms"), (0.99, "ms"), (12.0, "ms")]
 )
-def test_a_column_has_the_unit_of_its_largest(root: float, unit: units.TimeUnit) -> None:
-    assert units.time_unit(root) == unit
+def test_a_column_has_a_unit_in_which_its_small_figures_are_read(root: float, unit: str) -> None:
+    assert units.fitted_times(root).unit == unit
+    assert units.aligned_times(root).unit == unit
+
+
+FAST, SHORT, LONG = (units.fitted_times(seconds) for seconds in (1e-3, 0.1, 10.0))
 
 
 @pytest.mark.parametrize(
-    ("before", "seconds", "unit"),
+    ("before", "seconds", "column"),
     [
-        (None, 0.012, "ms"),
-        ("µs", 0.012, "µs"),
-        ("µs", 0.021, "ms"),
-        ("ms", 0.006, "ms"),
-        ("ms", 0.004, "µs"),
-        ("ms", 1.5, "ms"),
-        ("ms", 2.1, "s"),
+        (None, 0.012, SHORT),
+        (FAST, 0.012, FAST),
+        (FAST, 0.021, SHORT),
+        (SHORT, 0.006, SHORT),
+        (SHORT, 0.004, FAST),
+        (SHORT, 1.5, SHORT),
+        (SHORT, 2.1, LONG),
+        (LONG, 0.6, LONG),
+        (LONG, 0.4, SHORT),
     ],
 )
-def test_a_column_keeps_its_unit_until_twice_beyond(
-    before: units.TimeUnit | None, seconds: float, unit: str
+def test_a_column_is_written_as_before_until_twice_beyond(
+    before: units.TimeColumn | None, seconds: float, column: units.TimeColumn
 ) -> None:
-    assert units.keep_time_unit(before, seconds) == unit
+    assert units.fitted_times(seconds, before) == column
 
 
 @pytest.mark.parametrize(
-    ("seconds", "unit", "text"),
+    ("seconds", "column", "text"),
     [
-        (0.5e-3, "µs", "500.0"),
-        (4.25e-3, "µs", "4250"),
-        (36.5e-3, "ms", "36.50"),
-        (0.89e-3, "ms", "0.89"),
-        (12.3456, "s", "12.346"),
-        (123.456, "s", "123.46"),
-        (0.0, "ms", "0.00"),
-        (0.2e-3, "s", "<0.001"),
-        (0.6e-3, "s", "0.001"),
-        (3e-6, "ms", "<0.01"),
-        (0.01e-6, "µs", "<0.1"),
+        (0.5e-3, FAST, "500.0"),
+        (4.25e-3, FAST, "4250"),
+        (0.01e-6, FAST, "<0.1"),
+        (36.5e-3, SHORT, "36.50"),
+        (0.89e-3, SHORT, "0.89"),
+        (0.02e-3, SHORT, "0.02"),
+        (3e-6, SHORT, "<0.01"),
+        (0.0, SHORT, "0.00"),
+        (0.5e-3, LONG, "0.50"),
+        (0.0994e-3, LONG, "0.099"),
+        (0.1e-3, LONG, "0.10"),
+        (23e-6, LONG, "0.023"),
+        (0.3e-6, LONG, "<0.001"),
+        (0.99999, LONG, "999.99"),
+        (0.999996, LONG, "1.00 s"),
+        (12.3456, LONG, "12.3 s"),
+        (1234.5, LONG, "1234 s"),
+        (9999.6, LONG, "2.78 h"),
+        (1e30, LONG, ">999 h"),
+        (23e-6, units.aligned_times(12.0), "0.023"),
+        (345e-3, units.aligned_times(12.0), "345.000"),
+        (12.0, units.aligned_times(12.0), "12.0 s"),
+        (12e-6, units.aligned_times(5e-3), "12"),
+        (0.2e-6, units.aligned_times(5e-3), "<1"),
     ],
 )
-def test_a_time_in_a_column_is_aligned(seconds: float, unit: units.TimeUnit, text: str) -> None:
-    assert units.column_time(seconds, unit) == text
+def test_a_time_has_the_digits_that_its_column_has_room_for(
+    seconds: float, column: units.TimeColumn, text: str
+) -> None:
+    assert units.in_column(seconds, column) == text
 
 
-@given(st.floats(min_value=0, max_value=9999), st.sampled_from(["ms", "s"]))
-def test_a_time_in_a_column_takes_at_most_six_cells(value: float, unit: units.TimeUnit) -> None:
-    seconds = value if unit == "s" else value / 1e3
-    assert len(units.column_time(seconds, unit)) <= 6
+@given(st.floats(min_value=0, max_value=1e300), st.floats(min_value=0, max_value=1e6))
+@example(0.5, 1e-4)
+def test_a_time_in_a_column_takes_at_most_so_many_cells(value: float, largest: float) -> None:
+    assert len(units.in_column(value, units.fitted_times(largest))) <= 6
+    assert len(units.in_column(value, units.aligned_times(largest))) <= 7
+
+
+@given(st.floats(min_value=1e-6, max_value=1e6))
+def test_a_time_in_a_long_column_is_right_to_its_last_digit(seconds: float) -> None:
+    figure, _, unit = units.in_column(seconds, units.fitted_times(12.0)).partition(" ")
+    one = {"": 1e-3, "s": 1.0, "h": 3600.0}[unit]
+    last_digit = one / 10 ** len(figure.partition(".")[2])
+    assert abs(float(figure) * one - seconds) <= 0.501 * last_digit
 
 
 @pytest.mark.parametrize(

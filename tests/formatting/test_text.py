@@ -137,8 +137,10 @@ def test_plus_or_minus_in_ascii_is_not_the_mark_of_an_estimate() -> None:
         ("", 5, ()),
         ("aa bb cc", 5, ("aa bb", "cc")),
         ("aa bb cc", 4, ("aa", "bb", "cc")),
-        ("a  abcdefgh b", 4, ("a", "abc…", "b")),
+        ("a  abcdefgh b", 4, ("a", "abcd", "efgh", "b")),
+        ("abcdef b", 4, ("abcd", "ef b")),
         ("多层 网络", 8, ("多层", "网络")),
+        ("网络", 1, ("网", "络")),
     ],
 )
 def test_lines_break_between_words_and_none_is_too_wide(

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from tests.queries.forward.test_memory import SMALL, session_with
 from tests.session.test_phases import RUNNING
 from tests.small_model import COSTS, DONE, NODES, TRACED, folded
-from tui_profiler.messages import LoopState, MemorySteps, Message, Nodes, TraceStarted
-from tui_profiler.messages.model import Phase
+from tui_profiler.messages import LoopState, MemorySteps, Message, Nodes, Phase, TraceStarted
 
 
 def traced(phase: Phase, steps: MemorySteps) -> tuple[Message, ...]:

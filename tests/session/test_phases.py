@@ -8,17 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from tests.small_model import COSTS, DONE, FACTS, NODES, TRACED, folded, tick
-from tui_profiler.messages import (
-    InputSpec,
-    LoopState,
-    Message,
-    NoDecode,
-    Nodes,
-    PeakMemory,
-    TraceDone,
-    TraceStarted,
-)
-from tui_profiler.messages.model import Phase
+from tui_profiler import messages
 from tui_profiler.queries.cost.totals import known_peak_bytes, peak_bytes
 from tui_profiler.queries.panel.phrases import input_text, last_events
 from tui_profiler.queries.time.forward_kinds import other_phase, phase, why_one_phase
@@ -27,17 +17,21 @@ from tui_profiler.reports.text.full import full_text
 from tui_profiler.reports.text.table import table
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
-KEPT = TraceDone((), (), (), PeakMemory(1.0, 2.0, 4.0, 8.0, -1, 0, 0, kv_cache=16.0))
+KEPT = messages.TraceDone(
+    (), (), (), messages.PeakMemory(1.0, 2.0, 4.0, 8.0, -1, 0, 0, kv_cache=16.0)
+)
 
 
-def traced(name: Phase, count: int, done: TraceDone = DONE) -> tuple[Message, ...]:
-    given = (InputSpec("input_ids", (1, count), "int64", "test"),)
-    started = TraceStarted(len(NODES), "dispatch:fake", name, given)
-    return (started, Nodes(NODES, COSTS), done)
+def traced(
+    name: messages.Phase, count: int, done: messages.TraceDone = DONE
+) -> tuple[messages.Message, ...]:
+    given = (messages.InputSpec("input_ids", (1, count), "int64", "test"),)
+    started = messages.TraceStarted(len(NODES), "dispatch:fake", name, given)
+    return (started, messages.Nodes(NODES, COSTS), done)
 
 
 BOTH = (FACTS, *traced("prefill", 128), *traced("decode", 1, KEPT))
-RUNNING = LoopState("running", 1.0, 1, phase="prefill")
+RUNNING = messages.LoopState("running", 1.0, 1, phase="prefill")
 
 
 def test_the_prefill_is_looked_at_first() -> None:
@@ -50,7 +44,7 @@ def test_the_prefill_is_looked_at_first() -> None:
 def test_the_phase_that_runs_is_looked_at_without_the_times_of_the_other() -> None:
     session = folded((*BOTH, RUNNING, tick({0: (0.5, 0.1)})))
     assert session.timings is not None
-    other = folded((LoopState("running", 2.0, 1, phase="decode"),), session)
+    other = folded((messages.LoopState("running", 2.0, 1, phase="decode"),), session)
     assert (phase(other), other_phase(other)) == ("decode", "prefill")
     assert (other.timings, other.history.ticks) == (None, ())
     assert input_text(other) == "decode 1×1 i64"
@@ -58,7 +52,12 @@ def test_the_phase_that_runs_is_looked_at_without_the_times_of_the_other() -> No
 
 def test_a_loop_that_goes_on_keeps_its_times() -> None:
     session = folded(
-        (*BOTH, RUNNING, tick({0: (0.5, 0.1)}), LoopState("paused", 3.0, 1, phase="prefill"))
+        (
+            *BOTH,
+            RUNNING,
+            tick({0: (0.5, 0.1)}),
+            messages.LoopState("paused", 3.0, 1, phase="prefill"),
+        )
     )
     assert session.timings is not None
 
@@ -92,12 +91,12 @@ def test_the_report_lists_both_and_follows_its_schema() -> None:
 
 def test_a_decode_phase_that_is_missing_is_said_everywhere() -> None:
     why = "its forward returns no cache"
-    session = folded((FACTS, *traced("", 128), NoDecode(why)))
+    session = folded((FACTS, *traced("", 128), messages.NoDecode(why)))
     report = json.loads(json_report(session))
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(report)
     assert report["unavailable"]["phases[phase=decode]"] == why
     assert f"decode unavailable: {why}" in "\n".join(table(session, columns=120))
-    assert f"decode phase unavailable: {why}" in full_text(session, columns=100)
+    assert f"decode unavailable: {why}" in full_text(session, columns=100)
     assert why_one_phase(session) == last_events(session)[0] == f"no decode phase: {why}"
     again = folded((*traced("prefill", 64), *traced("decode", 1, KEPT)), session)
     assert "no decode" not in full_text(again, columns=100) + why_one_phase(again)

@@ -23,24 +23,10 @@ from tests.small_model import (
     TICK,
     TRACED,
     folded,
+    operator_times,
     tick,
 )
-from tui_profiler.messages import (
-    Edges,
-    Ended,
-    Failed,
-    Heartbeat,
-    Hello,
-    LoopState,
-    Nodes,
-    Printed,
-    Sample,
-    StageDone,
-    StageStarted,
-    Tick,
-    TraceDone,
-    TraceStarted,
-)
+from tui_profiler import messages
 from tui_profiler.session import EMPTY, apply
 from tui_profiler.session.apply import (
     MAX_LINE,
@@ -83,19 +69,21 @@ def test_children_and_ancestors_are_found() -> None:
 
 
 def test_edges_are_collected() -> None:
-    session = folded((*TRACED[:-1], Edges(((2, 4),)), Edges(((4, 6),)), DONE))
+    session = folded((*TRACED[:-1], messages.Edges(((2, 4),)), messages.Edges(((4, 6),)), DONE))
     assert session.tree is not None
     assert session.tree.edges == ((2, 4), (4, 6))
 
 
-@pytest.mark.parametrize("message", [Nodes(NODES, COSTS), Edges(((0, 1),)), DONE])
-def test_parts_of_no_tree_are_ignored(message: Nodes | Edges | TraceDone) -> None:
+@pytest.mark.parametrize("message", [messages.Nodes(NODES, COSTS), messages.Edges(((0, 1),)), DONE])
+def test_parts_of_no_tree_are_ignored(
+    message: messages.Nodes | messages.Edges | messages.TraceDone,
+) -> None:
     assert apply(EMPTY, message) is EMPTY
 
 
 def test_a_failure_keeps_what_was_learned() -> None:
     before = folded(MEASURED)
-    after = apply(before, Failed("run", "out of memory"))
+    after = apply(before, messages.Failed("run", "out of memory"))
     assert (after.tree, after.timings, after.history) == (
         before.tree,
         before.timings,
@@ -105,23 +93,31 @@ def test_a_failure_keeps_what_was_learned() -> None:
 
 def test_an_end_keeps_what_was_learned() -> None:
     before = folded(MEASURED)
-    after = apply(before, Ended(-9, False))
+    after = apply(before, messages.Ended(-9, False))
     assert (after.tree, after.timings) == (before.tree, before.timings)
 
 
 def test_a_failure_stays_until_a_new_start() -> None:
-    failed = folded((Failed("trace", "no"), LoopState("running", 1.0), Heartbeat(1.0, 0.0)))
-    assert failed.failure == Failed("trace", "no")
-    assert apply(failed, Hello(1, 43, ())).failure is None
+    failed = folded(
+        (
+            messages.Failed("trace", "no"),
+            messages.LoopState("running", 1.0),
+            messages.Heartbeat(1.0, 0.0),
+        )
+    )
+    assert failed.failure == messages.Failed("trace", "no")
+    assert apply(failed, messages.Hello(1, 43, ())).failure is None
 
 
 def test_a_new_start_forgets_the_end() -> None:
-    assert folded((Ended(0, True), Hello(1, 43, ()))).ended is None
+    assert folded((messages.Ended(0, True), messages.Hello(1, 43, ()))).ended is None
 
 
 def test_the_old_tree_stays_until_the_new_one_is_whole() -> None:
     before = folded(MEASURED)
-    during = folded((TraceStarted(1, "dispatch:fake"), Nodes(NODES[:1], COSTS[:1])), before)
+    during = folded(
+        (messages.TraceStarted(1, "dispatch:fake"), messages.Nodes(NODES[:1], COSTS[:1])), before
+    )
     assert (during.tree, during.timings) == (before.tree, before.timings)
 
 
@@ -157,11 +153,15 @@ def test_a_node_that_was_not_called_has_no_timing() -> None:
 
 
 @pytest.mark.parametrize(
-    "column", [name for name, kind in get_type_hints(Tick).items() if kind is bytes]
+    "column", [name for name, kind in get_type_hints(messages.Tick).items() if kind is bytes]
 )
 def test_a_tick_with_a_column_cut_short_is_ignored(column: str) -> None:
-    session = folded(TRACED)
-    assert apply(session, replace(TICK, **{column: getattr(TICK, column)[:-1]})) is session
+    session, narrow = folded(TRACED), TICK.p50
+    read = ("cpu_per_forward", "own_cpu_per_forward", "unwaited_per_forward")
+    read += ("own_unwaited_per_forward",)
+    tick = replace(TICK, **dict.fromkeys(read, narrow))
+    assert apply(session, tick) is not session
+    assert apply(session, replace(tick, **{column: getattr(tick, column)[:-1]})) is session
 
 
 def test_ticks_are_bounded_in_number() -> None:
@@ -197,67 +197,99 @@ def test_samples_are_bounded() -> None:
     session = EMPTY
     for at in range(MAX_SAMPLES + 5):
         session = apply(session, replace(SAMPLE, at=float(at)))
-    kept: tuple[Sample, ...] = session.history.samples
+    kept: tuple[messages.Sample, ...] = session.history.samples
     assert (len(kept), kept[0].at) == (MAX_SAMPLES, 5.0)
 
 
 def test_a_stage_that_is_done_replaces_its_beginning() -> None:
-    session = folded((StageStarted("trace", 2.0, "begins"), StageDone("trace", 3.5, 1.5, "ends")))
+    session = folded(
+        (
+            messages.StageStarted("trace", 2.0, "begins"),
+            messages.StageDone("trace", 3.5, 1.5, "ends"),
+        )
+    )
     (record,) = session.stages
     assert (record.started_at, record.seconds, record.detail) == (2.0, 1.5, "ends")
 
 
 def test_lines_are_joined_across_messages() -> None:
-    log = folded((Printed("one\ntw"), Printed("o\nthr"))).log
+    log = folded((messages.Printed("one\ntw"), messages.Printed("o\nthr"))).log
     assert (log.lines, log.partial, log.total_lines) == (("one", "two"), "thr", 2)
 
 
 def test_a_line_end_that_is_cut_in_two_is_one_line_end() -> None:
-    log = folded((Printed("one\r"), Printed("\ntwo\r\n"))).log
+    log = folded((messages.Printed("one\r"), messages.Printed("\ntwo\r\n"))).log
     assert log.lines == ("one", "two")
 
 
 def test_a_carriage_return_overwrites_its_line() -> None:
-    assert folded((Printed("10 %\r50 %\r100 %\n"),)).log.lines == ("100 %",)
+    assert folded((messages.Printed("10 %\r50 %\r100 %\n"),)).log.lines == ("100 %",)
 
 
 def test_a_progress_bar_that_never_ends_its_line_shows_its_newest() -> None:
-    session = folded(tuple(Printed(f"\r{percent} %" + "." * 90) for percent in range(100)))
+    session = folded(tuple(messages.Printed(f"\r{percent} %" + "." * 90) for percent in range(100)))
     assert session.log.partial == "99 %" + "." * 90
 
 
 def test_empty_lines_are_kept() -> None:
-    assert folded((Printed("one\n\n\ntwo\n"),)).log.lines == ("one", "", "", "two")
+    assert folded((messages.Printed("one\n\n\ntwo\n"),)).log.lines == ("one", "", "", "two")
 
 
 def test_a_single_line_end_is_an_empty_line() -> None:
-    assert folded((Printed("\n"),)).log.lines == ("",)
+    assert folded((messages.Printed("\n"),)).log.lines == ("",)
 
 
 def test_printed_lines_are_made_safe() -> None:
-    assert folded((Printed("\x1b[2Jgone\n"),)).log.lines == ("\\x1b[2Jgone",)
+    assert folded((messages.Printed("\x1b[2Jgone\n"),)).log.lines == ("\\x1b[2Jgone",)
 
 
 def test_the_log_is_bounded_and_counts_on() -> None:
-    log = folded((Printed("x\n" * (MAX_LOG_LINES + 7)),)).log
+    log = folded((messages.Printed("x\n" * (MAX_LOG_LINES + 7)),)).log
     assert (len(log.lines), log.total_lines) == (MAX_LOG_LINES, MAX_LOG_LINES + 7)
 
 
 def test_a_line_without_an_end_is_bounded() -> None:
     session = EMPTY
     for _ in range(5):
-        session = apply(session, Printed("x" * MAX_LINE))
+        session = apply(session, messages.Printed("x" * MAX_LINE))
     assert len(session.log.partial) == MAX_LINE
 
 
 def test_what_was_left_out_is_counted() -> None:
-    assert folded((Printed("a\n", 3), Printed("", 4))).log.dropped_bytes == 7
+    assert folded((messages.Printed("a\n", 3), messages.Printed("", 4))).log.dropped_bytes == 7
 
 
 def test_a_sign_of_life_is_remembered() -> None:
-    session = folded((Heartbeat(7.5, 0.25),))
+    session = folded((messages.Heartbeat(7.5, 0.25),))
     assert (session.heard_at, session.forward_seconds) == (7.5, 0.25)
 
 
 def test_ceilings_are_kept_through_a_new_tree() -> None:
     assert folded(TRACED[-4:], folded(MEASURED)).ceilings == CEILINGS
+
+
+def test_operators_without_a_node_are_those_of_the_columns_where_they_agree() -> None:
+    called = messages.CalledOperators(
+        names=("aten::a", "aten::b"),
+        nodes=array("I", [CONV, FC]).tobytes(),
+        name_of=array("I", [1, 0]).tobytes(),
+        calls=array("I", [2, 3]).tobytes(),
+        per_forward=array("f", [0.5, 0.25]).tobytes(),
+        own_per_forward=array("f", [0.125, 0.0625]).tobytes(),
+    )
+    times = replace(operator_times({CONV_OP: 0.5}), called=called)
+    found = folded((*TRACED, times)).operators
+    assert found is not None
+    assert found.called == ((CONV, "aten::b", 2, 0.5, 0.125), (FC, "aten::a", 3, 0.25, 0.0625))
+    assert (found.has_own, found.own_per_forward(CONV_OP)) == (False, None)
+    for broken in (
+        replace(called, names=("aten::a",)),
+        replace(called, calls=called.calls[4:]),
+        replace(called, nodes=called.nodes[1:]),
+    ):
+        assert folded((*TRACED, replace(times, called=broken))).operators is None
+    own = replace(times, own_per_forward=array("f", [0.25]).tobytes(), called=None)
+    found = folded((*TRACED, own)).operators
+    assert found is not None
+    assert (found.has_own, found.own_per_forward(CONV_OP), found.called) == (True, 0.25, ())
+    assert folded((*TRACED, replace(own, own_per_forward=b"\0\0"))).operators is None

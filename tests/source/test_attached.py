@@ -17,10 +17,9 @@ import pytest
 
 from tests.probe.watch.watched_program import WatchedProgram, sockets_folder
 from tests.viewer import place_of
+from tui_profiler import messages
 from tui_profiler.connection.rendezvous import Place, places
 from tui_profiler.connection.wire import encode
-from tui_profiler.messages import Ended, Failed, Hello, LoopState, Message, Program, Tick
-from tui_profiler.messages.live import WIRE_VERSION
 from tui_profiler.source.attached import Attached, AttachError, attached, find
 from tui_profiler.source.remote import address, command, remote
 
@@ -57,12 +56,12 @@ def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield made
 
 
-async def first_tick(source: Attached) -> list[Message]:
-    heard: list[Message] = []
+async def first_tick(source: Attached) -> list[messages.Message]:
+    heard: list[messages.Message] = []
     async with asyncio.timeout(120):
         async for message in source.messages():
             heard.append(message)
-            if isinstance(message, Tick) and message.forwards:
+            if isinstance(message, messages.Tick) and message.forwards:
                 await source.close()
     return heard
 
@@ -73,21 +72,25 @@ async def test_a_program_is_found_and_followed_on_our_own_clock(program: Watched
     assert (found.program.name, found.program.pid) == ("served", program.child.pid)
     started_at = time.time()
     heard = await first_tick(attached(found.place, started_at))
-    ticks = [message for message in heard if isinstance(message, Tick)]
+    ticks = [message for message in heard if isinstance(message, messages.Tick)]
     assert 0 <= ticks[-1].at <= time.time() - started_at
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], messages.Ended)
     assert (heard[-1].expected, heard[-1].attached) == (True, True)
 
 
 async def test_no_time_is_ahead_of_our_clock_however_late_the_first_message_is_read() -> None:
     ours, theirs = socket.socketpair()
     # Its clock was at 100 s when it greeted, and at 160 s a moment after that was read.
-    greeting = Hello(WIRE_VERSION, 1, (), "", Program("odd", 1, "x", 0.0, 100.0))
+    greeting = messages.Hello(
+        messages.WIRE_VERSION, 1, (), "", messages.Program("odd", 1, "x", 0.0, 100.0)
+    )
     source = Attached(ours, greeting, started_at=time.time() - 5.0)
     began = time.monotonic()
-    theirs.sendall(b"".join(encode(LoopState("running", at)) for at in (90.0, 160.0, 160.0, 161.0)))
+    theirs.sendall(
+        b"".join(encode(messages.LoopState("running", at)) for at in (90.0, 160.0, 160.0, 161.0))
+    )
     theirs.shutdown(socket.SHUT_WR)
-    times = [one.at async for one in source.messages() if isinstance(one, LoopState)]
+    times = [one.at async for one in source.messages() if isinstance(one, messages.LoopState)]
     assert len(times) == 4
     assert times == sorted(times)
     assert times[0] == 0.0
@@ -118,15 +121,15 @@ class Speaker:
                 pass
 
 
-def hello(version: int = WIRE_VERSION) -> bytes:
-    return encode(Hello(version, 1, (), "", Program("odd", 1, "x", 0.0, 0.0)))
+def hello(version: int = messages.WIRE_VERSION) -> bytes:
+    return encode(messages.Hello(version, 1, (), "", messages.Program("odd", 1, "x", 0.0, 0.0)))
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (hello(WIRE_VERSION + 1), "speaks version"),
-        (encode(LoopState("running", 0.0)), "it sent no greeting"),
+        (hello(messages.WIRE_VERSION + 1), "has protocol version"),
+        (encode(messages.LoopState("running", 0.0)), "it did not identify itself"),
         (b"\xff" * 64, "not the protocol of tui-profiler"),
         (b"HTTP/1.1 200 OK\r\n" * 40_000, "not the protocol of tui-profiler"),
     ],
@@ -144,17 +147,17 @@ async def test_rubbish_after_a_hello_is_a_failure_and_the_end(empty: Path) -> No
     speaker = Speaker(empty, hello(), b"\x00\x00\x00\x04rubb")
     heard = [message async for message in attached(place_of("odd")).messages()]
     speaker.ended.set()
-    assert isinstance(heard[-2], Failed)
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-2], messages.Failed)
+    assert isinstance(heard[-1], messages.Ended)
     assert not heard[-1].expected
 
 
 async def test_a_watching_that_is_ended_is_no_accident(empty: Path) -> None:
-    speaker = Speaker(empty, hello(), encode(LoopState("finished", 1.0, detail="over")))
+    speaker = Speaker(empty, hello(), encode(messages.LoopState("finished", 1.0, detail="over")))
     source = attached(place_of("odd"))
     speaker.ended.set()
     heard = [message async for message in source.messages()]
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], messages.Ended)
     assert heard[-1].expected
 
 
@@ -168,7 +171,7 @@ def test_a_socket_without_a_listener_is_removed(empty: Path) -> None:
 
 
 def test_a_socket_that_is_gone_is_refused() -> None:
-    with pytest.raises(AttachError, match="does not answer"):
+    with pytest.raises(AttachError, match="does not respond"):
         attached(Place(Path("/nowhere/1-0-x.sock"), 1, 0, "x"))
 
 
@@ -203,7 +206,7 @@ async def test_a_program_elsewhere_is_followed_whatever_the_shell_there_prints(
     stands_in(ssh, 'echo "Welcome to the other host"; exec sh -c "$last"')
     source = remote(address("ssh://me@host:2222/served"), sys.executable)
     heard = await first_tick(source)
-    assert isinstance(heard[-1], Ended)
+    assert isinstance(heard[-1], messages.Ended)
     assert heard[-1].expected
     assert (ssh / "log").read_text().splitlines()[1:] == [
         *("-o", "ConnectTimeout=10", "-p", "2222", "me@host"),
@@ -219,17 +222,17 @@ async def test_a_program_elsewhere_is_followed_whatever_the_shell_there_prints(
             "Could not resolve",
             "ssh me@host",
         ),
-        ('exec sh -c "tui-profiler-nowhere"', "has no tui-profiler there", "--remote-python"),
-        (f"exec {PYTHON} -m nowhere", "has no tui-profiler there", "--remote-python"),
+        ('exec sh -c "tui-profiler-nowhere"', "has no tui-profiler", "--remote-python"),
+        (f"exec {PYTHON} -m nowhere", "has no tui-profiler", "--remote-python"),
         ("echo \"Error: No such command 'relay'.\" >&2; exit 2", "older", "same version"),
         (
             'printf "\\0tui-profiler relay 1\\n"; sleep 0.2; printf "\\0\\0\\0\\1x"',
             "not the protocol",
             "same",
         ),
-        ("exit 0", "hung up", "attach --list"),
-        ("yes noise", "hung up|reset", "attach --list"),
-        ("exec sleep 20", "did not answer in 1 s", "ssh me@host true"),
+        ("exit 0", "was closed", "attach --list"),
+        ("yes noise", "was closed|reset", "attach --list"),
+        ("exec sleep 20", "did not respond in 1 s", "ssh me@host true"),
     ],
 )
 def test_what_goes_wrong_elsewhere_is_one_sentence(
@@ -255,7 +258,7 @@ def test_no_such_name_elsewhere_says_so(program: WatchedProgram, ssh: Path) -> N
     ],
 )
 def test_what_would_be_an_option_or_a_command_is_no_address(text: str) -> None:
-    with pytest.raises(AttachError, match="no address"):
+    with pytest.raises(AttachError, match="not an address"):
         address(text)
 
 
@@ -263,5 +266,5 @@ def test_addresses_are_read_as_typed() -> None:
     assert address("ssh://me@Host.Example:22/a%20name") == ("Host.Example", "me", 22, "a name")
     assert address("ssh://[fe80::1%25eth0]/12") == ("fe80::1%25eth0", "", None, "12")
     assert command(address("ssh://h/x; rm -rf"))[-1] == "tui-profiler relay --stdio -- 'x; rm -rf'"
-    with pytest.raises(AttachError, match="no interpreter"):
+    with pytest.raises(AttachError, match="not an interpreter"):
         command(address("ssh://h"), "-oProxyCommand=x")

@@ -72,7 +72,7 @@ async def test_leaving_the_template_ends_all_that_it_forked() -> None:
             "import threading as t\nt.Thread(target=t.Event().wait, daemon=True).start()",
             "what was imported started 1 threads",
         ),
-        ("raise ImportError", "importing ended the process"),
+        ("raise ImportError", "the import ended the process"),
     ],
 )
 def test_what_cannot_be_forked_safely_is_not(

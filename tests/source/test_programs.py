@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,16 +17,25 @@ from tui_profiler.messages import Ended, Heartbeat, ProgramsSeen, Request, Step,
 from tui_profiler.source import Told
 from tui_profiler.source.programs import Programs, WithPrograms
 
+PINNED = """
+import os, sys, threading
+os.sched_setaffinity(0, {int(sys.argv[1])})
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+while True: pass
+"""
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def write(proc: Path, pid: int, name: str, ticks: int, pages: int = 3) -> None:
+def write(
+    proc: Path, pid: int, name: str, ticks: int, pages: int = 3, *, threads: int = 1, core: int = 0
+) -> None:
     """Write a line as proc_pid_stat(5) has it; of the ticks a third in the kernel."""
     folder = proc / str(pid)
     folder.mkdir(exist_ok=True)
     kernel = ticks // 3
-    fields = ["S", *["0"] * 10, str(ticks - kernel), str(kernel), *["7"] * 8, str(pages), "1"]
+    fields = ["S", *["0"] * 10, str(ticks - kernel), str(kernel), *["7"] * 4, str(threads)]
+    fields += ["7", "7", "7", str(pages), *["1"] * 14, str(core), "0"]
     (folder / "stat").write_bytes(f"{pid} ({name}) ".encode() + " ".join(fields).encode() + b"\n")
 
 
@@ -80,6 +90,53 @@ def test_pressure_is_that_of_the_kernel_or_unknown(tmp_path: Path) -> None:
     assert pressure.cpu == pytest.approx(0.125)
     assert isinstance(pressure.memory, Unknown)
     assert isinstance(pressure.io, Unknown)
+
+
+def test_a_program_that_was_seen_on_other_cores_alone_was_elsewhere(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    own = os.getpid()
+    (tmp_path / "5" / "task" / str(own)).mkdir(parents=True)  # May run where the tests may.
+    mine, other = min(os.sched_getaffinity(own)), max(os.sched_getaffinity(own)) + 1
+
+    def all_of_them(ticks: int, moved_to: int) -> None:
+        write(tmp_path, 5, "model", ticks, core=mine)
+        write(tmp_path, 6, "beside", ticks, core=mine)
+        write(tmp_path, 7, "elsewhere", ticks, core=other)
+        write(tmp_path, 8, "threads", ticks, core=other, threads=2)
+        write(tmp_path, 9, "moved", ticks, core=moved_to)
+
+    all_of_them(0, other)
+    programs.look(5)
+    all_of_them(TICKS, mine)
+    write(tmp_path, 10, "new", TICKS, core=other)
+    seen = programs.look(5)
+    assert seen is not None
+    assert {one.name for one in seen.programs if one.elsewhere} == {"elsewhere"}
+    all_of_them(2 * TICKS, mine)
+    assert len(looked(programs).programs) == 5
+    all_of_them(3 * TICKS, mine)
+    assert not any(one.elsewhere for one in looked(programs).programs)  # Than what?
+
+
+def test_a_program_that_may_run_on_none_of_the_cores_was_elsewhere() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as running:
+        model, beside, elsewhere = (
+            running.enter_context(subprocess.Popen([sys.executable, "-c", PINNED, str(core)]))
+            for core in (cores[0], cores[0], cores[-1])
+        )
+        running.callback(lambda: [each.kill() for each in (model, beside, elsewhere)])
+        pids = {beside.pid: False, elsewhere.pid: len(cores) > 1}
+        programs = Programs()
+        programs.look()
+        until = time.monotonic() + 60
+        found: dict[int, bool] = {}
+        while found != pids and time.monotonic() < until:
+            spin(0.3)
+            seen = programs.look(model.pid)
+            assert seen is not None
+            found |= {one.pid: one.elsewhere for one in seen.programs if one.pid in pids}
+    assert found == pids
 
 
 def spin(seconds: float) -> None:
@@ -150,6 +207,40 @@ def test_both_are_told_until_the_source_ends() -> None:
     assert sum(isinstance(one, ProgramsSeen) for one in found) >= 2
     assert source.asked == [Step()]
     assert source.is_closed
+
+
+def test_an_interval_is_dated_by_the_clock_of_the_messages() -> None:
+    """A message that comes late dates nothing: the least late of all does."""
+
+    class Late:
+        """Tells of a clock that began 100 s ago, all but one time half a second late."""
+
+        def __init__(self) -> None:
+            self.began = time.monotonic() - 100.0
+            self.go_on = asyncio.Event()
+
+        async def messages(self) -> AsyncIterator[Told]:
+            for late in (0.5, 0.0, 0.5):
+                yield Heartbeat(time.monotonic() - self.began - late, 0.0)
+            await self.go_on.wait()
+            yield Ended(0, True)
+
+        def send(self, request: Request) -> None:
+            raise AssertionError(request)
+
+        async def close(self) -> None:
+            pass
+
+    async def first_seen() -> tuple[ProgramsSeen, float]:
+        source = Late()
+        async for message in WithPrograms(source, seconds=0.05).messages():
+            if isinstance(message, ProgramsSeen):
+                return message, time.monotonic() - source.began
+        raise AssertionError("it ended")
+
+    seen, now = asyncio.run(asyncio.wait_for(first_seen(), 20))
+    assert seen.at is not None
+    assert now - 0.4 < seen.at <= now
 
 
 def test_it_ends_at_once_when_it_is_left() -> None:

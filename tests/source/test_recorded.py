@@ -10,19 +10,7 @@ import pytest
 
 from tests.recording.files import fixture, fold, timed, write
 from tests.small_model import MEASURED
-from tui_profiler.messages import (
-    Halt,
-    Hello,
-    Message,
-    Pause,
-    Play,
-    Playback,
-    Printed,
-    Request,
-    Seek,
-    SetSpeed,
-    Tick,
-)
+from tui_profiler import messages
 from tui_profiler.recording.frames import HEAD_BYTES
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.session import Jump, Session, apply
@@ -35,12 +23,12 @@ class Listener:
     def __init__(self, path: Path, **options: float) -> None:
         self.seconds = 0.0
         self.player = Player(open_recording(path), clock=lambda: self.seconds, **options)
-        self._messages: AsyncIterator[Message | Jump] = self.player.messages()
-        self._next: asyncio.Future[Message | Jump] | None = None
+        self._messages: AsyncIterator[messages.Message | Jump] = self.player.messages()
+        self._next: asyncio.Future[messages.Message | Jump] | None = None
         self.session: Session = fold([])
-        self.heard: list[Message | Jump] = []
+        self.heard: list[messages.Message | Jump] = []
 
-    async def until_quiet(self) -> list[Message | Jump]:
+    async def until_quiet(self) -> list[messages.Message | Jump]:
         """Hear all that is due now."""
         before = len(self.heard)
         while True:
@@ -54,18 +42,18 @@ class Listener:
             self.session = apply(self.session, self._next.result())
             self._next = None
 
-    async def after(self, seconds: float) -> list[Message | Jump]:
+    async def after(self, seconds: float) -> list[messages.Message | Jump]:
         """Let time pass; what waits for it is woken."""
         self.seconds += seconds
         self.player.wake()
         return await self.until_quiet()
 
-    async def ask(self, request: Request) -> list[Message | Jump]:
+    async def ask(self, request: messages.Request) -> list[messages.Message | Jump]:
         self.player.send(request)
         return await self.until_quiet()
 
     @property
-    def playback(self) -> Playback:
+    def playback(self) -> messages.Playback:
         assert self.session.playback is not None
         return self.session.playback
 
@@ -76,9 +64,9 @@ class Listener:
                 await self._next
 
 
-TEN: list[tuple[Message, float]] = [
+TEN: list[tuple[messages.Message, float]] = [
     (MEASURED[0], 0.0),
-    *((Printed(f"{second}\n"), float(second)) for second in range(1, 11)),
+    *((messages.Printed(f"{second}\n"), float(second)) for second in range(1, 11)),
 ]
 
 
@@ -117,7 +105,7 @@ async def test_another_speed_goes_on_from_the_same_place(ten: Path) -> None:
     listener = Listener(ten, at=0.0)
     await listener.until_quiet()
     await listener.after(2.5)
-    await listener.ask(SetSpeed(4.0))
+    await listener.ask(messages.SetSpeed(4.0))
     assert (listener.player.now(), listener.playback.speed) == (2.5, 4.0)
     await listener.after(0.5)
     assert lines(listener) == 4
@@ -127,10 +115,10 @@ async def test_another_speed_goes_on_from_the_same_place(ten: Path) -> None:
 async def test_a_speed_is_chosen_while_it_stands_still(ten: Path) -> None:
     listener = Listener(ten, at=0.0)
     await listener.until_quiet()
-    await listener.ask(Halt())
-    await listener.ask(SetSpeed(8.0))
+    await listener.ask(messages.Halt())
+    await listener.ask(messages.SetSpeed(8.0))
     assert (listener.playback.is_playing, listener.playback.speed) == (False, 8.0)
-    await listener.ask(Play())
+    await listener.ask(messages.Play())
     await listener.after(0.5)
     assert lines(listener) == 4
     await listener.close()
@@ -140,7 +128,7 @@ async def test_a_speed_is_chosen_while_it_stands_still(ten: Path) -> None:
 async def test_a_speed_has_its_limits(ten: Path, asked: float, taken: float) -> None:
     listener = Listener(ten)
     await listener.until_quiet()
-    await listener.ask(SetSpeed(asked))
+    await listener.ask(messages.SetSpeed(asked))
     assert listener.playback.speed == taken
     await listener.close()
 
@@ -149,10 +137,10 @@ async def test_it_stands_still_and_goes_on(ten: Path) -> None:
     listener = Listener(ten, at=0.0)
     await listener.until_quiet()
     await listener.after(2.0)
-    await listener.ask(Halt())
+    await listener.ask(messages.Halt())
     assert not listener.playback.is_playing
     assert await listener.after(100.0) == []
-    await listener.ask(Play())
+    await listener.ask(messages.Play())
     assert (lines(listener), listener.player.now()) == (2, 2.0)
     await listener.after(1.0)
     assert lines(listener) == 3
@@ -163,7 +151,7 @@ async def test_a_place_is_gone_to_forwards_and_back(ten: Path) -> None:
     listener = Listener(ten, at=5.0)
     await listener.until_quiet()
     for at, told in [(8.5, 8), (2.0, 2), (-3.0, 0), (1e9, 10), (float("nan"), 0)]:
-        heard = await listener.ask(Seek(at))
+        heard = await listener.ask(messages.Seek(at))
         assert isinstance(heard[0], Jump)
         assert lines(listener) == told
     await listener.close()
@@ -172,8 +160,8 @@ async def test_a_place_is_gone_to_forwards_and_back(ten: Path) -> None:
 async def test_a_place_is_gone_to_while_it_stands_still(ten: Path) -> None:
     listener = Listener(ten, at=5.0)
     await listener.until_quiet()
-    await listener.ask(Halt())
-    await listener.ask(Seek(3.0))
+    await listener.ask(messages.Halt())
+    await listener.ask(messages.Seek(3.0))
     assert (lines(listener), listener.playback.is_playing) == (3, False)
     await listener.close()
 
@@ -184,14 +172,14 @@ async def test_at_its_end_it_stands_and_can_be_played_again(ten: Path) -> None:
     await listener.after(60.0)
     assert (lines(listener), listener.player.now()) == (10, 10.0)
     assert not listener.playback.is_playing
-    await listener.ask(Play())
+    await listener.ask(messages.Play())
     assert (lines(listener), listener.player.now()) == (0, 0.0)
     await listener.close()
 
 
 async def test_it_begins_at_the_first_figures(tmp_path: Path) -> None:
     said = fixture()
-    first = next(at for m, at in said if isinstance(m, Tick) and m.forwards > 0)
+    first = next(at for m, at in said if isinstance(m, messages.Tick) and m.forwards > 0)
     listener = Listener(write(tmp_path / "a.rec", said))
     await listener.until_quiet()
     assert listener.player.now() == first
@@ -210,10 +198,10 @@ async def test_it_accepts_what_a_recording_can_do_and_says_why_no_more(ten: Path
     listener = Listener(ten)
     await listener.until_quiet()
     hello = listener.session.hello
-    assert isinstance(hello, Hello)
+    assert isinstance(hello, messages.Hello)
     assert hello.accepts == ("Play", "Halt", "SetSpeed", "Seek")
     assert hello.refusal == "this is a recording: no model runs here"
-    listener.player.send(Pause())
+    listener.player.send(messages.Pause())
     assert await listener.until_quiet() == []
     await listener.close()
 
@@ -251,12 +239,12 @@ async def test_what_nothing_was_written_to_is_an_empty_recording(tmp_path: Path)
     listener = Listener(tmp_path / "empty.rec")
     await listener.until_quiet()
     assert (listener.session.tree, listener.playback.is_whole) == (None, False)
-    await listener.ask(Play())
+    await listener.ask(messages.Play())
     await listener.close()
 
 
 async def test_a_long_time_at_once_is_passed_over(tmp_path: Path) -> None:
-    said = [(Printed(f"{number}\n"), number / 100) for number in range(3000)]
+    said = [(messages.Printed(f"{number}\n"), number / 100) for number in range(3000)]
     listener = Listener(write(tmp_path / "a.rec", said), at=0.0, speed=FASTEST)
     await listener.until_quiet()
     heard = await listener.after(20 / FASTEST)

@@ -1,4 +1,4 @@
-"""The session at any place of a recording is what folding everything up to it gives."""
+"""The session at any place of a recording is what folding everything up to it makes."""
 
 from __future__ import annotations
 

@@ -16,16 +16,7 @@ from msgspec.structs import replace
 from tests.fixtures.record import recorded
 from tests.recording.files import fixture, plain, write
 from tests.small_model import DONE, FACTS, MEASURED, TRACED, folded
-from tui_profiler.messages import (
-    LoadSpec,
-    Message,
-    ModelFacts,
-    Nodes,
-    Printed,
-    StageDone,
-    TraceDone,
-    TraceStarted,
-)
+from tui_profiler import messages
 from tui_profiler.session import Remembered
 from tui_profiler.source import Told
 from tui_profiler.source import remembered_tree_files as files
@@ -33,15 +24,19 @@ from tui_profiler.source.recorded import Recorded
 from tui_profiler.source.remembered_tree import CachedTreeSource
 from tui_profiler.source.remembered_tree_files import (
     keep,
-    key_of,
     recall,
     recent,
-    touched,
-    versions,
 )
+from tui_profiler.source.remembered_tree_key import key_of, touched, versions
 
-SPEC = LoadSpec("resnet50")
-KEPT = (StageDone, ModelFacts, TraceStarted, Nodes, TraceDone)
+SPEC = messages.LoadSpec("resnet50")
+KEPT = (
+    messages.StageDone,
+    messages.ModelFacts,
+    messages.TraceStarted,
+    messages.Nodes,
+    messages.TraceDone,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +45,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "tui-profiler" / "remembered"
 
 
-def parts(messages: Sequence[Message]) -> list[Message]:
+def parts(messages: Sequence[messages.Message]) -> list[messages.Message]:
     return [message for message in messages if isinstance(message, KEPT)]
 
 
@@ -111,7 +106,7 @@ def test_a_file_that_has_changed_is_another_request(model: str, tmp_path: Path) 
     code = tmp_path / "net.py"
     code.write_text("import torch\n")
     os.utime(code, ns=(10, 10))
-    spec = LoadSpec(model, folder=str(tmp_path))
+    spec = messages.LoadSpec(model, folder=str(tmp_path))
     keep(spec, SMALL)
     before, _ = recall(spec)
     assert before is not None
@@ -126,12 +121,12 @@ def test_a_file_that_has_changed_is_another_request(model: str, tmp_path: Path) 
 def test_a_folder_speaks_for_the_files_in_it(tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "config.json").write_text("{}")
-    spec = LoadSpec("hf:net", folder=str(tmp_path))
+    spec = messages.LoadSpec("hf:net", folder=str(tmp_path))
     before = touched(spec)
     assert [Path(path).name for path, _, _ in before] == ["net", "config.json"]
     (tmp_path / "net" / "config.json").write_text("{ }")
     assert touched(spec) != before
-    assert touched(LoadSpec("resnet50", folder=str(tmp_path))) == ()
+    assert touched(messages.LoadSpec("resnet50", folder=str(tmp_path))) == ()
 
 
 def test_versions_are_those_that_an_import_would_find(tmp_path: Path) -> None:
@@ -186,7 +181,7 @@ def test_what_is_not_ours_is_ignored_with_the_reason(cache: Path, tmp_path: Path
     assert not (tmp_path / "cache" / "exploded").exists()
     path.unlink()
     os.mkfifo(path)
-    assert "no file of this user's" in recall(SPEC)[1]
+    assert "not a regular file of this user" in recall(SPEC)[1]
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     assert recall(SPEC)[0] is None
@@ -195,7 +190,7 @@ def test_what_is_not_ours_is_ignored_with_the_reason(cache: Path, tmp_path: Path
     assert recall(SPEC)[0] is None
     path.rmdir()
     write(path, fixture())  # A recording, and of that model: but it holds times.
-    assert "it holds what is no trace" in recall(SPEC)[1]
+    assert "it contains something that is not a trace" in recall(SPEC)[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -204,7 +199,7 @@ def test_another_users_file_is_not_read(cache: Path) -> None:
     os.chown(only_file(cache), 1234, -1)
     found, why = recall(SPEC)
     assert found is None
-    assert why.endswith(": it is no file of this user's")
+    assert why.endswith(": it is not a regular file of this user")
 
 
 def test_a_place_that_cannot_be_written_is_said(cache: Path) -> None:
@@ -217,23 +212,23 @@ def test_a_place_that_cannot_be_written_is_said(cache: Path) -> None:
 
 def test_there_are_never_more_than_so_many(cache: Path) -> None:
     for number in range(files.MOST_FILES + 3):
-        spec = LoadSpec(f"net{number}")
+        spec = messages.LoadSpec(f"net{number}")
         assert keep(spec, ()) == ""
         os.utime(cache / "{}-{}.trace".format(*key_of(spec)), (number, number))
     assert len(list(cache.iterdir())) == files.MOST_FILES
-    assert recall(LoadSpec("net0"))[0] is None
+    assert recall(messages.LoadSpec("net0"))[0] is None
     for batch in range(1, files.MOST_OF_A_KIN + 3):
-        keep(LoadSpec("mine", batch=batch), ())
-    kin = key_of(LoadSpec("mine")).kin
+        keep(messages.LoadSpec("mine", batch=batch), ())
+    kin = key_of(messages.LoadSpec("mine")).kin
     assert len(list(cache.glob(f"{kin}-*"))) == files.MOST_OF_A_KIN
     assert len(list(cache.iterdir())) <= files.MOST_FILES
 
 
 def test_the_last_one_opened_comes_first(cache: Path) -> None:
-    for age, spec in enumerate((SPEC, LoadSpec("vit_b_16", batch=2), SPEC)):
+    for age, spec in enumerate((SPEC, messages.LoadSpec("vit_b_16", batch=2), SPEC)):
         keep(spec, SMALL)
         os.utime(cache / "{}-{}.trace".format(*key_of(spec)), (age, age))
-    assert [one.spec for one in recent()] == [SPEC, LoadSpec("vit_b_16", batch=2)]
+    assert [one.spec for one in recent()] == [SPEC, messages.LoadSpec("vit_b_16", batch=2)]
 
 
 async def test_last_time_is_told_first_and_then_what_the_worker_says() -> None:
@@ -259,7 +254,7 @@ async def test_what_is_damaged_is_not_known_and_told_to_the_log(cache: Path) -> 
     source = CachedTreeSource(Recorded(TRACED, ends=True), SPEC)
     assert source.known(60.0) is None
     first, *_ = await told(source)
-    assert isinstance(first, Printed)
+    assert isinstance(first, messages.Printed)
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -290,15 +285,15 @@ async def test_what_cannot_be_used_is_told_to_the_log(cache: Path) -> None:
     keep(SPEC, SMALL)
     only_file(cache).write_bytes(b"?")
     first, *rest = await told(CachedTreeSource(Recorded(TRACED, ends=True), SPEC))
-    assert isinstance(first, Printed)
+    assert isinstance(first, messages.Printed)
     assert "the cached tree cannot be used" in first.text
     assert rest == list(TRACED)
 
 
 @pytest.mark.parametrize("first", [TRACED, MEASURED], ids=["before figures", "after figures"])
-async def test_a_batch_asked_for_later_is_not_kept(first: tuple[Message, ...]) -> None:
+async def test_a_batch_asked_for_later_is_not_kept(first: tuple[messages.Message, ...]) -> None:
     other = replace(FACTS, batch=8)
-    again = [m for m in TRACED if isinstance(m, TraceStarted | Nodes | TraceDone)]
+    again = [m for m in TRACED if isinstance(m, KEPT[2:])]
     source = CachedTreeSource(Recorded([*first, other, *again, *MEASURED[-3:]], ends=True), SPEC)
     await told(source)
     await source.close()
@@ -328,9 +323,9 @@ def no_cache(cache: Path) -> None:
 
 @pytest.mark.usefixtures("no_cache")
 async def test_a_tree_that_cannot_be_kept_is_told_before_any_figure_and_once() -> None:
-    for messages in (TRACED, MEASURED):
-        said = await told(CachedTreeSource(Recorded(messages, ends=True), SPEC))
-        printed = [one.text for one in said if isinstance(one, Printed)]
+    for all_told in (TRACED, MEASURED):
+        said = await told(CachedTreeSource(Recorded(all_told, ends=True), SPEC))
+        printed = [one.text for one in said if isinstance(one, messages.Printed)]
         assert len(printed) == 1
         assert "this tree is not cached" in printed[0]
 

@@ -113,7 +113,7 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
 
 
 class Slow(Spawned):
-    """A child that gives back its memory for long after it was killed, as one of many GB does."""
+    """A child that frees its memory for long after it was killed, as one of many GB does."""
 
     def __init__(self) -> None:
         self.is_gone = threading.Event()

@@ -13,7 +13,7 @@ import pytest
 
 from tui_profiler.messages import Ended
 from tui_profiler.source.spawned import Spawned
-from tui_profiler.system.control_group import OutOfMemoryKills, memory_folders
+from tui_profiler.system.control_group import OutOfMemoryKills, group_folders
 
 EATS = "bytearray(256 << 20)"
 SLEEPS = "import time; time.sleep(600)"
@@ -90,7 +90,7 @@ async def test_a_worker_killed_by_hand_is_not_out_of_memory() -> None:
 @pytest.fixture
 def small_group():
     """A control group below this process's, limited to 64 MiB."""
-    found = memory_folders(Path("/proc/self"))
+    found = group_folders(Path("/proc/self"), "memory")
     if found is None:
         pytest.skip("no control group accounts for memory here")
     (folder, *_), is_version_2 = found

@@ -107,6 +107,14 @@ def test_the_decoder_remembers_and_begins_anew():
     assert model.past == 16
 
 
+def test_in_training_the_decoder_remembers_nothing():
+    model = load(LoadSpec(model="demo:decoder")).model.train()
+    ids = torch.zeros(1, 16, dtype=torch.int64)
+    for _ in range(2):  # A second backward through the same graph raises.
+        model(ids).sum().backward()
+    assert model.past == 0
+
+
 def test_a_cache_gives_what_reading_everything_at_once_gives():
     loaded = load(LoadSpec(model="demo:decoder"))
     ids = torch.randint(0, 2000, (1, 24), generator=torch.Generator().manual_seed(0))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from screens.settings.saved_view import Memory, Remembered
+from screens.settings.saved_view import SavedView, SavedViews
 from screens.terminal.clipboard import copied
 from screens.terminal.crash_report import keep
 from tests.fixtures.record import recorded
@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
 def keep_everything(home: str) -> None:
     """Let every part that keeps something do so; in a process with a umask."""
     state, cache = Path(home, "state", PROGRAM), Path(home, "cache", PROGRAM)
-    assert Memory(state / "models").write("resnet50", Remembered(operators=True)) == ""
+    assert SavedViews(state / "models").write("resnet50", SavedView(operators=True)) == ""
     keep("report", state / "log", 0.0)
     done = asyncio.run(copied("text", lambda _: None, {}, cache))
     assert done.file is not None, done.trouble
@@ -70,7 +70,7 @@ def test_a_link_in_place_of_the_directory_is_refused_and_what_it_names_stays(
             private_directory(path)
     assert mode(elsewhere) == 0o755
     assert list(elsewhere.iterdir()) == []
-    told = Memory(tmp_path / PROGRAM / "models").write("a", Remembered(operators=True))
+    told = SavedViews(tmp_path / PROGRAM / "models").write("a", SavedView(operators=True))
     assert told.endswith("is a symbolic link")
 
 

@@ -10,17 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.small_model import FACTS, MEASURED, TRACED, folded
-from tui_profiler.messages import (
-    LoadSpec,
-    LoopState,
-    Message,
-    ModelFacts,
-    Request,
-    StageDone,
-    Start,
-    Tick,
-    Wish,
-)
+from tui_profiler import messages
 from tui_profiler.queries.sweep import Axis, Sweep
 from tui_profiler.reports.json.report import json_report
 from tui_profiler.reports.json_values import Json
@@ -35,11 +25,11 @@ from tui_profiler.verbs.trials import try_out
 from tui_profiler.verbs.zoo import Job, make
 
 WHY = "no forward after the warm-up was finished; measure for longer"
-FIRST_RUN = StageDone("first run", 2.0, 0.1)
-TOO_SHORT: tuple[Message, ...] = (
+FIRST_RUN = messages.StageDone("first run", 2.0, 0.1)
+TOO_SHORT: tuple[messages.Message, ...] = (
     *MEASURED[: len(TRACED)],
     FIRST_RUN,
-    *(one for one in MEASURED[len(TRACED) :] if not isinstance(one, Tick)),
+    *(one for one in MEASURED[len(TRACED) :] if not isinstance(one, messages.Tick)),
 )
 
 
@@ -70,16 +60,20 @@ def test_each_format_says_it(written: Callable[[Session], str]) -> None:
 
 @pytest.mark.parametrize(
     "told",
-    [MEASURED, TRACED, (*TRACED, LoopState("finished", 5.0, 1, "not run: it has no values"))],
+    [
+        MEASURED,
+        TRACED,
+        (*TRACED, messages.LoopState("finished", 5.0, 1, "not run: it has no values")),
+    ],
     ids=["it has times", "not run", "it cannot run"],
 )
-def test_what_has_times_or_did_not_run_is_none(told: tuple[Message, ...]) -> None:
+def test_what_has_times_or_did_not_run_is_none(told: tuple[messages.Message, ...]) -> None:
     assert measured(folded(told)).failure is None
 
 
 def test_a_model_of_many_is_a_failure_with_its_report() -> None:
     origin: dict[str, Json] = {"version": "1", "libraries": {}, "asked": {}, "jobs": 1}
-    job = Job(LoadSpec(FACTS.name, seconds=0.1), None, 60.0, origin)
+    job = Job(messages.LoadSpec(FACTS.name, seconds=0.1), None, 60.0, origin)
     made = asyncio.run(make(job, lambda _: Recorded(TOO_SHORT)))
 
     assert (made.code, made.what) == (MODEL_FAILED, f"measure: {WHY}")
@@ -87,16 +81,19 @@ def test_a_model_of_many_is_a_failure_with_its_report() -> None:
 
 
 async def test_a_point_of_a_sweep_is_a_failure() -> None:
-    def begin(request: Request) -> Recorded:
-        assert isinstance(request, Start)
+    def begin(request: messages.Request) -> Recorded:
+        assert isinstance(request, messages.Start)
         batch = request.spec.batch
         return Recorded(
-            [replace(m, batch=batch) if isinstance(m, ModelFacts) else m for m in TOO_SHORT]
+            [
+                replace(m, batch=batch) if isinstance(m, messages.ModelFacts) else m
+                for m in TOO_SHORT
+            ]
         )
 
     found = await sweep(
         Sweep(FACTS.name, (Axis("batch", (1, 2)),), 1, 0.1, True),
-        LoadSpec(FACTS.name),
+        messages.LoadSpec(FACTS.name),
         begin,
         seconds=60.0,
         now=lambda: 0.0,
@@ -111,7 +108,7 @@ async def test_a_point_of_a_sweep_is_a_failure() -> None:
 async def test_nothing_is_tried_on_it() -> None:
     source = Recorded(TOO_SHORT)
     session = await try_out(
-        source, (Wish("compile"),), progress=lambda _: None, kept=lambda _: None
+        source, (messages.Wish("compile"),), progress=lambda _: None, kept=lambda _: None
     )
 
     assert source.requests == []

@@ -11,20 +11,21 @@ import pytest
 from tests.recording.files import HEADER, plain, timed
 from tests.small_model import MEASURED, TRACED
 from tests.worker import spec
-from tui_profiler.messages import Ended, Failed, LoopState, Message, Start
+from tui_profiler.messages import Ended, Failed, LoopState, Message, Start, TrainSpec
+from tui_profiler.queries.training.values import first_nan, nan_words
 from tui_profiler.recording.reader import open_recording
 from tui_profiler.recording.writer import Writer, create
+from tui_profiler.reports.text.table import table
 from tui_profiler.session import Session
-from tui_profiler.source.recorded import Recorded
+from tui_profiler.source.recorded import Recorded, last_session
 from tui_profiler.source.spawned import Spawned, worker_command
 from tui_profiler.verbs.record import STOPPED, record
-from tui_profiler.verbs.recorded import last_session
 
 
 async def recorded(
     path: Path, messages: tuple[Message, ...], *, is_stopped: bool = False, ends: bool = False
 ) -> tuple[Session, str, list[str]]:
-    """Record what a probe says; gives the session, why it ended, and its progress."""
+    """Record what a probe says and return the session, why it ended, and its progress."""
     writer = Writer(create(str(path)), HEADER)
     stop, lines = asyncio.Event(), list[str]()
     if is_stopped:
@@ -95,3 +96,41 @@ async def test_a_write_that_fails_ends_it_and_closes_the_source(tmp_path: Path) 
     writer.close(why, 0.0)
     assert why == "Broken pipe"
     assert (writer.frames, source.left > 0) == (0, True)
+
+
+NAN = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, is_wrong):
+        super().__init__()
+        self.linear, self.is_wrong = nn.Linear(8, 8), is_wrong
+    def forward(self, x):
+        x = self.linear(x)
+        return (x - x) / (x - x) if self.is_wrong else x
+
+def build():
+    return nn.Sequential(Block(False), Block(True), Block(False))
+"""
+
+
+async def test_the_first_nan_of_a_training_worker_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NAN)
+    writer = Writer(create(str(tmp_path / "a.rec")), HEADER)
+    wanted = spec("net.py:build", tmp_path, inputs=("4,8",), train=TrainSpec(), seconds=2.0)
+    source = Spawned(worker_command(), first=[Start(wanted)])
+    live, why = await record(
+        source, writer, asyncio.Event(), now=lambda: 0.0, progress=lambda line: None
+    )
+    writer.close(why, 0.0)
+    session, _ = last_session(tmp_path / "a.rec")
+    assert why == "2 s were asked for"
+    found = first_nan(session)
+    assert found is not None
+    assert session.tree is not None
+    assert (session.tree.nodes[found.node].path, found.kind) == ("1", "activation")
+    assert found.share == 1.0
+    assert nan_words(session) == nan_words(live)
+    text = "\n".join(table(live, columns=160))
+    assert f"NaN first seen at step {found.step} in the output of 1, 100 % of it" in text

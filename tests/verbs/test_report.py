@@ -72,7 +72,7 @@ async def test_what_a_trusted_file_runs_is_told_once() -> None:
     checked = replace(file, checksum="verified")
     _, lines = await told(Recorded((file, checked, *MEASURED)))
     (line,) = (line for line in lines if line.startswith("file: "))
-    assert "it imports posix.system, a\\x1b.b; its first can run commands" in line
+    assert "imports posix.system, a\\x1b.b; the first can run commands" in line
     assert lines[0] == line
 
 
@@ -200,10 +200,10 @@ def test_the_exit_code_says_whose_fault_it_was(session: Session, code: int) -> N
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (-9, "the worker was ended by SIGKILL (sender not known); its last words: Killed"),
-        (-11, "the worker was ended by SIGSEGV; its last words: Killed"),
-        (-99, "the worker was ended by signal 99; its last words: Killed"),
-        (3, "the worker ended with exit code 3; its last words: Killed"),
+        (-9, "the worker was ended by SIGKILL (sender not known); last output: Killed"),
+        (-11, "the worker was ended by SIGSEGV; last output: Killed"),
+        (-99, "the worker was ended by signal 99; last output: Killed"),
+        (3, "the worker ended with exit code 3; last output: Killed"),
     ],
 )
 def test_a_worker_that_dies_is_a_sentence(code: int, said: str) -> None:

@@ -14,17 +14,7 @@ from msgspec.structs import replace
 from screens.cli.main import main
 from tests.queries.sweeps import AT, BATCHES
 from tests.small_model import FACTS, MEASURED, SAMPLE, TRACED
-from tui_profiler.messages import (
-    Failed,
-    InputSpec,
-    LoadSpec,
-    Message,
-    ModelFacts,
-    Remedy,
-    Request,
-    Start,
-    Unknown,
-)
+from tui_profiler import messages
 from tui_profiler.queries.sweep import Axis, Point, Sweep, points, results, with_sequence
 from tui_profiler.source.recorded import Recorded
 from tui_profiler.verbs.sweep import estimated_seconds, exit_code, spec_at, sweep, turns
@@ -32,7 +22,7 @@ from tui_profiler.verbs.sweep import estimated_seconds, exit_code, spec_at, swee
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "sweep.schema.json").read_text())
 BATCH = Sweep("net.py:build", (Axis("batch", BATCHES),), 2, 4.0, True)
-SPEC = LoadSpec("net.py:build")
+SPEC = messages.LoadSpec("net.py:build")
 TOO_MUCH = "out of memory: tried to allocate 40 GiB"
 
 
@@ -40,22 +30,22 @@ class Workers:
     """Return a source for each request, and remembers what was asked."""
 
     def __init__(self, refused: tuple[int, ...] = (), stage: str = "run") -> None:
-        self.asked: list[LoadSpec] = []
+        self.asked: list[messages.LoadSpec] = []
         self._refused, self._stage = refused, stage
 
-    def begin(self, request: Request) -> Recorded:
-        assert isinstance(request, Start)
+    def begin(self, request: messages.Request) -> Recorded:
+        assert isinstance(request, messages.Start)
         self.asked.append(request.spec)
         batch = request.spec.batch
-        told: tuple[Message, ...] = MEASURED
+        told: tuple[messages.Message, ...] = MEASURED
         if batch in self._refused:
-            less = Remedy("--batch 1", "the least memory")
-            told = (*TRACED, Failed(self._stage, TOO_MUCH, remedies=(less,)))
+            less = messages.Remedy("--batch 1", "the least memory")
+            told = (*TRACED, messages.Failed(self._stage, TOO_MUCH, remedies=(less,)))
         return Recorded([_with_batch(message, batch) for message in told])
 
 
-def _with_batch(message: Message, batch: int | None) -> Message:
-    return replace(message, batch=batch) if isinstance(message, ModelFacts) else message
+def _with_batch(message: messages.Message, batch: int | None) -> messages.Message:
+    return replace(message, batch=batch) if isinstance(message, messages.ModelFacts) else message
 
 
 async def swept(workers: Workers, wanted: Sweep = BATCH) -> tuple[Sweep, list[str]]:
@@ -129,9 +119,7 @@ async def test_what_does_not_fit_by_its_peak_on_paper_is_not_run() -> None:
         kept=lambda _: None,
     )
     (visit,) = found.visits
-    assert visit.failure == (
-        "it needs 13.0 KiB at its peak on paper, 0.98 KiB of memory is free: not run"
-    )
+    assert visit.failure == "predicted peak 13.0 KiB, free memory 0.98 KiB: not run"
 
 
 async def test_inputs_without_a_batch_axis_are_no_point() -> None:
@@ -169,9 +157,9 @@ def test_the_time_is_estimated_before_and_from_what_was_seen() -> None:
 
 def test_a_sequence_changes_every_input_that_is_as_long() -> None:
     inputs = (
-        InputSpec("ids", (2, 16), "int64", "first embedding"),
-        InputSpec("mask", (2, 16), "bool", "first embedding"),
-        InputSpec("image", (2, 3, 32, 32), "float32", "first convolution"),
+        messages.InputSpec("ids", (2, 16), "int64", "first embedding"),
+        messages.InputSpec("mask", (2, 16), "bool", "first embedding"),
+        messages.InputSpec("image", (2, 3, 32, 32), "float32", "first convolution"),
     )
     assert with_sequence(inputs, 64) == (
         "ids=2,64:int64",
@@ -181,12 +169,12 @@ def test_a_sequence_changes_every_input_that_is_as_long() -> None:
 
 
 def test_an_image_has_no_sequence_axis() -> None:
-    assert with_sequence(FACTS.inputs, 64) == Unknown(
+    assert with_sequence(FACTS.inputs, 64) == messages.Unknown(
         "no input has a sequence axis: their shapes are 1×3×8×8"
     )
     wanted = Sweep("x", (Axis("sequence", (64,)),), 1, 1.0, True)
     asked = spec_at(SPEC, wanted, Point((64,)), FACTS.inputs)
-    assert isinstance(asked, Unknown)
+    assert isinstance(asked, messages.Unknown)
 
 
 @pytest.mark.parametrize(

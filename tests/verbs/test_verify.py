@@ -1,4 +1,4 @@
-"""``verify`` from end to end: the real program, real workers, the real other counters."""
+"""``verify``: the real program with real workers and counters; and counters that say nothing."""
 
 from __future__ import annotations
 
@@ -9,50 +9,39 @@ import sys
 from pathlib import Path
 
 import jsonschema
+import pytest
+
+from tests.small_model import COSTS, TRACED
+from tests.worker import spec
+from tui_profiler.messages import CountWith, Message, Request, SecondOpinion
+from tui_profiler.source.recorded import Recorded
+from tui_profiler.verbs.one_request import exit_code, verify
+from tui_profiler.verbs.outcome import DONE, MODEL_FAILED
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "verify.schema.json").read_text())
 
 MODELS = '''
-"""Models whose multiply-accumulates are known."""
-
-from torch import nn
+import torch
 
 
-class Repeated(nn.Module):
+class Repeated(torch.nn.Module):
     """Applies a layer as often as its input has positive numbers: that cannot be foreseen."""
 
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(8, 8)
+        self.layer = torch.nn.Linear(8, 8)
 
     def forward(self, x):
+        if torch.jit.is_tracing():
+            raise NotImplementedError("no jit here")
         for _ in range(int(x.square().gt(0).sum())):
             x = self.layer(x)
         return x
 
 
-class NotTraced(nn.Module):
-    """Cannot be traced by jit."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(256, 256)
-
-    def forward(self, x):
-        import torch
-
-        if torch.jit.is_tracing():
-            raise NotImplementedError("no jit here")
-        return self.layer(x)
-
-
-def repeated():
-    return Repeated()
-
-
-def not_traced():
-    return NotTraced()
+def build():
+    return torch.nn.Linear(256, 256)
 
 
 def broken():
@@ -73,43 +62,58 @@ def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_bound_that_a_real_run_exceeds_is_exit_code_three(tmp_path: Path) -> None:
-    done = run("models.py:repeated", "--input", "1,8", "--format", "json", folder=tmp_path)
-    assert done.returncode == 3, done.stderr
-    found = json.loads(done.stdout)
+def test_real_counters_are_compared_and_one_that_raises_says_so(tmp_path: Path) -> None:
+    done = run(
+        *("models.py:broken", "models.py:Repeated", "--input", "1,8", "--format", "json"),
+        folder=tmp_path,
+    )
+    assert "no such width" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 3, done.stderr  # A real run exceeds the bound.
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
     jsonschema.Draft202012Validator(SCHEMA).validate(found)
     assert found["verdict"] == "fails"
-    by_torch = next(c for c in found["counters"] if c["counter"] == "flop_counter")
-    assert by_torch["macs"] == 8 * 64
-    check = next(
-        c
-        for c in found["checks"]
-        if (c["against"], c["figure"])
-        == (
-            "flop_counter",
-            "macs",
-        )
-    )
-    assert (check["verdict"], check["theirs"]) == ("fails", 8 * 64)
+    counters = {one["counter"]: one for one in found["counters"]}
+    assert counters["flop_counter"]["macs"] == 8 * 64
+    assert counters["fvcore"]["error"] == "NotImplementedError: no jit here"
+    assert counters["measured"]["peak_bytes"] > 0
+    checks = {(one["against"], one["figure"]): one for one in found["checks"]}
+    by_torch = checks["flop_counter", "macs"]
+    assert (by_torch["verdict"], by_torch["theirs"]) == ("fails", 8 * 64)
 
 
-def test_a_peer_that_raises_is_no_fault_of_ours(tmp_path: Path) -> None:
-    done = run("models.py:not_traced", "--input", "1,256", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "NotImplementedError: no jit here" in done.stdout
-    assert "65,536" in done.stdout
-    assert "Traceback" not in done.stderr
-
-
-def test_a_model_that_cannot_be_had_is_one(tmp_path: Path) -> None:
-    # One that does not exist is two, as for every verb: test_real_worker.py.
-    done = run("models.py:broken", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "no such width" in done.stderr
-
-
-def test_counters_that_have_no_time_leave_nothing_verified(tmp_path: Path) -> None:
-    done = run("models.py:not_traced", "--input", "1,256", "--timeout", "0.2", folder=tmp_path)
+def test_a_model_that_no_counter_ran_is_not_verified(tmp_path: Path) -> None:
+    done = run("models.py:build", "--input", "1,256", "--no-run", folder=tmp_path)
     assert done.returncode == 1
-    assert "stopped after 200 ms" in done.stdout
+    assert "65,536" in done.stdout
+    assert "not run, as asked" in done.stdout
     assert "is not verified" in done.stderr
+
+
+COUNTED = SecondOpinion("flop_counter", "torch", 0.5, macs=COSTS[0].macs)
+RAISED = SecondOpinion("fvcore", "fvcore", 0.5, "NotImplementedError: no jit here")
+
+
+@pytest.mark.parametrize(
+    ("opinions", "code", "said"),
+    [
+        ((COUNTED, RAISED), DONE, ("flop_counter: 500 ms", "fvcore: failed", "measured: failed")),
+        ((), MODEL_FAILED, ("flop_counter: failed", "fvcore: failed", "measured: failed")),
+    ],
+    ids=["one raises", "none has the time"],
+)
+async def test_a_counter_that_fails_is_no_failure_of_the_model(
+    opinions: tuple[SecondOpinion, ...], code: int, said: tuple[str, ...]
+) -> None:
+    def begin(request: Request) -> Recorded:
+        if not isinstance(request, CountWith):
+            return Recorded(TRACED)
+        counted: list[Message] = [one for one in opinions if one.counter == request.counter]
+        return Recorded(counted)  # Says nothing more, and does not end.
+
+    lines: list[str] = []
+    made = await verify(spec("net.py:build"), begin, seconds=0.05, progress=lines.append)
+    assert exit_code(made) == code
+    assert tuple(lines[-3:]) == said
+    assert made.opinions[-1].error == "stopped after 50.0 ms"

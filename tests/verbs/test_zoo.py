@@ -16,17 +16,7 @@ from referencing import Registry, Resource
 from screens.cli.main import main
 from tests.small_model import FACTS, NODES, TRACED
 from tests.worker import spec as real_spec
-from tui_profiler.messages import (
-    Ended,
-    Failed,
-    LoadSpec,
-    Message,
-    ModelFacts,
-    Remedy,
-    Request,
-    StageStarted,
-    Start,
-)
+from tui_profiler import messages
 from tui_profiler.reports.json.zoo_files import Shard, asked, in_shard, parse_shard, stem
 from tui_profiler.source.forked import Forked, Template
 from tui_profiler.source.recorded import Recorded
@@ -40,27 +30,27 @@ REPORT = json.loads((DOCS / "report.schema.json").read_text())
 CHECK = jsonschema.Draft202012Validator(
     SCHEMA, registry=Registry().with_resource("report.schema.json", Resource.from_contents(REPORT))
 )
-DIED = (StageStarted("trace", 2.0), Ended(-9, expected=False, last_line="Killed"))
+DIED = (messages.StageStarted("trace", 2.0), messages.Ended(-9, expected=False, last_line="Killed"))
 
 
 def job(
     name: str = FACTS.name, *, version: str = "1.0", timeout: float = 120.0, runs: bool = False
 ) -> Job:
-    spec = LoadSpec(name, run=runs)
+    spec = messages.LoadSpec(name, run=runs)
     origin = {"version": version, "libraries": {}, "asked": asked(spec, None), "jobs": 1}
     return Job(spec, None, timeout, origin)  # type: ignore[arg-type] # a dict is one of Json
 
 
-def begin(*told: Message) -> Recorded:
+def begin(*told: messages.Message) -> Recorded:
     return Recorded(told)
 
 
-def made(*told: Message, of: Job | None = None) -> Made:
+def made(*told: messages.Message, of: Job | None = None) -> Made:
     return asyncio.run(make(of or job(), lambda _: begin(*told)))
 
 
-def named(name: str) -> list[Message]:
-    return [replace(m, name=name) if isinstance(m, ModelFacts) else m for m in TRACED]
+def named(name: str) -> list[messages.Message]:
+    return [replace(m, name=name) if isinstance(m, messages.ModelFacts) else m for m in TRACED]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
@@ -120,17 +110,22 @@ def test_a_report_is_a_file_that_follows_the_schema(tmp_path: Path) -> None:
     [
         (
             DIED,
-            "the worker was ended by SIGKILL (sender not known) during trace;"
-            " its last words: Killed",
+            "the worker was ended by SIGKILL (sender not known) during trace; last output: Killed",
             False,
         ),
         (
-            (*TRACED, Failed("run", "out of memory", why="it wanted 40 GiB")),
+            (*TRACED, messages.Failed("run", "out of memory", why="it wanted 40 GiB")),
             "run: out of memory",
             True,
         ),
         (
-            (Failed("load model", "no such width", remedies=(Remedy("--args '[1]'", "fits"),)),),
+            (
+                messages.Failed(
+                    "load model",
+                    "no such width",
+                    remedies=(messages.Remedy("--args '[1]'", "fits"),),
+                ),
+            ),
             "load model: no such width",
             False,
         ),
@@ -138,7 +133,7 @@ def test_a_report_is_a_file_that_follows_the_schema(tmp_path: Path) -> None:
     ids=["died", "failed while running", "not loaded"],
 )
 def test_a_failure_is_a_file_as_well(
-    told: tuple[Message, ...], what: str, has_report: bool, tmp_path: Path
+    told: tuple[messages.Message, ...], what: str, has_report: bool, tmp_path: Path
 ) -> None:
     found = made(*told, of=job(runs=True))
     assert (found.code, found.what) == (1, what)
@@ -175,7 +170,10 @@ def test_what_is_there_is_skipped_only_when_it_is_whole_and_the_same(tmp_path: P
     assert is_there(job(), tmp_path)
     assert not is_there(job(version="1.1"), tmp_path)
     other = job()
-    of_batch_four = {**other.origin, "asked": asked(LoadSpec(FACTS.name, run=False, batch=4), None)}
+    of_batch_four = {
+        **other.origin,
+        "asked": asked(messages.LoadSpec(FACTS.name, run=False, batch=4), None),
+    }
     assert not is_there(replace(other, origin=of_batch_four), tmp_path)
     path.write_text(path.read_text()[:-100])
     assert not is_there(job(), tmp_path)
@@ -189,16 +187,16 @@ class Crowd:
     def __init__(self) -> None:
         self.now = self.most = 0
 
-    def begin(self, request: Request) -> Recorded:
-        assert isinstance(request, Start)
+    def begin(self, request: messages.Request) -> Recorded:
+        assert isinstance(request, messages.Start)
         self.now += 1
         self.most = max(self.most, self.now)
         return _Counted(self, named(request.spec.model))
 
 
 class _Counted(Recorded):
-    def __init__(self, crowd: Crowd, messages: list[Message]) -> None:
-        super().__init__(messages)
+    def __init__(self, crowd: Crowd, said: list[messages.Message]) -> None:
+        super().__init__(said)
         self._crowd = crowd
 
     async def close(self) -> None:
@@ -231,7 +229,7 @@ def test_progress_tells_how_far_it_is() -> None:
         (["--all", "demo"], "needs --output DIR"),
         (["--all", "demo", "demo:cnn", "--output", "x"], "excludes MODEL"),
         (["--all", "demo", "--output", "/dev/null"], "is not a directory"),
-        (["--all", "demo", "--output", "x", "--format", "csv"], "leave out --format"),
+        (["--all", "demo", "--output", "x", "--format", "csv"], "omit --format"),
         (["--all", "nothing", "--output", "x"], "Invalid value for '--all'"),
     ],
 )
@@ -289,7 +287,7 @@ async def test_a_forked_worker_s_report_is_that_of_a_process_of_its_own(tmp_path
         )
     died, forked = kept
     assert died.what == (
-        "the worker ended with exit code 3 during load model; its last words: no width"
+        "the worker ended with exit code 3 during load model; last output: no width"
     )
     reports = [json.loads(keep(one, tmp_path).read_text()) for one in (started, forked)]
     for report in reports:

@@ -9,8 +9,6 @@
 4. Who is who is the kernel's word: an id that this user namespace does not know is nobody's.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -35,7 +33,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 class NoPlaceError(Exception):
-    """No directory can be used; the text says why."""
+    """No directory can be used; the text has the reason."""
 
 
 class Place(NamedTuple):
@@ -96,18 +94,21 @@ def socket_path(folder: Path, pid: int, ordinal: int, name: str) -> Path:
 
 def places() -> list[Place]:
     """Return every socket there is, by process; whether anyone listens shows when it is called."""
-    found = []
+    found: list[Place] = []
     for folder in candidates():
         try:
             _check(folder)
             paths = sorted(folder.iterdir())
         except (OSError, NoPlaceError):
-            continue  # Not there, or not ours: nothing of ours is in it.
-        for path in paths:
-            parts = _NAME.fullmatch(path.name)
-            if parts is not None:
-                found.append(Place(path, int(parts[1]), int(parts[2]), parts[3]))
+            continue  # Missing, or another user's: no sockets of this user are in it.
+        found += [place for place in map(place_at, paths) if place is not None]
     return sorted(found, key=lambda place: (place.pid, place.ordinal))
+
+
+def place_at(path: Path) -> Place | None:
+    """Return what the name of a socket says; None where it is not one of a process."""
+    parts = _NAME.fullmatch(path.name)
+    return None if parts is None else Place(path, int(parts[1]), int(parts[2]), parts[3])
 
 
 def remove_stale() -> None:
@@ -122,7 +123,7 @@ def remove_stale() -> None:
 
 
 def remove_if_deaf(path: Path) -> bool:
-    """Remove a socket at which nobody listens; tells whether that was so."""
+    """Remove a socket at which nobody listens; return whether it was removed."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.setblocking(False)
         try:
@@ -146,7 +147,7 @@ def is_same_user(connected: socket.socket) -> bool:
 
 
 def _nobody() -> int | None:
-    """Return id that stands for every user whom this namespace does not know; None: none does."""
+    """Return the id of every user that this namespace does not map; None if there is none."""
     try:
         if Path("/proc/self/uid_map").read_text().split() == ["0", "0", _ALL_IDS]:
             return None
@@ -180,7 +181,7 @@ def _check(folder: Path) -> None:
 
 
 def _check_around(parent: Path) -> None:
-    """Refuse a place where another user could put a directory of theirs in place of ours.
+    """Refuse a place where another user could replace the directory.
 
     Raises:
         NoPlaceError: it is one.

@@ -7,8 +7,6 @@
 4. What cannot be read is a ``WireError``; after one, the decoder must not be fed again.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from functools import cache
@@ -28,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class WireError(Exception):
-    """The bytes are not frames of ours, or a message is too long for one."""
+    """The bytes are not frames of the wire, or a message is too long for one."""
 
 
 def encode(message: Message | Request) -> bytes:
@@ -100,7 +98,7 @@ class Decoder(Generic[_T]):
 
 def message_decoder() -> Decoder[Message]:
     """Return a decoder of what a probe sends."""
-    # msgspec takes a union at run time, which no annotation of its own describes.
+    # msgspec accepts a union at run time, which no annotation describes.
     decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
     return Decoder(decoder)
 

@@ -1,7 +1,5 @@
 """Sums of powers of some values about their mean, and those of two sets joined into one."""
 
-from __future__ import annotations
-
 import math
 
 from msgspec import Struct

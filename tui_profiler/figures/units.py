@@ -5,10 +5,8 @@ Rounding carries: 999.5 is ``1.00K``, 9.995 is ``10.0``. A figure that is 0 or d
 ``·``, one that is unavailable is ``–``, one that is not known yet is ``…``.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from msgspec import Struct
 
@@ -16,11 +14,9 @@ ZERO = "·"
 UNAVAILABLE = "–"
 PENDING = "…"
 
-TimeUnit: TypeAlias = Literal["µs", "ms", "s"]
-
 _DECIMAL = ("", "K", "M", "G", "T", "P", "E")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_PER_UNIT = {"µs": 1e6, "ms": 1e3, "s": 1.0}
+_PER_UNIT = {"µs": 1e6, "ms": 1e3}
 _DTYPES = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "qint": "qi"}
 
 
@@ -63,58 +59,69 @@ def _scaled(value: float, step: float, prefixes: tuple[str, ...]) -> tuple[float
     return value, prefixes[index]
 
 
-def time_unit(seconds: float) -> TimeUnit:
-    """Choose the unit of a column whose largest figure is ``seconds``."""
-    if seconds < 10e-3:
-        return "µs"
-    return "ms" if seconds < 1.0 else "s"
+class TimeColumn(Struct, frozen=True):
+    """How the times of a column are written: in one unit, from a second on with their own."""
+
+    unit: Literal["µs", "ms"]
+    decimals: int
+    one_more_below: float = 0.0
+    """Figures below it, in the unit, have one decimal more."""
 
 
-def keep_time_unit(unit: TimeUnit | None, seconds: float) -> TimeUnit:
-    """Keep a column's unit until ``seconds`` is twice beyond its limits, so that it stays put."""
-    wanted = time_unit(seconds)
-    if unit is None or wanted == time_unit(seconds * 2) == time_unit(seconds / 2):
-        return wanted
-    return unit
+_FITTED = (TimeColumn("µs", 0, 999.95), TimeColumn("ms", 2), TimeColumn("ms", 2, 0.0995))
 
 
-def column_time(seconds: float, unit: TimeUnit) -> str:
-    """Return a time in a column of that unit, at most six cells, decimals aligned.
+def fitted_times(seconds: float, before: TimeColumn | None = None) -> TimeColumn:
+    """Choose a column of six cells whose figures have the digits that each has room for.
 
-    One that rounds to nothing is less than the least figure: ``<0.001``, never ``0.000``.
+    Args:
+        seconds: the largest figure. Below 10 ms the unit is µs. From a second on it remains ms, for
+            the sake of the small ones: those below 0.1 ms have three decimals.
+        before: how it was written so far: kept until ``seconds`` is twice beyond its limits.
     """
-    value = seconds * _PER_UNIT[unit]
-    decimals = {"µs": 1, "ms": 2, "s": 3}[unit]
-    if value >= {"µs": 999.95, "ms": 999.995, "s": 99.9995}[unit]:
-        decimals = 2 if unit == "s" and value < 999.995 else 0
+    wanted = _magnitude(seconds)
+    is_clear = wanted == _magnitude(seconds * 2) == _magnitude(seconds / 2)
+    return _FITTED[wanted] if before is None or is_clear else before
+
+
+def _magnitude(seconds: float) -> int:
+    return 0 if seconds < 10e-3 else 1 if seconds < 1.0 else 2
+
+
+def aligned_times(seconds: float) -> TimeColumn:
+    """Choose a column of seven cells whose figures have as many decimals all the way down.
+
+    Args:
+        seconds: the largest figure.
+    """
+    if seconds < 1e-3:
+        return TimeColumn("µs", 0, 99999.95)
+    if seconds < 10e-3:
+        return TimeColumn("µs", 0)
+    return TimeColumn("ms", 2 if seconds < 1.0 else 3)
+
+
+def in_column(seconds: float, column: TimeColumn) -> str:
+    """Return a time in its column: ``36.50``, from a second on with its unit: ``12.3 s``.
+
+    One that rounds to nothing is less than the least figure: ``<0.01``, never ``0.00``.
+    """
+    if seconds >= 0.999995:
+        return _long_time(seconds)
+    value = seconds * _PER_UNIT[column.unit]
+    decimals = column.decimals + (value < column.one_more_below)
     text = f"{value:.{decimals}f}"
-    if value > 0 and decimals and not text.strip("0."):
+    if value > 0 and not text.strip("0."):
         return f"<{10**-decimals:.{decimals}f}"
     return text
 
 
-_MOST_IN_COLUMN = ">999999"
-
-
-class TimeColumn(Struct, frozen=True):
-    """How every time of a column that does not move is written: one unit, as many decimals."""
-
-    unit: TimeUnit
-    decimals: int
-
-
-def time_column(seconds: float) -> TimeColumn:
-    """Choose it for a column whose largest figure is ``seconds``."""
-    unit = time_unit(seconds)
-    return TimeColumn(unit, {"µs": 1 if seconds < 1e-3 else 0, "ms": 2, "s": 3}[unit])
-
-
-def in_column(seconds: float, column: TimeColumn) -> str:
-    """Return time of such a column, without its unit, in seven cells; more by the most there is."""
-    text = f"{seconds * _PER_UNIT[column.unit]:.{column.decimals}f}"
-    if seconds > 0 and not text.strip("0."):
-        return f"<{10**-column.decimals:.{column.decimals}f}" if column.decimals else "<1"
-    return text if len(text) <= len(_MOST_IN_COLUMN) else _MOST_IN_COLUMN
+def _long_time(seconds: float) -> str:
+    """Return a second and more in at most six cells."""
+    if seconds < 9999.5:
+        return f"{three_digits(seconds) if seconds < 999.5 else round(seconds)} s"
+    hours = seconds / 3600
+    return f"{three_digits(hours)} h" if hours < 999.5 else ">999 h"
 
 
 def duration(seconds: float) -> str:

@@ -1,7 +1,5 @@
 """Bars and sparklines as text: pure, in whole cells or half ones, with a set for plain ASCII."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -56,6 +54,8 @@ class Glyphs(Struct, frozen=True):
     """What lines of a plot are drawn with; some fonts have bad braille."""
     small: str = "▴▪◦⋄"
     """Of a plot: small points of each of ``bound.OF_WORK``; large ones are signs."""
+    back: str = "◂◀"
+    """Of a plot: small and large points of a backward."""
     points: str = "·●◉"
     """Of a plot: small and large ones that no bound was found for, and the selected one."""
     axes: str = "└┤┬↑"
@@ -105,6 +105,7 @@ ASCII = Glyphs(
     begin="|",
     dots="ascii",
     small="cmou",
+    back="<<",
     points=".*@",
     axes="+++^",
 )
@@ -136,6 +137,7 @@ BLOCK = Glyphs(
     dots="blocks",
     unexplained="?",
     small="^∙°¿",
+    back="◄◄",
     points="·•@",
     axes="└┤┬↑",
 )

@@ -4,8 +4,6 @@
 2. Dots are counted from the left and from the top; what lies outside is not drawn.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

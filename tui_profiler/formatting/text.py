@@ -6,8 +6,6 @@
 3. Markup is harmless because no widget of ours parses strings: they draw segments.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache
@@ -96,8 +94,8 @@ def middle(text: str, cells: int, ellipsis: str = "…") -> str:
     return _head(text, room - tail) + ellipsis + _head(text[::-1], tail)[::-1]
 
 
-def wrap(text: str, cells: int, ellipsis: str = "…") -> tuple[str, ...]:
-    """Break safe text into lines of at most ``cells`` between words; a longer word is cut."""
+def wrap(text: str, cells: int) -> tuple[str, ...]:
+    """Break safe text into lines of at most ``cells`` between words, and within a longer word."""
     lines: list[str] = []
     line = ""
     for word in text.split():
@@ -106,7 +104,11 @@ def wrap(text: str, cells: int, ellipsis: str = "…") -> tuple[str, ...]:
             continue
         if line:
             lines.append(line)
-        line = word if width(word) <= cells else fit(word, cells, ellipsis)
+        line = word
+        while width(line) > cells:
+            head = _head(line, cells) or line[0]
+            lines.append(head)
+            line = line[len(head) :]
     return (*lines, line) if line else tuple(lines)
 
 

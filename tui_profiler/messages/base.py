@@ -1,7 +1,5 @@
 """How a struct is laid out on the wire; a figure, or the reason why there is none."""
 
-from __future__ import annotations
-
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct

@@ -1,11 +1,9 @@
-"""Files: what a look into one told before it was loaded, and an ONNX file that was written."""
-
-from __future__ import annotations
+"""Files: the contents of one before it is loaded, and an exported ONNX file."""
 
 from tui_profiler.messages.base import OnWire, Part
 
 NO_FORWARD = "parameters only: no forward pass"
-"""Why a tree of the method ``parameters`` has no figure that only a forward pass gives."""
+"""Why a tree of the method ``parameters`` has no figure of a forward pass."""
 
 
 class FileProblem(Part, frozen=True):
@@ -38,7 +36,7 @@ class FileFacts(OnWire, frozen=True):
     """At most 100."""
     problem_count: int = 0
     hint: str = ""
-    """The command that runs these parameters; empty where the file runs by itself."""
+    """The command that runs these parameters; empty for a file with a program."""
     is_trusted: bool = False
     """The user said that code in it may run: it is loaded after this was sent."""
     dangerous_globals: tuple[str, ...] = ()

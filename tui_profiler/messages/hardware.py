@@ -3,8 +3,6 @@
 A figure that an older recording does not hold is ``NOT_RECORDED``.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Figure, Moment, OnWire, Part, Unknown
@@ -50,7 +48,7 @@ class EnergyTotals(Part, frozen=True):
     idle: Account
     """While this process did nothing: before the first forward, and while it was paused."""
     limit_watts: float | None = None
-    """The most power that it is allowed to draw for long; None where it does not tell."""
+    """Sustained power limit; None where it is not known."""
     why: str = ""
     """Why it is not counted any more; empty while it is."""
 
@@ -65,10 +63,10 @@ class Replay(Part, frozen=True):
 
 
 class Replayed(OnWire, frozen=True):
-    """A node that was run again and again by itself, on the inputs of one forward."""
+    """Replays of one node alone, on the inputs of one forward."""
 
     node: int
-    """Index in the tree that is looked at."""
+    """Index in the shown tree."""
     of: str
     """Which counter: ``processor packages``."""
     source: EnergySource
@@ -96,11 +94,11 @@ class Cache(Part, frozen=True):
     """One level of the processor's caches that hold data."""
 
     level: int
-    """1 is the nearest to a core."""
+    """1 is nearest to a core."""
     bytes: int
     """Of one such cache."""
     cores: int
-    """Logical cores that share it."""
+    """Logical cores that share one."""
     count: int
     """How many of them serve the cores that this process may use."""
 
@@ -109,7 +107,7 @@ class GpuProcess(Part, frozen=True):
     """One process that computes on a GPU."""
 
     pid: int
-    """As the driver tells it: of the host, where the process is in a container."""
+    """From the driver: the id on the host, if the process is in a container."""
     memory_bytes: Figure
     utilisation: Figure
     """Share of the last second or so with one of its kernels running, 0 to 1."""
@@ -120,7 +118,7 @@ class MigDevice(Part, frozen=True):
 
     name: str
     uuid: str
-    """``MIG-…``, as ``CUDA_VISIBLE_DEVICES`` takes it; empty where it is not told."""
+    """``MIG-…``, as in ``CUDA_VISIBLE_DEVICES``; empty if not known."""
     memory_bytes: Figure
     memory_total_bytes: Figure
     cuda_index: int | None = None
@@ -128,7 +126,7 @@ class MigDevice(Part, frozen=True):
 
 
 class Gpu(Part, frozen=True):
-    """One GPU; every figure may be unknown by itself."""
+    """One GPU; each figure may be unknown."""
 
     name: str
     utilisation: Figure
@@ -143,11 +141,11 @@ class Gpu(Part, frozen=True):
     clock_hertz: Figure
     """Of the streaming multiprocessors."""
     throttled_by: str
-    """Why the clock is held down; empty where it is not."""
+    """Why the clock is throttled; empty if it is not."""
     index: int = -1
-    """NVML's number of it, in the order of the PCI bus; -1 where a recording does not tell."""
+    """Index in NVML, in the order of the PCI bus; -1 in recordings without it."""
     uuid: str = ""
-    """``GPU-…``; empty where it is not told."""
+    """``GPU-…``; empty if not known."""
     cuda_index: int | None = None
     """N of ``cuda:N`` in this process; None where the process does not see it or it is not sure."""
     power_instant_watts: Figure = NOT_RECORDED
@@ -162,9 +160,9 @@ class Gpu(Part, frozen=True):
     """Since the driver was loaded."""
     memory_clock_hertz: Figure = NOT_RECORDED
     pcie_sent_bytes: Figure = NOT_RECORDED
-    """Bytes a second from the GPU."""
+    """Bytes per second from the GPU."""
     pcie_received_bytes: Figure = NOT_RECORDED
-    """Bytes a second to the GPU."""
+    """Bytes per second to the GPU."""
     pcie_generation: Figure = NOT_RECORDED
     """Of the link now: an idle GPU lowers it."""
     pcie_width: Figure = NOT_RECORDED
@@ -215,7 +213,7 @@ class PerfCounters(Part, frozen=True):
 
 
 class Allocator(Part, frozen=True):
-    """What torch's allocator of one device holds."""
+    """Memory in torch's allocator of one device."""
 
     device: str
     """``cpu``, ``cuda:0``."""
@@ -240,9 +238,11 @@ class ProgramUse(Part, frozen=True):
     name: str
     """As the kernel has it: at most 15 bytes, chosen by the program."""
     cores: float
-    """CPU seconds a second: 1.0 is one whole core."""
+    """CPU seconds per second: 1.0 is one whole core."""
     memory_bytes: int
     """Resident."""
+    elsewhere: bool = False
+    """On cores that the process of the model may not run on. False where that is not known."""
 
 
 class Pressure(Part, frozen=True):
@@ -256,6 +256,20 @@ class Pressure(Part, frozen=True):
     """For a disk."""
 
 
+class GpuProgramUse(Part, frozen=True):
+    """Use of a GPU by one process."""
+
+    gpu: int
+    """NVML's number of the GPU."""
+    pid: int
+    """From the driver: the id on the host, if the viewer is in a container."""
+    name: str
+    """As the kernel has it; empty where that is not sure, as in a container."""
+    memory_bytes: Figure
+    utilisation: Figure
+    """Share of the last second or so with one of its kernels running, 0 to 1."""
+
+
 class ProgramsSeen(OnWire, frozen=True):
     """Who else uses this machine; made by the source every 2 s, not by the probe."""
 
@@ -264,14 +278,34 @@ class ProgramsSeen(OnWire, frozen=True):
     programs: tuple[ProgramUse, ...]
     """Those that took most, the most first; the process of the model may be among them."""
     cores: float
-    """CPU seconds a second of all processes that are seen from here."""
+    """CPU seconds per second of all processes that are seen from here."""
     count: int
     """How many are seen."""
     pressure: Pressure
+    at: Moment | None = None
+    """Seconds since the command was started, at the end of the interval; None where no message of
+    the probe has told them yet, and in older recordings."""
+    gpu_programs: tuple[GpuProgramUse, ...] | Unknown = NOT_RECORDED
+    """On each GPU those with most memory, at most eight."""
+
+
+class Throttle(Part, frozen=True):
+    """Throttling of this process and of its cores, counted since the start."""
+
+    quota_seconds: Figure
+    """In which tasks of its control groups had used up their CPU quota: of all cores together."""
+    quota_periods: Figure
+    """Periods of the quota in which that happened."""
+    heat_seconds: Figure
+    """Seconds of thermal throttling (x86), of at most four cores together."""
+    heat_events: Figure
+    """Number of times that thermal throttling of cores or their package began."""
+    stolen_seconds: Figure = NOT_RECORDED
+    """In which the hypervisor ran something else on this process's cores (steal), all together."""
 
 
 class Sample(OnWire, frozen=True):
-    """Hardware counters, once a second, also before torch is imported."""
+    """Hardware counters, once per second, also before torch is imported."""
 
     at: Moment
     """Seconds since the command was started."""
@@ -281,7 +315,7 @@ class Sample(OnWire, frozen=True):
     """Used on the machine."""
     memory_total_bytes: int
     process_bytes: Figure
-    """Resident memory of the process that holds the model."""
+    """RSS of the model's process."""
     process_cpu: Figure
     """Cores that this process keeps busy: 1.0 is one whole core."""
     process_threads: Figure
@@ -297,4 +331,6 @@ class Sample(OnWire, frozen=True):
     energy: tuple[EnergyTotals, ...] | Unknown = NOT_RECORDED
     """One for each counter of energy that can be read."""
     activity: Activity = ""
-    """What the process did at that moment; empty where it was not told."""
+    """The activity of the process at that moment; empty if not known."""
+    throttle: Throttle | None = None
+    """None in a recording that is older."""

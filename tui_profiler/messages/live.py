@@ -1,10 +1,8 @@
 """What a model does while it runs, and the machine under it."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
-from tui_profiler.messages.base import Figure, Moment, OnWire, Part
+from tui_profiler.messages.base import Figure, Moment, OnWire, Part, Unknown
 from tui_profiler.messages.model import Phase
 
 Stage: TypeAlias = Literal[
@@ -44,6 +42,12 @@ class Program(Part, frozen=True):
     """What the ranks of one run have in common."""
     role: str = ""
     """What else this process is: ``DataLoader worker``."""
+    model: str = ""
+    """Class of the model that it was seen to run last, where ``name`` is not the model's."""
+    device: str = ""
+    """Of the model's first parameter; empty: no model was seen yet."""
+    per_second: Figure = Unknown("no viewer is attached")
+    """Training steps, else forwards, per second, over the last of them."""
 
 
 class Sandbox(Part, frozen=True):
@@ -65,7 +69,7 @@ class Hello(OnWire, frozen=True):
     version: int
     pid: int
     accepts: tuple[str, ...]
-    """Names of the requests that this probe carries out; keys for others are dimmed."""
+    """Names of the requests that this probe accepts; keys for others are dimmed."""
     refusal: str = ""
     """Why the others are not accepted; empty where all are."""
     program: Program | None = None
@@ -193,7 +197,7 @@ class RunModel(OnWire, frozen=True):
 
 
 class LoopState(OnWire, frozen=True):
-    """What the inference loop does now: the answer to a request, or a change of its own."""
+    """State of the inference loop: the answer to a request, or a change by the loop."""
 
     state: State
     at: Moment
@@ -203,16 +207,16 @@ class LoopState(OnWire, frozen=True):
     phase: Phase = ""
     """Which forward is run, of a model that has two."""
     others: tuple[str, ...] = ()
-    """Classes of the models that the program ran beside the one that is looked at."""
+    """Classes of the other models that the program ran."""
     others_shares: tuple[float, ...] = ()
-    """Of the time in calls of all of them and of the one that is looked at, from the end of one of
-    its forwards to the end of the next, in the order of ``others``; empty until it is measured."""
+    """Shares of the time in all models' calls, from the end of one forward of the shown model to
+    the end of the next, in the order of ``others``; empty until measured."""
     models: tuple[RunModel, ...] = ()
-    """Each model that the program ran, the one that is looked at first; empty where it is alone."""
+    """Every model that the program ran, the shown one first; empty if there is only one."""
 
 
 class Heartbeat(OnWire, frozen=True):
-    """The probe is alive; sent every second from a thread of its own."""
+    """The probe is alive; sent every second from a separate thread."""
 
     at: Moment
     forward_seconds: float
@@ -223,13 +227,13 @@ class ThreadTime(Part, frozen=True):
     """What the thread that runs forwards used in one: means over a set of forwards."""
 
     seconds: float
-    """Of the forward, wall time."""
+    """Wall time of the forward."""
     on_core: Figure
     """Seconds of it on a core: the thread's CPU clock."""
     waiting: Figure
     """Seconds of it runnable and on no core: ``schedstat``."""
     minor_faults: Figure
-    """Page faults that no disk was read for."""
+    """Page faults without a disk read."""
     major_faults: Figure
     voluntary_switches: Figure
     """Times that it gave the core away, because it waited for something else."""
@@ -264,7 +268,7 @@ class Tick(OnWire, frozen=True):
     """Items (forwards x batch) a second over the last 5 s of running, pauses not counted; not a
     number where no forward was seen to follow another."""
     window: int
-    """How many of the last calls of a node ``p50``, ``p95`` and ``maximum`` speak of, at most."""
+    """Maximum number of a node's last calls in ``p50``, ``p95`` and ``maximum``."""
     nodes: bytes
     """uint32: index of the node."""
     calls: bytes
@@ -292,16 +296,16 @@ class Tick(OnWire, frozen=True):
     """How many times in those 5 s forwards may have run unseen; above 0, ``per_second`` is an
     estimate from the others."""
     as_traced: bool = True
-    """Whether it speaks of forwards with inputs and in a mode as of the one that the tree is made
-    of; else of all others, where those as traced are next to none of the time. ``per_second`` is
-    of both."""
+    """Whether the times are of forwards with the same kind of inputs and the same mode as the
+    traced one; if not, of all others, because those as traced take almost none of the time.
+    ``per_second`` is of both."""
     others: int = 0
     """Forwards in the steady state of the other sort, in no figure but ``per_second``."""
     others_share: float = 0.0
     """Of the time of all forwards."""
     cold: bool = False
-    """Whether it speaks of warm-up forwards, because the program ran no others before it ended or
-    paused. Later ticks may speak of the steady state; they count from 0 again."""
+    """Whether the times are of warm-up forwards, because the program ended or paused before the
+    steady state. Later ticks may be of the steady state; they count from 0 again."""
     mean_per_forward: bytes = b""
     """float32: mean seconds a forward spends in the node, over one set of forwards that is the same
     for every node; 0 where the node was not called in them. A node's own mean and its children's
@@ -314,6 +318,18 @@ class Tick(OnWire, frozen=True):
     """Whole forwards among those that were left out of the set, because they took far longer."""
     thread: ThreadTime | None = None
     """Over the same set; None where there is none, as in recordings of older versions."""
+    cpu_forwards: int = 0
+    """Forwards that the columns below are means over: about the last 64 of those now and then in
+    which every call read what its thread used. No other column has them."""
+    cpu_per_forward: bytes = b""
+    """float32: mean CPU time of the thread that a forward spends in the node; not a number where
+    the node was not called in them. Empty before there is one."""
+    own_cpu_per_forward: bytes = b""
+    """float32: the same without that of modules called inside."""
+    unwaited_per_forward: bytes = b""
+    """float32: mean wall time in the same forwards, without what the thread waited for a core."""
+    own_unwaited_per_forward: bytes = b""
+    """float32: the same without the time of modules called inside."""
 
 
 class SlowForward(OnWire, frozen=True):
@@ -324,7 +340,7 @@ class SlowForward(OnWire, frozen=True):
     """
 
     at: Moment
-    """Seconds since the command was started, when it was told."""
+    """Seconds since the command started, when it was sent."""
     forward: int
     """Which, counted from the first of the steady state that was recorded."""
     seconds: float
@@ -336,10 +352,33 @@ class SlowForward(OnWire, frozen=True):
     """float32: seconds in the node, all its calls together."""
     own: bytes
     """float32: the same without the time of modules called inside."""
+    began: Moment | None = None
+    """Seconds since the command was started, when it began; None in older recordings."""
 
 
 OPERATOR_WINDOWS = 32
-"""The last windows that the median of an operator speaks of."""
+"""Number of operator windows in the median of an operator."""
+
+
+class CalledOperators(OnWire, frozen=True):
+    """Operators that no node stands for: called by one of the tree, or around one.
+
+    The columns are packed native arrays, one entry for each pair of a node and a name.
+    """
+
+    names: tuple[str, ...]
+    """``aten::_convolution``, each once."""
+    nodes: bytes
+    """uint32: index of the operator that called it; of the module where none of the tree did."""
+    name_of: bytes
+    """uint32: place in ``names``."""
+    calls: bytes
+    """uint32: calls in the last window."""
+    per_forward: bytes
+    """float32: mean seconds of a forward in it and in what it calls, those of its own name
+    excepted: what is inside one of that name already counts with that."""
+    own_per_forward: bytes
+    """float32: mean seconds of a forward in it, without the operators that it calls."""
 
 
 class OperatorTimes(OnWire, frozen=True):
@@ -352,11 +391,11 @@ class OperatorTimes(OnWire, frozen=True):
     at: Moment
     """Seconds since the command was started."""
     windows: int
-    """Windows so far; ``per_forward`` speaks of the last ``OPERATOR_WINDOWS`` of them."""
+    """Windows so far; ``per_forward`` is of the last ``OPERATOR_WINDOWS`` of them."""
     forward_seconds: float
     """Of the forward in the last window."""
     unmatched: int
-    """Operators of the last window that no node stands for."""
+    """Operators of the last window without a node."""
     why_none: str
     """Why there are no more windows; empty while there are."""
     nodes: bytes
@@ -370,6 +409,11 @@ class OperatorTimes(OnWire, frozen=True):
     mean_per_forward: bytes = b""
     """float32: mean of the same windows without those that took far longer: unlike medians, means
     of several operators add up. Empty in recordings of older versions."""
+    own_per_forward: bytes = b""
+    """float32: mean over those windows of its time without the operators that it calls. Empty in
+    recordings of older versions."""
+    called: CalledOperators | None = None
+    """None in recordings of older versions."""
 
 
 class Overhead(OnWire, frozen=True):

@@ -1,7 +1,5 @@
 """What a model is on paper: its facts, its tree of nodes, what each costs."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Figure, OnWire, Part, Positive
@@ -59,7 +57,7 @@ class ModelFacts(OnWire, frozen=True):
     """Which model this is; sent once it is loaded, before it is traced."""
 
     name: str
-    """As asked for on the command line."""
+    """As given on the command line."""
     type: str
     """Class name of the root module."""
     source: str
@@ -189,13 +187,13 @@ class TraceStarted(OnWire, frozen=True):
     """A tree follows; it replaces the one before."""
 
     nodes: int
-    """How many nodes will come."""
+    """Number of nodes that follow."""
     method: Method
     phase: Phase = ""
     """A model that generates has two trees: one of all tokens, one of the next token. Each
     replaces the one before of its phase."""
     inputs: tuple[InputSpec, ...] = ()
-    """What this phase was given; empty where the model's facts say it."""
+    """Inputs of this phase; empty if they are those in ``ModelFacts``."""
 
 
 class Nodes(OnWire, frozen=True):
@@ -220,25 +218,25 @@ class Attempt(Part, frozen=True):
     error: str
     """Empty where it succeeded."""
     variant: str = ""
-    """What tells two ways of one method apart: ``non-strict``, ``strict``."""
+    """Variant of the method: ``non-strict``, ``strict``."""
     graphs: int | None = None
-    """Graphs that the tracer made of the model, those inside of operators (branches) included;
-    None where it makes none."""
+    """Graphs of the tracer, including those inside operators (branches); None for a tracer without
+    graphs."""
     graph_breaks: int | None = None
     """Places between graphs where the model's own Python must run; None where not known."""
 
 
 class PeakMemory(Part, frozen=True):
-    """Memory at the worst moment of one forward, from tensor lifetimes; bytes."""
+    """Peak memory of one forward, from tensor lifetimes; bytes."""
 
     parameters: Figure
     buffers: Figure
     activations: Figure
-    """Live at the worst moment, inputs included."""
+    """Live at the peak, inputs included."""
     workspace: Figure
     """What scratch memory inside operators adds to the peak."""
     at: int
-    """Index of the operator node at the worst moment; -1 where unknown."""
+    """Index of the operator node at the peak; -1 where unknown."""
     tensors: int
     """Tensor outputs seen."""
     sized: int
@@ -250,8 +248,8 @@ class PeakMemory(Part, frozen=True):
     """Of the tensor outputs, those whose size is not known: they have no storage of their own, as
     sparse ones. The rest, neither sized nor skipped, are in storages that were there before."""
     alive: tuple[tuple[int, int], ...] = ()
-    """The largest tensors alive when activations were at their most, at most 20: (index of the
-    operator node that made it, bytes), largest first. -1 are the inputs, all together."""
+    """The largest tensors alive at the peak of activations, at most 20: (index of the operator node
+    that produced it, bytes), largest first. -1 is all inputs together."""
 
 
 class TraceDone(OnWire, frozen=True):
@@ -317,7 +315,7 @@ class RealCost(OnWire, frozen=True):
 
 
 class Listed(OnWire, frozen=True):
-    """Names of models that can be asked for."""
+    """Names of models that can be requested."""
 
     names: tuple[tuple[str, str], ...]
     """(source, name)."""

@@ -1,6 +1,7 @@
 """What the values of parameters are like, and how much the output depends on each weight.
 
-1. One ``TensorStatistics`` for each tensor, as soon as it is known; an analysis begins with
+1. A ``TensorStatistics`` for each tensor, as soon as it is known: after the one pass, and again,
+   replacing the first, with what was asked for beside it (``pending``). An analysis begins with
    ``ParametersStarted`` and ends with ``ParametersDone``, also when it was stopped or failed.
 2. NaN and infinite values are counted, and are in no other figure.
 3. A tensor under a second name has no figures of its own: ``shared_with`` says where they are.
@@ -15,38 +16,39 @@ Sensitivity:
 3. A weight is a parameter with two axes or more: biases and the factors of norms are left alone.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Figure, Moment, OnWire, Part
 
 ParameterPart: TypeAlias = Literal["channels", "spectral", "quantisation", "compression"]
-"""What costs more than the one pass that gives moments, histogram and unstructured pruning."""
+"""Parts that cost more than the one pass for moments, histogram and unstructured pruning."""
 ALL_PARTS: tuple[ParameterPart, ...] = ("channels", "spectral", "quantisation", "compression")
 
 Format: TypeAlias = Literal["int8", "int4", "float8_e4m3fn", "float8_e5m2"]
 Granularity: TypeAlias = Literal["tensor", "channel", "group"]
-"""What has a scale of its own: the tensor, each row of its first axis, each run of ``group`` values
-of a row."""
+"""What shares one scale: the tensor, each row of its first axis, or each run of ``group`` values of
+a row."""
 SpectralMethod: TypeAlias = Literal["vector", "svd", "lanczos"]
 HISTOGRAM_BINS = 64
 MOST_CHANNEL_NORMS = 256
 
 
 class AnalyseParameters(OnWire, frozen=True):
-    """Look at every value of the parameters and buffers. Nothing runs meanwhile."""
+    """Read every value of the parameters and buffers.
+
+    A model that runs goes on: values are read between its forwards, within the profiling budget.
+    """
 
     under: str = ""
     """Only tensors whose full name is this, or begins with this and a point; empty: all."""
     parts: tuple[ParameterPart, ...] = ALL_PARTS
     """What is wanted beside the one pass."""
     threads: int = 0
-    """Tensors looked at at once; 0, or more than this process may use cores: that many."""
+    """Tensors analysed in parallel; 0, or more than the cores of this process: one per core."""
 
 
 class StopAnalysing(OnWire, frozen=True):
-    """End the look at the values; the tensors that have come stay."""
+    """Stop analysing the values; figures so far are kept."""
 
 
 class ParametersStarted(OnWire, frozen=True):
@@ -55,18 +57,17 @@ class ParametersStarted(OnWire, frozen=True):
     at: Moment
     """Seconds since the command was started."""
     tensors: int
-    """That will be looked at, second names not counted."""
+    """Tensors to be analysed, without tied names."""
     bytes: int
     """Of their values, each storage once."""
     is_random: bool
-    """The values are those of an initialisation, not of a training: they say nothing of the model
-    as it is deployed."""
+    """The weights are randomly initialised: their figures do not apply to a trained model."""
     weights: str
     """``random``, or where the values came from."""
     under: str = ""
     parts: tuple[ParameterPart, ...] = ALL_PARTS
     left_out: int = 0
-    """Tensors beyond the most that are looked at, the smallest."""
+    """Tensors beyond the maximum number, the smallest ones."""
 
 
 class ParametersProgress(OnWire, frozen=True):
@@ -81,7 +82,13 @@ class ParametersProgress(OnWire, frozen=True):
     bytes: int
     """Read by the one pass."""
     now: str = ""
-    """Full name of a tensor that is looked at."""
+    """Full name of a tensor that is being analysed."""
+    done: float | None = None
+    """Share of all work that is done, about; None: not known."""
+    left_seconds: float | None = None
+    """Of reading that are left, about, if nothing else runs; None: not known."""
+    share: float = 1.0
+    """Of the time that reading takes at present: the model runs in the rest."""
 
 
 class ParametersDone(OnWire, frozen=True):
@@ -142,7 +149,7 @@ class Histogram(Part, frozen=True):
 
 
 class Sampled(Part, frozen=True):
-    """On how much of a tensor a figure stands."""
+    """The part of a tensor that was sampled for a figure."""
 
     values: int
     of: int
@@ -179,7 +186,7 @@ class Quantised(Part, frozen=True):
 
 NOTHING_LOST = "nothing is lost"
 ALL_ZERO = "all values are 0"
-"""Why there is no noise to tell: the format holds every value exactly."""
+"""Why there is no SQNR: the format represents every value exactly."""
 
 
 class Width(Part, frozen=True):
@@ -189,7 +196,7 @@ class Width(Part, frozen=True):
     """One of ``Format``, or the dtype that the tensor has."""
     granularity: Granularity | Literal[""]
     bits: float
-    """For each value, scales included."""
+    """Per value, scales included."""
     error: float
     """Root of noise over signal: relative error of the tensor, L2; 0 where it stays as it is."""
     saved_bytes: int
@@ -233,7 +240,7 @@ class Channels(Part, frozen=True):
     pruned: tuple[PrunedChannels, ...]
     """For the losses of the tensor's own ``pruned``."""
     near_duplicates: Figure
-    """Rows whose cosine with an earlier row is above 0.999 in magnitude."""
+    """Rows with |cosine| above 0.999 to an earlier row."""
     compared: int
     """Rows that were compared with each other."""
     heads: int = 0
@@ -295,7 +302,9 @@ class TensorStatistics(OnWire, frozen=True):
     width: Width | None = None
     compression: Compression | None = None
     whys: tuple[tuple[ParameterPart, str], ...] = ()
-    """Why a part that was asked for is not there."""
+    """Why a requested part is missing."""
+    pending: tuple[ParameterPart, ...] = ()
+    """Parts that follow in another message."""
 
 
 Change: TypeAlias = Literal["int8", "int4", "float8_e4m3fn", "float8_e5m2", "values", "channels"]
@@ -309,7 +318,7 @@ class Scheme(Part, frozen=True):
 
     change: Change
     per: PerScale = "channel"
-    """What has a scale of its own, of a format: the tensor, or each output channel."""
+    """What shares one scale: the tensor, or each output channel."""
     share: float = 0.5
     """Of values or channels that are set to zero; means nothing for a format."""
 
@@ -376,7 +385,7 @@ class SensitivityDone(OnWire, frozen=True):
     measured: int
     """Weights."""
     noise: Figure
-    """The same error between two forwards with nothing changed: less than that cannot be told."""
+    """The error between two forwards without a change: smaller errors are noise."""
     output_largest: Figure
     """Largest |y|."""
     why: str = ""

@@ -1,6 +1,4 @@
-"""How a recording is played: told by the source of a recording, by no probe."""
-
-from __future__ import annotations
+"""Playback of a recording: sent by the source of a recording, not by a probe."""
 
 from typing import Literal, TypeAlias
 
@@ -22,7 +20,7 @@ class Skipped(Part, frozen=True):
 
 
 class Playback(OnWire, frozen=True):
-    """Where a recording comes from, and how it is played now."""
+    """Origin of a recording, and its playback state."""
 
     speed: float
     """1 is as fast as it was recorded."""

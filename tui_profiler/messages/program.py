@@ -1,7 +1,5 @@
 """How a program runs its model: mode, autograd, threads, backward passes, a rank's steps."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Figure, Moment, OnWire, Part, Unknown
@@ -42,6 +40,37 @@ class ModeSeen(OnWire, frozen=True):
     """Of those, passes that computed gradients of this model's parameters."""
     pass_seconds: Figure = Unknown("no backward pass was observed")
     """Median of the last passes."""
+
+
+class CompiledAgain(Part, frozen=True):
+    """Why a function has several graphs: a break inside it, or a guard that failed."""
+
+    file: str
+    line: int
+    """Of the break; of a recompilation, the first of the function. 0 where it is not known."""
+    function: str
+    reason: str
+    """Dynamo's, its first line."""
+    count: int
+    """How often, in all compilations."""
+
+
+class Compilations(OnWire, frozen=True):
+    """What ``torch.compile`` did in this process, of all models, as Dynamo has it."""
+
+    at: Moment
+    """Seconds since the command was started."""
+    frames: int
+    """Compilations of a function, or of the rest of one after a break."""
+    graphs: int
+    seconds: Figure
+    """Spent compiling, in all."""
+    breaks: tuple[CompiledAgain, ...]
+    """Most frequent first."""
+    recompiles: tuple[CompiledAgain, ...]
+    """Most frequent first."""
+    left_out: int = 0
+    """Breaks and recompilations that are not listed."""
 
 
 class StepTimes(OnWire, frozen=True):

@@ -1,7 +1,5 @@
 """What a viewer may ask of a probe: the only way back."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 from tui_profiler.messages.base import Moment, OnWire, Part
@@ -9,6 +7,24 @@ from tui_profiler.messages.model import Phase
 from tui_profiler.messages.parameters import AnalyseParameters, MeasureSensitivity, StopAnalysing
 from tui_profiler.messages.trials import Wish
 from tui_profiler.messages.verification import Counter
+
+
+class TrainSpec(Part, frozen=True):
+    """How the profiler trains a model."""
+
+    optimizer: str = "adamw"
+    """A class of ``torch.optim`` in any case, with settings: ``sgd,momentum=0.9``."""
+    checkpoint: str = ""
+    """``blocks``, or a pattern of module paths whose activations are computed again in the
+    backward; empty: none are."""
+    accumulate: int = 1
+    """Forward and backward passes in one step."""
+    autocast: Literal["", "bf16", "fp16"] = ""
+    """Dtype of ``torch.autocast`` around forward and loss; empty: none."""
+    update: bool = False
+    """Steps move the weights; else the learning rate is 0."""
+    peak_flops: float | None = None
+    """FLOP per second that MFU is told of, as the user named it; None: the measured roof."""
 
 
 class LoadSpec(Part, frozen=True):
@@ -42,7 +58,7 @@ class LoadSpec(Part, frozen=True):
     ceilings: bool = True
     """Measure this machine's roofs where they are not kept from before."""
     grid_grams_per_kwh: float | None = None
-    """Grams of CO₂ for a kilowatt-hour of the grid; None: no grams are told."""
+    """Grams of CO₂ per kilowatt-hour of the grid; None: no grams are reported."""
     grid_named: str = ""
     """Whose grid that is, and of which year; empty where the grams themselves were typed."""
     observed: Literal["", "script", "module", "program"] = ""
@@ -50,6 +66,8 @@ class LoadSpec(Part, frozen=True):
     loaded, and nothing is known of the model before its first forward."""
     memory_limit_bytes: int | None = None
     """Maximum memory of the worker; 0: no limit; None: the free memory less a reserve."""
+    train: TrainSpec | None = None
+    """Run steps of training; None: forwards in eval mode."""
 
 
 class Start(OnWire, frozen=True):
@@ -59,7 +77,7 @@ class Start(OnWire, frozen=True):
 
 
 class ListModels(OnWire, frozen=True):
-    """Name the models that can be asked for, and stop. Instead of ``Start``."""
+    """List the names of models, and stop. Instead of ``Start``."""
 
     pattern: str = ""
 
@@ -115,20 +133,27 @@ class SetPhase(OnWire, frozen=True):
 
 
 class ReplayNode(OnWire, frozen=True):
-    """Run one module by itself, on the inputs of one forward, to measure its energy."""
+    """Run one module alone, on the inputs of one forward, to measure its energy."""
 
     node: int
-    """Its index in the tree that is looked at."""
+    """Its index in the shown tree."""
 
 
 class Try(OnWire, frozen=True):
-    """Try a change in a process of its own while the model is held; several wait in turn."""
+    """Run a trial in a separate process while the model is paused; several are queued."""
 
     wish: Wish
 
 
 class StopTrial(OnWire, frozen=True):
     """End the trial under way, and forget those that wait."""
+
+
+class ProlongTrial(OnWire, frozen=True):
+    """Let the trial under way measure for longer."""
+
+    seconds: float = 30.0
+    """Longer than it was to be until now."""
 
 
 class TryAlone(OnWire, frozen=True):
@@ -141,16 +166,40 @@ class TryAlone(OnWire, frozen=True):
     phase: Phase = ""
 
 
+class TryOptimizer(OnWire, frozen=True):
+    """Measure an optimizer's update of tensors like those of a program, fused and not, and stop.
+
+    The program has no part in it: a worker beside it makes the tensors. Instead of ``Start``.
+    """
+
+    spec: LoadSpec
+    """Device and threads; no model is loaded."""
+    wish: Wish
+    name: str
+    """A class of ``torch.optim``, with its default settings."""
+    tensors: tuple[tuple[tuple[int, ...], str], ...]
+    """Shape and dtype of each parameter."""
+    of_step: float
+    """Share of the program's training step that the update is."""
+
+
 class Stop(OnWire, frozen=True):
     """End the probe."""
 
 
 class Observe(OnWire, frozen=True):
-    """Tell what this watched model does from now on. Until this is asked, nothing is looked at."""
+    """Observe this watched model from now on. Before this request nothing is observed."""
 
 
 class TraceAgain(OnWire, frozen=True):
     """Record the tree anew, from the next forward that the program runs."""
+
+
+class ReadValues(OnWire, frozen=True):
+    """Read activations, gradients and updates in a step of training now and then."""
+
+    wanted: bool = True
+    """False: read no more of them. They are read until each that asked has said so or has left."""
 
 
 class ShowModel(OnWire, frozen=True):
@@ -162,11 +211,11 @@ class ShowModel(OnWire, frozen=True):
 
 
 class Play(OnWire, frozen=True):
-    """Play a recording from where it stands; at its end, from its first figures again."""
+    """Play a recording from its position; at its end, from its first figures again."""
 
 
 class Halt(OnWire, frozen=True):
-    """Let a recording stand still."""
+    """Pause a recording."""
 
 
 class SetSpeed(OnWire, frozen=True):
@@ -196,7 +245,9 @@ Request: TypeAlias = (
     | ReplayNode
     | Try
     | StopTrial
+    | ProlongTrial
     | TryAlone
+    | TryOptimizer
     | AnalyseParameters
     | StopAnalysing
     | MeasureSensitivity
@@ -204,6 +255,7 @@ Request: TypeAlias = (
     | Observe
     | TraceAgain
     | ShowModel
+    | ReadValues
     | Play
     | Halt
     | SetSpeed

@@ -1,6 +1,4 @@
-"""What another counter says of a model, to hold our figures against."""
-
-from __future__ import annotations
+"""Figures of another counter, to cross-check those of tui-profiler."""
 
 from typing import Literal, TypeAlias
 
@@ -18,28 +16,28 @@ class Counted(Part, frozen=True):
     name: str
     """In the counter's own words: ``aten.addmm``, ``aten::layer_norm``."""
     calls: int | None = None
-    """None where the counter does not tell."""
+    """None where the counter does not report it."""
     amount: int = 0
     """What it counted for all calls, in the unit that the field above it names."""
 
 
 class SecondOpinion(OnWire, frozen=True):
-    """What one counter says of one forward of a model, in our units."""
+    """Figures of one counter for one forward, in the units of tui-profiler."""
 
     counter: Counter
     version: str
     """Of the counter: ``torch 2.15.0``, ``fvcore 0.1.5``; empty where it is not installed."""
     seconds: float
-    """What counting took, loading the model apart."""
+    """Duration of counting, without loading the model."""
     error: str = ""
     """What it raised, in one line: then it has no figures."""
     parameters: Count = Unknown("it does not count them")
     macs: Count = Unknown("it does not count them")
-    """Multiply-accumulates: what it counts, converted."""
+    """Multiply-accumulates, converted from what it counts."""
     flops: Count = Unknown("it does not count them")
     """As it counts them, where two are one multiply-accumulate."""
     peak_bytes: Count = Unknown("it does not measure memory")
-    """Parameters, buffers, inputs, activations and workspace at the worst moment."""
+    """Parameters, buffers, inputs, activations and workspace at the peak."""
     operators: tuple[Counted, ...] = ()
     """Those with multiply-accumulates; the amounts add up to ``macs``."""
     others: tuple[Counted, ...] = ()

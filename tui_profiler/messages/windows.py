@@ -1,6 +1,4 @@
-"""What windows and events say of modules: operators, opaque modules, GPU events, live memory."""
-
-from __future__ import annotations
+"""Figures of modules from windows and events: operators, opaque modules, GPU, live memory."""
 
 from tui_profiler.messages.base import Moment, OnWire, Part
 
@@ -119,8 +117,9 @@ class MemorySteps(OnWire, frozen=True):
 class MemoryWindow(OnWire, frozen=True):
     """What one forward on the CPU allocated, by the memory events of torch's profiler; bytes.
 
-    The columns are packed native arrays, one entry for each module that was called, in the order of
-    ``nodes``.
+    The columns are packed native arrays, one entry for each module that was called and each
+    operator that was met, in the order of ``nodes``. Recordings of older versions have modules
+    alone.
     """
 
     at: float
@@ -133,8 +132,8 @@ class MemoryWindow(OnWire, frozen=True):
     """The most that the forward had allocated at once: activations and workspace."""
     allocations: int
     nodes: bytes
-    """uint32: index of the module's node."""
+    """uint32: index of the node."""
     allocated: bytes
-    """uint64: allocated in its calls, modules inside included, freed or not."""
+    """uint64: allocated in its calls with all that is inside, freed or not."""
     peak: bytes
     """uint64: the most that the forward had allocated at once, during a call of it."""

@@ -10,8 +10,6 @@
    what later totals repeat is passed over, without reading bodies.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from enum import IntEnum
@@ -19,7 +17,7 @@ from typing import NamedTuple
 
 from tui_profiler import messages
 from tui_profiler.connection.wire import MAX_FRAME_BYTES, WireError
-from tui_profiler.messages.base import Part
+from tui_profiler.messages import Part
 from tui_profiler.recording.kind import MAGIC, RecordingError
 
 FORMAT = 1
@@ -40,7 +38,7 @@ HEAD_BYTES = _HEAD.size
 
 
 class Kind(IntEnum):
-    """What a frame holds, as far as a reader must know without its body."""
+    """What a reader must know of a frame without its body."""
 
     MESSAGE = 0
     HEADER = 1
@@ -57,6 +55,9 @@ class Kind(IntEnum):
     DEVICE_TIMES = 12
     STEP_TIMES = 13
     MODE_SEEN = 14
+    TRAINING_STEP = 15
+    BACKWARD_OPERATORS = 16
+    MODEL_VALUES = 17
 
 
 _KINDS: dict[type, Kind] = {
@@ -69,6 +70,9 @@ _KINDS: dict[type, Kind] = {
     messages.DeviceTimes: Kind.DEVICE_TIMES,
     messages.StepTimes: Kind.STEP_TIMES,
     messages.ModeSeen: Kind.MODE_SEEN,
+    messages.TrainingStep: Kind.TRAINING_STEP,
+    messages.BackwardOperators: Kind.BACKWARD_OPERATORS,
+    messages.ModelValues: Kind.MODEL_VALUES,
     messages.TraceStarted: Kind.TRACE_STARTED,
     messages.Nodes: Kind.TRACE_PART,
     messages.Edges: Kind.TRACE_PART,
@@ -183,7 +187,7 @@ def unpacked(body: bytes, flags: int) -> bytes:
     try:
         data = inflater.decompress(body, MAX_BODY_BYTES)
     except zlib.error as error:
-        raise WireError(f"a body that does not decompress: {error}") from error
+        raise WireError(f"the body does not decompress: {error}") from error
     if not inflater.eof:
-        raise WireError("a body that does not end where it should")
+        raise WireError("the body has no end")
     return data

@@ -1,7 +1,5 @@
 """Tells a recording from other files, and what is wrong with one; imports next to nothing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -9,7 +7,7 @@ MAGIC = b"\x89TUIPRO\n"
 
 
 def is_recording(path: str | Path) -> bool:
-    """Tell whether a file says of itself that it is a recording; false where it cannot be read."""
+    """Tell whether a file begins as a recording; false where it cannot be read."""
     try:
         if not os.path.isfile(path):
             return False

@@ -3,8 +3,6 @@
 The file is never mapped into memory: one that is cut shorter meanwhile would kill the reader.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Sequence
@@ -15,26 +13,17 @@ import msgspec
 
 from tui_profiler.connection.wire import Decoder, WireError, message_decoder
 from tui_profiler.messages import Message
-from tui_profiler.recording.frames import (
-    HEAD_BYTES,
-    PREAMBLE_BYTES,
-    End,
-    Header,
-    Kind,
-    head,
-    is_whole,
-    unpacked,
-)
+from tui_profiler.recording import frames
 from tui_profiler.recording.kind import MAGIC, RecordingError
 from tui_profiler.recording.scan import DamagedRange, Entry, scan
 
-_Described = TypeVar("_Described", Header, End)
+_Described = TypeVar("_Described", frames.Header, frames.End)
 _NO_RECORDING: Final = "not a recording of tui-profiler"
 _MAKE_ONE: Final = "tui-profiler record MODEL -o FILE"
 
 
 class Recording:
-    """What is whole in a file, with the file held open."""
+    """The intact frames of a file, which is kept open."""
 
     def __init__(self, descriptor: int) -> None:
         """Look through an open file.
@@ -46,7 +35,7 @@ class Recording:
         self._decoder: Decoder[Message] = message_decoder()
         self.total_bytes = os.fstat(descriptor).st_size
         found = scan(self._read, self.total_bytes)
-        if found is None and self.total_bytes >= PREAMBLE_BYTES:
+        if found is None and self.total_bytes >= frames.PREAMBLE_BYTES:
             raise RecordingError(_NO_RECORDING, _MAKE_ONE)
         if found is None and not MAGIC.startswith(self._read(0, len(MAGIC))):
             raise RecordingError(_NO_RECORDING, _MAKE_ONE)
@@ -55,9 +44,11 @@ class Recording:
         every: tuple[Entry, ...] = found.entries if found is not None else ()
         self.holes: tuple[DamagedRange, ...] = found.holes if found is not None else ()
         """What is damaged; positions count all frames, the header's included."""
-        self.header: Header | None = self._described(every[:1], Kind.HEADER, Header)
+        self.header: frames.Header | None = self._described(
+            every[:1], frames.Kind.HEADER, frames.Header
+        )
         """None where it is damaged."""
-        self.end: End | None = self._described(every[-1:], Kind.END, End)
+        self.end: frames.End | None = self._described(every[-1:], frames.Kind.END, frames.End)
         """None where the recording was cut off."""
         self.entries = every
         """Every whole frame, in the order in which they were written."""
@@ -82,9 +73,9 @@ class Recording:
         return sum(hole.frames for hole in self.holes)
 
     def message(self, position: int) -> Message | None:
-        """Return a message; None for a frame that holds none, or none that this version knows."""
+        """Return a message; None for a frame without one, or with one of a newer version."""
         entry = self.entries[position]
-        if entry.frame.kind in (Kind.HEADER, Kind.END):
+        if entry.frame.kind in (frames.Kind.HEADER, frames.Kind.END):
             return None
         try:
             found = list(self._decoder.feed(self._body(entry)))
@@ -108,15 +99,15 @@ class Recording:
         Raises:
             WireError: it is not what it was.
         """
-        data = self._read(entry.offset, HEAD_BYTES + entry.frame.length)
-        first, body = data[:HEAD_BYTES], data[HEAD_BYTES:]
-        found = head(first, self._salt)
-        if found != entry.frame or not is_whole(first, body, found, self._salt):
+        data = self._read(entry.offset, frames.HEAD_BYTES + entry.frame.length)
+        first, body = data[: frames.HEAD_BYTES], data[frames.HEAD_BYTES :]
+        found = frames.head(first, self._salt)
+        if found != entry.frame or not frames.is_whole(first, body, found, self._salt):
             raise WireError("the file has changed")
-        return unpacked(body, found.flags)
+        return frames.unpacked(body, found.flags)
 
     def _described(
-        self, entries: tuple[Entry, ...], kind: Kind, described: type[_Described]
+        self, entries: tuple[Entry, ...], kind: frames.Kind, described: type[_Described]
     ) -> _Described | None:
         if not entries or entries[0].frame.kind != kind:
             return None
@@ -148,7 +139,7 @@ def open_recording(path: str | Path) -> Recording:
         raise RecordingError(f"it cannot be read: {why}", "another path") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RecordingError("it cannot be read: it is no file", "another path")
+            raise RecordingError("it cannot be read: not a file", "another path")
         return Recording(descriptor)
     except OSError as error:
         os.close(descriptor)
@@ -167,7 +158,7 @@ def _broken_traces(entries: Sequence[Entry]) -> frozenset[int]:
     known, is_open, sequence = 0, False, -1
     for entry in entries:
         number, kind = entry.frame.trace, entry.frame.kind
-        begins = kind == Kind.TRACE_STARTED
+        begins = kind == frames.Kind.TRACE_STARTED
         if is_open and entry.frame.sequence != sequence + 1:
             broken.add(known)
         if number > known:
@@ -176,7 +167,7 @@ def _broken_traces(entries: Sequence[Entry]) -> frozenset[int]:
             is_open = begins
         elif begins:
             is_open = True
-        if kind == Kind.TRACE_DONE:
+        if kind == frames.Kind.TRACE_DONE:
             is_open = False
         known, sequence = max(known, number), entry.frame.sequence
     return frozenset(broken)

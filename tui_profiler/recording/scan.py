@@ -9,8 +9,6 @@ read already; where frames were cut out, numbers are missing and no bytes lie be
 is read: figures of two recordings, or of one in another order, never stand in one session.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -33,7 +31,7 @@ Read: TypeAlias = Callable[[int, int], bytes]
 
 _CHUNK_BYTES = 1024 * 1024
 _MOST_MARKS = 64
-"""In one hole, that are looked at for a frame of another recording."""
+"""In one gap, that are searched for a frame of another recording."""
 _WASTED_TIMES = 8
 """How often all bytes of a file may be checked in vain before the rest is given up."""
 
@@ -73,7 +71,7 @@ def scan(read: Read, total_bytes: int) -> Scanned | None:
     """Find all whole frames; None where there is no sign of a recording.
 
     Args:
-        read: gives bytes of the file.
+        read: returns bytes of the file.
         total_bytes: how long it is.
 
     Raises:

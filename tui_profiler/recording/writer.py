@@ -9,8 +9,6 @@
 4. A write that fails ends the recording: the file is cut back to its last whole frame.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -29,11 +27,11 @@ MOST_WAITING = 256
 MOST_WAITING_PRINTED = 4096
 SYNC_SECONDS = 1.0
 MODE = 0o600
-"""A recording holds paths, arguments and printed lines: others do not read it unasked."""
+"""A recording has paths, arguments and printed lines: not readable by other users."""
 _REPEATED = (
     *(Kind.TICK, Kind.SAMPLE, Kind.HEARTBEAT, Kind.OVERHEAD),
     *(Kind.OPERATOR_TIMES, Kind.WINDOW_TIMES, Kind.DEVICE_TIMES, Kind.STEP_TIMES),
-    Kind.MODE_SEEN,
+    *(Kind.MODE_SEEN, Kind.TRAINING_STEP, Kind.BACKWARD_OPERATORS, Kind.MODEL_VALUES),
 )
 
 
@@ -61,7 +59,7 @@ def _opened(path: str, how: int) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | how, MODE)
     except FileExistsError as error:
-        raise RecordingError("it exists already", "--force: writes over it") from error
+        raise RecordingError("it exists already", "--force: overwrites it") from error
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RecordingError(f"cannot be written: {why}", "another -o FILE") from error

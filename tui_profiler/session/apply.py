@@ -1,6 +1,4 @@
-"""The only place where state changes: a session and a message give the next session."""
-
-from __future__ import annotations
+"""The only place where state changes: a session and a message make the next session."""
 
 from typing import assert_never
 
@@ -8,26 +6,12 @@ from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.formatting.text import safe
+from tui_profiler.session import columns, slow_forward_context, training
 from tui_profiler.session import tree as trees
-from tui_profiler.session.columns import (
-    Operators,
-    Timings,
-    column_lengths_agree,
-    operator_columns_agree,
-    slow_columns_agree,
-)
 from tui_profiler.session.history import with_sample, with_tick
 from tui_profiler.session.parameters import with_parameters, with_sensitivity
 from tui_profiler.session.state import History, Jump, Log, Remembered, Session, StageRecord
 from tui_profiler.session.tree import Tree
-from tui_profiler.session.windows import (
-    DeviceTimings,
-    MeasuredMemory,
-    Windows,
-    device_columns_agree,
-    memory_columns_agree,
-    window_columns_agree,
-)
 
 MAX_NODES = 1_000_000
 MAX_EDGES = 4_000_000
@@ -43,6 +27,8 @@ MAX_TRIALS = 1000
 
 def apply(session: Session, message: messages.Message | Jump | Remembered) -> Session:
     """Return the session as it is after ``message``."""
+    if isinstance(message, columns.Columns) and not columns.columns_agree(message):
+        return session
     match message:
         case messages.Hello():
             return replace(session, hello=message, failure=None, ended=None)
@@ -79,22 +65,28 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
         case messages.Tick():
             return _tick(session, message)
         case messages.OperatorTimes():
-            if not operator_columns_agree(message):
-                return session
-            return replace(session, operators=Operators(message), heard_at=message.at)
+            return replace(session, operators=columns.Operators(message), heard_at=message.at)
         case messages.WindowTimes():
-            agree = window_columns_agree(message)
-            return replace(session, windows=Windows(message)) if agree else session
+            return replace(session, windows=columns.Windows(message))
         case messages.MemoryWindow():
-            memory = MeasuredMemory(message) if memory_columns_agree(message) else None
-            return replace(session, memory_window=memory or session.memory_window)
+            return replace(session, memory_window=columns.MeasuredMemory(message))
         case messages.DeviceTimes():
-            agree = device_columns_agree(message)
-            return replace(session, device=DeviceTimings(message)) if agree else session
+            return replace(session, device=columns.DeviceTimings(message))
         case messages.StepTimes():
             return replace(session, steps=message, heard_at=message.at)
+        case (
+            messages.TrainingStep()
+            | messages.SlowStep()
+            | messages.TrainingCost()
+            | messages.TrainingMemory()
+            | messages.BackwardOperators()
+            | messages.ModelValues()
+        ):
+            return _trained(session, message)
         case messages.ModeSeen():
             return _mode(session, message)
+        case messages.Compilations():
+            return replace(session, compilations=message)
         case messages.Sample():
             return _sample(session, message)
         case messages.Overhead():
@@ -118,6 +110,8 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
             return replace(session, sensitivity=known)
         case messages.Failed():
             return replace(session, failure=message)
+        case messages.OutOfMemory():
+            return replace(session, out_of_memory=message)
         case messages.Printed():
             return replace(session, log=_printed(session.log, message))
         case messages.Ended():
@@ -127,7 +121,10 @@ def apply(session: Session, message: messages.Message | Jump | Remembered) -> Se
         case messages.SlowForward():
             return _slow(session, message)
         case messages.ProgramsSeen():
-            return replace(session, programs=message)
+            around = (
+                slow_forward_context.with_programs(one, message) for one in session.around_slow
+            )
+            return replace(session, programs=message, around_slow=tuple(around))
         case messages.Playback():
             return replace(session, playback=message)
         case Jump():
@@ -186,11 +183,23 @@ def _trace(
 
 
 def _looking_at(session: Session, tree: Tree) -> Session:
-    """Figures of the tree before speak of other nodes: they go with it."""
+    """Figures of the previous tree are of other nodes: they are dropped with it."""
     history = replace(session.history, ticks=(), tick_bytes=0)
     session = replace(session, windows=None, device=None, sensitivity=None)
     session = replace(session, mode=None, memory_window=None)
-    session = replace(session, replays=(), trials=(), trial=None, slow=())
+    session = replace(
+        session,
+        replays=(),
+        trials=(),
+        trial=None,
+        slow=(),
+        training=None,
+        slow_steps=(),
+        around_slow=(),
+        backward=None,
+        values=None,
+    )
+    session = replace(session, training_cost=None, training_memory=None)
     return replace(session, tree=tree, timings=None, operators=None, history=history)
 
 
@@ -210,7 +219,7 @@ def _tried(session: Session, result: messages.TrialResult) -> Session:
 
 
 def _loop(session: Session, message: messages.LoopState) -> Session:
-    """Take what the loop does now; when it runs another phase, that one is looked at."""
+    """Apply the state of the loop; if it runs another phase, that phase is shown."""
     session = replace(session, loop=message, heard_at=message.at)
     for tree in session.phases:
         if tree.phase == message.phase and tree is not session.tree:
@@ -219,15 +228,13 @@ def _loop(session: Session, message: messages.LoopState) -> Session:
 
 
 def _tick(session: Session, tick: messages.Tick) -> Session:
-    if not column_lengths_agree(tick):
-        return session
     if tick.forwards == 0:  # Still warming up: a sign of life, no figures yet.
         return replace(session, heard_at=tick.at)
     before, history = session.tick, session.history
     if before is not None and before.cold and not tick.cold:
         # The steady state counts from 0 again: nothing is set against the warm-up.
         before, history = None, replace(history, ticks=(), tick_bytes=0)
-    timings = Timings(tick, session.timings)
+    timings = columns.Timings(tick, session.timings)
     latencies = history.latencies if tick.cold else with_tick(history.latencies, tick, before)
     ticks = (*history.ticks, timings)
     total = history.tick_bytes + _tick_bytes(tick)
@@ -244,11 +251,46 @@ def _tick(session: Session, tick: messages.Tick) -> Session:
 
 
 def _slow(session: Session, slow: messages.SlowForward) -> Session:
-    if not slow_columns_agree(slow):
-        return session
     slowest, *last = session.slow or (slow,)
-    kept = (slow, *last)[:MOST_SLOW]
-    return replace(session, slow=(max(slowest, slow, key=lambda one: one.seconds), *kept))
+    kept = (max(slowest, slow, key=lambda one: one.seconds), *(slow, *last)[:MOST_SLOW])
+    device = session.model.device if session.model is not None else "cpu"
+    new = slow_forward_context.begun(slow, session.history.samples, session.programs, device)
+    forwards = {one.forward for one in kept}
+    around = (one for one in (*session.around_slow, new) if one and one.forward in forwards)
+    return replace(session, slow=kept, around_slow=tuple(around))
+
+
+def _trained(
+    session: Session,
+    message: messages.TrainingStep
+    | messages.SlowStep
+    | messages.TrainingCost
+    | messages.TrainingMemory
+    | messages.BackwardOperators
+    | messages.ModelValues,
+) -> Session:
+    match message:
+        case messages.TrainingStep():
+            agree = training.step_columns_agree(message)
+            return replace(session, training=training.StepColumns(message)) if agree else session
+        case messages.TrainingCost():
+            agree = training.cost_columns_agree(message)
+            costs = training.CostColumns(message) if agree else session.training_cost
+            return replace(session, training_cost=costs)
+        case messages.TrainingMemory():
+            agree = training.memory_columns_agree(message)
+            memory = training.MemoryColumns(message) if agree else session.training_memory
+            return replace(session, training_memory=memory)
+        case messages.BackwardOperators():
+            agree = training.backward_agrees(message)
+            backward = training.BackwardColumns(message) if agree else session.backward
+            return replace(session, backward=backward)
+        case messages.ModelValues():
+            agree = training.value_columns_agree(message)
+            return replace(session, values=training.ValueColumns(message)) if agree else session
+    slowest, *last = session.slow_steps or (message,)
+    first = max(slowest, message, key=lambda one: one.seconds)
+    return replace(session, slow_steps=(first, *(message, *last)[:MOST_SLOW]))
 
 
 def _tick_bytes(tick: messages.Tick) -> int:
@@ -268,7 +310,9 @@ def _sample(session: Session, sample: messages.Sample) -> Session:
     device = session.model.device if session.model is not None else "cpu"
     loads = with_sample(session.history.loads, sample, device)
     history: History = replace(session.history, samples=samples, loads=loads)
-    return replace(session, sample=sample, history=history, heard_at=sample.at)
+    around = tuple(slow_forward_context.with_sample(one, sample) for one in session.around_slow)
+    session = replace(session, sample=sample, history=history, heard_at=sample.at)
+    return replace(session, around_slow=around) if around else session
 
 
 def _printed(log: Log, message: messages.Printed) -> Log:

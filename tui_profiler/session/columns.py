@@ -1,15 +1,80 @@
-"""Columns of a tick, of operator times and of live memory, read by node without unpacking them."""
+"""Figures of many nodes in one message: packed columns, read by node without unpacking them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from tui_profiler.messages import MemorySteps, OperatorTimes, SlowForward, Tick, known
+from tui_profiler import messages
+from tui_profiler.messages import known
 
+_Number = TypeVar("_Number", int, float)
+Columns: TypeAlias = (
+    messages.Tick
+    | messages.SlowForward
+    | messages.OperatorTimes
+    | messages.WindowTimes
+    | messages.MemoryWindow
+    | messages.DeviceTimes
+)
 LEAST_WAITING = 0.05
 """Share of a forward: what its thread waits for a core below it is no reason to think otherwise."""
+
+
+def columns_agree(message: Columns) -> bool:
+    """Check columns from outside: each must hold one entry for each node."""
+    wide: tuple[bytes, ...] = ()
+    """Entries of 8 bytes; the others, and indexes of nodes, have 4."""
+    match message:
+        case messages.Tick() as tick:
+            wide = tick.calls, tick.total, tick.own
+            means = (tick.mean_per_forward, tick.own_mean_per_forward)
+            narrow = [tick.last, tick.p50, tick.p95, tick.maximum, *(means if any(means) else ())]
+            narrow += [tick.per_forward, tick.own_per_forward]
+            read = [tick.cpu_per_forward, tick.own_cpu_per_forward]
+            read += [tick.unwaited_per_forward, tick.own_unwaited_per_forward]
+            narrow += read if any(read) else []
+        case messages.SlowForward(whole=whole, own=own):
+            narrow = [whole, own]
+        case messages.OperatorTimes() as times:
+            narrow = [times.calls, times.per_forward, times.last]
+            narrow += [one for one in (times.mean_per_forward, times.own_per_forward) if one]
+            if times.called is not None and not called_agree(times.called):
+                return False
+        case messages.WindowTimes() as times:
+            narrow = [times.seconds, times.host, times.other]
+        case messages.MemoryWindow() as window:
+            narrow, wide = [], (window.allocated, window.peak)
+        case messages.DeviceTimes() as times:
+            narrow, wide = [times.per_forward, times.own_per_forward], (times.calls, times.total)
+    return _agree(message.nodes, narrow, wide)
+
+
+def _agree(nodes: bytes, narrow: Iterable[bytes], wide: Iterable[bytes] = ()) -> bool:
+    count, rest = divmod(len(nodes), 4)
+    lengths = [*((one, 4) for one in narrow), *((one, 8) for one in wide)]
+    return not rest and all(len(column) == size * count for column, size in lengths)
+
+
+def called_agree(called: messages.CalledOperators) -> bool:
+    """Tell whether the columns are of one length, and their names are there."""
+    narrow = (called.name_of, called.calls, called.per_forward, called.own_per_forward)
+    if not _agree(called.nodes, narrow):
+        return False
+    return max(memoryview(called.name_of).cast("I"), default=-1) < len(called.names)
+
+
+def _positions(nodes: bytes) -> dict[int, int]:
+    """Return the place of each node in columns that follow the order of ``nodes``."""
+    return {node: position for position, node in enumerate(memoryview(nodes).cast("I"))}
+
+
+def _at(column: Sequence[_Number], position: int | None) -> _Number | None:
+    return None if position is None else column[position]
 
 
 class Timing(Struct, frozen=True):
@@ -32,6 +97,10 @@ class Timing(Struct, frozen=True):
     """The same without modules called inside."""
     is_mean: bool
     """Whether the times per forward are means, which add up; else medians, which do not."""
+    cpu_per_forward: float | None
+    """CPU time of the thread in all calls of one forward, a mean; None where it was not read."""
+    own_cpu_per_forward: float | None
+    """The same without modules called inside."""
 
     @property
     def mean(self) -> float:
@@ -42,14 +111,13 @@ class Timing(Struct, frozen=True):
 class Timings:
     """One tick's columns, with the position of each node in them."""
 
-    def __init__(self, tick: Tick, before: Timings | None = None) -> None:
+    def __init__(self, tick: messages.Tick, before: Timings | None = None) -> None:
         self.tick = tick
         self._position: dict[int, int]
         if before is not None and before.tick.nodes == tick.nodes:
             self._position = before._position
         else:
-            indexes = memoryview(tick.nodes).cast("I")
-            self._position = {node: position for position, node in enumerate(indexes)}
+            self._position = _positions(tick.nodes)
         self._calls = memoryview(tick.calls).cast("Q")
         self._total = memoryview(tick.total).cast("d")
         self._own = memoryview(tick.own).cast("d")
@@ -75,6 +143,34 @@ class Timings:
         self.waiting = min(share, 1.0) if share >= LEAST_WAITING else 0.0
         """Share of a forward that its thread waited for a core; 0 below ``LEAST_WAITING``, and
         where it is not known."""
+        self._cpu = memoryview(tick.cpu_per_forward).cast("f")
+        self._own_cpu = memoryview(tick.own_cpu_per_forward).cast("f")
+        self._own_unwaited = memoryview(tick.own_unwaited_per_forward).cast("f")
+
+    @property
+    def waits_by_node(self) -> bool:
+        """Whether what nodes waited for a core was read of each; else it is shared out evenly."""
+        return any(not math.isnan(each) for each in self._own_unwaited)
+
+    @cached_property
+    def own_on_core(self) -> Sequence[float]:
+        """``own`` without waiting for a core.
+
+        What the thread waited in a forward is known of whole forwards. It is shared out by what
+        nodes took longer than in forwards in which every call read it; where there are none, or of
+        a node that they did not call, evenly.
+        """
+        if not self.waiting:
+            return self.own
+        unwaited = self._own_unwaited or [math.nan] * len(self.own)
+        longer = [
+            spent * self.waiting if math.isnan(least) else max(spent - least, 0.0)
+            for spent, least in zip(self.own, unwaited, strict=True)
+        ]
+        if not any(longer):
+            return [spent * (1.0 - self.waiting) for spent in self.own]
+        part = self.waiting * sum(self.own) / sum(longer)
+        return [max(spent - part * more, 0.0) for spent, more in zip(self.own, longer, strict=True)]
 
     def __contains__(self, node: int) -> bool:
         return node in self._position
@@ -82,27 +178,48 @@ class Timings:
     def __len__(self) -> int:
         return len(self._position)
 
-    def on_core(self, seconds: float) -> float:
-        """Return what is left of a time without waiting for a core, shared out evenly."""
-        return seconds * (1.0 - self.waiting)
+    def on_core(self, node: int, seconds: float) -> float:
+        """Return what is left of a time in a module's own operators, without waiting for a core."""
+        position = self._position.get(node)
+        own = None if position is None else self.own[position]
+        if position is None or not own:
+            return seconds * (1.0 - self.waiting)
+        return seconds * self.own_on_core[position] / own
+
+    def own_unwaited(self, node: int) -> float:
+        """Return own seconds of a forward without waiting; not a number where none were read."""
+        found = _at(self._own_unwaited, self._position.get(node)) if self._own_unwaited else None
+        return math.nan if found is None else found
+
+    def cpu_per_forward(self, node: int) -> float | None:
+        """Return the mean CPU time of the thread in a node, None where no call of it was read."""
+        return self._read(self._cpu, node)
+
+    def own_cpu_per_forward(self, node: int) -> float | None:
+        """Return the same without the time of modules called inside."""
+        return self._read(self._own_cpu, node)
+
+    def _read(self, column: Sequence[float], node: int) -> float | None:
+        found = _at(column, self._position.get(node)) if column else None
+        if found is None or math.isnan(found):
+            return None
+        # What readings took is taken off, by a hair too much of what takes next to nothing.
+        return max(found, 0.0)
 
     def per_forward(self, node: int) -> float | None:
         """Return the seconds a forward spends in a node, None where it has no times.
 
         The mean over one set of forwards, so that children and self time make a node's exactly.
         """
-        position = self._position.get(node)
-        return None if position is None else self.whole[position]
+        return _at(self.whole, self._position.get(node))
 
     def own_per_forward(self, node: int) -> float | None:
         """Return the same without the time of modules called inside."""
-        position = self._position.get(node)
-        return None if position is None else self.own[position]
+        return _at(self.own, self._position.get(node))
 
     def last(self, node: int) -> float | None:
         """Return the seconds of the last call."""
-        position = self._position.get(node)
-        return None if position is None else self._last[position]
+        return _at(self._last, self._position.get(node))
 
     def of(self, node: int) -> Timing | None:
         """Return everything measured of a node, None where it was never called or left out."""
@@ -122,36 +239,40 @@ class Timings:
             p50_per_forward=self._p50_per_forward[position],
             own_p50_per_forward=self._own_p50_per_forward[position],
             is_mean=self.is_mean,
+            cpu_per_forward=self.cpu_per_forward(node),
+            own_cpu_per_forward=self.own_cpu_per_forward(node),
         )
 
 
-def column_lengths_agree(tick: Tick) -> bool:
-    """Check a tick from outside: every column must hold one entry for each node."""
-    nodes, rest = divmod(len(tick.nodes), 4)
-    wide = (tick.calls, tick.total, tick.own)
-    narrow = [tick.last, tick.p50, tick.p95, tick.maximum, tick.per_forward, tick.own_per_forward]
-    if tick.mean_per_forward or tick.own_mean_per_forward:
-        narrow += [tick.mean_per_forward, tick.own_mean_per_forward]
-    return (
-        rest == 0
-        and all(len(column) == 8 * nodes for column in wide)
-        and all(len(column) == 4 * nodes for column in narrow)
-    )
+class CalledOperator(NamedTuple):
+    """An operator without a node, in one forward; seconds."""
+
+    node: int
+    """That called it: an operator, or the module around it."""
+    name: str
+    calls: int
+    seconds: float
+    """Total time: with what it calls, except operators of its own name."""
+    own: float
 
 
-def slow_columns_agree(slow: SlowForward) -> bool:
-    """Check a forward from outside: every column must hold one entry for each node."""
-    columns = (slow.nodes, slow.whole, slow.own)
-    return len(slow.nodes) % 4 == 0 and all(len(each) == len(slow.nodes) for each in columns)
+def called_operators(found: messages.CalledOperators | None) -> tuple[CalledOperator, ...]:
+    """Return rows of packed columns."""
+    if found is None:
+        return ()
+    names = (found.names[at] for at in memoryview(found.name_of).cast("I"))
+    counts = (memoryview(one).cast("I") for one in (found.nodes, found.calls))
+    times = (memoryview(one).cast("f") for one in (found.per_forward, found.own_per_forward))
+    (nodes, calls), (seconds, own) = counts, times
+    return tuple(map(CalledOperator, nodes, names, calls, seconds, own))
 
 
 class Operators:
     """What windows have said of operators so far."""
 
-    def __init__(self, times: OperatorTimes) -> None:
+    def __init__(self, times: messages.OperatorTimes) -> None:
         self.times = times
-        indexes = memoryview(times.nodes).cast("I")
-        self._position = {node: position for position, node in enumerate(indexes)}
+        self._position = _positions(times.nodes)
         self._calls = memoryview(times.calls).cast("I")
         self._per_forward = memoryview(times.per_forward).cast("f")
         self._last = memoryview(times.last).cast("f")
@@ -159,43 +280,116 @@ class Operators:
         """Recordings of older versions have medians alone, which do not add up."""
         means = times.mean_per_forward if self.has_means else times.per_forward
         self._mean_per_forward = memoryview(means).cast("f")
+        self.has_own = bool(times.own_per_forward)
+        """Whether there are self times, and operators without a node: not in older recordings."""
+        self._own_per_forward = memoryview(times.own_per_forward).cast("f")
+
+    @cached_property
+    def called(self) -> tuple[CalledOperator, ...]:
+        """Operators without a node, by the node that called them."""
+        return called_operators(self.times.called)
+
+    def own_per_forward(self, node: int) -> float | None:
+        """Return mean seconds of a forward in an operator, without the operators that it calls."""
+        return _at(self._own_per_forward, self._position.get(node)) if self.has_own else None
 
     def __len__(self) -> int:
         return len(self._position)
 
     def mean_per_forward(self, node: int) -> float | None:
         """Return mean seconds a forward spends in an operator, for sums; else the median."""
-        position = self._position.get(node)
-        return None if position is None else self._mean_per_forward[position]
+        return _at(self._mean_per_forward, self._position.get(node))
 
     def per_forward(self, node: int) -> float | None:
         """Return median seconds a forward spends in an operator, None where it was never met."""
-        position = self._position.get(node)
-        return None if position is None else self._per_forward[position]
+        return _at(self._per_forward, self._position.get(node))
 
     def last(self, node: int) -> float | None:
         """Return the same of the last window that met it."""
-        position = self._position.get(node)
-        return None if position is None else self._last[position]
+        return _at(self._last, self._position.get(node))
 
     def calls(self, node: int) -> int:
         """Return the calls in the last window."""
+        return _at(self._calls, self._position.get(node)) or 0
+
+
+class Shares(NamedTuple):
+    """Where a module's time went in the last operator window; seconds of one forward."""
+
+    seconds: float
+    host: float
+    other: float
+
+    @property
+    def operators(self) -> float:
+        """Seconds of operators with a node, in the module and below it."""
+        return max(self.seconds - self.host - self.other, 0.0)
+
+
+class Windows:
+    """The last operator window, by module."""
+
+    def __init__(self, times: messages.WindowTimes) -> None:
+        self.times = times
+        self._position = _positions(times.nodes)
+        self._columns = [
+            memoryview(column).cast("f") for column in (times.seconds, times.host, times.other)
+        ]
+        self._regions = {region.node: region for region in times.regions}
+
+    def shares(self, node: int) -> Shares | None:
+        """Return where a module's time went, None where it was not called."""
         position = self._position.get(node)
-        return 0 if position is None else self._calls[position]
+        if position is None:
+            return None
+        return Shares(*(column[position] for column in self._columns))
+
+    def region(self, node: int) -> messages.Region | None:
+        """Return what an opaque module ran inside, None for any other."""
+        return self._regions.get(node)
 
 
-def operator_columns_agree(times: OperatorTimes) -> bool:
-    """Check times from outside: every column must hold one entry for each node."""
-    columns = [times.calls, times.per_forward, times.last]
-    if times.mean_per_forward:
-        columns.append(times.mean_per_forward)
-    return len(times.nodes) % 4 == 0 and all(len(c) == len(times.nodes) for c in columns)
+class MeasuredMemory:
+    """What a forward on the CPU allocated."""
+
+    def __init__(self, window: messages.MemoryWindow) -> None:
+        self.window = window
+        self._position = _positions(window.nodes)
+        self._allocated = memoryview(window.allocated).cast("Q")
+        self._peak = memoryview(window.peak).cast("Q")
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak: weights, inputs and allocations of the forward."""
+        held = self.window.weights_bytes + self.window.inputs_bytes
+        return held + self.window.allocated_bytes
+
+    def allocated(self, node: int) -> int | None:
+        """Return the bytes allocated in a node's calls, None where none was seen."""
+        return _at(self._allocated, self._position.get(node))
+
+    def peak(self, node: int) -> int | None:
+        """Return the most the forward had allocated during a call, None where none was seen."""
+        return _at(self._peak, self._position.get(node))
+
+
+class DeviceTimings:
+    """What modules take on the GPU."""
+
+    def __init__(self, times: messages.DeviceTimes) -> None:
+        self.times = times
+        self._position = _positions(times.nodes)
+        self._per_forward = memoryview(times.per_forward).cast("f")
+
+    def per_forward(self, node: int) -> float | None:
+        """Return the median seconds of a forward, None where the node was never timed."""
+        return _at(self._per_forward, self._position.get(node))
 
 
 class Memory:
     """Steps in the order in which they ran, and the tensors that lived meanwhile; bytes."""
 
-    def __init__(self, steps: MemorySteps) -> None:
+    def __init__(self, steps: messages.MemorySteps) -> None:
         self.steps = steps
         self.nodes: Sequence[int] = memoryview(steps.nodes).cast("I")
         """Of each step: the operator node."""
@@ -221,8 +415,8 @@ class Memory:
         return len(self.nodes)
 
 
-def memory_columns_agree(steps: MemorySteps, nodes: int) -> bool:
-    """Check steps from outside: columns are of one length, and speak of ``nodes`` nodes."""
+def memory_columns_agree(steps: messages.MemorySteps, nodes: int) -> bool:
+    """Check steps from outside: columns have one length, and refer to ``nodes`` nodes."""
     count, tensors = len(steps.nodes) // 4, len(steps.makers) // 4
     lengths = (
         *((column, 4 * count) for column in (steps.nodes, steps.ordinals)),

@@ -4,8 +4,6 @@ A fake run cannot know how many boxes are kept. It takes the most there could be
 where there is no most; every operator that reads what came of it has figures to match.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -29,7 +27,7 @@ _CONSTANT = frozenset(
 )
 """Operators whose answer is a constant; that of the others is the most there could be."""
 _SCALAR = "aten::_local_scalar_dense"
-"""Leaves the tensors: whatever runs after it may depend on it, and no edge says so."""
+"""Leaves the tensors: what runs after it may depend on it without an edge."""
 
 
 def reach(

@@ -5,8 +5,6 @@
 2. Seconds in which nothing was told are not there; at most ``MAX_SECONDS`` are kept of each kind.
 """
 
-from __future__ import annotations
-
 import math
 
 from msgspec import Struct
@@ -23,7 +21,7 @@ class LatencySecond(Struct, frozen=True):
     second: int
     """Seconds since the command was started, whole."""
     p50: float | None
-    """Seconds; None where no forward was finished since the tick before: the model was held."""
+    """Seconds; None where no forward finished since the previous tick: the model was paused."""
     p95: float | None
 
 

@@ -1,30 +1,24 @@
 """What is known of the values of the parameters, and how much the output depends on each weight."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler import messages
-from tui_profiler.messages.parameters import (
-    Scheme,
-    Sensitivity,
-    SensitivityDone,
-    SensitivityStarted,
-)
+from tui_profiler.messages import Scheme
+from tui_profiler.session.tree import Tree
 
 MOST_TENSORS = 50_000
 
 
 class Parameters(Struct, frozen=True, eq=False):
-    """The last analysis, as far as it has come."""
+    """The last analysis, so far."""
 
     started: messages.ParametersStarted
     progress: messages.ParametersProgress | None = None
     done: messages.ParametersDone | None = None
-    """None while it goes on."""
+    """None while it runs."""
     tensors: tuple[messages.TensorStatistics, ...] = ()
     """In the order in which they became known."""
 
@@ -47,10 +41,36 @@ def with_parameters(
     if isinstance(message, messages.ParametersProgress):
         return replace(known, progress=message)
     if isinstance(message, messages.ParametersDone):
-        return replace(known, done=message)
-    if known.done is not None or len(known.tensors) == MOST_TENSORS:
+        return replace(known, done=message, tensors=tuple(map(_without_pending, known.tensors)))
+    if known.done is not None:
+        return known
+    for at, one in enumerate(known.tensors):
+        if one.pending and one.name == message.name:
+            return replace(known, tensors=(*known.tensors[:at], message, *known.tensors[at + 1 :]))
+    if len(known.tensors) == MOST_TENSORS:
         return known
     return replace(known, tensors=(*known.tensors, message))
+
+
+def _without_pending(one: messages.TensorStatistics) -> messages.TensorStatistics:
+    """Return the final statistics of a tensor."""
+    if not one.pending:
+        return one
+    whys = tuple((part, "stopped before it was known") for part in one.pending)
+    return replace(one, pending=(), whys=(*one.whys, *whys))
+
+
+def in_order(found: Parameters, tree: Tree | None) -> list[messages.TensorStatistics]:
+    """Return all tensors in the order of the tree; they came in the order they were done."""
+    if tree is None:
+        return list(found.tensors)
+    names = {
+        (f"{node.path}.{weight.name}" if node.path else weight.name): None
+        for node in tree.nodes
+        for weight in node.weights
+    }
+    place = {name: number for number, name in enumerate(names)}
+    return sorted(found.tensors, key=lambda one: (place.get(one.name, len(place)), one.name))
 
 
 _MOST_WEIGHTS = 50_000
@@ -59,10 +79,10 @@ _MOST_WEIGHTS = 50_000
 class Sensitivities(Struct, frozen=True, eq=False):
     """The last measurement, and every figure of the same scheme from those before."""
 
-    started: SensitivityStarted
-    done: SensitivityDone | None = None
-    """None while it goes on."""
-    weights: Mapping[str, Sensitivity] = {}
+    started: messages.SensitivityStarted
+    done: messages.SensitivityDone | None = None
+    """None while it runs."""
+    weights: Mapping[str, messages.Sensitivity] = {}
     """By the weight's full name."""
     measured: int = 0
     """In the last measurement."""
@@ -74,15 +94,16 @@ class Sensitivities(Struct, frozen=True, eq=False):
 
 
 def with_sensitivity(
-    known: Sensitivities | None, message: SensitivityStarted | Sensitivity | SensitivityDone
+    known: Sensitivities | None,
+    message: messages.SensitivityStarted | messages.Sensitivity | messages.SensitivityDone,
 ) -> Sensitivities | None:
     """Return what is known after a message; what belongs to no measurement changes nothing."""
-    if isinstance(message, SensitivityStarted):
+    if isinstance(message, messages.SensitivityStarted):
         is_same = known is not None and known.scheme == message.scheme
         return Sensitivities(message, weights=known.weights if known and is_same else {})
     if known is None or known.done is not None or message.scheme != known.scheme:
         return known
-    if isinstance(message, SensitivityDone):
+    if isinstance(message, messages.SensitivityDone):
         return replace(known, done=message)
     before = known.weights.get(message.name)
     if before is None and len(known.weights) >= _MOST_WEIGHTS:

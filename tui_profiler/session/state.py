@@ -1,16 +1,21 @@
-"""The session: one frozen value that holds all that is known about one process."""
-
-from __future__ import annotations
+"""The session: one frozen value with everything that is known about one process."""
 
 from msgspec import Struct
 
 from tui_profiler import messages
-from tui_profiler.messages.live import Stage
-from tui_profiler.session.columns import Operators, Timings
+from tui_profiler.messages import Stage
+from tui_profiler.session import columns
 from tui_profiler.session.history import LatencySecond, LoadSecond
 from tui_profiler.session.parameters import Parameters, Sensitivities
+from tui_profiler.session.slow_forward_context import Surroundings
+from tui_profiler.session.training import (
+    BackwardColumns,
+    CostColumns,
+    MemoryColumns,
+    StepColumns,
+    ValueColumns,
+)
 from tui_profiler.session.tree import Tree
-from tui_profiler.session.windows import DeviceTimings, MeasuredMemory, Windows
 
 
 class StageRecord(Struct, frozen=True):
@@ -20,7 +25,7 @@ class StageRecord(Struct, frozen=True):
     started_at: float
     """Seconds since the command was started."""
     seconds: float | None = None
-    """None while it goes on."""
+    """None while it runs."""
     detail: str = ""
 
 
@@ -37,7 +42,7 @@ class Log(Struct, frozen=True, eq=False):
 class History(Struct, frozen=True, eq=False):
     """The last ticks and samples, oldest first; bounded in number and in bytes."""
 
-    ticks: tuple[Timings, ...] = ()
+    ticks: tuple[columns.Timings, ...] = ()
     tick_bytes: int = 0
     samples: tuple[messages.Sample, ...] = ()
     latencies: tuple[LatencySecond, ...] = ()
@@ -47,7 +52,7 @@ class History(Struct, frozen=True, eq=False):
 
 
 class Remembered(Struct, frozen=True, eq=False):
-    """What is known of the last time that the same was opened; no probe says it."""
+    """What was cached when the same model was last opened; not sent by a probe."""
 
     age_seconds: float
     """How long ago that was, when it was opened again."""
@@ -70,65 +75,83 @@ class Session(Struct, frozen=True, eq=False):
     file: messages.FileFacts | None = None
     """Where the model is a file."""
     arriving: Tree | None = None
-    """A tree of which parts have come; shown only when it is complete."""
+    """A tree in transfer; shown only when it is complete."""
     tree: Tree | None = None
-    """The one that is looked at, and that times speak of."""
+    """The shown tree, which times are of."""
     phases: tuple[Tree, ...] = ()
     """The trees of a model that generates, one for each phase, ``tree`` among them; else none."""
     no_decode: messages.NoDecode | None = None
     """Why a model that generates has no decode phase; None where it has, or does not generate."""
     partial: messages.PartialTree | None = None
-    """How far the forward came that raised in the trace; a complete tree takes its place."""
+    """The partial tree of a forward that raised in the trace, until there is a complete one."""
     real: messages.RealCost | None = None
     """What one real forward cost, where the tree's figures depend on the data and it was run."""
     listed: messages.Listed | None = None
     opinion: messages.SecondOpinion | None = None
-    """What another counter says, where it was asked."""
+    """Figures of another counter, if requested."""
     exported: messages.Exported | None = None
-    """The ONNX file that was written, where one was asked for."""
+    """The exported ONNX file, if requested."""
     ceilings: messages.Ceilings | None = None
     loop: messages.LoopState | None = None
     overhead: messages.Overhead | None = None
-    timings: Timings | None = None
-    operators: Operators | None = None
+    timings: columns.Timings | None = None
+    operators: columns.Operators | None = None
     """Times of operators, None before the first window."""
-    windows: Windows | None = None
+    windows: columns.Windows | None = None
     """Where the time of modules went in the last window, None before the first."""
-    memory_window: MeasuredMemory | None = None
+    memory_window: columns.MeasuredMemory | None = None
     """What a forward allocated, None before it was measured."""
-    device: DeviceTimings | None = None
+    device: columns.DeviceTimings | None = None
     """Times on the GPU, None where there are none."""
     steps: messages.StepTimes | None = None
     """Of a rank of a distributed run, None elsewhere."""
+    training: StepColumns | None = None
+    """Where the time of training steps goes, None before steps were seen."""
+    slow_steps: tuple[messages.SlowStep, ...] = ()
+    """The slowest step first, then the last eight slow ones, newest first."""
+    backward: BackwardColumns | None = None
+    """Operators of the backward; None before the first window on a step."""
+    values: ValueColumns | None = None
+    """What values are like in steps of training; None before they were asked for and read."""
     mode: messages.ModeSeen | None = None
     """How its forwards ran, None before one was recorded."""
     replays: tuple[messages.Replayed, ...] = ()
-    """Nodes of the tree looked at that were run by themselves, the last of each, oldest first."""
+    """Replayed nodes of the shown tree, the last replay of each, oldest first."""
     trial: messages.TrialProgress | None = None
     """The trial under way, None where there is none."""
     trials: tuple[messages.TrialResult, ...] = ()
     """How trials came out, the last of each kind and node, oldest first."""
     parameters: Parameters | None = None
-    """What their values are like, None before it was asked for."""
+    """Statistics of their values, None before they are requested."""
     sensitivity: Sensitivities | None = None
-    """What the output loses when a weight changes, None before it was asked for."""
+    """Sensitivity of the output to each weight, None before it is requested."""
     sample: messages.Sample | None = None
     history: History = History()
     log: Log = Log()
     failure: messages.Failed | None = None
     """Of the last failure; a new start clears it, nothing else does."""
+    out_of_memory: messages.OutOfMemory | None = None
+    """The last allocation of a program that failed; it may have gone on after it."""
     ended: messages.Ended | None = None
     children: messages.TorchChildren | None = None
     """Of a script, where child processes of it run torch; none of it is profiled."""
     slow: tuple[messages.SlowForward, ...] = ()
-    """The slowest forward first, then the last eight that were told, the last first; none before
-    there is one."""
+    """The slowest forward first, then the last eight slow ones, newest first; empty before there is
+    one."""
+    around_slow: tuple[Surroundings, ...] = ()
+    """What was told of the machine around those of ``slow`` whose time is known."""
     programs: messages.ProgramsSeen | None = None
     """Who else uses this machine, None where it is not this one or nobody looked."""
     playback: messages.Playback | None = None
-    """Of a recording: where it comes from, and how it is played; None where a probe tells."""
+    """Origin and playback state of a recording; None for a probe."""
     remembered: Remembered | None = None
-    """Of the last time; its tree is the one looked at until the worker's own comes."""
+    """Cached from the last time; its tree is shown until that of the worker arrives."""
+    training_cost: CostColumns | None = None
+    """What a training step costs on paper beside its forward; None where none was recorded."""
+    training_memory: MemoryColumns | None = None
+    """Who is alive over a training step, on paper; likewise."""
+    compilations: messages.Compilations | None = None
+    """What ``torch.compile`` did in the process; None where nothing was compiled."""
     heard_at: float = 0.0
     """When the probe last gave a sign of life, on its own clock."""
     forward_seconds: float = 0.0
@@ -144,7 +167,7 @@ EMPTY = Session()
 
 
 class Jump(Struct, frozen=True, eq=False):
-    """What a recording tells when another place of it is looked at; no probe says it."""
+    """The session at another position of a recording; not sent by a probe."""
 
     session: Session
     """Everything known at that place: it replaces what was known."""

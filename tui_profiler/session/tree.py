@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tui_profiler import messages
-from tui_profiler.messages.model import Method, Phase
+from tui_profiler.messages import Method, Phase
 from tui_profiler.session.columns import Memory, memory_columns_agree
 from tui_profiler.session.data_dependence import Bounded, reach
 
@@ -44,7 +44,7 @@ class Tree(Struct, frozen=True, eq=False):
     inputs: tuple[messages.InputSpec, ...] = ()
     """What that phase was given; empty where there is only one."""
     memory: Memory | None = None
-    """What was alive after each operator; None where that was not told."""
+    """Live memory after each operator; None if not known."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -55,7 +55,7 @@ class Tree(Struct, frozen=True, eq=False):
         return self.method != "parameters"
 
     def weight_on_paper(self, index: int) -> int:
-        """Return what shares speak of before anything is measured: MACs, else parameters."""
+        """Return what shares are of before anything is measured: MACs, else parameters."""
         return self.weight_of(self.costs[index])
 
     def weight_of(self, cost: messages.Cost) -> int:

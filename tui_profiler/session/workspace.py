@@ -1,7 +1,5 @@
 """Several sessions at once, ranks or two compared, and the only functions that change them."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -38,7 +36,7 @@ class Workspace(Struct, frozen=True, eq=False):
 
     @property
     def expected(self) -> int:
-        """How many ranks the run says it has."""
+        """Number of ranks of the run, as reported."""
         return max((rank.program.ranks or 0 for rank in self.ranks), default=0)
 
     def rank(self, key: str) -> Rank | None:
@@ -50,7 +48,7 @@ NO_RANKS = Workspace()
 
 
 def joined(workspace: Workspace, key: str, program: Program) -> Workspace:
-    """Return the workspace with one more process; one that is gone gives way to its successor."""
+    """Return the workspace with one more process; it replaces one that has ended."""
     number = program.rank
     others = (
         rank

@@ -1,7 +1,5 @@
 """Where messages come from; nothing after a source knows which one it is."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Protocol, TypeAlias
 
@@ -9,7 +7,7 @@ from tui_profiler.messages import Message, Request
 from tui_profiler.session import Jump, Remembered
 
 Told: TypeAlias = Message | Jump | Remembered
-"""What a probe says; or, of a recording, what was known at another place of it; or what was known
+"""What a probe sends; or, of a recording, what was known at another position; or what was known
 last time."""
 
 

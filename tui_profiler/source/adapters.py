@@ -1,7 +1,5 @@
 """Sources over others: a session that somebody else reads, and a source that is cut off."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
@@ -44,27 +42,28 @@ class SharedSession:
         self._send(request)
 
     async def close(self) -> None:
-        """Return the model back running; the probe is the reader's to stop."""
+        """Let the model run on; the probe is the reader's to stop."""
         if self._holds:
             self.send(Resume())
 
 
 class TimeLimited:
-    """Says what another source says, until so many seconds after the first figures.
+    """Yields the messages of another source, until so many seconds after the first figures.
 
     Args:
         source: is closed with this one.
         seconds: of figures.
-        now: gives seconds since the command was started.
+        now: returns seconds since the command was started.
     """
 
     def __init__(self, source: Source, seconds: float, now: Callable[[], float]) -> None:
         self._source = source
+        self.send = source.send
         self._seconds = seconds
         self._now = now
 
     async def messages(self) -> AsyncIterator[Told]:
-        """Yield messages; the last one says that it is finished."""
+        """Yield messages; the last one marks the loop as finished."""
         messages = self._source.messages()
         ends_at: float | None = None
         while True:
@@ -79,10 +78,6 @@ class TimeLimited:
             if ends_at is None and isinstance(message, Tick) and message.forwards > 0:
                 ends_at = time.monotonic() + self._seconds
             yield message
-
-    def send(self, request: Request) -> None:
-        """Ask the other source."""
-        self._source.send(request)
 
     async def close(self) -> None:
         """Close it."""

@@ -7,22 +7,29 @@
    as everyone's do. What was before that is at 0.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tui_profiler.connection.rendezvous import Place, is_same_user, places, remove_if_deaf
+from tui_profiler.connection.rendezvous import (
+    Place,
+    is_same_user,
+    place_at,
+    places,
+    remove_if_deaf,
+)
 from tui_profiler.connection.wire import WireError, encode, message_decoder
 from tui_profiler.formatting.text import safe
+from tui_profiler.injection.processes import InjectionError
 from tui_profiler.messages import (
+    WIRE_VERSION,
     Ended,
     Failed,
     Hello,
@@ -32,7 +39,7 @@ from tui_profiler.messages import (
     Program,
     Request,
 )
-from tui_profiler.messages.live import WIRE_VERSION
+from tui_profiler.source.torch_processes import UsersPrograms
 
 READ_BYTES = 256 * 1024
 HELLO_SECONDS = 3.0
@@ -64,12 +71,54 @@ class Found(NamedTuple):
     why_not: str = ""
     instead: str = ""
     """What to try; empty where nothing is known."""
+    listens: bool = True
+    """False for a program that was not prepared: ``unprepared`` has it listen."""
 
 
 def find() -> list[Found]:
     """Ask every watched model of this user who it is; sockets without a listener are removed."""
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:  # One that is stopped must not hide the others.
         return [found for found in pool.map(_asked, places()) if found is not None]
+
+
+def not_listening(torch: UsersPrograms, listening: Iterable[Found]) -> list[Found]:
+    """Return the user's programs that have torch loaded and do not listen.
+
+    Args:
+        torch: what was seen of them before.
+        listening: those that do.
+    """
+    known = {one.place.pid for one in listening}
+    return [
+        Found(
+            Place(Path(f"/proc/{one.pid}"), one.pid, 0, one.name),
+            Program(
+                one.name, one.pid, one.name, one.started_at, max(time.time() - one.started_at, 0.0)
+            ),
+            listens=False,
+        )
+        for one in torch.look()
+        if one.pid not in known
+    ]
+
+
+def unprepared(pid: int) -> Found:
+    """Have a program that does not listen do so, and ask it who it is.
+
+    Raises:
+        AttachError: it cannot be done.
+    """
+    # ctypes and the rest, where a program does not listen alone.
+    from tui_profiler.injection.inject import start_listener  # noqa: PLC0415
+
+    try:
+        place = place_at(start_listener(pid))
+    except InjectionError as error:
+        raise AttachError(str(error), error.instead) from error
+    found = None if place is None else _asked(place)
+    if found is None:
+        raise AttachError(f"process {pid} listened, and has ended")
+    return found
 
 
 def _asked(place: Place) -> Found | None:
@@ -92,7 +141,7 @@ class Attached:
         connected: is this object's from now on.
         hello: what the program has said already.
         started_at: Unix time when this command was started; None: now.
-        last_words: gives why the conversation ended, where something between us knows.
+        last_words: returns why the conversation ended, where something between us knows.
     """
 
     def __init__(
@@ -130,7 +179,7 @@ class Attached:
         except WireError as error:
             yield Failed("attach", f"the program sent an invalid message: {error}")
         except ConnectionError:
-            pass  # It is gone; what follows says so.
+            pass  # It is gone; the next message reports it.
         finally:
             await self._hang_up()
         yield Ended(
@@ -180,7 +229,7 @@ def attached(place: Place, started_at: float | None = None) -> Attached:
         connected = connect(place)
         return Attached(connected, said_hello(connected, HELLO_SECONDS), started_at)
     except OSError as error:
-        raise AttachError(f"process {place.pid} does not answer: {error}") from error
+        raise AttachError(f"process {place.pid} does not respond: {error}") from error
 
 
 def connect(place: Place) -> socket.socket:
@@ -241,16 +290,16 @@ def _checked(frame: bytes) -> Hello:
     try:
         for message in message_decoder().feed(frame):
             if isinstance(message, Hello) and message.version != WIRE_VERSION:
-                theirs = f"it speaks version {message.version} and this command {WIRE_VERSION}"
+                theirs = f"it has protocol version {message.version}, this command {WIRE_VERSION}"
                 raise AttachError(theirs, UPGRADE)
             if isinstance(message, Hello) and message.program is not None:
                 return message
-            if isinstance(message, Failed):  # It has no room: it says so, and hangs up.
+            if isinstance(message, Failed):  # It has no free slot: it says so, and disconnects.
                 remedy = message.remedies[0].command if message.remedies else ""
                 raise AttachError(safe(message.what), safe(remedy))
     except WireError as error:
         raise AttachError(f"not the protocol of tui-profiler: {error}", UPGRADE) from error
-    raise AttachError("it sent no greeting", UPGRADE)
+    raise AttachError("it did not identify itself", UPGRADE)
 
 
 def _exactly(connected: socket.socket, size: int, deadline: float) -> bytes:

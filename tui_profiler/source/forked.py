@@ -25,7 +25,7 @@ _KILLED = -9
 
 
 class TemplateError(Exception):
-    """No worker can be forked; its sentence says why."""
+    """No worker can be forked; the text has the reason."""
 
 
 class Template:
@@ -73,10 +73,10 @@ class Template:
         """
         said = self._orders.recv(4096)
         if said != _READY:
-            raise TemplateError(said.decode() or "importing ended the process")
+            raise TemplateError(said.decode() or "the import ended the process")
 
     def fork(self, wire: int) -> ForkedChild:
-        """Fork a worker that speaks over this socket.
+        """Fork a worker that uses this socket.
 
         Raises:
             TemplateError: the template is gone.
@@ -88,7 +88,7 @@ class Template:
         except OSError as error:
             os.close(read_output)
             os.close(read_told)
-            raise TemplateError("the process that is forked has ended") from error
+            raise TemplateError("the template process has ended") from error
         finally:
             os.close(output)
             os.close(told)
@@ -96,7 +96,7 @@ class Template:
         if not said.startswith(_PID):
             os.close(read_output)
             os.close(read_told)
-            raise TemplateError("the process that is forked cannot be forked any more")
+            raise TemplateError("the template process can no longer be forked")
         number = int(said.removeprefix(_PID))
         return ForkedChild(number, os.fdopen(read_output, "rb", buffering=0), read_told)
 
@@ -105,7 +105,7 @@ class ForkedChild:
     """A process that the template started, as ``subprocess`` would show it."""
 
     def __init__(self, pid: int, stdout: IO[bytes], told: int) -> None:
-        """Take over its descriptors; ``told`` is where its exit code comes."""
+        """Take over its descriptors; its exit code arrives on ``told``."""
         self.pid = pid
         self.stdout = stdout
         self._told = told

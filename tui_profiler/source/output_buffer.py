@@ -9,8 +9,6 @@
 4. It runs as a file, on its own: nothing but the standard library is imported.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import sys

@@ -5,19 +5,44 @@
 2. Time is of the process with all its threads (proc_pid_stat(5), fields 14 and 15), in ticks of
    10 ms mostly; of one that began since, all of it counts.
 3. In a container only its own processes are seen: others take the rest.
+4. GPUs are asked by the viewer as well, through an NVML session of its own. The driver tells host
+   ids: outside of the host's process namespace they name nothing here.
+5. Where the process of the model is confined to some cores, a program is elsewhere that may run on
+   none of them, or has one thread, seen on another core at both ends of the interval.
+6. When an interval was, on the clock of the probe's messages, follows from when those arrive: the
+   one that was least late tells how far the two clocks are apart.
 """
-
-from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from heapq import nlargest
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tui_profiler.messages import Figure, Pressure, ProgramsSeen, ProgramUse, Unknown
+from msgspec.structs import replace
+
+from tui_profiler.messages import (
+    Figure,
+    GpuProgramUse,
+    Heartbeat,
+    Hello,
+    Pressure,
+    ProgramsSeen,
+    ProgramUse,
+    Sample,
+    Tick,
+    Unknown,
+)
 from tui_profiler.source import Source, Told
+
+if TYPE_CHECKING:
+    from tui_profiler.gpus.watch import GpuWatch
+    from tui_profiler.messages import GpuProcess
+
+    _OfGpu: TypeAlias = tuple[int, tuple[GpuProcess, ...] | Unknown]
 
 MOST_PROGRAMS = 8
 SECONDS = 2.0
@@ -26,8 +51,19 @@ FIRST_SECONDS = 0.5
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_UTIME, _STIME, _RSS = 11, 12, 21
-"""Of the fields after the name in parentheses: 14, 15 and 24 of proc_pid_stat(5)."""
+_HOST_NAMESPACE = "pid:[4026531836]"
+"""``PROC_PID_INIT_INO`` of linux/proc_ns.h, as ``/proc/self/ns/pid`` has it on the host."""
+_UTIME, _STIME, _THREADS, _RSS, _CORE = 11, 12, 17, 21, 36
+"""Of the fields after the name in parentheses: 14, 15, 20, 24 and 39 of proc_pid_stat(5)."""
+
+
+class _Process(NamedTuple):
+    name: str
+    ticks: int
+    """Of CPU time since it began."""
+    memory_bytes: int
+    core: int | None
+    """Core it ran on last; None if it has several threads."""
 
 
 class Programs:
@@ -35,33 +71,103 @@ class Programs:
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
-        self._before: dict[int, int] = {}
+        self._before: dict[int, _Process] = {}
         self._at = 0.0
+        self._gpus: GpuWatch[_OfGpu] | None = None
 
-    def look(self) -> ProgramsSeen | None:
-        """Return who took what since the last look; None at the first one."""
+    def close(self) -> None:
+        """Ask GPUs no more."""
+        if self._gpus is not None:
+            self._gpus.close()
+
+    def look(self, beside: int | None = None) -> ProgramsSeen | None:
+        """Return who took what since the last look; None at the first one.
+
+        Args:
+            beside: process of the model, None where it is not known or not on this machine.
+        """
         now, before, since = time.monotonic(), self._before, self._at
-        found = self._read()
-        self._before, self._at = {pid: ticks for pid, (ticks, _, _) in found.items()}, now
+        found = self._before = self._read()
+        self._at = now
         if not since:
             return None
         seconds = now - since
         used = {
-            pid: max(ticks - before.get(pid, 0), 0) / _TICKS / seconds
-            for pid, (ticks, _, _) in found.items()
+            pid: max(one.ticks - (before[pid].ticks if pid in before else 0), 0) / _TICKS / seconds
+            for pid, one in found.items()
         }
         most = nlargest(MOST_PROGRAMS, used, key=used.__getitem__)
-        programs = (ProgramUse(pid, found[pid][1], used[pid], found[pid][2]) for pid in most)
+        cores = frozenset[int]() if beside is None else self._allowed_cores(beside)
+        programs = (
+            ProgramUse(
+                pid,
+                found[pid].name,
+                used[pid],
+                found[pid].memory_bytes,
+                elsewhere=bool(cores)
+                and self._is_elsewhere(pid, cores, (before.get(pid), found[pid])),
+            )
+            for pid in most
+            if used[pid] > 0
+        )
         return ProgramsSeen(
             seconds=seconds,
-            programs=tuple(one for one in programs if one.cores > 0),
+            programs=tuple(programs),
             cores=sum(used.values()),
             count=len(found),
             pressure=Pressure(*(self._pressure(of) for of in ("cpu", "memory", "io"))),
+            gpu_programs=self._gpu_programs(now, {pid: one.name for pid, one in found.items()}),
         )
 
-    def _read(self) -> dict[int, tuple[int, str, int]]:
-        """Return ticks, name and resident bytes of every process, by id."""
+    def _gpu_programs(
+        self, now: float, names: dict[int, str]
+    ) -> tuple[GpuProgramUse, ...] | Unknown:
+        if self._gpus is None:
+            # When the first frame was drawn: ctypes and the rest take milliseconds.
+            from tui_profiler.gpus.nvml import Nvml  # noqa: PLC0415 # rule 1 of the screens' start
+            from tui_profiler.gpus.watch import GpuWatch  # noqa: PLC0415
+
+            self._gpus = GpuWatch(Nvml.processes)
+        answers = self._gpus.answer(now)
+        if isinstance(answers, Unknown):
+            return answers
+        is_host = _namespace(self._proc) == _HOST_NAMESPACE
+        found: list[GpuProgramUse] = []
+        for gpu, processes in answers:
+            if isinstance(processes, Unknown):
+                return processes
+            found += (
+                GpuProgramUse(
+                    gpu,
+                    one.pid,
+                    names.get(one.pid, "") if is_host else "",
+                    one.memory_bytes,
+                    one.utilisation,
+                )
+                for one in processes[:MOST_PROGRAMS]
+            )
+        return tuple(found)
+
+    def _is_elsewhere(
+        self, pid: int, cores: frozenset[int], seen: Sequence[_Process | None]
+    ) -> bool:
+        if all(one is not None and one.core is not None and one.core not in cores for one in seen):
+            return True
+        allowed = self._allowed_cores(pid)
+        return bool(allowed) and allowed.isdisjoint(cores)
+
+    def _allowed_cores(self, pid: int) -> frozenset[int]:
+        """Return the cores that any thread of a process may run on; none where it has ended."""
+        found: set[int] = set()
+        try:
+            for thread in os.listdir(self._proc / str(pid) / "task"):
+                found |= os.sched_getaffinity(int(thread))
+        except (OSError, AttributeError):
+            return frozenset()
+        return frozenset(found)
+
+    def _read(self) -> dict[int, _Process]:
+        """Return every process, by id."""
         found = {}
         for name in os.listdir(self._proc):
             if not name.isdecimal():
@@ -71,8 +177,12 @@ class Programs:
                 # The name may hold anything, parentheses and blanks too: it ends at the last one.
                 head, _, tail = text.rpartition(") ")
                 fields = tail.split()
-                ticks = int(fields[_UTIME]) + int(fields[_STIME])
-                found[int(name)] = ticks, head.partition("(")[2], int(fields[_RSS]) * _PAGE
+                found[int(name)] = _Process(
+                    head.partition("(")[2],
+                    int(fields[_UTIME]) + int(fields[_STIME]),
+                    int(fields[_RSS]) * _PAGE,
+                    int(fields[_CORE]) if int(fields[_THREADS]) == 1 else None,
+                )
             except (OSError, ValueError, IndexError):
                 continue  # It has ended meanwhile.
         return found
@@ -83,6 +193,13 @@ class Programs:
             return float(text.partition("avg10=")[2].split()[0]) / 100
         except (OSError, ValueError, IndexError):
             return Unknown("this kernel tells no pressure (CONFIG_PSI)")
+
+
+def _namespace(proc: Path) -> str:
+    try:
+        return str((proc / "self" / "ns" / "pid").readlink())
+    except OSError:
+        return ""
 
 
 class WithPrograms:
@@ -98,6 +215,10 @@ class WithPrograms:
         self.send = source.send
         self._seconds = seconds
         self._programs = Programs()
+        self._model: int | None = None
+        """Process of the model."""
+        self._apart = inf
+        """Seconds from the clock of the messages to ours, by the message that was least late."""
 
     async def messages(self) -> AsyncIterator[Told]:
         """Yield both, until the other source ends."""
@@ -110,17 +231,27 @@ class WithPrograms:
                 done, _ = await asyncio.wait({waited}, timeout=left)
                 if done:
                     try:
-                        yield waited.result()
+                        told = waited.result()
                     except StopAsyncIteration:
                         return
+                    self._listen(told)
+                    yield told
                     waited = asyncio.ensure_future(anext(messages))
                 if time.monotonic() >= due:
-                    seen = await asyncio.to_thread(self._programs.look)
+                    seen = await asyncio.to_thread(self._programs.look, self._model)
                     due = time.monotonic() + self._seconds
                     if seen is not None:
-                        yield seen
+                        at = time.monotonic() - self._apart
+                        yield seen if self._apart == inf else replace(seen, at=at)
         finally:
             waited.cancel()
+            self._programs.close()
+
+    def _listen(self, told: Told) -> None:
+        if isinstance(told, Hello):
+            self._model, self._apart = told.pid, inf
+        elif isinstance(told, Heartbeat | Sample | Tick):
+            self._apart = min(self._apart, time.monotonic() - told.at)
 
     async def close(self) -> None:
         """Close it."""

@@ -1,11 +1,9 @@
-"""The ranks of one run on this host: found as they come, each over a socket of its own.
+"""The ranks of one run on this host: found when they start, each over a separate socket.
 
 1. Each rank is read by itself: one that is stopped or slow holds up no other, and what waits here
    is bounded, so that more waits in the sockets and is dropped by the ranks.
 2. To whatever reads it as a source it is one program: the rank that is chosen.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -16,14 +14,7 @@ from msgspec.structs import replace
 from tui_profiler.connection.rendezvous import Place, places
 from tui_profiler.messages import Message, Program, Request
 from tui_profiler.session.workspace import NO_RANKS, joined, told
-from tui_profiler.source.attached import (
-    HELLO_SECONDS,
-    Attached,
-    AttachError,
-    Found,
-    connect,
-    said_hello,
-)
+from tui_profiler.source import attached
 
 LOOK_SECONDS = 1.0
 MOST_AT_ONCE = 16
@@ -31,8 +22,8 @@ MOST_WAITING = 256
 """Messages of all ranks together."""
 
 
-def is_whole_run(found: Found) -> bool:
-    """Tell whether an entry stands for all ranks of a run."""
+def is_whole_run(found: attached.Found) -> bool:
+    """Tell whether an entry represents all ranks of a run."""
     program = found.program
     return program is not None and program.ranks is not None and program.rank is None
 
@@ -42,9 +33,9 @@ def is_rank(program: Program) -> bool:
     return program.rank is not None and bool(program.run) and not program.role
 
 
-def by_run(found: list[Found]) -> list[Found]:
+def by_run(found: list[attached.Found]) -> list[attached.Found]:
     """Return one entry for the ranks of a run: its first rank's, with how many were found."""
-    runs: dict[tuple[str, str], list[Found]] = {}
+    runs: dict[tuple[str, str], list[attached.Found]] = {}
     for one in found:
         if one.program is not None and is_rank(one.program):
             runs.setdefault((one.program.run, one.program.name), []).append(one)
@@ -55,7 +46,9 @@ def by_run(found: list[Found]) -> list[Found]:
         if program is None or len(members) < 2 or one not in members:
             entries.append(one)
         elif one is members[0]:
-            entries.append(Found(one.place, replace(program, rank=None, ranks=len(members))))
+            entries.append(
+                attached.Found(one.place, replace(program, rank=None, ranks=len(members)))
+            )
     return entries
 
 
@@ -74,8 +67,8 @@ class Ranks:
         self._only = only
         self.workspace = NO_RANKS
         self.chosen = ""
-        """Key of the rank whose messages are told, and to which requests go."""
-        self._sources: dict[str, Attached] = {}
+        """Key of the rank whose messages are shown, and to which requests go."""
+        self._sources: dict[str, attached.Attached] = {}
         self._strangers: set[str] = set()
         """Sockets of other programs."""
         self._told: asyncio.Queue[tuple[str, Program | Message]] = asyncio.Queue(MOST_WAITING)
@@ -87,7 +80,7 @@ class Ranks:
         self._only = None
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield what the chosen rank says, until it is closed; the workspace follows all."""
+        """Yield the messages of the chosen rank until closed; the workspace follows all ranks."""
         self._begin(self._look())
         while not self._is_closed:
             key, what = await self._told.get()
@@ -129,7 +122,7 @@ class Ranks:
                 self._begin(self._read(key, source))
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _read(self, key: str, source: Attached) -> None:
+    async def _read(self, key: str, source: attached.Attached) -> None:
         try:
             async for message in source.messages():
                 await self._told.put((key, message))
@@ -137,7 +130,7 @@ class Ranks:
             self._sources.pop(key, None)
             await source.close()
 
-    def _new(self) -> list[tuple[Place, Attached]]:
+    def _new(self) -> list[tuple[Place, attached.Attached]]:
         """Call those that are not known; from any thread."""
         known = {*self._sources, *self._strangers}
         wanted = [
@@ -148,15 +141,15 @@ class Ranks:
         with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
             return [found for found in pool.map(self._called, wanted) if found is not None]
 
-    def _called(self, place: Place) -> tuple[Place, Attached] | None:
+    def _called(self, place: Place) -> tuple[Place, attached.Attached] | None:
         try:
-            connected = connect(place)
-            hello = said_hello(connected, HELLO_SECONDS)
-        except (OSError, AttachError):
+            connected = attached.connect(place)
+            hello = attached.said_hello(connected, attached.HELLO_SECONDS)
+        except (OSError, attached.AttachError):
             return None  # It is asked again: its interpreter may be busy.
         assert hello.program is not None
         if self._is_one(hello.program):
-            return place, Attached(connected, hello, self._started_at)
+            return place, attached.Attached(connected, hello, self._started_at)
         self._strangers.add(str(place.path))
         connected.close()
         return None

@@ -8,18 +8,17 @@ Of the session at any place of a recording:
    that follow may speak of nodes that it had.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from tui_profiler.figures.units import thousands
+from tui_profiler.figures.units import duration, thousands
 from tui_profiler.messages import (
     Failed,
     Halt,
@@ -33,8 +32,9 @@ from tui_profiler.messages import (
     Skipped,
     Tick,
 )
+from tui_profiler.queries.panel.playback import damage, origin
 from tui_profiler.recording.frames import Kind
-from tui_profiler.recording.reader import Recording
+from tui_profiler.recording.reader import Recording, open_recording
 from tui_profiler.recording.scan import Entry
 from tui_profiler.session import EMPTY, Jump, Session, apply
 from tui_profiler.session.apply import MAX_SAMPLES, MAX_TICKS
@@ -55,6 +55,9 @@ _KEPT = {
     Kind.DEVICE_TIMES: 1,
     Kind.STEP_TIMES: 1,
     Kind.MODE_SEEN: 1,
+    Kind.TRAINING_STEP: 1,
+    Kind.BACKWARD_OPERATORS: 1,
+    Kind.MODEL_VALUES: 1,
 }
 """How many of the last ones a session can show."""
 _FURTHER = (Kind.TICK, Kind.SAMPLE)
@@ -86,7 +89,7 @@ class SeekIndex:
         return max((number for number in self._broken if number <= newest), default=0)
 
     def message(self, position: int, lost: int) -> Message | None:
-        """Return the message of a frame, as this recording tells it.
+        """Return the message of a frame, as this recording has it.
 
         Args:
             position: of the frame.
@@ -133,8 +136,7 @@ class SeekIndex:
         frames = thousands(self.recording.skipped)
         return Failed(
             "trace",
-            "a part of the model's tree is missing in this recording, and nothing can be shown"
-            " of it",
+            "a part of the model's tree is missing in this recording: it cannot be shown",
             why=f"the file is damaged: {frames} of its frames are missing",
         )
 
@@ -174,14 +176,14 @@ class _GoingBack:
 
     def _ends_a_second(self, kind: Kind, entry: Entry) -> bool:
         seen = self._seconds[kind]
-        # One more than is kept: it tells whether a forward was finished in the oldest.
+        # One more than is kept: it shows whether a forward was finished in the oldest.
         return len(seen) <= MAX_SECONDS and math.floor(entry.at) not in seen
 
 
 SLOWEST, FASTEST = 1 / 64, 1024.0
 MOST_SKIPPED_PLACES = 1000
 _MOST_AT_ONCE = 256
-"""Frames that are due at once and told one by one; more are passed over by a jump."""
+"""Frames that are due at once and sent one by one; more are skipped by a jump."""
 _MOST_TICKS_LOOKED_AT = 200
 
 
@@ -216,7 +218,7 @@ class Recorded:
 
 
 class Player:
-    """Plays a recording: tells its messages when they came, at any speed, from any place.
+    """Plays a recording: its messages at their times, at any speed, from any position.
 
     It begins at the first figures; where there are none, at its end.
     """
@@ -245,14 +247,14 @@ class Player:
         self._is_closed = False
 
     def now(self) -> float:
-        """Return where it stands, in seconds since the command that recorded it was started."""
+        """Return the position, in seconds since the recording command started."""
         if not self._is_playing:
             return self._from
         passed = (self._clock() - self._since) * self._speed
         return self._inside(self._from + passed)
 
     async def messages(self) -> AsyncIterator[Message | Jump]:
-        """Yield the session where it stands, then what follows when it is due; never ends alone."""
+        """Yield the session at the position, then each message when it is due; never ends."""
         while not self._is_closed:
             self._changed.clear()
             if self._is_sought:
@@ -389,3 +391,19 @@ def playback_of(recording: Recording, *, speed: float = 1.0, is_playing: bool = 
         frames_unreadable=recording.unreadable,
         dropped=end.dropped if end is not None else 0,
     )
+
+
+def last_session(path: str | Path) -> tuple[Session, tuple[str, ...]]:
+    """Return the session as the recording left it, and what is to be said of the file, by lines.
+
+    Raises:
+        RecordingError: it cannot be read, or is no recording that this version reads.
+    """
+    recording = open_recording(path)
+    try:
+        session = SeekIndex(recording).session(len(recording.entries))
+        playback = playback_of(recording)
+        length = duration(playback.ends - playback.begins)
+        return session, (f"{origin(playback)}, {length}", *damage(playback))
+    finally:
+        recording.close()

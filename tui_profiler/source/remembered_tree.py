@@ -9,8 +9,6 @@
    whoever has something else to do meanwhile can ask later what it has found (``known``).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, wait
@@ -25,7 +23,6 @@ from tui_profiler.messages import (
     ModelFacts,
     Nodes,
     Printed,
-    Request,
     StageDone,
     Tick,
     TraceDone,
@@ -47,6 +44,7 @@ class CachedTreeSource:
 
     def __init__(self, source: Source, spec: LoadSpec) -> None:
         self._source = source
+        self.send = source.send
         self._spec = spec
         self._parts: list[_Part] = []
         self._stages: list[StageDone] = []
@@ -100,10 +98,6 @@ class CachedTreeSource:
             self._recalled.set_result(recall(self._spec))
         except BaseException as error:
             self._recalled.set_exception(error)  # Raised again where it is waited for.
-
-    def send(self, request: Request) -> None:
-        """Ask the other source."""
-        self._source.send(request)
 
     async def close(self) -> None:
         """Close the other source, and write the stages that came after the tree."""

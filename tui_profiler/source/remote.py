@@ -2,9 +2,14 @@
 
 ``ssh`` runs ``tui-profiler relay --stdio`` there, with the user's own settings and keys. What it
 asks (a passphrase, an unknown host) it asks on the terminal, before anything is drawn.
-"""
 
-from __future__ import annotations
+The relay passes bytes between the program's socket and two descriptors:
+
+1. Nothing is understood or changed on the way. A viewer that reads slowly holds up the relay, and
+   then the program's link drops ticks: no queue grows.
+2. ``MARK`` comes first: what a shell prints when it starts is before it.
+3. When either side ends, both do.
+"""
 
 import os
 import re
@@ -19,14 +24,15 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tui_profiler.formatting.text import safe
 from tui_profiler.source.attached import Attached, AttachError, said_hello
-from tui_profiler.source.relay import MARK
 
 SCHEME = "ssh://"
+MARK = b"\0tui-profiler relay 1\n"
+READ_BYTES = 65536
 CONNECT_SECONDS = 10
 HELLO_SECONDS = 60.0
 """Long enough to type a passphrase."""
 MOST_NOISE_BYTES = 65536
-"""What a shell there may print before the relay speaks."""
+"""What a shell there may print before the relay's first message."""
 _KEPT_BYTES = 4096
 
 _HOST = re.compile(r"[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]*")
@@ -43,7 +49,7 @@ class Address(NamedTuple):
 
     @property
     def login(self) -> str:
-        """What ssh is told to connect to."""
+        """The destination for ssh."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
 
@@ -71,7 +77,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _no_address(text: str) -> AttachError:
-    return AttachError(f"{safe(text)!r} is no address", "ssh://user@host:port/NAME")
+    return AttachError(f"{safe(text)!r} is not an address", "ssh://user@host:port/NAME")
 
 
 def command(to: Address, python: str = "") -> list[str]:
@@ -85,7 +91,9 @@ def command(to: Address, python: str = "") -> list[str]:
         AttachError: the interpreter's path would be an option to ssh.
     """
     if python.startswith("-"):
-        raise AttachError(f"{safe(python)!r} is no interpreter", "--remote-python /path/to/python")
+        raise AttachError(
+            f"{safe(python)!r} is not an interpreter", "--remote-python /path/to/python"
+        )
     program = f"{shlex.quote(python)} -m tui_profiler" if python else "tui-profiler"
     there = f"{program} relay --stdio" + (f" -- {shlex.quote(to.who)}" if to.who else "")
     port = ["-p", str(to.port)] if to.port is not None else []
@@ -120,7 +128,7 @@ def remote(
         raise ssh.failure(to, python) from error
     except OSError as error:
         if isinstance(error, TimeoutError):
-            why = f"{safe(to.host)} did not answer in {seconds:.0f} s"
+            why = f"{safe(to.host)} did not respond in {seconds:.0f} s"
             raise AttachError(why, shlex.join(["ssh", to.login, "true"])) from error
         raise ssh.failure(to, python) from error
     finally:
@@ -130,7 +138,7 @@ def remote(
 
 
 class _Ssh:
-    """A child that speaks for the other host, and the end of what it complained about."""
+    """The ssh child process, and the last lines of its standard error."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.socket, theirs = socket.socketpair()
@@ -166,13 +174,13 @@ class _Ssh:
     def failure(self, to: Address, python: str) -> AttachError:
         """Say why it ended before the program spoke."""
         self.socket.close()
-        said = safe(self.last_line()) or "it hung up"
+        said = safe(self.last_line()) or "the connection was closed"
         code = self._child.poll()
         login = shlex.join(["ssh", to.login])
         if code == 255:
-            return AttachError(f"ssh: {said}", f"{login} true: it must work by itself")
+            return AttachError(f"ssh: {said}", f"{login} true: it must succeed")
         if code in (126, 127) or "No module named" in said:
-            what = f"{safe(to.host)} has no tui-profiler there: {said}"
+            what = f"{safe(to.host)} has no tui-profiler: {said}"
             return AttachError(
                 what, "--remote-python PATH: the python of the program's environment"
             )
@@ -196,5 +204,44 @@ def _skip_noise(connected: socket.socket, deadline: float) -> None:
         part = connected.recv(1)
         if not part or len(heard) > MOST_NOISE_BYTES:
             connected.close()
-            raise AttachError("it hung up")
+            raise AttachError("the connection was closed")
         heard += part
+
+
+def relay(connected: socket.socket, source: int, sink: int) -> None:
+    """Carry bytes both ways until one side ends.
+
+    Args:
+        connected: to the program.
+        source: descriptor of what the viewer says.
+        sink: descriptor of what it hears.
+    """
+    over = threading.Event()
+
+    def up() -> None:
+        try:
+            while data := os.read(source, READ_BYTES):
+                connected.sendall(data)
+        except OSError:
+            pass  # Either end is gone: so are we.
+        over.set()
+
+    def down() -> None:
+        try:
+            _write(sink, MARK)
+            while data := connected.recv(READ_BYTES):
+                _write(sink, data)
+        except OSError:
+            pass
+        over.set()
+
+    for carry in (up, down):
+        threading.Thread(target=carry, daemon=True).start()
+    over.wait()
+    connected.close()
+
+
+def _write(sink: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(sink, left) :]

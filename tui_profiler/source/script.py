@@ -9,8 +9,6 @@
    stopped nor for an event loop that is held up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
@@ -31,8 +29,18 @@ from msgspec.structs import replace
 
 from tui_profiler.connection.wire import encode
 from tui_profiler.formatting.text import safe
-from tui_profiler.messages import Ended, Failed, Message, Observe, Printed, Remedy, ShowModel
-from tui_profiler.messages.failure import SCRIPT
+from tui_profiler.messages import (
+    SCRIPT,
+    Ended,
+    Failed,
+    Message,
+    Observe,
+    Printed,
+    ReadValues,
+    Remedy,
+    Request,
+    ShowModel,
+)
 from tui_profiler.queries.panel.failure import killed_likely
 from tui_profiler.queries.panel.state import killer
 from tui_profiler.session.apply import safe_line
@@ -45,7 +53,7 @@ from tui_profiler.system.files import PROGRAM, private_directory
 LAST_LINES = 20
 """Of the output, which stay in the terminal when the explorer is left."""
 PIPE_BYTES = 1024 * 1024
-"""The most that Linux gives without privileges."""
+"""The maximum on Linux without privileges."""
 _STOPPED = 128
 _BEGIN = """import sys
 if not sys.flags.safe_path: del sys.path[0]
@@ -69,6 +77,7 @@ class Script(Spawned):
         budget: maximum profiling overhead, as a share of the model's time.
         owns_terminal: standard input, output and error are the script's own.
         model: pattern of the class to look at; empty: of whatever runs.
+        reads_values: whether values of training steps are read, now and then, from the first on.
     """
 
     _is_users = True
@@ -81,6 +90,7 @@ class Script(Spawned):
         budget: float,
         owns_terminal: bool = False,
         model: str = "",
+        reads_values: bool = False,
     ) -> None:
         self._is_let_go = self._was_stopped = False
         self._failed = ""
@@ -122,7 +132,9 @@ class Script(Spawned):
             threading.Thread(target=self._reap, name="tui-profiler-reaper", daemon=True).start()
         # At once: to write to a script that has ended would lose what it has said.
         with contextlib.suppress(OSError):
-            self._socket.sendall(encode(Observe()) + (encode(ShowModel(model)) if model else b""))
+            asked: list[Request] = [Observe(), *([ShowModel(model)] if model else [])]
+            asked += [ReadValues()] if reads_values else []
+            self._socket.sendall(b"".join(map(encode, asked)))
 
     def _reap(self) -> None:
         """Reap orphans: as process 1 of a container this process is their parent."""
@@ -164,6 +176,12 @@ class Script(Spawned):
             resume: for SIGCONT.
         """
         self._relay.on_end, self._relay.on_stop, self._relay.on_continue = end, stop, resume
+
+    def on_report(self, report: Callable[[], None]) -> None:
+        """Say what happens at SIGUSR2, on another thread, if the script does not handle it."""
+        self._relay.on_report = report
+        if self._relay.is_report_due:
+            report()
 
     async def messages(self) -> AsyncIterator[Message]:
         """Yield what it sends and prints, which children run torch, and how it ended."""
@@ -228,7 +246,7 @@ class Script(Spawned):
             self._signal(signal.SIGTERM)
 
     def _read(self) -> None:
-        """Read what it prints, on a thread: a terminal that is stuck holds up the event loop."""
+        """Read its output on a thread: a stuck terminal would block the event loop."""
         assert self._child.stdout is not None
         output, woken, data = self._child.stdout.fileno(), self._woken.fileno(), None
         while data != b"":

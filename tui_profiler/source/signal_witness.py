@@ -1,4 +1,4 @@
-"""The process beside ``run`` that tells whether a signal reached its whole process group.
+"""The process beside ``run`` that detects whether a signal reached its whole process group.
 
 1. It is in the same process group as ``run``, with every signal blocked, and reports each one that
    arrives: a signal that both got was sent to the group, or to each of its processes.
@@ -8,8 +8,6 @@
    handles SIGTERM (it may be saving a checkpoint).
 4. It runs as a file, on its own: nothing but the standard library is imported.
 """
-
-from __future__ import annotations
 
 import contextlib
 import os

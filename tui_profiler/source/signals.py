@@ -12,8 +12,6 @@
 4. A signal that the script sent is not passed back to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
@@ -38,7 +36,7 @@ _TERMINALS = {signal.SIGWINCH, signal.SIGTTIN, signal.SIGTTOU}
 """The explorer needs them for its own terminal."""
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 LEAVES = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
-"""Ask a program to end: the explorer gives the terminal back."""
+"""Ask a program to end: the explorer restores the terminal."""
 EACH_SECONDS = 0.05
 _SAME_SECONDS = 1.0
 """Longest time between two processes receiving one signal."""
@@ -77,6 +75,11 @@ class Relay:
         self.on_stop: Callable[[], None] | None = None
         """Stops this process; None: as its group is stopped."""
         self.on_continue: Callable[[], None] | None = None
+        self.on_report: Callable[[], None] | None = None
+        """Called on another thread at SIGUSR2, in place of a script that does not handle it and
+        shares the process group."""
+        self.is_report_due = False
+        """Whether that came before there was anything to call."""
         self._report, report = os.pipe()
         script, self._script = os.pipe()
         here = str(Path(signal_witness.__file__).resolve())
@@ -122,6 +125,11 @@ class Relay:
 
     def _take(self, number: int, sender: int) -> None:
         if sender == self._pid:
+            return
+        if number == signal.SIGUSR2 and not self._leads and not self._changes(number):
+            self.is_report_due = True  # It would end the script, which has no use for it.
+            if self.on_report is not None:
+                self.on_report()
             return
         # A key of the explorer sends it here, and means all that runs.
         is_group = sender == self._own or self._reached_group(number, sender)

@@ -9,8 +9,6 @@
    after SIGKILL, and nobody waits for that but the next child, before its first request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -65,7 +63,7 @@ _LEAVING: list[Child] = []
 
 
 class Spawned:
-    """A child process that speaks the wire. It starts at once, before any event loop runs."""
+    """A child process on the wire. It starts at once, before any event loop runs."""
 
     _is_users = False
     """A program of the user's is not killed for what comes over the wire."""
@@ -228,7 +226,7 @@ class Spawned:
             if not self._is_users:
                 self._signal(signal.SIGKILL)
         except ConnectionError:
-            pass  # The child is gone; how it ended is told by its exit code.
+            pass  # The child is gone; its exit code shows how it ended.
         finally:
             self._has_hung_up = True
             with contextlib.suppress(asyncio.QueueFull):
@@ -313,6 +311,11 @@ async def _others_gone() -> None:
 def worker_command() -> list[str]:
     """Return command of our worker; ``-P`` keeps the user's folder from shadowing our imports."""
     return [sys.executable, "-P", "-m", "tui_profiler.probe"]
+
+
+def worker(request: Request) -> Spawned:
+    """Start a worker with its first request."""
+    return Spawned(worker_command(), first=[request])
 
 
 _KEPT_BYTES = 32 * 1024

@@ -1,13 +1,11 @@
-"""The control group that accounts for a process's memory, and the kernel's out-of-memory kills.
+"""The control groups of a process, and the kernel's out-of-memory kills.
 
 Source: cgroups(7), proc_pid_mountinfo(5), proc_vmstat(5); ``memory.events`` in the kernel's
 ``admin-guide/cgroup-v2.rst``, ``memory.oom_control`` in ``admin-guide/cgroup-v1/memory.rst``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 _VMSTAT = Path("/proc/vmstat")
 _FIELD = "oom_kill"
@@ -33,7 +31,7 @@ class OutOfMemoryKills:
     """
 
     def __init__(self, process: Path, vmstat: Path = _VMSTAT) -> None:
-        found = memory_folders(process)
+        found = group_folders(process, "memory")
         self._group: Path | None = None
         if found is not None:
             (folder, *_), is_version_2 = found
@@ -74,11 +72,15 @@ def _since(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def memory_folders(process: Path) -> tuple[list[Path], bool] | None:
-    """Find the folders of the group that accounts for memory, and of all groups around it.
+Controller: TypeAlias = Literal["memory", "cpu"]
+
+
+def group_folders(process: Path, controller: Controller) -> tuple[list[Path], bool] | None:
+    """Find the folders of the group of a controller, and of all groups around it.
 
     Args:
         process: folder with ``cgroup`` and ``mountinfo`` of the process.
+        controller: what the group accounts for.
 
     Returns:
         The folders, from the process's own upwards, and whether they are of version 2. None where
@@ -87,8 +89,8 @@ def memory_folders(process: Path) -> tuple[list[Path], bool] | None:
     try:
         memberships = (process / "cgroup").read_text(encoding="utf-8").splitlines()
         mounts = (process / "mountinfo").read_text(encoding="utf-8").splitlines()
-        path, is_version_2 = _membership(memberships)
-        found = _mount(mounts, is_version_2=is_version_2)
+        path, is_version_2 = _membership(memberships, controller)
+        found = _mount(mounts, "" if is_version_2 else controller)
     except (OSError, ValueError):
         return None  # Not Linux, or a sandbox that writes these files its own way.
     if path is None or found is None:
@@ -96,32 +98,34 @@ def memory_folders(process: Path) -> tuple[list[Path], bool] | None:
     return _folders(path, *found), is_version_2
 
 
-def _membership(lines: list[str]) -> tuple[str | None, bool]:
-    """Return the path of the group that accounts for memory, and whether it is version 2.
+def _membership(lines: list[str], controller: Controller) -> tuple[str | None, bool]:
+    """Return the path of the group of a controller, and whether it is version 2.
 
-    A hybrid host lists both; memory is then with version 1 if any of its lines says so.
+    A hybrid host lists both; a controller is with version 1 if any of its lines says so.
     """
     unified: str | None = None
     for line in lines:
         number, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):
+        if controller in controllers.split(","):
             return path, False
         if number == "0" and not controllers:
             unified = path
     return unified, True
 
 
-def _mount(lines: list[str], *, is_version_2: bool) -> tuple[str, Path] | None:
-    """Return which group is mounted where: its path in the hierarchy, and the mount point."""
+def _mount(lines: list[str], controller: str) -> tuple[str, Path] | None:
+    """Return which group is mounted where: its path in the hierarchy, and the mount point.
+
+    Args:
+        lines: of ``mountinfo``.
+        controller: of version 1; empty: version 2.
+    """
     for line in lines:
         place, _, kind = line.partition(" - ")
         root, mount_point = place.split()[3:5]
         file_system, _, options = kind.split(" ", 2)
-        if is_version_2:
-            is_ours = file_system == "cgroup2"
-        else:
-            is_ours = file_system == "cgroup" and "memory" in options.split(",")
-        if is_ours:
+        is_version_1 = file_system == "cgroup" and controller in options.split(",")
+        if is_version_1 if controller else file_system == "cgroup2":
             return _unescaped(root), Path(_unescaped(mount_point))
     return None
 

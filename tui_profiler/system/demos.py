@@ -1,7 +1,5 @@
 """The demo models that come with us: files, loaded by path like anyone's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PREFIX = "demo:"

@@ -11,8 +11,6 @@ The program keeps its own files and directories as follows:
    else or is a symbolic link, or one above that other users can write to, is refused with a reason.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil
@@ -83,6 +81,21 @@ def write_private(path: Path, data: bytes) -> None:
     except OSError:
         new.unlink(missing_ok=True)
         raise
+
+
+def open_private(path: Path, most_bytes: int) -> int:
+    """Return a descriptor of a file to read, which must be this user's own, not a link.
+
+    Raises:
+        OSError: It cannot be read, is another user's, or longer than ``most_bytes``.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    status = os.fstat(descriptor)
+    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    if is_own and status.st_size <= most_bytes:
+        return descriptor
+    os.close(descriptor)
+    raise OSError("it is too long" if is_own else "it is not a regular file of this user")
 
 
 def _make_private(path: Path) -> None:

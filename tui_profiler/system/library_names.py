@@ -4,8 +4,6 @@ Importing them takes seconds. A name that torchvision does not have is refused a
 the start screen finds names while they are typed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

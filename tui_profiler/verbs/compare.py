@@ -1,10 +1,10 @@
 """``compare``: two models loaded one after the other, and measured in turns.
 
-1. One side runs at a time; the other one is held. What changes on the machine meanwhile, such as
-   its clock or another program, falls on both, and the spread between the turns shows it.
-2. The second worker is started when the first is held: what it measures of the machine once, its
-   ceilings, is not disturbed.
-3. A side that was known before (a recording, a report) is not started.
+1. One side runs at a time, the other is paused. Changes of the machine, such as its clock or other
+   programs, affect both, and show in the spread between the turns.
+2. The second worker starts when the first is paused, so that its calibration of the roofline is not
+   disturbed.
+3. A side that is a recording or a report is not started.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tui_profiler.verbs.report import is_complete
 
 Begin: TypeAlias = Callable[[], Source]
 Heard: TypeAlias = Callable[[int, Told, Session], None]
-"""Is given the place of a side, 0 or 1, a message, and the session after it."""
+"""Called with the index of a side, 0 or 1, a message, and the session after it."""
 
 TURN_SECONDS = 1.0
 LEAST_TURN_SECONDS = 0.25
 TURNS = 6
-"""Of each side, where it is known how long both are measured."""
+"""Per side, where the time is limited."""
 MOST_TURNS_SECONDS = 60.0
-"""A side without a figure has turns until so long, however little was asked for: the first figures
-wait for the warm-up, and for what ticks may cost."""
+"""Turns of a side without figures, however little was asked for: the first figures come after the
+warm-up, and within the overhead budget of ticks."""
 
 
 async def compare(
@@ -42,11 +42,11 @@ async def compare(
     """Load the sides and, where asked for, measure them in turns.
 
     Args:
-        begins: start the probe of a side, None where it is known; they were told to run the model
-            until they are asked to stop if ``measuring``, and not to run it otherwise.
-        measuring: let the models run.
-        seconds: for how long each; None: until this is cancelled.
-        heard: is told everything.
+        begins: start the probe of a side, None for a recording or report; their requests run the
+            model without a limit if ``measuring``, and do not run it otherwise.
+        measuring: run the models.
+        seconds: per side; None: until cancelled.
+        heard: called with every message.
     """
     sides: list[_Side] = []
     try:
@@ -65,13 +65,12 @@ async def compare(
 
 
 def _is_ready(session: Session, *, measuring: bool) -> bool:
-    """Tell whether a side runs, or will say nothing more."""
+    """Return whether a side runs, or is complete."""
     state = session.loop.state if session.loop is not None else "starting"
     return is_complete(session, measuring=measuring) or (measuring and state == "running")
 
 
 async def _measure(sides: list[_Side], seconds: float | None) -> None:
-    """Let the sides run in turns."""
     if seconds is None:
         turn = TURN_SECONDS
     else:
@@ -84,7 +83,7 @@ async def _measure(sides: list[_Side], seconds: float | None) -> None:
 
 
 class _Side:
-    """One side while its worker lives."""
+    """A worker that is measured in turns."""
 
     def __init__(self, source: Source, place: int, heard: Heard) -> None:
         self._source = source
@@ -97,23 +96,22 @@ class _Side:
 
     @property
     def is_running(self) -> bool:
-        """Whether its model runs."""
         return self._state() == "running" and not self._has_failed()
 
     @property
     def is_held(self) -> bool:
-        """Whether its model waits for its turn."""
+        """Whether its model is paused for its turn."""
         return self._state() == "paused" and not self._has_failed()
 
     def has_enough(self, seconds: float | None) -> bool:
-        """Tell whether it has run for so long, and has figures; or for as long as it may."""
+        """Return whether it ran for so long and has figures, or reached the limit."""
         if seconds is None or self._ran_seconds < seconds:
             return False
         has_figures = self._session.timings is not None
         return has_figures or self._ran_seconds >= MOST_TURNS_SECONDS
 
     async def until(self, is_so: Callable[[Session], bool]) -> None:
-        """Wait until its session is so, or nothing more is said."""
+        """Wait for a state of its session, or the end of its messages."""
         while not is_so(self._session) and not self._reading.done():
             self._changed.clear()
             waiting = asyncio.ensure_future(self._changed.wait())
@@ -121,12 +119,12 @@ class _Side:
             waiting.cancel()
 
     async def hold(self) -> None:
-        """Hold its model before the next forward."""
+        """Pause its model before the next forward."""
         self._source.send(Pause())
         await self.until(lambda session: not self.is_running)
 
     async def run_for(self, seconds: float) -> None:
-        """Let its model run for a while, and hold it again."""
+        """Run its model for a while, and pause it again."""
         self._source.send(Resume())
         await self.until(lambda session: not self.is_held)
         began = time.monotonic()
@@ -138,7 +136,7 @@ class _Side:
         """Stop its worker.
 
         Raises:
-            WireError: what it said could not be read.
+            WireError: its messages could not be decoded.
         """
         await self._source.close()
         self._reading.cancel()
@@ -147,7 +145,7 @@ class _Side:
             raise found
 
     def _has_failed(self) -> bool:
-        """Tell whether it runs no more; the state before that stands as it was."""
+        """Return whether it ended; its last state remains in the session."""
         failure, ended = self._session.failure, self._session.ended
         return self._reading.done() or ended is not None or (failure is not None and failure.fatal)
 

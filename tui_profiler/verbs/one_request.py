@@ -1,8 +1,5 @@
 """Verbs whose workers answer one request: ``models``, ``ceilings``, ``onnx``, ``verify``."""
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -12,25 +9,25 @@ from tui_profiler import messages
 from tui_profiler.figures.units import duration, size, thousands
 from tui_profiler.formatting.text import safe
 from tui_profiler.queries.cost.verification import Verification, no_opinion, verify_verdict
-from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.session import Session
 from tui_profiler.source import Source
 from tui_profiler.verbs import outcome
-from tui_profiler.verbs.report import progress_line, report
+from tui_profiler.verbs.report import followed, report
 
 _MOST_NAMES = 3
 
 
 async def models(source: Source) -> Session:
-    """Fold what a source says until the names have come; they are in ``listed``.
+    """Fold the messages of a source until the names are in ``listed``.
 
     Args:
-        source: a probe that was asked to list; it is closed before this returns or raises.
+        source: a probe that was asked for the list; it is closed before this returns or raises.
     """
     return await _answered(source, lambda session: session.listed is not None)
 
 
 async def ceilings(source: Source, progress: Callable[[str], None]) -> Session:
-    """Fold what a source says until the roofs have come, or the reason why there are none.
+    """Fold the messages of a source until it has sent the roofs, or why there are none.
 
     Args:
         source: a probe that was asked for them; it is closed before this returns or raises.
@@ -40,7 +37,7 @@ async def ceilings(source: Source, progress: Callable[[str], None]) -> Session:
 
 
 async def onnx(source: Source, progress: Callable[[str], None]) -> Session:
-    """Fold what a source says until the file is there, or could not be made.
+    """Fold the messages of a source until the file is exported, or the export has failed.
 
     Args:
         source: a probe that was asked to export; it is closed before this returns or raises.
@@ -58,46 +55,39 @@ async def _answered(
     is_answered: Callable[[Session], bool],
     progress: Callable[[str], None] | None = None,
 ) -> Session:
-    session = EMPTY
-    try:
-        async for message in source.messages():
-            session = apply(session, message)
-            if progress is not None and (line := progress_line(message)):
-                progress(line)
-            if is_answered(session) or session.failure is not None:
-                break
-    finally:
-        await source.close()
-    return session
+    found, _ = await followed(
+        source,
+        lambda session: is_answered(session) or session.failure is not None,
+        progress=progress,
+    )
+    return found
 
 
 def exported_lines(found: messages.Exported) -> tuple[str, ...]:
-    """Return what is to be said of the file, a line each."""
+    """Return the lines that describe the exported file."""
     lines = [
         f"{safe(found.path)}  {size(found.bytes)}, opset {found.opset}, "
         f"{thousands(found.operators)} operators, by {safe(found.exporter)}",
-        *(f"values lie beside it, in {safe(name)}" for name in found.files[1:]),
+        *(f"external data: {safe(name)}" for name in found.files[1:]),
         *(f"input {safe(one)}" for one in found.inputs),
-        "onnx.checker found nothing wrong",
+        "onnx.checker: valid",
     ]
     if not found.missing and found.parameters_in_file == found.parameters:
-        lines.append(f"{thousands(found.parameters)} parameters, all of them in the graph")
+        lines.append(f"{thousands(found.parameters)} parameters, all in the graph")
     else:
         named = ", ".join(safe(name) for name in found.missing[:_MOST_NAMES])
         more = f" and {len(found.missing) - _MOST_NAMES} more"
         lines.append(
             f"{thousands(found.parameters_in_file)} of {thousands(found.parameters)} parameters are"
-            f" in the graph: without {named}{more * (len(found.missing) > _MOST_NAMES)}, on which"
-            " no output depends, or which the exporter replaced"
+            f" in the graph, not {named}{more * (len(found.missing) > _MOST_NAMES)}: no output"
+            " depends on them, or the exporter replaced them"
         )
-    lines.append(
-        f"{thousands(found.values_in_file)} values in the file, after constants are folded"
-    )
+    lines.append(f"{thousands(found.values_in_file)} values in the file, after constant folding")
     return tuple(lines)
 
 
 Begin: TypeAlias = Callable[[messages.Request], Source]
-"""Starts a probe whose first request this is."""
+"""Starts a probe with this first request."""
 
 _COUNTERS: tuple[messages.Counter, ...] = ("flop_counter", "fvcore", "measured")
 _TOLERANCE_EXCEEDED = 3
@@ -106,13 +96,13 @@ _TOLERANCE_EXCEEDED = 3
 async def verify(
     spec: messages.LoadSpec, begin: Begin, *, seconds: float, progress: Callable[[str], None]
 ) -> Verification:
-    """Return our figures and, where there are any, those of every other counter.
+    """Return the figures of tui-profiler and of every other counter.
 
     Args:
-        spec: which model; where it says not to run it, no other counter is asked.
-        begin: one is started for each counter, after the one before has ended.
-        seconds: how long each counter may take, loading the model included.
-        progress: is given one line for each stage and each counter that is done.
+        spec: which model; if it is not to be run, no other counter runs.
+        begin: starts one probe per counter, each after the previous one has ended.
+        seconds: time limit of each counter, loading the model included.
+        progress: called with one line for each completed stage and counter.
     """
     source = begin(messages.Start(replace(spec, run=False)))
     session = await report(source, measuring=False, progress=progress)
@@ -130,9 +120,9 @@ async def verify(
 
 
 def exit_code(made: Verification) -> int:
-    """Return the exit code: as for ``report``, 3 where a tolerance does not hold.
+    """Return the exit code: as for ``report``; 3 if a tolerance is exceeded.
 
-    Where nothing at all could be compared the model was not verified, which is 1.
+    If nothing could be compared, the model was not verified: 1.
     """
     code = outcome.exit_code(made.session)
     if code != outcome.DONE:
@@ -147,23 +137,15 @@ def exit_code(made: Verification) -> int:
 
 
 async def _ask(counter: messages.Counter, source: Source, seconds: float) -> messages.SecondOpinion:
-    """Fold what a probe says until it has counted, has failed, or has had its time."""
-    session = EMPTY
-    try:
-        async with asyncio.timeout(seconds):
-            async for message in source.messages():
-                session = apply(session, message)
-                if session.opinion is not None or _is_over(session):
-                    break
-    except TimeoutError:
+    """Fold the messages of a probe until it has counted or failed, or the time is over."""
+    session, is_late = await followed(
+        source,
+        lambda found: bool(found.opinion or found.failure or found.ended),
+        seconds=seconds,
+    )
+    if is_late:
         return no_opinion(counter, f"stopped after {duration(seconds)}", seconds)
-    finally:
-        await source.close()
     if session.opinion is not None:
         return session.opinion
     said = outcome.complaint(session, debug=False)
-    return no_opinion(counter, said[0] if said else "it said nothing")
-
-
-def _is_over(session: Session) -> bool:
-    return session.failure is not None or session.ended is not None
+    return no_opinion(counter, said[0] if said else "no answer")

@@ -1,7 +1,5 @@
 """How a session of a headless verb came out: sentences for stderr, a code for the shell."""
 
-from __future__ import annotations
-
 import signal
 
 from msgspec.structs import replace
@@ -50,7 +48,7 @@ def complaint(session: Session, *, debug: bool) -> tuple[str, ...]:
 
 
 def failure(session: Session) -> Failed | None:
-    """Return what went wrong as a value: what was told, or how the worker ended."""
+    """Return what went wrong: the reported failure, or how the worker ended."""
     died = _died(session)
     if session.failure is not None:
         found = session.failure
@@ -96,8 +94,11 @@ def _of_death(ended: Ended, session: Session) -> tuple[str, ...]:
     during = f" during {stage}" if stage is not None else ""
     if ended.attached:
         said = f": {safe(ended.last_line)}" if ended.last_line else ""
-        return (f"the program ended, or hung up{said}", "try tui-profiler attach --list")
-    said = f"; its last words: {safe(ended.last_line)}" if ended.last_line else ""
+        return (
+            f"the program ended or closed the connection{said}",
+            "try tui-profiler attach --list",
+        )
+    said = f"; last output: {safe(ended.last_line)}" if ended.last_line else ""
     lines = [f"the worker {_how(ended)}{during}{said}"]
     if ended.code == -signal.SIGKILL:
         likely = killed_likely(ended.out_of_memory)
@@ -108,7 +109,7 @@ def _of_death(ended: Ended, session: Session) -> tuple[str, ...]:
 
 def _instead(ended: Ended, session: Session) -> str:
     if ended.code >= 0:
-        return "it without what ends the process: os._exit, or a library that does so"
+        return "it without os._exit, or the library that ends the process"
     if ended.code == -signal.SIGKILL and ended.out_of_memory is False:
         return "it again"
     model = session.model

@@ -1,14 +1,13 @@
-"""``record``: fold what a source says, and have every message written as it comes."""
-
-from __future__ import annotations
+"""``record``: fold the messages of a source, and write each one when it arrives."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+from tui_profiler.messages import ReadValues
 from tui_profiler.recording.writer import Writer
 from tui_profiler.session import EMPTY, Jump, Remembered, Session, apply
 from tui_profiler.source import Source, Told
-from tui_profiler.verbs.report import is_complete, progress_line, trusted_line
+from tui_profiler.verbs.report import is_complete, progress_line, trusted_line, wants_values
 
 STOPPED = "stopped"
 
@@ -27,23 +26,23 @@ async def record(
         source: a probe that was told to start; it is closed before this returns or raises.
         writer: is given every message as it comes; when it fails the recording ends. It stays open.
         stop: ends the recording when it is set.
-        now: gives seconds since the command was started.
+        now: returns seconds since the command was started.
         progress: is given one line for each stage that is done.
 
     Returns:
         The session as it was left, and why the recording ended, in a few words.
     """
     session = EMPTY
-    messages = source.messages()
+    messages = RecordingSource(source, writer, now).messages()
     stopping = asyncio.create_task(stop.wait())
     try:
         while (message := await _next(messages, stopping)) is not None:
-            if not isinstance(message, Jump | Remembered):  # No probe says these.
-                writer.put(message, now())
             lines = [trusted_line(session, message), progress_line(message)]
             session = apply(session, message)
             for line in filter(None, lines):
                 progress(line)
+            if wants_values(message):
+                source.send(ReadValues())
             if writer.failure:
                 return session, writer.failure
             if is_complete(session, measuring=True):
@@ -72,3 +71,30 @@ def _why(session: Session) -> str:
     if session.ended is not None:
         return "the worker ended"
     return (session.loop.detail if session.loop is not None else "") or "finished"
+
+
+class RecordingSource:
+    """Says what a source says, and writes it to a file.
+
+    Args:
+        source: is closed with this one.
+        writer: stays open: whoever made it closes it.
+        now: returns seconds since the command was started.
+    """
+
+    def __init__(self, source: Source, writer: Writer, now: Callable[[], float]) -> None:
+        self._source = source
+        self._writer = writer
+        self._now = now
+        self.send = source.send
+
+    async def messages(self) -> AsyncIterator[Told]:
+        """Yield the messages."""
+        async for message in self._source.messages():
+            if not isinstance(message, Jump | Remembered):  # No probe sends these.
+                self._writer.put(message, self._now())
+            yield message
+
+    async def close(self) -> None:
+        """Close the source."""
+        await self._source.close()

@@ -1,8 +1,9 @@
-"""``report``: follow one model until its figures are whole."""
+"""``report`` and ``fit``: follow one model until its figures are complete."""
 
-from __future__ import annotations
-
+import asyncio
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from tui_profiler import messages
 from tui_profiler.figures.units import duration, size, thousands
@@ -13,6 +14,8 @@ from tui_profiler.source import Source, Told
 SAY_SECONDS = 2.0
 """Between two lines of progress."""
 _MOST_NAMES = 12
+FIT_BATCHES = (16, 32)
+"""The first batch size, of the others. A small batch has its peak elsewhere than a large one."""
 
 
 async def report(
@@ -22,16 +25,16 @@ async def report(
     progress: Callable[[str], None],
     analysis: messages.AnalyseParameters | None = None,
 ) -> Session:
-    """Fold what a source says until the tree is whole and, where asked for, measured.
+    """Fold the messages of a source until the tree is complete and, if requested, measured.
 
     Args:
-        source: a probe that was told to start; it is closed before this returns or raises.
-        measuring: wait until the model has run for as long as was asked for.
-        progress: is given one line for each stage that is done.
-        analysis: is asked for when all else is there, and waited for.
+        source: a probe that was started; it is closed before this returns or raises.
+        measuring: wait until the model has run for the requested time.
+        progress: called with one line for each completed stage.
+        analysis: requested after everything else, and waited for.
 
     Returns:
-        The session as it was left; ``outcome`` says whether it holds what was wanted.
+        The final session; ``outcome`` has the exit code for it.
     """
     session = EMPTY
     is_asked, said_at = False, 0.0
@@ -41,6 +44,8 @@ async def report(
             session = apply(session, message)
             for line in filter(None, lines):
                 progress(line)
+            if measuring and wants_values(message):
+                source.send(messages.ReadValues())
             if (
                 isinstance(message, messages.ParametersProgress)
                 and message.seconds >= said_at + SAY_SECONDS
@@ -59,12 +64,45 @@ async def report(
     return session
 
 
+async def followed(
+    source: Source,
+    is_enough: Callable[[Session], bool],
+    *,
+    progress: Callable[[str], None] | None = None,
+    seconds: float | None = None,
+) -> tuple[Session, bool]:
+    """Fold the messages of a source until that is enough, then close it.
+
+    Returns:
+        The final session, and whether the seconds were over first.
+    """
+    session, is_late = EMPTY, False
+    try:
+        async with asyncio.timeout(seconds):
+            async for message in source.messages():
+                session = apply(session, message)
+                if progress is not None and (line := progress_line(message)):
+                    progress(line)
+                if is_enough(session):
+                    break
+    except TimeoutError:
+        is_late = True
+    finally:
+        await source.close()
+    return session, is_late
+
+
+def wants_values(message: Told) -> bool:
+    """Tell whether a probe has said that it reads values of training steps when it is asked."""
+    return isinstance(message, messages.Hello) and "ReadValues" in message.accepts
+
+
 def is_complete(session: Session, *, measuring: bool) -> bool:
-    """Tell whether nothing more is to be waited for."""
+    """Tell whether everything that was requested has arrived."""
     if session.ended is not None or (session.failure is not None and session.failure.fatal):
         return True
     if not measuring:
-        # The stage that gave the tree says how long it took right after the tree.
+        # The duration of the tracing stage comes right after the tree.
         return session.tree is not None and all(r.seconds is not None for r in session.stages)
     return session.loop is not None and session.loop.state in ("finished", "failed")
 
@@ -78,7 +116,7 @@ def _is_analysed(session: Session) -> bool:
 
 
 def parameters_line(session: Session, message: messages.ParametersProgress) -> str:
-    """Return how far the look at the parameters is."""
+    """Return the progress of reading the parameters."""
     found = session.parameters
     of = found.started.bytes if found is not None else 0
     done = f"{message.bytes / of:.0%}, " if of else ""
@@ -86,7 +124,7 @@ def parameters_line(session: Session, message: messages.ParametersProgress) -> s
 
 
 def trusted_line(session: Session, message: Told) -> str | None:
-    """Return the line that tells what a trusted file runs, once, before it is loaded.
+    """Return the warning about what a trusted file runs, once, before it is loaded.
 
     Args:
         session: before the message.
@@ -97,19 +135,19 @@ def trusted_line(session: Session, message: Told) -> str | None:
     if session.file is not None and session.file.untrusted_globals == message.untrusted_globals:
         return None
     dangerous = bool(message.dangerous_globals)
-    warning = "; its first can run commands, which no model needs" if dangerous else ""
-    return f"file: loading it runs code, as trusted: it imports {imported(message)}{warning}"
+    warning = "; the first can run commands, which no model needs" if dangerous else ""
+    return f"file: trusted, loading runs its code: imports {imported(message)}{warning}"
 
 
 def imported(file: messages.FileFacts) -> str:
-    """Return the names that a file imports and torch does not load by itself, as one line."""
+    """Return the names that a file imports and torch refuses without --trust, on one line."""
     names = [safe(name) for name in file.untrusted_globals[:_MOST_NAMES]]
     more = len(file.untrusted_globals) - len(names)
     return ", ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
 def progress_line(message: Told) -> str | None:
-    """Return the line that tells a message's progress; None where it is none."""
+    """Return the progress line of a message; None where it has none."""
     match message:
         case messages.StageDone(stage=stage, seconds=seconds, detail=detail):
             said = f", {safe(detail)}" if detail else ""
@@ -122,3 +160,42 @@ def progress_line(message: Told) -> str | None:
             return "measuring"
         case _:
             return None
+
+
+async def at_batches(
+    spec: messages.LoadSpec,
+    begin: Callable[[messages.Request], Source],
+    *,
+    progress: Callable[[str], None],
+    times: tuple[int, ...] = FIT_BATCHES,
+) -> tuple[Session, ...]:
+    """Return the sessions of a model at its batch size and at larger ones.
+
+    It is built on meta, without values; where that fails, as it was asked for.
+
+    Args:
+        spec: of the model; it is not run.
+        begin: called for each.
+        progress: called with a line for each stage.
+        times: the other batch sizes, of the first.
+
+    Returns:
+        Only the first where it failed, or where the inputs have no batch axis; without those that
+        failed at a larger batch.
+    """
+    asked = replace(spec, run=False, ceilings=False, device="meta")
+    first = await report(begin(messages.Start(asked)), measuring=False, progress=progress)
+    if first.tree is None or first.tree.done is None or first.failure is not None:
+        asked = replace(asked, device=spec.device)
+        first = await report(begin(messages.Start(asked)), measuring=False, progress=progress)
+    batch = first.model.batch if first.model is not None else None
+    if first.tree is None or first.tree.done is None or batch is None or first.failure is not None:
+        return (first,)
+    found = [first]
+    for each in times:
+        larger = replace(asked, batch=each * batch, started_at=0.0)
+        session = await report(begin(messages.Start(larger)), measuring=False, progress=progress)
+        has_grown = session.model is not None and session.model.batch == larger.batch
+        if has_grown and session.tree is not None and session.tree.done is not None:
+            found.append(session)
+    return tuple(found)

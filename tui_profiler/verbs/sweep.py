@@ -1,16 +1,13 @@
-"""``sweep``: one model at many settings, each visit in a worker of its own, in rounds.
+"""``sweep``: one model at many settings, each visit in its own worker, in rounds.
 
-1. A worker for each visit: nothing of one point is in the memory, the caches or the threads of
-   another, its peak is its own, and one that dies costs one point.
-2. Every second round goes backwards, so that a machine that gets warmer or busier slows the first
+1. A worker per visit: points do not share memory, caches or threads, each has its own peak, and a
+   crash costs one point.
+2. Every second round runs backwards, so that a machine that gets warmer or busier slows the first
    points as much as the last.
-3. A point that failed is not visited again; the others go on.
-4. A forward that cannot fit, by its peak on paper, is not begun: the kernel might end another.
+3. A failed point is not visited again; the others go on.
+4. A forward whose predicted peak does not fit is not run: the kernel might kill another process.
 """
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -20,16 +17,16 @@ from tui_profiler.figures.units import clock, duration, size
 from tui_profiler.messages import NO_FORWARD, InputSpec, LoadSpec, Request, Start, Unknown, known
 from tui_profiler.queries.cost.memory_compared import comparison
 from tui_profiler.queries.sweep import Point, Sweep, Visit, points, visit_of, with_sequence
-from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.session import EMPTY, Session
 from tui_profiler.source import Source
 from tui_profiler.verbs import outcome
-from tui_profiler.verbs.report import is_complete, report
+from tui_profiler.verbs.report import followed, is_complete, report
 
 Begin: TypeAlias = Callable[[Request], Source]
-"""Starts a probe whose first request this is."""
+"""Starts a probe with its first request."""
 
 START_SECONDS = 6.0
-"""What a worker is taken to need before it runs, until one has: importing is most of it."""
+"""Estimate for starting a worker, before the first has run: mostly imports."""
 
 
 async def sweep(
@@ -46,18 +43,18 @@ async def sweep(
 
     Args:
         wanted: its axes and rounds, without visits.
-        spec: the model, with every setting that is no axis.
-        begin: one is started for each visit, after the one before has ended.
-        seconds: how long a visit may take.
-        now: gives seconds on a clock that never goes back.
-        progress: is given one line for each visit.
-        kept: is given the sweep as far as it is after each visit.
+        spec: the model, with every setting that is not an axis.
+        begin: called for each visit, after the previous one ended.
+        seconds: time limit of a visit.
+        now: a monotonic clock.
+        progress: called with a line per visit.
+        kept: called with the sweep so far after each visit.
     """
     found = wanted
     inputs: tuple[InputSpec, ...] = ()
     if any(axis.name == "sequence" for axis in wanted.axes):
         session = await report(
-            begin(Start(replace(spec, run=False))), measuring=False, progress=_no
+            begin(Start(replace(spec, run=False))), measuring=False, progress=lambda _: None
         )
         if session.tree is None or session.model is None:
             return replace(found, visits=(_failed(session, 0, 0, 0.0),))
@@ -71,7 +68,12 @@ async def sweep(
         if isinstance(asked, Unknown):
             visit, session = Visit(place, turn, asked.reason, bad_argument=True), EMPTY
         else:
-            session = await _followed(begin(Start(asked)), seconds, runs=wanted.runs)
+            # If the time is over, the session shows what is missing.
+            session, _ = await followed(
+                begin(Start(asked)),
+                lambda found: bool(_too_large(found)) or _is_whole(found, runs=wanted.runs),
+                seconds=seconds,
+            )
             if wanted.runs and _is_whole(session, runs=True):
                 session = outcome.measured(session)
             visit = _visit(session, asked, place, turn, took=now() - began, most=seconds)
@@ -84,7 +86,7 @@ async def sweep(
 
 
 def turns(points: int, rounds: int) -> tuple[tuple[int, int], ...]:
-    """Return (round, place of a point) in the order of the visits: forwards, then backwards."""
+    """Return (round, index of a point) of every visit, in order."""
     there = range(points)
     return tuple(
         (turn, place)
@@ -96,12 +98,12 @@ def turns(points: int, rounds: int) -> tuple[tuple[int, int], ...]:
 def estimated_seconds(
     wanted: Sweep, done: tuple[Visit, ...] = (), *, left: int | None = None
 ) -> float:
-    """Return what the visits that are left will take: as those done did, else about.
+    """Return the seconds of the remaining visits: by those done, else an estimate.
 
     Args:
-        wanted: what is asked for.
+        wanted: the sweep.
         done: the visits so far.
-        left: how many are to come; None is all of them.
+        left: number of remaining visits; None: all that are not done.
     """
     if left is None:
         left = len(points(wanted.axes)) * wanted.rounds - len(done)
@@ -118,12 +120,12 @@ def spec_at(
 
     Args:
         spec: of the model.
-        wanted: whose axes say what the values of the point are.
-        point: one value for each axis.
-        inputs: as the model was traced with; only a sequence needs them.
+        wanted: its axes name the values of the point.
+        point: one value per axis.
+        inputs: of the trace; only a sequence axis needs them.
     """
     running = wanted.seconds / wanted.rounds
-    # The roofs of the machine are in no figure of a sweep.
+    # No figure of a sweep needs the roofline.
     asked = replace(spec, run=wanted.runs, seconds=running, ceilings=False, started_at=0.0)
     for axis, value in zip(wanted.axes, point.values, strict=True):
         match axis.name:
@@ -142,7 +144,7 @@ def spec_at(
 
 
 def exit_code(found: Sweep) -> int:
-    """Return 130 where it was interrupted, 1 where a point failed, 2 where all were refused."""
+    """Return 130 if interrupted, 2 if all points were refused, 1 if one failed, else 0."""
     bad = [visit for visit in found.visits if visit.failure]
     if found.interrupted:
         return outcome.INTERRUPTED
@@ -152,24 +154,8 @@ def exit_code(found: Sweep) -> int:
     return outcome.BAD_ARGUMENTS if refused else outcome.MODEL_FAILED
 
 
-async def _followed(source: Source, seconds: float, *, runs: bool) -> Session:
-    """Fold what a source says until its figures are whole, or it fails or has had its time."""
-    session = EMPTY
-    try:
-        async with asyncio.timeout(seconds):
-            async for message in source.messages():
-                session = apply(session, message)
-                if _too_large(session) or _is_whole(session, runs=runs):
-                    break
-    except TimeoutError:
-        pass  # What is missing from the session tells it.
-    finally:
-        await source.close()
-    return session
-
-
 def _is_whole(session: Session, *, runs: bool) -> bool:
-    """Tell whether nothing more is to be waited for; the peak needs a sample after a forward."""
+    """Return whether it is complete; the peak needs a sample after the first forward."""
     if not is_complete(session, measuring=runs):
         return False
     first = next((record for record in session.stages if record.stage == "first run"), None)
@@ -181,17 +167,17 @@ def _is_whole(session: Session, *, runs: bool) -> bool:
 
 
 def _too_large(session: Session) -> str:
-    """Say that a forward needs more than there is, by its peak on paper; empty where it fits."""
+    """Return that the predicted peak exceeds the free memory; empty where it fits."""
     sample, model, compared = session.sample, session.model, comparison(session)
     if sample is None or compared is None or model is None or model.device != "cpu":
         return ""
-    if session.timings is not None:  # It ran: whatever the paper says, it fits.
+    if session.timings is not None:  # It ran: it fits, whatever was predicted.
         return ""
     wanted = known(compared.peak.predicted) or 0.0
     free = sample.memory_total_bytes - sample.memory_bytes + (known(sample.process_bytes) or 0.0)
     if wanted <= free:
         return ""
-    return f"it needs {size(wanted)} at its peak on paper, {size(free)} of memory is free: not run"
+    return f"predicted peak {size(wanted)}, free memory {size(free)}: not run"
 
 
 def _visit(
@@ -224,12 +210,12 @@ def _failed(
 ) -> Visit:
     lines = outcome.complaint(session, debug=False)
     remedies = [line.removeprefix("try ") for line in lines if line.startswith("try ")]
-    if asked is not None and asked.inputs:  # They are the sweep's own.
+    if asked is not None and asked.inputs:  # The sweep set them.
         remedies = [one for one in remedies if not one.startswith("--input")]
     return Visit(
         place,
         turn,
-        failure=lines[0] if lines else "the worker said nothing",
+        failure=lines[0] if lines else "the worker sent nothing",
         remedy=remedies[0] if remedies else "",
         bad_argument=outcome.exit_code(session) == outcome.BAD_ARGUMENTS,
         took_seconds=took,
@@ -245,7 +231,7 @@ def _with_facts(found: Sweep, session: Session) -> Sweep:
 
 
 def _is_hopeless(found: Sweep, session: Session) -> bool:
-    """Say if two points in turn could not be loaded, for one reason, and none could."""
+    """Return whether the first two points failed to load for the same reason."""
     failed = [visit.failure for visit in found.visits]
     is_loading = session.failure is not None and session.failure.stage == "load model"
     return is_loading and len(failed) == 2 and bool(failed[0]) and failed[0] == failed[1]
@@ -266,7 +252,3 @@ def _told(found: Sweep, visit: Visit, count: int, order: tuple[tuple[int, int], 
     about = estimated_seconds(found, found.visits, left=left)
     until = f"; about {clock(about)} left" if left else ""
     return f"{count + 1}/{len(order)} {at}: {said}{until}"
-
-
-def _no(line: str) -> None:
-    """Say nothing: the visits tell how far it is."""

@@ -7,8 +7,6 @@
 3. A worker more is begun only where there is room for it; the first is begun always.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time
@@ -24,11 +22,11 @@ from tui_profiler.formatting.text import safe
 from tui_profiler.messages import LoadSpec, Request, Start
 from tui_profiler.reports.json.zoo_files import Failure, failure_file, is_good, report_file, stem
 from tui_profiler.reports.json_values import Json
-from tui_profiler.session import EMPTY, Session, apply
+from tui_profiler.session import EMPTY, Session
 from tui_profiler.source import Source
 from tui_profiler.system.files import write_whole
 from tui_profiler.verbs import outcome
-from tui_profiler.verbs.report import is_complete
+from tui_profiler.verbs.report import followed, is_complete
 
 Begin: TypeAlias = Callable[[Request], Source]
 """Starts a probe whose first request this is."""
@@ -65,10 +63,14 @@ class Made(Struct, frozen=True):
 
 
 async def make(job: Job, begin: Begin) -> Made:
-    """Report one model in a process of its own, and give its file; it never raises for a model."""
+    """Report one model in a separate process, and return its file; never raises for a model."""
     began = time.monotonic()
     spec = replace(job.spec, started_at=time.time())
-    session, is_late = await _followed(begin(Start(spec)), job)
+    session, is_late = await followed(
+        begin(Start(spec)),
+        lambda found: is_complete(found, measuring=spec.run),
+        seconds=job.timeout,
+    )
     seconds = time.monotonic() - began
     origin: dict[str, Json] = {**job.origin, "seconds": round(seconds, 3)}
     if spec.run and not is_late:
@@ -81,7 +83,7 @@ async def make(job: Job, begin: Begin) -> Made:
 
 
 def lost(job: Job, what: str, code: int) -> Made:
-    """Return the file of a model whose job did not come back."""
+    """Return the file of a model whose job was lost."""
     failure = Failure("worker", safe(what), "", (), code)
     text = failure_file(job.name, failure, EMPTY, {**job.origin, "seconds": None}, top=job.top)
     return Made(job.name, text, 0.0, code, failure.what)
@@ -95,14 +97,14 @@ async def zoo(
     has_room: Callable[[], bool],
     kept: Callable[[Made], None],
 ) -> None:
-    """Make every file, several at once.
+    """Write every file, several at a time.
 
     Args:
         jobs: which models.
         begin: starts a worker.
-        at_once: how many workers there may be.
-        has_room: tells whether there is memory for one more.
-        kept: is given each file as it comes.
+        at_once: maximum number of workers.
+        has_room: whether there is memory for one more.
+        kept: called with each file when it is complete.
     """
     waiting = list(reversed(jobs))
     running: set[asyncio.Task[Made]] = set()
@@ -147,7 +149,7 @@ def is_there(job: Job, folder: Path) -> bool:
 
 
 def progress(made: Made, done: int, total: int, *, took_seconds: float) -> str:
-    """Return the line that tells how far it is.
+    """Return the progress line.
 
     Args:
         made: the last file.
@@ -160,33 +162,16 @@ def progress(made: Made, done: int, total: int, *, took_seconds: float) -> str:
     return f"{done}/{total} {safe(made.name)}: {said}{left}"
 
 
-async def _followed(source: Source, job: Job) -> tuple[Session, bool]:
-    """Fold what a source says until the report is whole; say if that took too long."""
-    session = EMPTY
-    measuring = job.spec.run
-    try:
-        async with asyncio.timeout(job.timeout):
-            async for message in source.messages():
-                session = apply(session, message)
-                if is_complete(session, measuring=measuring):
-                    break
-    except TimeoutError:
-        return session, True
-    finally:
-        await source.close()
-    return session, False
-
-
 def _failure(session: Session, job: Job, *, is_late: bool) -> Failure | None:
     code = outcome.exit_code(session)
     stage = next((record.stage for record in reversed(session.stages)), "worker")
     if is_late:
         what = f"stopped after {duration(job.timeout)}"
-        return Failure(stage, what, "", ("--timeout: gives it longer",), outcome.MODEL_FAILED)
+        return Failure(stage, what, "", ("--timeout: a longer limit",), outcome.MODEL_FAILED)
     is_traced = session.tree is not None and session.tree.done is not None
     if code == outcome.DONE and is_traced:
         return None
-    lines = outcome.complaint(session, debug=False) or ("the worker said nothing",)
+    lines = outcome.complaint(session, debug=False) or ("the worker ended without a message",)
     failed = session.failure
     return Failure(
         stage=failed.stage if failed is not None else stage,

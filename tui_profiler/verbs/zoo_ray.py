@@ -6,11 +6,8 @@
 3. No more tasks are under way than Ray has room for twice over: what waits is bounded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
-import importlib.util
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -25,7 +22,7 @@ CONNECT_SECONDS = 10.0
 
 
 class RayError(Exception):
-    """Ray cannot be used; its sentence says why."""
+    """Ray cannot be used; the text has the reason."""
 
 
 def zoo_on_ray(
@@ -45,14 +42,12 @@ def zoo_on_ray(
         kept: is given each file as it comes.
 
     Raises:
-        RayError: it is not installed, or there is no cluster at that address.
+        RayError: There is no cluster at that address.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise RayError("Ray is not installed")
     ray = importlib.import_module("ray")
     is_local = address == LOCAL
     _require_listener(address)
-    # A cluster of ours reports to no one unless its user wants it to.
+    # A cluster started here sends no usage statistics unless the user enables them.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         ray.init(
@@ -64,7 +59,7 @@ def zoo_on_ray(
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RayError(f"there is no cluster at {address}: {error}") from error
     try:
-        # A worker that died is told as a failure of its model: trying again is the user's choice.
+        # A worker that died is a failure of its model: retrying is up to the user.
         task = ray.remote(num_cpus=1, max_retries=0)(_in_task)
         most = at_once or 2 * max(int(ray.cluster_resources().get("CPU", 1)), 1)
         waiting = list(reversed(jobs))
@@ -101,7 +96,7 @@ def _require_listener(address: str) -> None:
 
 
 def _in_task(job: Job) -> Made:
-    """Be the task: make one file, in a process of its own."""
+    """Run as the task: write one file, in a separate process."""
     return asyncio.run(make(job, _begin))
 
 
